@@ -27,7 +27,7 @@ from helpers.alert_rules import (
 from helpers.prometheus_server import promtool, require_prometheus
 from helpers.promql import strangers
 from taskgate.telemetry.auditlog.catalogue import EVENTS
-from taskgate.telemetry.auditlog.schema import schema_text
+from taskgate.telemetry.auditlog.formats.schema import schema_text
 
 RUNBOOK_BASE = "https://docs.example.com/taskgate/runbooks.md"
 PARTS = ["What it means", "How to look", "What to do"]

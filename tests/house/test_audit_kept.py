@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 
 from taskgate.config.audit_models import AuditSection, AuditSinkSection
-from taskgate.telemetry.auditlog import lane, log
+from taskgate.telemetry.auditlog import log, sink_queue
 from taskgate.telemetry.auditlog.settings import Fsync, OnFull
 
 TEXT = (Path(__file__).parents[2] / "docs" / "audit.md").read_text(encoding="utf-8")
@@ -28,17 +28,17 @@ def test_every_way_to_wait_for_the_disk_is_on_the_page() -> None:
 def test_every_way_to_be_full_and_every_cause_of_a_gap_is_on_the_page() -> None:
     ways, causes = _first_cells("When a sink cannot take lines")
     assert ways == [*get_args(OnFull)]
-    folder = Path(lane.__file__).parent
+    folder = Path(sink_queue.__file__).parent
     source = "".join(file.read_text(encoding="utf-8") for file in folder.glob("*.py"))
     found = re.findall(r'Gap\("(\w+)"', source) + re.findall(r'reason = .*?"(queue_full|write_failed)"', source)
     assert set(causes) == set(found)
 
 
 def test_the_numbers_on_the_page_are_those_of_the_code() -> None:
-    assert f"comes within {round(lane.LINGER * 1000)} ms" in TEXT
-    assert log.PATIENCE == 5
+    assert f"comes within {round(sink_queue.BATCH_DELAY * 1000)} ms" in TEXT
+    assert log.CLOSE_TIMEOUT == 5
     assert "waited for for five seconds" in TEXT
-    assert lane.SYNC_AFTER == 1
+    assert sink_queue.SYNC_DELAY == 1
     assert "the last second" in TEXT
 
 

@@ -8,8 +8,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from taskgate.telemetry.auditlog.catalogue import KINDS, EventKind
-from taskgate.telemetry.auditlog.native import MOST_SHOWN
-from taskgate.telemetry.auditlog.schema import schema
+from taskgate.telemetry.auditlog.formats.native import MAX_ARGUMENTS_LENGTH
+from taskgate.telemetry.auditlog.formats.schema import schema
 
 TEXT = (Path(__file__).parents[2] / "docs" / "audit.md").read_text(encoding="utf-8")
 
@@ -38,4 +38,4 @@ def test_the_line_on_the_page_is_one() -> None:
 
 
 def test_the_page_says_how_long_arguments_in_full_may_be() -> None:
-    assert f"{MOST_SHOWN:,} letters" in TEXT.replace("\n", " ")
+    assert f"{MAX_ARGUMENTS_LENGTH:,} letters" in TEXT.replace("\n", " ")

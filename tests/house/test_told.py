@@ -27,7 +27,7 @@ from helpers.mcp_host import McpHost
 from helpers.records import new_record
 from helpers.told import MARKER, now, told
 from taskgate.telemetry import events
-from taskgate.telemetry.auditlog.chain import NOTHING, Chain
+from taskgate.telemetry.auditlog.chain import EMPTY_CHAIN, Chain
 from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
 from taskgate.telemetry.metrics.settings import Configured
 
@@ -121,7 +121,7 @@ def test_leaks_by_a_fact(secret):
 
 @SECRETS
 def test_leaks_by_a_line_of_an_audit_log(secret):
-    Chain(NOTHING, None).add({"v": 1, "event": "task.created", "data": {"said": secret}})
+    Chain(EMPTY_CHAIN, None).add({"v": 1, "event": "task.created", "data": {"said": secret}})
 
 @SECRETS
 def test_leaks_by_a_label(secret, monkeypatch):
@@ -165,7 +165,7 @@ def test_a_fact_holds_the_record_that_it_is_about():
 
 def test_ids_of_traces_are_told():
     log.info("asked", extra={"trace_id": "0af7651916cd43dd8448eb211c80319c"})
-    Chain(NOTHING, None).add({"v": 1, "event": "e", "trace": {"trace_id": "0af7651916cd43dd8448eb211c80319c"}})
+    Chain(EMPTY_CHAIN, None).add({"v": 1, "event": "e", "trace": {"trace_id": "0af7651916cd43dd8448eb211c80319c"}})
 
 async def test_a_result_may_hold_whatever_a_server_said():
     await asked(json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"token": JWT, "error": ID}}))

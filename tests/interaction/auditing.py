@@ -9,7 +9,7 @@ from typing import Any, Final
 from jsonschema import Draft202012Validator
 
 from helpers.whole_gateway import Environment, GatewayConfig, WholeGateway, running
-from taskgate.telemetry.auditlog.schema import schema
+from taskgate.telemetry.auditlog.formats.schema import schema
 
 JUDGE: Final = Draft202012Validator(schema())
 REQUESTS: Final = ("rpc.call", "rpc.request", "rpc.rejected")

@@ -13,7 +13,7 @@ from helpers.gateway_process import TASKGATE
 from observability.drive import Run
 from observability.reading import REQUESTS, audit_of, files_of, lines_of, of
 from taskgate.telemetry.auditlog.catalogue import EVENTS
-from taskgate.telemetry.auditlog.schema import schema
+from taskgate.telemetry.auditlog.formats.schema import schema
 from taskgate.telemetry.metrics import labels
 
 pytestmark = [pytest.mark.alone, pytest.mark.timeout(240)]

@@ -30,7 +30,7 @@ from taskgate.config.fields import (
 )
 from taskgate.config.units import DurationIn, SizeIn
 from taskgate.telemetry.auditlog.catalogue import matching
-from taskgate.telemetry.auditlog.redaction import parse
+from taskgate.telemetry.auditlog.formats.redaction import parse_paths
 
 
 def _of_events(written: str) -> str:
@@ -42,7 +42,7 @@ def _of_events(written: str) -> str:
 
 def _json_path(written: str) -> str:
     try:
-        parse((written,))
+        parse_paths((written,))
     except ValueError:
         raise ValueError("must be a JSONPath, such as $..password") from None
     return written

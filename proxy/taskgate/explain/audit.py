@@ -1,7 +1,7 @@
 """The audit log on the command line: `taskgate audit verify`, `ref` and `schema`.
 
 Each gives the text for the operator and an exit status: 0 all is well, 1 the log was changed, 2 it could not be looked
-at. What must not live here: what makes a log intact (`telemetry.auditlog.verifying`), and the command line itself.
+at. What must not live here: what makes a log intact (`telemetry.auditlog.verification`), and the command line itself.
 """
 
 from collections.abc import Iterable, Sequence
@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from taskgate.auth.keyfile import KeyFileRefused, read_keys
-from taskgate.telemetry.auditlog.chain import read_own
-from taskgate.telemetry.auditlog.digests import task_ref
-from taskgate.telemetry.auditlog.files import HEAD, TORN
-from taskgate.telemetry.auditlog.keys import KeyRing, SigningKeyRefused
-from taskgate.telemetry.auditlog.schema import schema_text
-from taskgate.telemetry.auditlog.verifying import ChainVerdict, Verification
-from taskgate.telemetry.auditlog.witnesses import witnesses_in
+from taskgate.telemetry.auditlog.chain import parse_line
+from taskgate.telemetry.auditlog.formats.digests import task_ref
+from taskgate.telemetry.auditlog.formats.schema import schema_text
+from taskgate.telemetry.auditlog.signing import KeyRing, SigningKeyError
+from taskgate.telemetry.auditlog.sinks import HEAD_SUFFIX, TORN_SUFFIX
+from taskgate.telemetry.auditlog.verification import ChainVerdict, ChainVerifier, read_checkpoints
 from taskgate.wiring.auditing import read_pem
 
 INTACT: Final = 0
@@ -45,12 +44,12 @@ def verify(
     `checkpoints` are outputs of other sinks, `keys` files with keys of either kind, `expected` a number that the last
     line has at least.
     """
-    passed_over = [file for file in files if file.name.endswith((HEAD, TORN))]
+    passed_over = [file for file in files if file.name.endswith((HEAD_SUFFIX, TORN_SUFFIX))]
     try:
         ring = _ring(keys)
-        witnesses = [witness for file in checkpoints for witness in witnesses_in(str(file), _lines(file))]
+        witnesses = [witness for file in checkpoints for witness in read_checkpoints(str(file), _lines(file))]
         ordered = sorted((file for file in files if file not in passed_over), key=_first)
-        verification = Verification(ring, witnesses)
+        verification = ChainVerifier(ring, witnesses)
         for file in ordered:
             verification.read(str(file), _lines(file))
     except _Unusable as refusal:
@@ -105,14 +104,14 @@ def _ring(files: Iterable[Path]) -> KeyRing:
                 pems.append(pem)
             else:
                 keys += [key for key in read_keys(file, of="the audit log") if key is not None]
-        except (KeyFileRefused, SigningKeyRefused) as refusal:
+        except (KeyFileRefused, SigningKeyError) as refusal:
             raise _Unusable(f"{file}: {refusal}") from None
     return KeyRing(keys=tuple(keys), pems=tuple(pems))
 
 
 def _first(file: Path) -> int:
     """The number of a file's first line, for their order; a file without one is read first."""
-    own = next((read_own(line.strip()) for line in _lines(file)), None)
+    own = next((parse_line(line.strip()) for line in _lines(file)), None)
     return 0 if own is None else int(own["seq"])
 
 

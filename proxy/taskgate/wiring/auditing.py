@@ -14,9 +14,8 @@ from taskgate.clock import Entropy
 from taskgate.config import GatewayConfig
 from taskgate.config.audit_models import AuditSection, AuditSinkSection
 from taskgate.system.secret_files import ADVICE, is_exposed
-from taskgate.telemetry.auditlog.keys import SigningKeyRefused, signer_of
-from taskgate.telemetry.auditlog.rendering import LineOptions
-from taskgate.telemetry.auditlog.settings import AuditSettings, ChainSettings, SinkSettings
+from taskgate.telemetry.auditlog.settings import AuditSettings, ChainSettings, LineOptions, SinkSettings
+from taskgate.telemetry.auditlog.signing import SigningKeyError, signer_of
 
 KEY_FILE: Final = "audit.key"
 LOG_FILE: Final = "audit.jsonl"
@@ -43,7 +42,7 @@ def audit_settings(
         sinks=_sinks(section, data_directory),
         key=_key(section, data_directory, entropy, before),
         node=_node(),
-        telling=LineOptions(
+        line_options=LineOptions(
             format=section.format,
             identity=section.identity,
             arguments=section.arguments,
@@ -139,7 +138,7 @@ def _chain(section: AuditSection) -> ChainSettings:
         try:
             pem = read_pem(chain.sign_key_file)
             signer_of(b"", pem)
-        except (KeyFileRefused, SigningKeyRefused) as refusal:
+        except (KeyFileRefused, SigningKeyError) as refusal:
             raise KeyFileRefused(f"audit.chain.sign_key_file: {refusal}") from None
     return ChainSettings(
         enabled=chain.enabled,

@@ -16,7 +16,7 @@ from taskgate.config.measuring import measured
 from taskgate.config.servers import carried_methods
 from taskgate.config.tracing_models import tracing_settings
 from taskgate.protocol.extensions import KNOWN_METHODS
-from taskgate.telemetry.auditlog.digests import task_ref
+from taskgate.telemetry.auditlog.formats.digests import task_ref
 from taskgate.telemetry.auditlog.log import AuditLog, PreparedSinks
 from taskgate.telemetry.auditlog.settings import AuditSettings
 from taskgate.telemetry.events import Event, EventSink, GatewayMoved, Listeners

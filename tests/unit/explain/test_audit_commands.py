@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from taskgate.cli import main
-from taskgate.telemetry.auditlog.digests import task_ref
+from taskgate.telemetry.auditlog.formats.digests import task_ref
 from taskgate.telemetry.auditlog.settings import ChainSettings, SinkSettings
 from unit.telemetry.auditlog.kept_logs import KEY, keep, many, settings, to_file, turns
 from unit.telemetry.auditlog.kept_logs import opened as log_opened

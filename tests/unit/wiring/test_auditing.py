@@ -14,8 +14,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from helpers.manual_clock import SeededEntropy
 from taskgate.auth.keyfile import KeyFileRefused
 from taskgate.config import GatewayConfig
-from taskgate.telemetry.auditlog.rendering import LineOptions
-from taskgate.telemetry.auditlog.settings import AuditSettings, ChainSettings, SinkSettings
+from taskgate.telemetry.auditlog.settings import AuditSettings, ChainSettings, LineOptions, SinkSettings
 from taskgate.wiring.auditing import audit_settings
 
 KEY = b"k" * 32
@@ -53,7 +52,7 @@ def test_a_log_as_usual_is_in_the_data_directory_and_its_checkpoints_on_standard
         SinkSettings(name="stdout", path=None, events=("audit.checkpoint",), rotate_size=None, keep=1, fsync="never"),
     )
     assert found == AuditSettings(sinks=found.sinks, key=found.key, node=socket.gethostname())
-    assert (found.telling, found.chain) == (LineOptions(), ChainSettings())
+    assert (found.line_options, found.chain) == (LineOptions(), ChainSettings())
 
 
 def test_what_is_written_is_what_the_log_is_made_with(means: Means, tmp_path: Path) -> None:
@@ -88,7 +87,9 @@ def test_what_is_written_is_what_the_log_is_made_with(means: Means, tmp_path: Pa
         ),
         key=found.key,
         node=found.node,
-        telling=LineOptions(format="ecs", identity="pseudonymous", arguments="full", results="hash", redact=("$.a",)),
+        line_options=LineOptions(
+            format="ecs", identity="pseudonymous", arguments="full", results="hash", redact=("$.a",)
+        ),
         events=("task.*",),
         chain=ChainSettings(checkpoint_events=7, checkpoint_interval=timedelta(seconds=9)),
         queue=99,

@@ -11,25 +11,25 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from taskgate.telemetry.auditlog.keys import Signer
-from taskgate.telemetry.auditlog.rendering import own_part
+from taskgate.telemetry.auditlog.formats.renderer import native_part
+from taskgate.telemetry.auditlog.signing import Signer
 
 GENESIS: Final = "0" * 64
 """What the first line has for `prev`."""
 CHAIN_STARTED: Final = "audit.chain_started"
 CHECKPOINT: Final = "audit.checkpoint"
 GAP: Final = "audit.gap"
-SIGNED: Final = frozenset({CHAIN_STARTED, CHECKPOINT, GAP})
+SIGNED_EVENTS: Final = frozenset({CHAIN_STARTED, CHECKPOINT, GAP})
 
 
-class Head(NamedTuple):
+class ChainHead(NamedTuple):
     """The end of a chain: the number of its last line, and the digest of that; 0 and GENESIS before there is any."""
 
     seq: int
     digest: str
 
 
-NOTHING: Final = Head(0, GENESIS)
+EMPTY_CHAIN: Final = ChainHead(0, GENESIS)
 
 
 def canonical(document: Mapping[str, Any]) -> bytes:
@@ -42,19 +42,19 @@ def digest_of(line: bytes) -> str:
     return sha256(line).hexdigest()
 
 
-def head_of(line: bytes) -> Head | None:
+def head_of(line: bytes) -> ChainHead | None:
     """The head of a chain that ends with that line; None for what is no line of a log."""
-    own = read_own(line)
-    return None if own is None else Head(own["seq"], digest_of(line))
+    own = parse_line(line)
+    return None if own is None else ChainHead(own["seq"], digest_of(line))
 
 
-def read_own(line: bytes) -> dict[str, Any] | None:
+def parse_line(line: bytes) -> dict[str, Any] | None:
     """What is ours of a line that was written, whatever its format; None for what is no line of a log."""
     try:
         document = orjson.loads(line)
     except orjson.JSONDecodeError:
         return None
-    own = own_part(document) if isinstance(document, dict) else None
+    own = native_part(document) if isinstance(document, dict) else None
     if own is None or not _is_number(own.get("seq")) or not isinstance(own.get("event"), str):
         return None
     return own
@@ -67,31 +67,31 @@ def _is_number(value: object) -> bool:
 class Chain:
     """Ties documents together. Without links, lines are numbered alone."""
 
-    def __init__(self, head: Head, signer: Signer | None) -> None:
+    def __init__(self, head: ChainHead, signer: Signer | None) -> None:
         """Without a `signer` there are no links and no signatures."""
         self._seq, self._digest = head
         self._last: bytes | None = None
         self._signer = signer
 
     @property
-    def head(self) -> Head:
+    def head(self) -> ChainHead:
         """Where it ends now."""
-        return Head(self._seq, self._end())
+        return ChainHead(self._seq, self._end())
 
-    def adopt(self, signer: Signer | None) -> None:
+    def set_signer(self, signer: Signer | None) -> None:
         """Sign with that from now on."""
         self._signer = signer
 
-    def move(self, head: Head) -> None:
+    def move_to(self, head: ChainHead) -> None:
         """Go on from there."""
         (self._seq, self._digest), self._last = head, None
 
     @property
-    def due(self) -> tuple[int, bytes]:
+    def next_link(self) -> tuple[int, bytes]:
         """`seq` and `prev` of the next line, as JSON has them."""
         return self._seq + 1, b"null" if self._signer is None else f'"{self._end()}"'.encode()
 
-    def follow(self, line: bytes) -> None:
+    def append_line(self, line: bytes) -> None:
         """That is the next line, a canonical one, which has what is `due` and no signature."""
         self._seq += 1
         self._last = line
@@ -101,15 +101,15 @@ class Chain:
 
         Raises TypeError for what JSON cannot say; the chain is as before then.
         """
-        own = own_part(document)
+        own = native_part(document)
         assert own is not None, "what is rendered is of ours"
         own["seq"] = self._seq + 1
         own["prev"] = None if self._signer is None else self._end()
-        if self._signer is not None and own["event"] in SIGNED:
+        if self._signer is not None and own["event"] in SIGNED_EVENTS:
             line = self._signed(document, own, self._signer)
         else:
             line = canonical(document)
-        self.follow(line)
+        self.append_line(line)
         return line + b"\n"
 
     def _end(self) -> str:
@@ -124,13 +124,13 @@ class Chain:
         return canonical(document)
 
 
-def unsigned(line: bytes) -> tuple[bytes, str, str] | None:
+def split_signature(line: bytes) -> tuple[bytes, str, str] | None:
     """What of a line was signed, the key's id, and the signature; None where it has no signature.
 
     A line that says the same in another form has none: that is not how it was written.
     """
     document = orjson.loads(line)
-    own = own_part(document)
+    own = native_part(document)
     if own is None or canonical(document) != line or not isinstance(own.get("data"), dict):
         return None
     signature, key = own["data"].pop("signature", None), own["data"].get("key")

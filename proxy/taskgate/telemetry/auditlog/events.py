@@ -15,21 +15,22 @@ from taskgate.jsontext.spans import LargeMember, Member, keys_in, keys_of
 from taskgate.protocol import vocabulary as words
 from taskgate.protocol.envelope import Message, Notification, Request
 from taskgate.telemetry.auditlog.catalogue import INFO, SUCCESS
-from taskgate.telemetry.auditlog.texts import NAME
 from taskgate.telemetry.request_context import Caller, Client, RequestContext
 from taskgate.telemetry.tracing import Span
 
 MAX_KEYS: Final = 32
 """How many keys of arguments are told."""
-KEPT: Final = 512
+MAX_TEXT: Final = 512
 """Letters that are kept of a word of a peer: more than any line tells."""
-SHORT: Final = 1024
+MAX_KEY: Final = 256
+"""Characters of an argument key that are kept: more than any line shows."""
+MAX_SHORT_MESSAGE: Final = 1024
 """Letters of a message that is kept as it is, until the event is a line."""
 UNREAD: Final[tuple[str, ...]] = ("",)
 """Stands for keys that are not known."""
 
 
-class Arguments(NamedTuple):
+class CallArguments(NamedTuple):
     """The arguments of a call: where they stand in a text, and their first keys. `text` is None where it was let go.
 
     `keys` is None where they are no object, and `UNREAD` of long ones: to look for them is work for a thread.
@@ -44,7 +45,7 @@ class Arguments(NamedTuple):
         """The keys, looked for where they are not known; None where the text was let go before."""
         if self.keys is not UNREAD:
             return self.keys
-        return None if self.text is None else _cut(keys_in(self.text, self.start, MAX_KEYS))
+        return None if self.text is None else _truncated(keys_in(self.text, self.start, MAX_KEYS))
 
 
 class RequestSummary(NamedTuple):
@@ -54,7 +55,7 @@ class RequestSummary(NamedTuple):
     request_id: RequestId | None = None
     tool: str | None = None
     task: str | None = None
-    arguments: Arguments | None = None
+    arguments: CallArguments | None = None
 
 
 class EventOrigin(NamedTuple):
@@ -68,7 +69,7 @@ class EventOrigin(NamedTuple):
     status: int | None
     mount: str | None
     caller: Caller | None
-    asked: RequestSummary
+    summary: RequestSummary
     task: str | None
     revision: str | None
     client: Client | None
@@ -86,7 +87,7 @@ class TaskSubject(NamedTuple):
     tool: str | None
 
 
-class Limit(NamedTuple):
+class LimitHit(NamedTuple):
     """Which limit had its say: `kind` is rate, queue, ttl, or what a cap counts."""
 
     kind: str
@@ -109,7 +110,7 @@ class AuditEvent(NamedTuple):
     time: datetime
     origin: EventOrigin | RequestContext | None = None
     subject: TaskSubject | None = None
-    limit: Limit | None = None
+    limit: LimitHit | None = None
     data: Mapping[str, Any] | None = None
     caller: Caller | None = None
     mount: str | None = None
@@ -118,7 +119,7 @@ class AuditEvent(NamedTuple):
     weight: int = 0
 
 
-def note(
+def internal_event(
     name: str,
     time: datetime,
     *,
@@ -131,14 +132,14 @@ def note(
     return AuditEvent(name, outcome, reason, severity, time, data=data)
 
 
-def lightened(event: AuditEvent) -> AuditEvent:
+def without_payload(event: AuditEvent) -> AuditEvent:
     """The same event without what it keeps of arguments and results: the line says that they were left out."""
     origin = event.origin
     if type(origin) is RequestContext:
         origin = origin_of(origin, keeps=True, last=True)
-    if type(origin) is EventOrigin and origin.asked.arguments is not None:
-        asked = origin.asked._replace(arguments=origin.asked.arguments._replace(text=None))
-        origin = origin._replace(asked=asked)
+    if type(origin) is EventOrigin and origin.summary.arguments is not None:
+        summary = origin.summary._replace(arguments=origin.summary.arguments._replace(text=None))
+        origin = origin._replace(summary=summary)
     return event._replace(origin=origin, result=None, weight=0)
 
 
@@ -152,18 +153,18 @@ def origin_of(request_context: RequestContext | None, *, keeps: bool = False, la
     """
     if request_context is None or not request_context.id:
         return None
-    asked, agent = asked_of(request_context.message, keeps=keeps), request_context.agent
-    path = request_context.path if request_context.refusal != _NOWHERE else None
+    summary, agent = summary_of(request_context.message, keeps=keeps), request_context.agent
+    path = request_context.path if request_context.refusal != _UNKNOWN_PATH else None
     return EventOrigin(
         request_context.id,
         request_context.address,
         request_context.verb,
         path,
-        agent and agent[:KEPT],
+        agent and agent[:MAX_TEXT],
         request_context.status if last else None,
         request_context.mount,
         request_context.caller,
-        asked,
+        summary,
         request_context.task,
         request_context.revision,
         request_context.client,
@@ -171,42 +172,42 @@ def origin_of(request_context: RequestContext | None, *, keeps: bool = False, la
     )
 
 
-def last_of(request_context: RequestContext, keeps: bool) -> tuple[RequestContext | EventOrigin | None, int]:
+def final_origin(request_context: RequestContext, keeps: bool) -> tuple[RequestContext | EventOrigin | None, int]:
     """The origin of the last event of a visit, nearly always the visit itself, for that changes no more; its weight."""
     agent = request_context.agent
-    if keeps and request_context.refusal is None and (agent is None or len(agent) <= KEPT):
+    if keeps and request_context.refusal is None and (agent is None or len(agent) <= MAX_TEXT):
         message = request_context.message
         if message is None:
             return request_context, 0
         text = message.text
-        if len(text) <= SHORT:
+        if len(text) <= MAX_SHORT_MESSAGE:
             # Its text, and that of its parameters. To ask the system takes as long as all the rest of an event.
-            return request_context, 2 * (len(text) + _HEAD if text.isascii() else getsizeof(text))
+            return request_context, 2 * (len(text) + _EMPTY_STRING_BYTES if text.isascii() else getsizeof(text))
     origin = origin_of(request_context, keeps=keeps, last=True)
     return origin, weight_of(origin)
 
 
-def asked_in(origin: EventOrigin | RequestContext | None) -> RequestSummary:
+def summary_in(origin: EventOrigin | RequestContext | None) -> RequestSummary:
     """What was asked where something happened."""
     if type(origin) is RequestContext:
-        return asked_of(origin.message, keeps=True)
-    return origin.asked if type(origin) is EventOrigin else _NOTHING
+        return summary_of(origin.message, keeps=True)
+    return origin.summary if type(origin) is EventOrigin else _NO_REQUEST
 
 
-def asked_of(message: Message | None, *, keeps: bool) -> RequestSummary:
+def summary_of(message: Message | None, *, keeps: bool) -> RequestSummary:
     """What is told of a message; with `keeps`, of its arguments, too."""
     # A response has an id too, but it is ours, and may hold the id of a task.
     if type(message) is Notification:
-        return RequestSummary(message.method[:KEPT])
+        return RequestSummary(message.method[:MAX_TEXT])
     if type(message) is not Request:
-        return _NOTHING
-    method, params = message.method[:KEPT], message.params
+        return _NO_REQUEST
+    method, params = message.method[:MAX_TEXT], message.params
     tool = task = arguments = None
     if method == words.TOOLS_CALL:
         tool = text_of(params.get("name"))
         if keeps and (place := params.get("arguments")) is not None:
             arguments = _arguments(message, place)
-    elif method in _ABOUT_TASKS:
+    elif method in _TASK_METHODS:
         task = text_of(params.get("taskId"))
     return RequestSummary(method, message.id, tool, task, arguments)
 
@@ -214,37 +215,37 @@ def asked_of(message: Message | None, *, keeps: bool) -> RequestSummary:
 def subject_of(task: TaskRecord) -> TaskSubject:
     """What a line tells of a task."""
     context, mount = task.owner
-    return TaskSubject(task.id, task.status.value, context, task.ttl, mount, task.call.tool[:KEPT])
+    return TaskSubject(task.id, task.status.value, context, task.ttl, mount, task.call.tool[:MAX_TEXT])
 
 
 def weight_of(origin: EventOrigin | None) -> int:
     """How much of a message it keeps in memory: letters of some scripts take four bytes each."""
-    if origin is None or origin.asked.arguments is None or origin.asked.arguments.text is None:
+    if origin is None or origin.summary.arguments is None or origin.summary.arguments.text is None:
         return 0
-    return getsizeof(origin.asked.arguments.text)
+    return getsizeof(origin.summary.arguments.text)
 
 
 def text_of(member: Member | None) -> str | None:
     """What a peer wrote as the value of a member; None where that is no text, or there is none."""
     value = None if member is None else member.value
-    return value[:KEPT] if type(value) is str else None
+    return value[:MAX_TEXT] if type(value) is str else None
 
 
-def _arguments(message: Request, place: Member) -> Arguments:
+def _arguments(message: Request, place: Member) -> CallArguments:
     at, text = message.params_at, message.params_text
     keys = UNREAD if type(place) is LargeMember else keys_of(place, MAX_KEYS)
-    if keys is not UNREAD and len(text) > KEPT:
+    if keys is not UNREAD and len(text) > MAX_TEXT:
         # Many lines of a host that is up to no good may wait.
-        keys = _cut(keys)
+        keys = _truncated(keys)
     # The text of the parameters is there already, so that nothing large is copied here.
-    return Arguments(text, place.start - at, place.end - at, keys)
+    return CallArguments(text, place.start - at, place.end - at, keys)
 
 
-def _cut(keys: tuple[str, ...] | None) -> tuple[str, ...] | None:
-    return None if keys is None else tuple(each[: 2 * NAME] for each in keys)
+def _truncated(keys: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    return None if keys is None else tuple(each[:MAX_KEY] for each in keys)
 
 
-_NOTHING: Final = RequestSummary()
-_HEAD: Final = getsizeof("")
-_ABOUT_TASKS: Final = frozenset({words.TASKS_GET, words.TASKS_RESULT, words.TASKS_CANCEL, words.TASKS_UPDATE})
-_NOWHERE: Final = "unknown_path"
+_NO_REQUEST: Final = RequestSummary()
+_EMPTY_STRING_BYTES: Final = getsizeof("")
+_TASK_METHODS: Final = frozenset({words.TASKS_GET, words.TASKS_RESULT, words.TASKS_CANCEL, words.TASKS_UPDATE})
+_UNKNOWN_PATH: Final = "unknown_path"

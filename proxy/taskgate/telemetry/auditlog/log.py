@@ -13,39 +13,37 @@ from typing import Final, NamedTuple
 
 from taskgate.clock import Clock
 from taskgate.telemetry import request_context
-from taskgate.telemetry.auditlog.book import Book
+from taskgate.telemetry.auditlog.backpressure import Backpressure, EventBuffer
 from taskgate.telemetry.auditlog.catalogue import EVENTS, matching
-from taskgate.telemetry.auditlog.chain import CHECKPOINT, SIGNED
+from taskgate.telemetry.auditlog.chain import CHECKPOINT, SIGNED_EVENTS
+from taskgate.telemetry.auditlog.chain_writer import ChainWriter
 from taskgate.telemetry.auditlog.events import AuditEvent
-from taskgate.telemetry.auditlog.files import FileSink
-from taskgate.telemetry.auditlog.keys import Signer, SigningKeyRefused, signer_of
-from taskgate.telemetry.auditlog.lane import Lane, Pace
-from taskgate.telemetry.auditlog.queueing import Queue
-from taskgate.telemetry.auditlog.rendering import Renderer
-from taskgate.telemetry.auditlog.room import QueueRoom
-from taskgate.telemetry.auditlog.settings import AuditSettings, AuditUnavailable, FileTaken, SinkSettings
-from taskgate.telemetry.auditlog.sinks import STDOUT, Sink, StreamSink
-from taskgate.telemetry.auditlog.table import EventTable, Teller
+from taskgate.telemetry.auditlog.formats.renderer import Renderer
+from taskgate.telemetry.auditlog.mapping import EventMapping, Mapper
+from taskgate.telemetry.auditlog.settings import AuditFileInUse, AuditSettings, AuditUnavailable, SinkSettings
+from taskgate.telemetry.auditlog.signing import Signer, SigningKeyError, signer_of
+from taskgate.telemetry.auditlog.sink_queue import SinkQueue, SinkQueueOptions
+from taskgate.telemetry.auditlog.sinks import STDOUT, FileSink, Sink, StreamSink
 from taskgate.telemetry.events import NO_ROOM, AuditNoted, Event, EventSink, Trail
 
-PATIENCE: Final = 5.0
+CLOSE_TIMEOUT: Final = 5.0
 """Seconds that a sink which is stuck is waited for when the log is closed."""
-_CHANGED: Final = "config.loaded"
-_ANOTHER_FILE: Final = "give each an audit.sinks[].path of its own"
-_ANOTHER_DIRECTORY: Final = "give each gateway an audit.sinks[].path or a data directory (TASKGATE_DATA_DIR) of its own"
+_CONFIG_LOADED: Final = "config.loaded"
+_ADVICE_PATH: Final = "give each an audit.sinks[].path of its own"
+_ADVICE_DIRECTORY: Final = "give each gateway an audit.sinks[].path or a data directory (TASKGATE_DATA_DIR) of its own"
 
 log = getLogger("taskgate.audit")
 
-_noted: Final = cache(AuditNoted)
+_noted_event: Final = cache(AuditNoted)
 """There are a few dozen of these facts, and every request has one."""
 
 
-class _SinkRoute(NamedTuple):
+class _OpenSink(NamedTuple):
     """One sink that is open, and the way to it."""
 
     settings: SinkSettings
     sink: Sink
-    lane: Lane
+    lane: SinkQueue
 
 
 class PreparedSinks(NamedTuple):
@@ -54,7 +52,7 @@ class PreparedSinks(NamedTuple):
     settings: AuditSettings
     render: Renderer
     signer: Signer | None
-    ways: tuple[_SinkRoute, ...]
+    ways: tuple[_OpenSink, ...]
 
 
 class AuditLog:
@@ -66,11 +64,11 @@ class AuditLog:
         self._metrics = metrics
         self._clock = clock
         self._stdout = stdout
-        self._table = EventTable(settings.telling)
-        self._ways: tuple[_SinkRoute, ...] = ()
-        self._routes: Mapping[str, tuple[Lane, ...]] = {}
-        self._tellers: Mapping[type, Teller] = {}
-        self._room = QueueRoom()
+        self._table = EventMapping(settings.line_options)
+        self._ways: tuple[_OpenSink, ...] = ()
+        self._routes: Mapping[str, tuple[SinkQueue, ...]] = {}
+        self._tellers: Mapping[type, Mapper] = {}
+        self._room = Backpressure()
         self._parting: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
@@ -87,9 +85,9 @@ class AuditLog:
                 lanes = self._routes.get(event.name)
                 if lanes and event.reason == NO_ROOM:
                     # Whoever was refused to keep what is left for others does not take it, either.
-                    lanes = tuple(lane for lane in lanes if not lane.queue.is_crowded)
+                    lanes = tuple(lane for lane in lanes if not lane.buffer.is_crowded)
                 if lanes:
-                    self._metrics.emit(_noted(event.name, event.outcome))
+                    self._metrics.emit(_noted_event(event.name, event.outcome))
                     for lane in lanes:
                         lane.accept(event)
         except Exception:
@@ -106,7 +104,7 @@ class AuditLog:
 
     def depths(self) -> dict[tuple[str], int]:
         """How many events wait for each sink, by its name. May be asked on another thread."""
-        return {(way.lane.name,): len(way.lane.queue) for way in self._ways}
+        return {(way.lane.name,): len(way.lane.buffer) for way in self._ways}
 
     def sequences(self) -> dict[tuple[str], int]:
         """The number of the last line of each sink that is a file, by its name. May be asked on another thread.
@@ -128,14 +126,14 @@ class AuditLog:
         if self._parting:
             # A file that is let go of may be wanted again.
             await asyncio.wait(self._parting)
-        render = Renderer(settings.telling, key=settings.key, node=settings.node)
+        render = Renderer(settings.line_options, key=settings.key, node=settings.node)
         prepared = PreparedSinks(settings, render, _signer(settings), ())
         try:
             for sink in settings.sinks:
-                way = self._way_to(sink.place)
+                way = self._way_to(sink.target)
                 if way is None:
                     way = self._new(sink, prepared)
-                    await _opened(way)
+                    await _open(way)
                 prepared = prepared._replace(ways=(*prepared.ways, way))
         except BaseException:
             await self.discard(prepared)
@@ -144,31 +142,31 @@ class AuditLog:
 
     async def discard(self, prepared: PreparedSinks) -> None:
         """Let go of what was opened for settings that are not to be."""
-        await _end([way.lane for way in prepared.ways if way not in self._ways])
+        await _close_queues([way.lane for way in prepared.ways if way not in self._ways])
 
     def switch(self, prepared: PreparedSinks) -> None:
         """Have those settings from now on. What waits for a sink that is gone is still written.
 
         A sink that is told of changes no more has this one yet, if it is told of before anything else can happen.
         """
-        settings, before, knew = prepared.settings, self._ways, self._routes.get(_CHANGED, ())
+        settings, before, knew = prepared.settings, self._ways, self._routes.get(_CONFIG_LOADED, ())
         ways = [each._replace(settings=sink) for each, sink in zip(prepared.ways, settings.sinks, strict=True)]
         for way in ways:
             if any(way.lane is each.lane for each in before):
-                way.lane.adjust(way.settings.name, _pace(settings), partial(_change, way, prepared))
+                way.lane.reconfigure(way.settings.name, _queue_options(settings), partial(_reconfigure, way, prepared))
         gone = [each.lane for each in before if all(each.lane is not way.lane for way in ways)]
-        if settings.telling != self._settings.telling:
-            self._table = EventTable(settings.telling, before=self._table)
+        if settings.line_options != self._settings.line_options:
+            self._table = EventMapping(settings.line_options, before=self._table)
         self._settings, self._ways = settings, tuple(ways)
         self._direct()
-        self._room.adopt(_doors(self._routes), settings.on_full, settings.block_timeout)
-        if any(lane not in self._routes.get(_CHANGED, ()) for lane in knew):
+        self._room.configure(_limiting_buffers(self._routes), settings.on_full, settings.block_timeout)
+        if any(lane not in self._routes.get(_CONFIG_LOADED, ()) for lane in knew):
             # Nobody is to turn a log off and on again, or blind it for a while, without a trace in it.
-            lanes = dict.fromkeys((*self._routes.get(_CHANGED, ()), *knew))
-            self._routes, self._tellers = {**self._routes, _CHANGED: tuple(lanes)}, self._table.tellers
+            lanes = dict.fromkeys((*self._routes.get(_CONFIG_LOADED, ()), *knew))
+            self._routes, self._tellers = {**self._routes, _CONFIG_LOADED: tuple(lanes)}, self._table.mappers
             asyncio.get_running_loop().call_soon(self._direct)
         if gone:
-            parting = asyncio.create_task(_end(gone))
+            parting = asyncio.create_task(_close_queues(gone))
             self._parting.add(parting)
             parting.add_done_callback(self._parting.discard)
 
@@ -177,18 +175,18 @@ class AuditLog:
 
         What is recorded later is lost, and counted.
         """
-        await _end([way.lane for way in self._ways if way.lane.queue.is_open])
+        await _close_queues([way.lane for way in self._ways if way.lane.buffer.is_open])
         if self._parting:
             await asyncio.wait(self._parting)
 
     def _direct(self) -> None:
         self._routes = _routes(self._settings, self._ways)
-        self._tellers = self._table.tellers if self._ways else {}
+        self._tellers = self._table.mappers if self._ways else {}
 
-    def _way_to(self, place: str) -> _SinkRoute | None:
-        return next((way for way in self._ways if way.settings.place == place), None)
+    def _way_to(self, place: str) -> _OpenSink | None:
+        return next((way for way in self._ways if way.settings.target == place), None)
 
-    def _new(self, settings: SinkSettings, prepared: PreparedSinks) -> _SinkRoute:
+    def _new(self, settings: SinkSettings, prepared: PreparedSinks) -> _OpenSink:
         sink: Sink
         if settings.path is None:
             if self._stdout == STDOUT and sys.__stdout__ is None:
@@ -200,12 +198,14 @@ class AuditLog:
                 settings.path, rotate_size=settings.rotate_size, keep=settings.keep, disk=settings.fsync != "never"
             )
         to_disk = settings.fsync == "always"
-        book = Book(settings.name, sink, render=prepared.render, signer=prepared.signer, to_disk=to_disk)
-        lane = Lane(settings.name, book, _pace(prepared.settings), metrics=self._metrics, clock=self._clock)
-        lane.on_vouched, lane.on_taken = self._vouched, self._room.freed
-        return _SinkRoute(settings, sink, lane)
+        book = ChainWriter(settings.name, sink, render=prepared.render, signer=prepared.signer, to_disk=to_disk)
+        lane = SinkQueue(
+            settings.name, book, _queue_options(prepared.settings), metrics=self._metrics, clock=self._clock
+        )
+        lane.on_checkpoint, lane.on_room = self._vouched, self._room.on_room
+        return _OpenSink(settings, sink, lane)
 
-    def _vouched(self, lane: Lane, event: AuditEvent) -> None:
+    def _vouched(self, lane: SinkQueue, event: AuditEvent) -> None:
         for other in self._routes.get(CHECKPOINT, ()):
             if other is not lane:
                 other.accept(event)
@@ -216,61 +216,61 @@ def _signer(settings: AuditSettings) -> Signer | None:
         return None
     try:
         return signer_of(settings.key, settings.chain.signing_key)
-    except SigningKeyRefused as refused:
+    except SigningKeyError as refused:
         raise AuditUnavailable(f"audit.chain.sign_key_file: {refused}") from None
 
 
-def _pace(settings: AuditSettings) -> Pace:
+def _queue_options(settings: AuditSettings) -> SinkQueueOptions:
     chain = settings.chain
     if not chain.enabled:
-        return Pace(queue=settings.queue, vouch_after=None, vouch_within=None)
+        return SinkQueueOptions(size=settings.queue, checkpoint_events=None, checkpoint_seconds=None)
     within = chain.checkpoint_interval.total_seconds()
-    return Pace(queue=settings.queue, vouch_after=chain.checkpoint_events, vouch_within=within)
+    return SinkQueueOptions(size=settings.queue, checkpoint_events=chain.checkpoint_events, checkpoint_seconds=within)
 
 
-def _change(way: _SinkRoute, prepared: PreparedSinks, book: Book) -> None:
+def _reconfigure(way: _OpenSink, prepared: PreparedSinks, book: ChainWriter) -> None:
     settings, sink = way.settings, way.sink
-    book.adjust(settings.name, render=prepared.render, signer=prepared.signer, to_disk=settings.fsync == "always")
+    book.reconfigure(settings.name, render=prepared.render, signer=prepared.signer, to_disk=settings.fsync == "always")
     if isinstance(sink, FileSink):
-        sink.adjust(rotate_size=settings.rotate_size, keep=settings.keep, disk=settings.fsync != "never")
+        sink.reconfigure(rotate_size=settings.rotate_size, keep=settings.keep, disk=settings.fsync != "never")
 
 
-def _routes(settings: AuditSettings, ways: Iterable[_SinkRoute]) -> dict[str, tuple[Lane, ...]]:
+def _routes(settings: AuditSettings, ways: Iterable[_OpenSink]) -> dict[str, tuple[SinkQueue, ...]]:
     """Which sinks get what. What the log says of itself is not for the operator's filter over everything."""
-    told = matching(settings.events) | SIGNED
+    told = matching(settings.events) | SIGNED_EVENTS
     wanted = [(way.lane, matching(way.settings.events)) for way in ways]
     return {name: tuple(lane for lane, names in wanted if name in names) for name in EVENTS if name in told}
 
 
-def _doors(routes: Mapping[str, tuple[Lane, ...]]) -> list[Queue]:
+def _limiting_buffers(routes: Mapping[str, tuple[SinkQueue, ...]]) -> list[EventBuffer]:
     """What requests may have to wait for: not sinks that have nothing but what the log says of itself."""
-    lanes = dict.fromkeys(lane for name, each in routes.items() if name not in SIGNED for lane in each)
-    return [lane.queue for lane in lanes]
+    lanes = dict.fromkeys(lane for name, each in routes.items() if name not in SIGNED_EVENTS for lane in each)
+    return [lane.buffer for lane in lanes]
 
 
-async def _opened(way: _SinkRoute) -> None:
+async def _open(way: _OpenSink) -> None:
     try:
         await way.lane.open()
     except AuditUnavailable as refused:
         why = str(refused)
-        if isinstance(refused, FileTaken):
-            why = f"{refused}: {_ANOTHER_FILE if way.settings.was_named else _ANOTHER_DIRECTORY}"
+        if isinstance(refused, AuditFileInUse):
+            why = f"{refused}: {_ADVICE_PATH if way.settings.was_named else _ADVICE_DIRECTORY}"
         raise AuditUnavailable(f"audit.sinks ({way.settings.name}): {why}") from None
 
 
-async def _end(lanes: list[Lane]) -> None:
+async def _close_queues(lanes: list[SinkQueue]) -> None:
     """Let go of them, whatever they do: first each has its own written, then what the others vouched for."""
-    for step in (Lane.seal, Lane.close):
+    for step in (SinkQueue.flush, SinkQueue.close):
         steps = {asyncio.create_task(step(lane)): lane for lane in lanes}
         if steps:
-            await asyncio.wait(steps, timeout=PATIENCE)
-        lanes = [lane for task, lane in steps.items() if _is_well(task, lane)]
+            await asyncio.wait(steps, timeout=CLOSE_TIMEOUT)
+        lanes = [lane for task, lane in steps.items() if _has_ended(task, lane)]
         stuck = [task for task in steps if not task.done()]
         if stuck:
             await asyncio.wait(stuck)
 
 
-def _is_well(step: "asyncio.Task[None]", lane: Lane) -> bool:
+def _has_ended(step: "asyncio.Task[None]", lane: SinkQueue) -> bool:
     """Whether it ended; else the lane is let go of as it is."""
     if not step.done():
         step.cancel()
@@ -278,7 +278,7 @@ def _is_well(step: "asyncio.Task[None]", lane: Lane) -> bool:
         return True
     else:
         log.error("a sink of the audit log failed while it was closed", extra={"sink": lane.name}, exc_info=error)
-    lane.abandon()
+    lane.abort()
     return False
 
 

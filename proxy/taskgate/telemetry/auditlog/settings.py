@@ -8,20 +8,35 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final, Literal
 
-from taskgate.telemetry.auditlog.rendering import LineOptions
-
 Fsync = Literal["always", "interval", "never"]
 OnFull = Literal["block", "drop", "deny"]
 
-EVERYTHING: Final = ("*",)
-_AS_USUAL: Final = LineOptions()
+ALL_EVENTS: Final = ("*",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineOptions:
+    """How much lines tell, and in which words.
+
+    `identity` is whether callers are named; `arguments` and `results` how much is told of those. `redact` are JSONPaths
+    of what is taken out where arguments are told in full.
+    """
+
+    format: Literal["native", "ocsf", "ecs"] = "native"
+    identity: Literal["full", "pseudonymous"] = "full"
+    arguments: Literal["none", "keys", "hash", "full"] = "hash"
+    results: Literal["none", "size", "hash"] = "size"
+    redact: tuple[str, ...] = ("$..password", "$..token", "$..secret", "$..authorization")
+
+
+_DEFAULT_LINE_OPTIONS: Final = LineOptions()
 
 
 class AuditUnavailable(Exception):
     """The log cannot be kept as it is wanted; the text is for the operator: a key of the configuration, and why."""
 
 
-class FileTaken(AuditUnavailable):
+class AuditFileInUse(AuditUnavailable):
     """Somebody else writes that file."""
 
     def __init__(self, path: Path) -> None:
@@ -39,14 +54,14 @@ class SinkSettings:
 
     name: str
     path: Path | None
-    events: tuple[str, ...] = EVERYTHING
+    events: tuple[str, ...] = ALL_EVENTS
     rotate_size: int | None = 100 * 2**20
     keep: int = 30
     fsync: Fsync = "interval"
     was_named: bool = True
 
     @property
-    def place(self) -> str:
+    def target(self) -> str:
         """What two sinks cannot have in common."""
         return "" if self.path is None else str(self.path)
 
@@ -80,8 +95,8 @@ class AuditSettings:
     sinks: tuple[SinkSettings, ...]
     key: bytes
     node: str
-    telling: LineOptions = _AS_USUAL
-    events: tuple[str, ...] = EVERYTHING
+    line_options: LineOptions = _DEFAULT_LINE_OPTIONS
+    events: tuple[str, ...] = ALL_EVENTS
     chain: ChainSettings = ChainSettings()
     queue: int = 10_000
     on_full: OnFull = "block"

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from taskgate.telemetry.auditlog import files
-from taskgate.telemetry.auditlog.files import FileSink
+from taskgate.telemetry.auditlog import sinks as files
+from taskgate.telemetry.auditlog.sinks import FileSink
 from unit.telemetry.auditlog.kept_files import Lines, Sinks
 from unit.telemetry.auditlog.kept_logs import ScriptedOs
 

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from taskgate.telemetry.auditlog.chain import NOTHING, Chain, Head
-from taskgate.telemetry.auditlog.files import FileSink
-from taskgate.telemetry.auditlog.keys import HmacSigner
+from taskgate.telemetry.auditlog.chain import EMPTY_CHAIN, Chain, ChainHead
+from taskgate.telemetry.auditlog.signing import HmacSigner
+from taskgate.telemetry.auditlog.sinks import FileSink
 
 Sinks = Callable[..., FileSink]
 
@@ -14,17 +14,17 @@ class Lines:
     """Lines of one chain, one after the other."""
 
     def __init__(self) -> None:
-        self.chain = Chain(NOTHING, HmacSigner(b"k" * 32))
+        self.chain = Chain(EMPTY_CHAIN, HmacSigner(b"k" * 32))
 
     def __call__(self, count: int = 1) -> bytes:
         return b"".join(self.chain.add({"v": 1, "event": "task.created", "data": {}}) for _ in range(count))
 
     @property
-    def head(self) -> Head:
+    def head(self) -> ChainHead:
         return self.chain.head
 
 
-def write_and_close(sink: FileSink, payload: bytes, head: Head) -> None:
+def write_and_close(sink: FileSink, payload: bytes, head: ChainHead) -> None:
     """As a process that ends well."""
     sink.open()
     sink.put(payload)

@@ -13,12 +13,11 @@ import orjson
 
 from helpers.manual_clock import ManualClock
 from helpers.waiting import PATIENCE, bounded
-from taskgate.telemetry.auditlog.keys import KeyRing
+from taskgate.telemetry.auditlog.formats.renderer import native_part
 from taskgate.telemetry.auditlog.log import AuditLog
-from taskgate.telemetry.auditlog.rendering import own_part
 from taskgate.telemetry.auditlog.settings import AuditSettings, SinkSettings
-from taskgate.telemetry.auditlog.verifying import ChainVerdict, Verification
-from taskgate.telemetry.auditlog.witnesses import witnesses_in
+from taskgate.telemetry.auditlog.signing import KeyRing
+from taskgate.telemetry.auditlog.verification import ChainVerdict, ChainVerifier, read_checkpoints
 from taskgate.telemetry.events import Event, GatewayMoved
 
 KEY: Final = b"k" * 32
@@ -121,7 +120,7 @@ def many(count: int) -> list[Event]:
 
 def own_lines(file: Path) -> list[dict[str, Any]]:
     """What is ours of each line of a file, whatever the format."""
-    owns = [own_part(orjson.loads(line)) for line in file.read_bytes().splitlines()]
+    owns = [native_part(orjson.loads(line)) for line in file.read_bytes().splitlines()]
     assert all(own is not None for own in owns)
     return [own for own in owns if own is not None]
 
@@ -135,8 +134,8 @@ def verified(
     *files: Path, ring: KeyRing = RING, elsewhere: Iterable[Path] = (), expected: int | None = None
 ) -> ChainVerdict:
     """The verdict on files, in their order."""
-    witnesses = [each for file in elsewhere for each in witnesses_in(file.name, file.read_bytes().splitlines())]
-    verification = Verification(ring, witnesses)
+    witnesses = [each for file in elsewhere for each in read_checkpoints(file.name, file.read_bytes().splitlines())]
+    verification = ChainVerifier(ring, witnesses)
     for file in files:
         verification.read(file.name, file.read_bytes().splitlines(keepends=True))
     return verification.verdict(expected=expected)

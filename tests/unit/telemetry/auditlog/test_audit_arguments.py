@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from requirements import covers
-from taskgate.telemetry.auditlog import texts
-from taskgate.telemetry.auditlog.events import UNREAD, asked_in, lightened
-from taskgate.telemetry.auditlog.rendering import LineOptions, Renderer
+from taskgate.telemetry.auditlog.events import UNREAD, summary_in, without_payload
+from taskgate.telemetry.auditlog.formats import redaction
+from taskgate.telemetry.auditlog.formats.renderer import Renderer
+from taskgate.telemetry.auditlog.settings import LineOptions
 from unit.telemetry.auditlog.told_facts import (
     ANSWERED,
     CALL,
@@ -87,19 +88,19 @@ def test_arguments_of_very_many_values_are_not_searched(count: int, is_shown: bo
 
 def test_what_was_let_go_for_want_of_memory_is_said_to_be() -> None:
     [event] = events_of(ANSWERED, new_visit())
-    line = Renderer(LineOptions(), key=KEY, node="gw-1")(lightened(event))
+    line = Renderer(LineOptions(), key=KEY, node="gw-1")(without_payload(event))
     assert line["args"] == {"keys": ["city", "year"], "bytes": None, "hmac": None, "omitted": "memory"}
 
 
 def test_the_keys_of_long_arguments_are_looked_for_where_the_line_is_made() -> None:
     call = message_text("tools/call", name="t", arguments={f"k{each}": ["x" * 100] * 10 for each in range(50)})
     [event] = events_of(ANSWERED, new_visit(call))
-    asked = asked_in(event.origin)
+    asked = summary_in(event.origin)
     assert asked.arguments is not None
     assert asked.arguments.keys is UNREAD
     render = Renderer(LineOptions(), key=KEY, node="gw-1")
     assert render(event)["args"]["keys"] == [f"k{each}" for each in range(32)]
-    assert render(lightened(event))["args"] == {"keys": None, "bytes": None, "hmac": None, "omitted": "memory"}
+    assert render(without_payload(event))["args"] == {"keys": None, "bytes": None, "hmac": None, "omitted": "memory"}
 
 
 def test_of_a_long_key_no_more_is_searched_for_tokens_than_could_be_shown(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,17 +112,17 @@ def test_of_a_long_key_no_more_is_searched_for_tokens_than_could_be_shown(monkey
             return word
 
     guarded = Guarded()
-    monkeypatch.setattr(texts, "_GUARDED", guarded)
+    monkeypatch.setattr(redaction, "_SECRET", guarded)
     for size in (10_000, 20_000):
         call = message_text("tools/call", name="t", arguments={"eyJ" * size: 1, "b": ["x"] * 1000})
         [key, _] = line_of(ANSWERED, new_visit(call))["args"]["keys"]
-        assert key == ("eyJ" * size)[: texts.NAME] + "…"
+        assert key == ("eyJ" * size)[: redaction.MAX_NAME] + "…"
         [event] = events_of(ANSWERED, new_visit(call))
-        arguments = asked_in(event.origin).arguments
+        arguments = summary_in(event.origin).arguments
         assert arguments is not None
-        assert max(map(len, arguments.first_keys() or ())) <= 2 * texts.NAME, "words of before are remembered"
-        assert texts.heard("eyJ" * size) == key
-    assert 0 < guarded.searched <= 4 * texts.NAME
+        assert max(map(len, arguments.first_keys() or ())) <= 2 * redaction.MAX_NAME, "words of before are remembered"
+        assert redaction.scrubbed("eyJ" * size) == key
+    assert 0 < guarded.searched <= 4 * redaction.MAX_NAME
 
 
 def test_results_are_told_as_the_operator_wants() -> None:

@@ -12,9 +12,9 @@ from taskgate.domain.record import Faulted, FaultReason, TaskStatus
 from taskgate.protocol.envelope import Request
 from taskgate.telemetry import events as kinds
 from taskgate.telemetry.auditlog.catalogue import EVENTS, matching
-from taskgate.telemetry.auditlog.events import AuditEvent, EventOrigin, asked_in, lightened, note
-from taskgate.telemetry.auditlog.rendering import LineOptions
-from taskgate.telemetry.auditlog.table import EventTable
+from taskgate.telemetry.auditlog.events import AuditEvent, EventOrigin, internal_event, summary_in, without_payload
+from taskgate.telemetry.auditlog.mapping import EventMapping
+from taskgate.telemetry.auditlog.settings import LineOptions
 from taskgate.telemetry.request_context import RequestContext, client_of
 from unit.telemetry.auditlog.told_facts import (
     ANSWERED,
@@ -73,7 +73,7 @@ def test_what_is_no_news_is_not_told(fact: kinds.Event) -> None:
 def test_every_other_fact_is_for_metrics_alone() -> None:
     told = {type(case.fact) for case in CASES} | {type(fact) for fact in UNTOLD}
     assert set(get_args(kinds.Event)) - told == FOR_METRICS_ALONE
-    assert set(EventTable(LineOptions()).tellers) == told
+    assert set(EventMapping(LineOptions()).mappers) == told
 
 
 def test_an_event_happened_when_it_is_said_to_have() -> None:
@@ -84,9 +84,9 @@ def test_an_event_happened_when_it_is_said_to_have() -> None:
 
 
 def test_a_server_that_stays_as_it_is_is_told_of_once() -> None:
-    table = EventTable(LineOptions())
+    table = EventMapping(LineOptions())
     states = [True, True, None, True, False, False, True]
-    tell, sought = table.tellers[kinds.HealthChecked], table.tellers[kinds.ProgramSought]
+    tell, sought = table.mappers[kinds.HealthChecked], table.mappers[kinds.ProgramSought]
     told = [tell(kinds.HealthChecked("reports", True, up), None, NOW) for up in states]
     assert [[event.name for event in each] for each in told] == [
         ["upstream.up"], [], [], [], ["upstream.down"], [], ["upstream.up"],
@@ -96,11 +96,11 @@ def test_a_server_that_stays_as_it_is_is_told_of_once() -> None:
 
 
 def test_servers_are_told_apart_and_another_of_the_same_name_is_new() -> None:
-    table = EventTable(LineOptions())
-    tell = table.tellers[kinds.HealthChecked]
+    table = EventMapping(LineOptions())
+    tell = table.mappers[kinds.HealthChecked]
     for mount in ("reports", "search"):
         assert tell(kinds.HealthChecked(mount, True, True), None, NOW) != ()
-    table.tellers[kinds.UpstreamBegun](kinds.UpstreamBegun("reports"), None, NOW)
+    table.mappers[kinds.UpstreamBegun](kinds.UpstreamBegun("reports"), None, NOW)
     assert tell(kinds.HealthChecked("search", True, True), None, NOW) == ()
     assert tell(kinds.HealthChecked("reports", True, True), None, NOW) != ()
 
@@ -124,7 +124,7 @@ def test_an_event_is_of_the_visit_as_it_was_then() -> None:
 
 def test_an_answer_of_a_host_is_told_without_its_id_which_may_hold_a_task() -> None:
     [event] = events_of(ANSWERED, new_visit(b'{"jsonrpc":"2.0","id":"task-1 input-1","result":{}}'))
-    asked = asked_in(event.origin)
+    asked = summary_in(event.origin)
     assert (event.name, asked.request_id, asked.method) == ("rpc.request", None, None)
 
 
@@ -180,9 +180,9 @@ def test_a_visit_is_kept_until_its_last_event_is_a_line_where_nothing_in_it_is_l
 
 def test_what_is_kept_of_a_visit_is_let_go_as_arguments_are() -> None:
     [event] = events_of(ANSWERED, new_visit())
-    light = lightened(event)
+    light = without_payload(event)
     assert (type(light.origin), light.weight) == (EventOrigin, 0)
-    kept, asked = asked_in(event.origin), asked_in(light.origin)
+    kept, asked = summary_in(event.origin), summary_in(light.origin)
     assert kept.arguments is not None
     assert asked == kept._replace(arguments=kept.arguments._replace(text=None))
 
@@ -192,9 +192,9 @@ def test_what_large_arguments_weigh_is_known_and_can_be_let_go() -> None:
     for fact in (ANSWERED, kinds.TaskCreated(of_task(), None)):
         [event] = events_of(fact, new_visit(large))
         assert event.weight >= 100_000
-        light = lightened(event)
+        light = without_payload(event)
         assert light.weight == 0
-        let_go = asked_in(light.origin).arguments
+        let_go = summary_in(light.origin).arguments
         assert let_go is not None
         assert let_go.text is None
         assert light._replace(origin=None) == event._replace(origin=None, weight=0)
@@ -210,7 +210,7 @@ def test_letters_that_take_four_bytes_weigh_as_much() -> None:
 def test_keys_of_arguments_are_kept_as_far_as_they_are_told() -> None:
     keys = {f"{number:02}" + "x" * 100_000: 1 for number in range(40)}
     [event] = events_of(ANSWERED, new_visit(message_text("tools/call", name="t", arguments=keys)))
-    arguments = asked_in(event.origin).arguments
+    arguments = summary_in(event.origin).arguments
     assert arguments is not None
     assert sum(map(len, arguments.keys or ())) < 32 * 260
 
@@ -227,7 +227,7 @@ def test_words_of_peers_are_kept_up_to_a_length() -> None:
     ]
     for request_context in request_contexts:
         [event] = events_of(ANSWERED, request_context)
-        assert len(repr(lightened(event))) < 5_000
+        assert len(repr(without_payload(event))) < 5_000
 
 
 def test_arguments_that_are_not_told_are_not_kept() -> None:
@@ -236,7 +236,7 @@ def test_arguments_that_are_not_told_are_not_kept() -> None:
         [event] = events_of(fact, new_visit(), telling)
         assert event.weight == 0
         assert type(event.origin) is EventOrigin
-        assert event.origin.asked.arguments is None
+        assert event.origin.summary.arguments is None
 
 
 def test_arguments_are_told_where_a_request_ends_and_where_a_task_is_made() -> None:
@@ -244,7 +244,7 @@ def test_arguments_are_told_where_a_request_ends_and_where_a_task_is_made() -> N
         event.name
         for case in CASES
         for event in events_of(case.fact, case.request_context)
-        if asked_in(event.origin).arguments is not None
+        if summary_in(event.origin).arguments is not None
     }
     assert with_arguments == {"rpc.call", "rpc.rejected", "task.created"}
 
@@ -254,15 +254,15 @@ def test_a_result_is_kept_only_to_be_hashed() -> None:
     weights = [events_of(fact, None, LineOptions(results=how))[0].weight for how in ("none", "size", "hash")]  # type: ignore[arg-type]
     assert weights == [0, 0, getsizeof('{"content":[]}')]
     [event] = events_of(fact, None, LineOptions(results="hash"))
-    assert (event.result, lightened(event).result) == ('{"content":[]}', None)
+    assert (event.result, without_payload(event).result) == ('{"content":[]}', None)
     for nothing in (None, Faulted(error="{}", reason=FaultReason.TIMEOUT)):
         other = replace(fact, task=replace(DONE, outcome=nothing))
         assert events_of(other, None, LineOptions(results="hash"))[0].result is None
 
 
 def test_an_event_that_keeps_nothing_is_light_as_it_is() -> None:
-    event = note("audit.gap", NOW, outcome="failure", severity="high", data={"cause": "torn"})
-    assert lightened(event) == event
+    event = internal_event("audit.gap", NOW, outcome="failure", severity="high", data={"cause": "torn"})
+    assert without_payload(event) == event
     assert said_by((event,)) == (Said("audit.gap", "failure", None, "high"),)
 
 

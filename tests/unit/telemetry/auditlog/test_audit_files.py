@@ -6,16 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from taskgate.telemetry.auditlog.chain import NOTHING, Head, digest_of
-from taskgate.telemetry.auditlog.files import FileSink
-from taskgate.telemetry.auditlog.recollection import Gap
+from taskgate.telemetry.auditlog.chain import EMPTY_CHAIN, ChainHead, digest_of
+from taskgate.telemetry.auditlog.recovery import Gap
 from taskgate.telemetry.auditlog.settings import AuditUnavailable
-from taskgate.telemetry.auditlog.sinks import OpenedSink
+from taskgate.telemetry.auditlog.sinks import FileSink, OpenedSink
 from unit.telemetry.auditlog.kept_files import Lines, Sinks, beside, write_and_close
 
 
 def test_a_new_file_has_no_past_and_is_for_its_owner_and_group_alone(sinks: Sinks, path: Path) -> None:
-    assert sinks().open() == OpenedSink(NOTHING)
+    assert sinks().open() == OpenedSink(EMPTY_CHAIN)
     assert path.stat().st_mode & 0o137 == 0
     assert beside(path, ".head").stat().st_mode & 0o177 == 0
 
@@ -57,7 +56,7 @@ def test_half_a_line_is_cut_off_and_kept_beside(sinks: Sinks, lines: Lines, path
 
 def test_a_file_of_half_a_line_begins_anew(sinks: Sinks, path: Path) -> None:
     path.write_bytes(b'{"half')
-    assert sinks().open() == OpenedSink(NOTHING, (Gap("torn", bytes=6),))
+    assert sinks().open() == OpenedSink(EMPTY_CHAIN, (Gap("torn", bytes=6),))
     assert path.read_bytes() == b""
 
 
@@ -66,7 +65,7 @@ def test_a_file_that_lost_lines_is_told_and_numbers_never_go_back(sinks: Sinks, 
     kept = path.read_bytes().splitlines(keepends=True)[:3]
     path.write_bytes(b"".join(kept))
     gap = Gap("truncated", lines=2, head=lines.head)
-    assert sinks().open() == OpenedSink(Head(5, digest_of(kept[-1][:-1])), (gap,))
+    assert sinks().open() == OpenedSink(ChainHead(5, digest_of(kept[-1][:-1])), (gap,))
 
 
 def test_a_last_line_that_is_another_is_told(sinks: Sinks, lines: Lines, path: Path) -> None:
@@ -74,7 +73,7 @@ def test_a_last_line_that_is_another_is_told(sinks: Sinks, lines: Lines, path: P
     text = path.read_bytes().replace(b'"data":{}', b'"data":[]')
     path.write_bytes(text)
     digest = digest_of(text.splitlines()[-1])
-    assert sinks().open() == OpenedSink(Head(5, digest), (Gap("replaced", head=lines.head),))
+    assert sinks().open() == OpenedSink(ChainHead(5, digest), (Gap("replaced", head=lines.head),))
 
 
 def test_a_file_that_is_gone_is_told_and_the_chain_goes_on(sinks: Sinks, lines: Lines, path: Path) -> None:
@@ -106,7 +105,7 @@ def test_a_head_that_cannot_be_read_is_none(sinks: Sinks, lines: Lines, path: Pa
 def test_no_head_is_kept_before_there_is_a_line(sinks: Sinks, path: Path) -> None:
     sink = sinks()
     sink.open()
-    assert sink.sync(NOTHING) is None
+    assert sink.sync(EMPTY_CHAIN) is None
     assert beside(path, ".head").read_bytes() == b""
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from taskgate.telemetry.auditlog.chain import NOTHING
-from taskgate.telemetry.auditlog.recollection import Gap
+from taskgate.telemetry.auditlog.chain import EMPTY_CHAIN
+from taskgate.telemetry.auditlog.recovery import Gap
 from taskgate.telemetry.auditlog.sinks import OpenedSink, StreamSink
 from unit.telemetry.auditlog.kept_files import Lines, Sinks, aside, beside
 from unit.telemetry.auditlog.kept_logs import ScriptedOs
@@ -96,7 +96,7 @@ def test_a_size_of_none_puts_nothing_aside_and_another_may_come(sinks: Sinks, li
     sink.open()
     sink.put(lines(9))
     assert not sink.is_full
-    sink.adjust(rotate_size=10, keep=1, disk=True)
+    sink.reconfigure(rotate_size=10, keep=1, disk=True)
     assert sink.is_full
 
 
@@ -182,7 +182,7 @@ def test_half_a_line_does_not_stay_in_a_file_that_was_moved_away(
         sink.put(lines())
     path.rename(beside(path, ".1"))
     system.room, system.fails_to_cut = None, not is_cut
-    assert sink.reopen(NOTHING)
+    assert sink.reopen(EMPTY_CHAIN)
     assert len(beside(path, ".1").read_bytes()) == (0 if is_cut else 20)
     payload = lines()
     sink.put(payload)
@@ -209,7 +209,7 @@ def test_a_stream_is_given_what_it_did_not_take_and_nothing_twice() -> None:
     os.set_blocking(writing, False)
     sink, payload, found = StreamSink(writing), os.urandom(200_000), b""
     try:
-        assert sink.open() == OpenedSink(NOTHING)
+        assert sink.open() == OpenedSink(EMPTY_CHAIN)
         with pytest.raises(BlockingIOError):
             sink.put(payload)
         is_put = False
@@ -220,10 +220,10 @@ def test_a_stream_is_given_what_it_did_not_take_and_nothing_twice() -> None:
                 is_put = True
         found += os.read(reading, 2**20)
         assert found == payload
-        assert not sink.reopen(NOTHING)
-        assert sink.sync(NOTHING) is None
+        assert not sink.reopen(EMPTY_CHAIN)
+        assert sink.sync(EMPTY_CHAIN) is None
         assert not sink.is_full
-        sink.rotate(NOTHING)
+        sink.rotate(EMPTY_CHAIN)
         sink.close()
         os.write(writing, b"still open")
     finally:

@@ -10,9 +10,9 @@ from ocsf_json_schema import OcsfJsonSchemaEmbedded, get_ocsf_schema
 
 from taskgate import __version__
 from taskgate.telemetry import events
-from taskgate.telemetry.auditlog import ecs, ocsf
 from taskgate.telemetry.auditlog.catalogue import EVENTS
-from taskgate.telemetry.auditlog.rendering import own_part
+from taskgate.telemetry.auditlog.formats import ecs, ocsf
+from taskgate.telemetry.auditlog.formats.renderer import native_part
 from unit.telemetry.auditlog.told_facts import (
     ANSWERED,
     CALLER,
@@ -32,13 +32,13 @@ PRODUCT = {"name": "taskgate", "vendor_name": "taskgate", "version": __version__
 
 @pytest.mark.parametrize("format", ["ocsf", "ecs"])
 def test_ours_is_in_every_line_whole(format: str) -> None:
-    assert [own_part(line) for line in lines(format=format)] == lines()
-    assert [own_part(line) for line in of_the_log(format)] == of_the_log("native")
+    assert [native_part(line) for line in lines(format=format)] == lines()
+    assert [native_part(line) for line in of_the_log(format)] == of_the_log("native")
 
 
 @pytest.mark.parametrize("document", [{}, {"unmapped": 1}, {"event": "x"}, {"taskgate": {"event": {}}}, {"v": 1}])
 def test_nothing_of_ours_is_in_what_is_no_line(document: dict[str, Any]) -> None:
-    assert own_part(document) is None
+    assert native_part(document) is None
 
 
 # --- OCSF ------------------------------------------------------------------------------------------------------------

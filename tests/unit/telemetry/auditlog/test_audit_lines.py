@@ -12,9 +12,10 @@ import pytest
 from requirements import covers
 from taskgate.auth.context import ANONYMOUS, AuthContext
 from taskgate.telemetry import events
-from taskgate.telemetry.auditlog.digests import task_ref
-from taskgate.telemetry.auditlog.events import note
-from taskgate.telemetry.auditlog.rendering import LineOptions, Renderer
+from taskgate.telemetry.auditlog.events import internal_event
+from taskgate.telemetry.auditlog.formats.digests import task_ref
+from taskgate.telemetry.auditlog.formats.renderer import Renderer
+from taskgate.telemetry.auditlog.settings import LineOptions
 from taskgate.telemetry.request_context import client_of
 from unit.telemetry.auditlog.told_facts import (
     ANSWERED,
@@ -229,8 +230,8 @@ def test_a_path_is_told_where_something_is_served_and_never_with_a_query() -> No
 def test_times_are_told_in_universal_time_with_all_digits() -> None:
     there = datetime(2026, 11, 21, 2, 0, 0, tzinfo=timezone(timedelta(hours=2)))
     render = Renderer(LineOptions(), key=KEY, node="gw-1")
-    assert render(note("audit.gap", there))["time"] == "2026-11-21T00:00:00.000000Z"
-    assert render(note("audit.gap", NOW))["time"] == "2026-11-21T01:22:03.123456Z"
+    assert render(internal_event("audit.gap", there))["time"] == "2026-11-21T00:00:00.000000Z"
+    assert render(internal_event("audit.gap", NOW))["time"] == "2026-11-21T01:22:03.123456Z"
 
 
 def test_a_limit_is_named() -> None:

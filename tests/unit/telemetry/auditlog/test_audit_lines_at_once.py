@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 
 from taskgate.telemetry import request_context as request_contexts
-from taskgate.telemetry.auditlog import book as books
-from taskgate.telemetry.auditlog.book import Book
-from taskgate.telemetry.auditlog.events import AuditEvent, note
-from taskgate.telemetry.auditlog.lane import SLICE
+from taskgate.telemetry.auditlog import chain_writer
+from taskgate.telemetry.auditlog.chain_writer import ChainWriter
+from taskgate.telemetry.auditlog.events import AuditEvent, internal_event
+from taskgate.telemetry.auditlog.formats.line_templates import LineTemplates
+from taskgate.telemetry.auditlog.formats.renderer import Renderer
 from taskgate.telemetry.auditlog.log import AuditLog
-from taskgate.telemetry.auditlog.moulds import Moulds
-from taskgate.telemetry.auditlog.rendering import LineOptions, Renderer
+from taskgate.telemetry.auditlog.settings import LineOptions
+from taskgate.telemetry.auditlog.sink_queue import LOOP_BATCH
 from taskgate.telemetry.auditlog.sinks import StreamSink
 from unit.telemetry.auditlog.kept_logs import (
     ScriptedOs,
@@ -39,7 +40,7 @@ def usual() -> AuditEvent:
 
 
 def unusual() -> AuditEvent:
-    return note("gateway.started", NOW)
+    return internal_event("gateway.started", NOW)
 
 
 def answer(log: AuditLog, count: int) -> None:
@@ -50,26 +51,26 @@ def answer(log: AuditLog, count: int) -> None:
 
 
 @contextmanager
-def new_book(sink: type[StreamSink] = StreamSink) -> Iterator[Book]:
+def new_book(sink: type[StreamSink] = StreamSink) -> Iterator[ChainWriter]:
     with open(os.devnull, "wb") as nowhere:
         render = Renderer(LineOptions(), key=KEY, node="gw-1")
-        yield Book("file", sink(nowhere.fileno()), render=render, signer=None, to_disk=False)
+        yield ChainWriter("file", sink(nowhere.fileno()), render=render, signer=None, to_disk=False)
 
 
 def test_lines_are_made_at_once_up_to_the_first_that_takes_longer() -> None:
     events = [usual(), usual(), unusual(), usual()]
     with new_book() as book:
-        assert not book.add_usual(events, 10)
+        assert not book.add_templated(events, 10)
         assert [event.name for event in events] == ["gateway.started", "rpc.call"]
-        assert book.keep(events, NOW).head.seq == 4
+        assert book.write(events, NOW).head.seq == 4
 
 
 def test_no_more_lines_are_made_at_once_than_wanted() -> None:
     events = [usual()] * 5
     with new_book() as book:
-        assert book.add_usual(events, 2)
-        assert book.add_usual(events, 2)
-        assert not book.add_usual(events, 2)
+        assert book.add_templated(events, 2)
+        assert book.add_templated(events, 2)
+        assert not book.add_templated(events, 2)
         assert events == []
 
 
@@ -79,7 +80,7 @@ def test_nothing_is_made_at_once_for_a_file_that_is_to_be_put_aside_first() -> N
 
     events = [usual()]
     with new_book(Full) as book:
-        assert not book.add_usual(events, 2)
+        assert not book.add_templated(events, 2)
     assert len(events) == 1
 
 
@@ -87,10 +88,10 @@ def test_what_cannot_be_told_in_full_is_left_to_whoever_tells_of_it(monkeypatch:
     def breaks(*_: Any) -> bytes:
         raise ValueError
 
-    monkeypatch.setattr(Moulds, "line", breaks)
+    monkeypatch.setattr(LineTemplates, "line", breaks)
     events = [usual()]
     with new_book() as book:
-        assert not book.add_usual(events, 2)
+        assert not book.add_templated(events, 2)
     assert len(events) == 1
 
 
@@ -99,13 +100,13 @@ async def test_the_thread_makes_no_usual_line_and_the_event_loop_few_at_a_time(
 ) -> None:
     made: list[tuple[int, int]] = []
     turn = 0
-    line = Moulds.line
+    line = LineTemplates.line
 
-    def noted(moulds: Moulds, event: AuditEvent, seq: int, prev: bytes) -> bytes | None:
+    def noted(moulds: LineTemplates, event: AuditEvent, seq: int, prev: bytes) -> bytes | None:
         made.append((threading.get_ident(), turn))
         return line(moulds, event, seq, prev)
 
-    monkeypatch.setattr(Moulds, "line", noted)
+    monkeypatch.setattr(LineTemplates, "line", noted)
 
     async def count_turns() -> None:
         nonlocal turn
@@ -116,12 +117,12 @@ async def test_the_thread_makes_no_usual_line_and_the_event_loop_few_at_a_time(
     async with opened(settings(to_file(tmp_path))) as log:
         made.clear()
         counting = asyncio.create_task(count_turns())
-        answer(log, 3 * SLICE)
-        await turns(lambda: log.sequences()["file",] == 3 * SLICE + 1)
+        answer(log, 3 * LOOP_BATCH)
+        await turns(lambda: log.sequences()["file",] == 3 * LOOP_BATCH + 1)
         counting.cancel()
     of_turns = [each for thread, each in made if thread == threading.get_ident()]
-    assert len(of_turns) == 3 * SLICE
-    assert max(of_turns.count(each) for each in set(of_turns)) == SLICE
+    assert len(of_turns) == 3 * LOOP_BATCH
+    assert max(of_turns.count(each) for each in set(of_turns)) == LOOP_BATCH
     assert found_in(tmp_path / "audit.jsonl") == []
 
 
@@ -146,16 +147,16 @@ async def test_what_the_operator_changes_waits_until_the_thread_is_done(tmp_path
         system.gate.clear()
         answer(log, 1)
         await turns(lambda: system.is_held_up)
-        adjust = books.Book.adjust
+        adjust = chain_writer.ChainWriter.reconfigure
 
-        def noted(book: Book, name: str, **how: Any) -> None:
+        def noted(book: ChainWriter, name: str, **how: Any) -> None:
             adjusted.append(system.gate.is_set())
             adjust(book, name, **how)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(books.Book, "adjust", noted)
+            patch.setattr(chain_writer.ChainWriter, "reconfigure", noted)
             await switch(log, settings(to_file(tmp_path, fsync="always")))
-            answer(log, SLICE)
+            answer(log, LOOP_BATCH)
             await asyncio.sleep(0)
             assert adjusted == []
             system.gate.set()

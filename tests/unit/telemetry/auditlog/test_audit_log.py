@@ -11,9 +11,9 @@ import orjson
 import pytest
 
 from taskgate.telemetry import events as kinds
-from taskgate.telemetry.auditlog import queueing
+from taskgate.telemetry.auditlog import backpressure
 from taskgate.telemetry.auditlog.events import AuditEvent
-from taskgate.telemetry.auditlog.native import Native
+from taskgate.telemetry.auditlog.formats.native import NativeRenderer
 from taskgate.telemetry.auditlog.settings import ChainSettings, SinkSettings
 from taskgate.telemetry.events import AuditNoted, AuditWritten
 from taskgate.telemetry.request_context import within
@@ -221,14 +221,14 @@ async def test_without_a_chain_lines_are_numbered_alone(tmp_path: Path) -> None:
 async def test_an_event_that_cannot_be_told_in_full_is_told_in_short(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    whole = Native.document
+    whole = NativeRenderer.document
 
-    def breaks(native: Native, event: AuditEvent) -> dict[str, Any]:
+    def breaks(native: NativeRenderer, event: AuditEvent) -> dict[str, Any]:
         if event.name == "gateway.stopping" and "unrendered" not in (event.data or {}):
             raise KeyError("halfway")
         return whole(native, event)
 
-    monkeypatch.setattr(Native, "document", breaks)
+    monkeypatch.setattr(NativeRenderer, "document", breaks)
     await keep(settings(to_file(tmp_path)), moved("started", "stopping", "stopped"))
     line = own_lines(tmp_path / "audit.jsonl")[2]
     assert (line["event"], line["data"]) == ("gateway.stopping", {"unrendered": "KeyError"})
@@ -239,7 +239,7 @@ async def test_an_event_that_cannot_be_told_in_full_is_told_in_short(
 async def test_arguments_weigh_what_they_may_and_the_rest_goes_without(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queueing, "HEAVIEST", 400)
+    monkeypatch.setattr(backpressure, "MAX_WEIGHT", 400)
     answered = kinds.HttpAnswered("mcp", "POST", 200, 0.1)
     async with opened(settings(to_file(tmp_path))) as log:
         for _ in range(2):

@@ -9,10 +9,10 @@ import pytest
 
 from helpers.manual_clock import ManualClock
 from helpers.waiting import PATIENCE, bounded
-from taskgate.telemetry.auditlog.chain import Head
-from taskgate.telemetry.auditlog.files import FileSink
+from taskgate.telemetry.auditlog.chain import ChainHead
 from taskgate.telemetry.auditlog.log import AuditLog
 from taskgate.telemetry.auditlog.settings import AuditUnavailable, ChainSettings, SinkSettings
+from taskgate.telemetry.auditlog.sinks import FileSink
 from taskgate.telemetry.events import AuditDropped, AuditNoted
 from unit.telemetry.auditlog.kept_logs import (
     Heard,
@@ -88,7 +88,7 @@ async def test_a_file_that_is_moved_while_it_is_opened_anew_is_opened_anew_again
     """Whoever moved it asked again before the first time was over."""
     looked, may_go = threading.Event(), threading.Event()
 
-    def look(sink: FileSink, head: Head) -> bool:
+    def look(sink: FileSink, head: ChainHead) -> bool:
         moved_away = reopen(sink, head)
         looked.set()
         assert may_go.wait(PATIENCE)

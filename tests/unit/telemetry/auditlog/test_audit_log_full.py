@@ -12,14 +12,13 @@ import pytest
 
 from helpers.manual_clock import ManualClock
 from helpers.waiting import bounded
-from taskgate.telemetry.auditlog import book as books
-from taskgate.telemetry.auditlog import files
+from taskgate.telemetry.auditlog import chain_writer, sinks
 from taskgate.telemetry.auditlog import log as logs
-from taskgate.telemetry.auditlog.book import Book
-from taskgate.telemetry.auditlog.events import note
+from taskgate.telemetry.auditlog.chain_writer import ChainWriter
+from taskgate.telemetry.auditlog.events import internal_event
+from taskgate.telemetry.auditlog.formats.renderer import Renderer
 from taskgate.telemetry.auditlog.log import AuditLog
-from taskgate.telemetry.auditlog.rendering import LineOptions, Renderer
-from taskgate.telemetry.auditlog.settings import ChainSettings, SinkSettings
+from taskgate.telemetry.auditlog.settings import ChainSettings, LineOptions, SinkSettings
 from taskgate.telemetry.auditlog.sinks import StreamSink
 from taskgate.telemetry.events import AuditDropped
 from unit.telemetry.auditlog.kept_logs import (
@@ -202,7 +201,7 @@ async def test_only_what_finds_no_room_is_lost_to_a_full_disk(
 async def test_a_sink_that_is_stuck_holds_no_other_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(logs, "PATIENCE", 0.05)
+    monkeypatch.setattr(logs, "CLOSE_TIMEOUT", 0.05)
     reading, writing = os.pipe()
     heard = Heard()
     try:
@@ -239,7 +238,7 @@ def fill_pipe(fd: int) -> None:
 async def test_the_end_waits_for_a_disk_that_is_full_for_a_while(
     tmp_path: Path, system: ScriptedOs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(logs, "PATIENCE", 0.3)
+    monkeypatch.setattr(logs, "CLOSE_TIMEOUT", 0.3)
     heard = Heard()
     async with opened(settings(to_file(tmp_path)), heard) as log:
         system.room = 0
@@ -257,16 +256,16 @@ async def test_the_end_waits_for_a_disk_that_is_full_for_a_while(
 async def test_a_mistake_of_ours_stops_no_sink(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    put = files.FileSink.put
+    put = sinks.FileSink.put
     mistakes = [KeyError("ours")] * 2
 
-    def fails(sink: files.FileSink, payload: bytes) -> None:
+    def fails(sink: sinks.FileSink, payload: bytes) -> None:
         if mistakes:
             raise mistakes.pop()
         put(sink, payload)
 
     async with opened(settings(to_file(tmp_path))) as log:
-        monkeypatch.setattr(files.FileSink, "put", fails)
+        monkeypatch.setattr(sinks.FileSink, "put", fails)
         for fact in many(3):
             log.emit(fact)
         await turns(lambda: log.sequences()["file",] == 4)
@@ -282,21 +281,25 @@ def test_events_are_let_go_of_before_the_sink_is_waited_for(tmp_path: Path) -> N
             assert events == []
             raise OSError
 
-    events = [note("gateway.started", NOW)]
-    book = Book("file", Stuck(), render=Renderer(LineOptions(), key=KEY, node="gw-1"), signer=None, to_disk=False)
+    events = [internal_event("gateway.started", NOW)]
+    book = ChainWriter(
+        "file", Stuck(), render=Renderer(LineOptions(), key=KEY, node="gw-1"), signer=None, to_disk=False
+    )
     with pytest.raises(OSError):
-        book.keep(events, NOW)
+        book.write(events, NOW)
 
 
 def test_the_thread_stands_aside_after_every_millisecond_of_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     """The event loop waits for as long as the thread makes lines."""
     passed = count()
     naps: list[float] = []
-    monkeypatch.setattr(books, "perf_counter", lambda: next(passed) * 0.4e-3)
-    monkeypatch.setattr(books, "sleep", naps.append)
+    monkeypatch.setattr(chain_writer, "perf_counter", lambda: next(passed) * 0.4e-3)
+    monkeypatch.setattr(chain_writer, "sleep", naps.append)
     with open(os.devnull, "wb") as nowhere:
         sink = StreamSink(nowhere.fileno())
-        book = Book("file", sink, render=Renderer(LineOptions(), key=KEY, node="gw-1"), signer=None, to_disk=False)
-        book.keep([note("gateway.started", NOW)] * 12, NOW)
+        book = ChainWriter(
+            "file", sink, render=Renderer(LineOptions(), key=KEY, node="gw-1"), signer=None, to_disk=False
+        )
+        book.write([internal_event("gateway.started", NOW)] * 12, NOW)
     assert len(naps) == 4
     assert set(naps) == {50e-6}

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from helpers.waiting import bounded
-from taskgate.telemetry.auditlog.keys import KeyRing
-from taskgate.telemetry.auditlog.rendering import LineOptions
-from taskgate.telemetry.auditlog.settings import AuditUnavailable, ChainSettings, SinkSettings
+from taskgate.telemetry.auditlog.settings import AuditUnavailable, ChainSettings, LineOptions, SinkSettings
+from taskgate.telemetry.auditlog.signing import KeyRing
 from taskgate.telemetry.events import ConfigReloaded, HealthChecked
 from unit.telemetry.auditlog.kept_logs import (
     KEY,
@@ -40,7 +39,7 @@ async def test_a_sink_that_stays_goes_on_in_another_way(tmp_path: Path) -> None:
     async with opened(settings(to_file(tmp_path), chain=ChainSettings(enabled=False))) as log:
         log.emit(*moved("started"))
         await turns(lambda: not log.depths()["file",])
-        await switch(log, settings(to_file(tmp_path, name="renamed"), telling=LineOptions(format="ocsf")))
+        await switch(log, settings(to_file(tmp_path, name="renamed"), line_options=LineOptions(format="ocsf")))
         await turns(lambda: log.depths() == {("renamed",): 0})
         log.emit(*moved("stopped"))
     lines = (tmp_path / "audit.jsonl").read_bytes().splitlines()
@@ -126,7 +125,7 @@ async def test_what_was_told_of_a_server_is_not_told_again_in_other_words(tmp_pa
     is_up = HealthChecked("reports", ok=True, up=True)
     async with opened(settings(to_file(tmp_path))) as log:
         log.emit(is_up)
-        await switch(log, settings(to_file(tmp_path), telling=LineOptions(format="ecs")))
+        await switch(log, settings(to_file(tmp_path), line_options=LineOptions(format="ecs")))
         log.emit(is_up)
     assert names(tmp_path / "audit.jsonl").count("upstream.up") == 1
 

@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from requirements import covers
 from taskgate.auth.context import ANONYMOUS
 from taskgate.telemetry import events
-from taskgate.telemetry.auditlog import moulds
 from taskgate.telemetry.auditlog.chain import canonical
 from taskgate.telemetry.auditlog.events import AuditEvent
-from taskgate.telemetry.auditlog.native import rounded
-from taskgate.telemetry.auditlog.rendering import LineOptions, Renderer
+from taskgate.telemetry.auditlog.formats import line_templates
+from taskgate.telemetry.auditlog.formats.native import rounded
+from taskgate.telemetry.auditlog.formats.renderer import Renderer
+from taskgate.telemetry.auditlog.settings import LineOptions
 from taskgate.telemetry.request_context import RequestContext, client_of
 from unit.telemetry.auditlog.told_facts import (
     ANSWERED,
@@ -60,7 +61,7 @@ def test_whatever_is_told_a_line_is_the_same_or_is_written_of_its_document(
     render = new_renderer(arguments=arguments, results=results, identity=identity)
     for case in (*CASES, *CASES):
         for event in events_of(case.fact, case.request_context, LineOptions(arguments=arguments)):  # type: ignore[arg-type]
-            line = render.usual_line(event, 7, PREV)
+            line = render.template_line(event, 7, PREV)
             assert line in (None, written_of(render, event))
 
 
@@ -98,7 +99,7 @@ def test_whatever_peers_say_a_line_is_the_same(
     other = new_visit(body, **{**said, "path": f"{said['path']}%s"})
     for request_context, took in ((first, 0.5), (second, seconds), (other, seconds)):
         event = last_of(request_context, seconds=took)
-        assert RENDER.usual_line(event, *tie) in (None, written_of(RENDER, event, *tie))
+        assert RENDER.template_line(event, *tie) in (None, written_of(RENDER, event, *tie))
 
 
 RENDER = new_renderer()
@@ -122,7 +123,7 @@ def test_lines_of_usual_requests_are_filled_in() -> None:
     bodies.append(message_text("tasks/get", taskId=TASK_ID))
     for request_context in (new_visit(), new_visit(error="tool_error"), *map(new_visit, bodies)):
         event = last_of(request_context)
-        assert render.usual_line(event, 7, PREV) == written_of(render, event)
+        assert render.template_line(event, 7, PREV) == written_of(render, event)
 
 
 @pytest.mark.parametrize(
@@ -137,24 +138,24 @@ def test_lines_of_usual_requests_are_filled_in() -> None:
     ],
 )
 def test_other_lines_are_written_of_their_documents(request_context: RequestContext) -> None:
-    assert new_renderer().usual_line(last_of(request_context), 7, PREV) is None
+    assert new_renderer().template_line(last_of(request_context), 7, PREV) is None
 
 
 @pytest.mark.parametrize("telling", [{"arguments": "full"}, {"arguments": "keys"}, {"format": "ocsf"}])
 def test_what_tells_more_than_digests_is_written_of_its_document(telling: dict[str, Any]) -> None:
-    assert new_renderer(**telling).usual_line(last_of(new_visit()), 7, PREV) is None
+    assert new_renderer(**telling).template_line(last_of(new_visit()), 7, PREV) is None
 
 
 def test_times_that_json_would_write_otherwise_are_left_to_documents() -> None:
     render, event = new_renderer(), last_of(new_visit())
     even = datetime(2026, 1, 1, tzinfo=UTC)
     elsewhere = datetime(2026, 1, 1, 0, 0, 0, 1, tzinfo=timezone(timedelta(hours=1)))
-    assert [render.usual_line(event._replace(time=time), 7, PREV) for time in (even, elsewhere)] == [None, None]
+    assert [render.template_line(event._replace(time=time), 7, PREV) for time in (even, elsewhere)] == [None, None]
 
 
 def test_a_message_that_came_with_others_has_no_time_and_is_written_of_its_document() -> None:
     [event] = events_of(events.PartAnswered(), new_visit())
-    assert new_renderer().usual_line(event, 7, PREV) is None
+    assert new_renderer().template_line(event, 7, PREV) is None
 
 
 def test_who_asks_is_told_of_each_request_anew() -> None:
@@ -163,18 +164,18 @@ def test_who_asks_is_told_of_each_request_anew() -> None:
     for jti in ("one", "two", "one"):
         caller = replace(CALLER, identity=replace(IDENTITY, claims={"jti": jti}))
         event = last_of(new_visit(caller=caller))
-        line = render.usual_line(event, 7, PREV)
+        line = render.template_line(event, 7, PREV)
         assert line == written_of(render, event)
         assert f'"jti":"{jti}"'.encode() in line
 
 
 def test_no_more_is_remembered_than_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(moulds, "MOST", 4)
+    monkeypatch.setattr(line_templates, "MAX_TEMPLATES", 4)
     render = new_renderer()
     for number in range(50):
         caller = replace(CALLER, key=f"caller-{number}")
         event = last_of(new_visit(path=f"/{number}", caller=caller))
-        assert render.usual_line(event, 7, PREV) == written_of(render, event)
-    kept = render._moulds
+        assert render.template_line(event, 7, PREV) == written_of(render, event)
+    kept = render._templates
     assert kept is not None
-    assert (len(kept._moulds), len(kept._actors)) == (2, 2)
+    assert (len(kept._templates), len(kept._actors)) == (2, 2)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskgate.telemetry.auditlog.redaction import REDACTED, parse
+from taskgate.telemetry.auditlog.formats.redaction import REDACTED, parse_paths
 
 
 @pytest.mark.parametrize(
@@ -33,13 +33,13 @@ from taskgate.telemetry.auditlog.redaction import REDACTED, parse
     ],
 )  # fmt: skip
 def test_what_a_path_finds_is_taken_out(paths: list[str], value: Any, left: Any) -> None:
-    assert parse(paths).applied(value) == left
+    assert parse_paths(paths).apply(value) == left
 
 
 @pytest.mark.parametrize("path", ["", "password", "$..", "$.a~", "$[", "$.a | $.b", "$.a["])
 def test_what_is_no_path_is_refused_in_one_line(path: str) -> None:
     with pytest.raises(ValueError, match="is no JSONPath") as refused:
-        parse(["$.fine", path])
+        parse_paths(["$.fine", path])
     assert "\n" not in str(refused.value)
 
 
@@ -48,13 +48,13 @@ def test_what_is_nested_too_deep_to_be_searched_is_refused() -> None:
     for _ in range(300):
         deep = {"a": deep}
     with pytest.raises(ValueError, match="cannot be followed"):
-        parse(["$..password"]).applied(deep)
+        parse_paths(["$..password"]).apply(deep)
 
 
 @given(st.text(st.sampled_from("$.@*[]()?'\"ab0:,!<=>&|~\\ \n"), max_size=12))
 def test_any_text_is_a_path_or_refused(text: str) -> None:
     try:
-        redaction = parse([text])
+        redaction = parse_paths([text])
     except ValueError:
         return
-    redaction.applied({"a": [{"b": 1}], "b": {"a": "x"}})
+    redaction.apply({"a": [{"b": 1}], "b": {"a": "x"}})

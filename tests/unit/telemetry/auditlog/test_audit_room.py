@@ -4,28 +4,27 @@ import asyncio
 from datetime import timedelta
 
 from helpers.waiting import bounded
-from taskgate.telemetry.auditlog.events import note
-from taskgate.telemetry.auditlog.queueing import Queue
-from taskgate.telemetry.auditlog.room import QueueRoom
+from taskgate.telemetry.auditlog.backpressure import Backpressure, EventBuffer
+from taskgate.telemetry.auditlog.events import internal_event
 from unit.telemetry.auditlog.told_facts import NOW
 
-EVENT = note("gateway.started", NOW)
+EVENT = internal_event("gateway.started", NOW)
 
 
-def filled(count: int, size: int = 16) -> Queue:
-    queue = Queue(size, lambda _reason, _lines: None)
+def filled(count: int, size: int = 16) -> EventBuffer:
+    queue = EventBuffer(size, lambda _reason, _lines: None)
     for _ in range(count):
         queue.add(EVENT)
     return queue
 
 
-def room_in(*queues: Queue, timeout: timedelta = timedelta(minutes=5)) -> QueueRoom:
-    room = QueueRoom()
-    room.adopt(queues, "block", timeout)
+def room_in(*queues: EventBuffer, timeout: timedelta = timedelta(minutes=5)) -> Backpressure:
+    room = Backpressure()
+    room.configure(queues, "block", timeout)
     return room
 
 
-async def begun(room: QueueRoom, count: int) -> list["asyncio.Task[bool]"]:
+async def begun(room: Backpressure, count: int) -> list["asyncio.Task[bool]"]:
     waiting = [asyncio.create_task(room.wait()) for _ in range(count)]
     await asyncio.sleep(0)
     return waiting
@@ -40,7 +39,7 @@ async def test_who_left_takes_nobodys_place() -> None:
     # Room for one alone.
     queue.take(1)
     queue.done()
-    room.freed()
+    room.on_room()
     async with bounded():
         assert await staying
 
@@ -51,11 +50,11 @@ async def test_who_came_first_goes_first() -> None:
     first, second = await begun(room, 2)
     queue.take(1)
     queue.done()
-    room.freed()
+    room.on_room()
     async with bounded():
         assert await first
     assert not second.done()
-    room.adopt((), "block", timedelta())
+    room.configure((), "block", timedelta())
     async with bounded():
         assert await second
 
@@ -65,16 +64,16 @@ async def test_the_fullest_queue_decides() -> None:
     room = room_in(empty, full)
     assert room.is_full
     (waiting,) = await begun(room, 1)
-    room.freed()
+    room.on_room()
     await asyncio.sleep(0)
     assert not waiting.done()
     full.close()
-    room.freed()
+    room.on_room()
     async with bounded():
         assert await waiting
 
 
 async def test_without_queues_there_is_room() -> None:
     room = room_in()
-    room.freed()
+    room.on_room()
     assert (room.is_full, await room.wait()) == (False, True)

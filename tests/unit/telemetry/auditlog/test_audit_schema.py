@@ -8,9 +8,10 @@ from jsonschema import Draft202012Validator
 
 from taskgate.telemetry import events
 from taskgate.telemetry.auditlog.catalogue import KINDS
-from taskgate.telemetry.auditlog.events import lightened, note
-from taskgate.telemetry.auditlog.rendering import LineOptions, Renderer, own_part
-from taskgate.telemetry.auditlog.schema import schema, schema_text
+from taskgate.telemetry.auditlog.events import internal_event, without_payload
+from taskgate.telemetry.auditlog.formats.renderer import Renderer, native_part
+from taskgate.telemetry.auditlog.formats.schema import schema, schema_text
+from taskgate.telemetry.auditlog.settings import LineOptions
 from unit.telemetry.auditlog.told_facts import ANSWERED, KEY, NOW, SetSpan, events_of, line_of, lines, new_visit
 
 PUBLISHED = Path(__file__).parents[4] / "config" / "audit-schema.json"
@@ -31,7 +32,7 @@ def test_it_is_published() -> None:
 @pytest.mark.parametrize("results", ["none", "hash"])
 def test_every_line_of_every_format_keeps_to_it(format: str, arguments: str, results: str) -> None:
     for line in lines(format=format, arguments=arguments, results=results):
-        own = own_part(line)
+        own = native_part(line)
         assert own is not None
         assert faults(own) == []
 
@@ -39,10 +40,10 @@ def test_every_line_of_every_format_keeps_to_it(format: str, arguments: str, res
 def test_lines_keep_to_it_whatever_else_they_have() -> None:
     render = Renderer(LineOptions(), key=KEY, node="gw-1")
     [event] = events_of(ANSWERED, new_visit(span=SetSpan(), parts=2))
-    assert faults(render(lightened(event))) == []
+    assert faults(render(without_payload(event))) == []
     assert faults({**render(event), "seq": 1, "prev": None}) == []
     assert faults({**render(event), "seq": 2, "prev": "0f" * 32}) == []
-    assert faults(render(note("rpc.call", NOW, outcome="failure", data={"unrendered": "ValueError"}))) == []
+    assert faults(render(internal_event("rpc.call", NOW, outcome="failure", data={"unrendered": "ValueError"}))) == []
 
 
 @pytest.mark.parametrize(
@@ -56,7 +57,7 @@ def test_lines_keep_to_it_whatever_else_they_have() -> None:
     ],
 )  # fmt: skip
 def test_what_the_log_says_of_itself_keeps_to_it(name: str, outcome: str, told: dict[str, Any]) -> None:
-    line = Renderer(LineOptions(), key=KEY, node="gw-1")(note(name, NOW, outcome=outcome, data=told))
+    line = Renderer(LineOptions(), key=KEY, node="gw-1")(internal_event(name, NOW, outcome=outcome, data=told))
     assert faults(line) == []
     assert line["data"] == told
 
@@ -64,7 +65,7 @@ def test_what_the_log_says_of_itself_keeps_to_it(name: str, outcome: str, told: 
 def test_data_is_told_of_its_event_alone() -> None:
     for kind in KINDS:
         outcome = next(iter(kind.severities))
-        bare = Renderer(LineOptions(), key=KEY, node="gw-1")(note(kind.name, NOW, outcome=outcome))
+        bare = Renderer(LineOptions(), key=KEY, node="gw-1")(internal_event(kind.name, NOW, outcome=outcome))
         assert faults(bare) == []
         assert faults({**bare, "data": {"unheard_of": 1}}) != []
 

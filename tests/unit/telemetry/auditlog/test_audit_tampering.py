@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from taskgate.telemetry.auditlog.chain import digest_of
-from taskgate.telemetry.auditlog.keys import KeyRing
+from taskgate.telemetry.auditlog.signing import KeyRing
 from unit.telemetry.auditlog.written_logs import FORMATS, chain_anew, forge, found, is_found, rewrite, write
 
 TRIALS = 1000

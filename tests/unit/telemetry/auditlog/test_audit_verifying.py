@@ -6,12 +6,12 @@ from random import Random
 import orjson
 import pytest
 
-from taskgate.telemetry.auditlog.chain import CHAIN_STARTED, Chain, Head, digest_of
-from taskgate.telemetry.auditlog.events import note
-from taskgate.telemetry.auditlog.keys import HmacSigner, KeyRing
-from taskgate.telemetry.auditlog.rendering import LineOptions, Renderer
-from taskgate.telemetry.auditlog.verifying import ChainVerdict, Verification
-from taskgate.telemetry.auditlog.witnesses import Witness, witnesses_in
+from taskgate.telemetry.auditlog.chain import CHAIN_STARTED, Chain, ChainHead, digest_of
+from taskgate.telemetry.auditlog.events import internal_event
+from taskgate.telemetry.auditlog.formats.renderer import Renderer
+from taskgate.telemetry.auditlog.settings import LineOptions
+from taskgate.telemetry.auditlog.signing import HmacSigner, KeyRing
+from taskgate.telemetry.auditlog.verification import ChainVerdict, ChainVerifier, ExternalCheckpoint, read_checkpoints
 from unit.telemetry.auditlog.told_facts import ANSWERED, events_of, new_visit
 from unit.telemetry.auditlog.written_logs import KEY, NOW, RING, forge, found, judge, rewrite, write
 
@@ -157,7 +157,7 @@ def test_without_a_key_it_is_said_what_that_means() -> None:
 
 def test_what_is_behind_the_last_signature_is_said() -> None:
     lines = write().lines
-    chain = Chain(Head(11, digest_of(lines[-1][:-1])), None)
+    chain = Chain(ChainHead(11, digest_of(lines[-1][:-1])), None)
     (event,) = events_of(ANSWERED, new_visit())
     added = chain.add(Renderer(LineOptions(), key=KEY, node="gw-1")(event))
     lines.append(forge(added, prev=digest_of(lines[-1][:-1])))
@@ -171,9 +171,9 @@ def test_what_is_behind_the_last_signature_is_said() -> None:
 def test_what_came_before_is_said() -> None:
     lines = write().lines
     render = Renderer(LineOptions(), key=KEY, node="gw-1")
-    chain = Chain(Head(11, digest_of(lines[-1][:-1])), HmacSigner(KEY))
+    chain = Chain(ChainHead(11, digest_of(lines[-1][:-1])), HmacSigner(KEY))
     said = {"sink": "file", "seq": 11, "head": chain.head.digest}
-    verdict = judge([chain.add(render(note(CHAIN_STARTED, NOW, data=said)))], elsewhere=write().elsewhere)
+    verdict = judge([chain.add(render(internal_event(CHAIN_STARTED, NOW, data=said)))], elsewhere=write().elsewhere)
     assert (verdict.first, verdict.findings) == (12, ())
     assert verdict.doubts == (
         "lines 1 to 11 of the chain are not here",
@@ -196,11 +196,11 @@ def test_a_log_of_another_sink_is_not_taken_for_the_one_that_checkpoints_are_abo
 
 def test_files_are_read_as_one_log(tmp_path: Path) -> None:
     lines = write().lines
-    verification = Verification(RING)
+    verification = ChainVerifier(RING)
     verification.read("first", lines[:4])
     verification.read("second", lines[4:])
     assert verification.verdict().findings == ()
-    verification = Verification(RING)
+    verification = ChainVerifier(RING)
     verification.read("first", lines[:4])
     verification.read("third", lines[6:])
     told = [str(each) for each in verification.verdict().findings]
@@ -213,6 +213,8 @@ def test_checkpoints_are_found_among_other_things() -> None:
     unsigned = forge(elsewhere[1], data={"sink": "file", "seq": 5, "head": "x"})
     unnumbered = forge(elsewhere[1], data={**orjson.loads(elsewhere[1])["data"], "seq": "5"})
     wordless = forge(elsewhere[1], data=None)
-    found = list(witnesses_in("stdout", [*noise, unsigned, unnumbered, wordless, elsewhere[1].replace(b"\n", b"\r\n")]))
+    found = list(
+        read_checkpoints("stdout", [*noise, unsigned, unnumbered, wordless, elsewhere[1].replace(b"\n", b"\r\n")])
+    )
     assert [(each.place, each.sink, each.node, each.head.seq) for each in found] == [("stdout:9", "file", "gw-1", 7)]
-    assert isinstance(found[0], Witness)
+    assert isinstance(found[0], ExternalCheckpoint)

@@ -13,9 +13,10 @@ from taskgate.errors import AuthReason
 from taskgate.protocol.jsonrpc import parse
 from taskgate.telemetry import events
 from taskgate.telemetry.auditlog.catalogue import EVENTS
-from taskgate.telemetry.auditlog.events import AuditEvent, note
-from taskgate.telemetry.auditlog.rendering import LineOptions, Renderer
-from taskgate.telemetry.auditlog.table import EventTable
+from taskgate.telemetry.auditlog.events import AuditEvent, internal_event
+from taskgate.telemetry.auditlog.formats.renderer import Renderer
+from taskgate.telemetry.auditlog.mapping import EventMapping
+from taskgate.telemetry.auditlog.settings import LineOptions
 from taskgate.telemetry.request_context import Client, RequestContext
 
 NOW: Final = datetime(2026, 11, 21, 1, 22, 3, 123456, tzinfo=UTC)
@@ -267,7 +268,7 @@ def events_of(
     telling: LineOptions = LineOptions(),  # noqa: B008
 ) -> tuple[AuditEvent, ...]:
     """By a table that knows nothing yet."""
-    return EventTable(telling).tellers[type(fact)](fact, request_context, NOW)
+    return EventMapping(telling).mappers[type(fact)](fact, request_context, NOW)
 
 
 def line_of(fact: events.Event, request_context: RequestContext | None, **telling: Any) -> dict[str, Any]:
@@ -286,4 +287,8 @@ def lines(**telling: Any) -> list[dict[str, Any]]:
 def of_the_log(format: str) -> list[dict[str, Any]]:
     """What the log says of itself."""
     render = Renderer(LineOptions(format=format), key=KEY, node="gw-1")  # type: ignore[arg-type]
-    return [render(note(name, NOW, data={"sink": "file"})) for name, kind in EVENTS.items() if kind.topic == "audit"]
+    return [
+        render(internal_event(name, NOW, data={"sink": "file"}))
+        for name, kind in EVENTS.items()
+        if kind.topic == "audit"
+    ]

@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from taskgate.telemetry.auditlog.chain import CHAIN_STARTED, CHECKPOINT, NOTHING, Chain, canonical, digest_of
-from taskgate.telemetry.auditlog.events import note
-from taskgate.telemetry.auditlog.keys import HmacSigner, KeyRing
-from taskgate.telemetry.auditlog.rendering import LineOptions, Renderer, own_part
-from taskgate.telemetry.auditlog.verifying import ChainVerdict, Verification
-from taskgate.telemetry.auditlog.witnesses import witnesses_in
+from taskgate.telemetry.auditlog.chain import CHAIN_STARTED, CHECKPOINT, EMPTY_CHAIN, Chain, canonical, digest_of
+from taskgate.telemetry.auditlog.events import internal_event
+from taskgate.telemetry.auditlog.formats.renderer import Renderer, native_part
+from taskgate.telemetry.auditlog.settings import LineOptions
+from taskgate.telemetry.auditlog.signing import HmacSigner, KeyRing
+from taskgate.telemetry.auditlog.verification import ChainVerdict, ChainVerifier, read_checkpoints
 from unit.telemetry.auditlog.told_facts import ANSWERED, events_of, new_visit
 
 KEY = b"k" * 32
@@ -31,15 +31,15 @@ def write(form: Any = "native", *, count: int = 8, chained: bool = True) -> Writ
     """A log of so many events between its beginning and its last checkpoint, with one more checkpoint halfway."""
     render = Renderer(LineOptions(format=form), key=KEY, node="gw-1")
     signer = HmacSigner(KEY) if chained else None
-    chain, other = Chain(NOTHING, signer), Chain(NOTHING, signer)
+    chain, other = Chain(EMPTY_CHAIN, signer), Chain(EMPTY_CHAIN, signer)
     (event,) = events_of(ANSWERED, new_visit())
 
     def checkpoint(to: Chain) -> bytes:
         said = {"sink": "file", "seq": chain.head.seq, "head": chain.head.digest}
-        return to.add(render(note(CHECKPOINT, NOW, data=said)))
+        return to.add(render(internal_event(CHECKPOINT, NOW, data=said)))
 
     def started(to: Chain, sink: str) -> bytes:
-        return to.add(render(note(CHAIN_STARTED, NOW, data={"sink": sink, "seq": 0, "head": None})))
+        return to.add(render(internal_event(CHAIN_STARTED, NOW, data={"sink": sink, "seq": 0, "head": None})))
 
     lines, elsewhere = [started(chain, "file")], [started(other, "stdout")]
     for number in range(count):
@@ -53,7 +53,7 @@ def write(form: Any = "native", *, count: int = 8, chained: bool = True) -> Writ
 def judge(
     lines: list[bytes], *, ring: KeyRing = RING, elsewhere: list[bytes] | None = None, expected: int | None = None
 ) -> ChainVerdict:
-    verification = Verification(ring, witnesses_in("stdout", elsewhere or []))
+    verification = ChainVerifier(ring, read_checkpoints("stdout", elsewhere or []))
     verification.read("log", lines)
     return verification.verdict(expected=expected)
 
@@ -69,7 +69,7 @@ def found(lines: list[bytes], **how: Any) -> list[str]:
 def forge(line: bytes, **changes: Any) -> bytes:
     """The same line with other words in it, written as the gateway would."""
     document = orjson.loads(line)
-    own = own_part(document)
+    own = native_part(document)
     assert own is not None
     own.update(changes)
     return canonical(document) + b"\n"

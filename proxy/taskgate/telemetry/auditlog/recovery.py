@@ -13,12 +13,12 @@ from typing import Final, NamedTuple, Self
 
 import orjson
 
-from taskgate.telemetry.auditlog.chain import NOTHING, Head, head_of
+from taskgate.telemetry.auditlog.chain import EMPTY_CHAIN, ChainHead, head_of
 
 _BLOCK: Final = 64 * 2**10
-_KEPT: Final = 128
+_RECORD_BYTES: Final = 128
 """Bytes of what is kept beside a file: always so many, so that one write replaces all of it."""
-_OWNER_ALONE: Final = 0o600
+_OWNER_ONLY: Final = 0o600
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
 
@@ -28,7 +28,7 @@ class Gap(NamedTuple):
     cause: str
     bytes: int | None = None
     lines: int | None = None
-    head: Head | None = None
+    head: ChainHead | None = None
 
 
 class Tail(NamedTuple):
@@ -39,7 +39,7 @@ class Tail(NamedTuple):
     torn: int
 
 
-def tail_of(fd: int) -> Tail:
+def read_tail(fd: int) -> Tail:
     """Read from the end, as far as the last whole line begins. Raises OSError."""
     size = start = os.fstat(fd).st_size
     found = b""
@@ -61,7 +61,7 @@ def first_seq(fd: int) -> int | None:
     return None if head is None else head.seq
 
 
-def recall(tail: Tail, kept: Head, put_aside: Head | None) -> tuple[Head, tuple[Gap, ...]]:
+def recover_head(tail: Tail, kept: ChainHead, put_aside: ChainHead | None) -> tuple[ChainHead, tuple[Gap, ...]]:
     """Where a chain goes on, and what is gone of it.
 
     `kept` is the head beside the file, `put_aside` that of the newest file that was put aside, if there is one. Numbers
@@ -79,10 +79,10 @@ def recall(tail: Tail, kept: Head, put_aside: Head | None) -> tuple[Head, tuple[
         gaps.append(Gap("truncated", lines=kept.seq - found.seq, head=kept))
     elif found.seq == kept.seq and found.digest != kept.digest:
         gaps.append(Gap("replaced", head=kept))
-    return Head(max(found.seq, kept.seq), found.digest), tuple(gaps)
+    return ChainHead(max(found.seq, kept.seq), found.digest), tuple(gaps)
 
 
-class ChainState:
+class HeadFile:
     """The head that is kept beside a file, and the lock."""
 
     def __init__(self, fd: int) -> None:
@@ -91,7 +91,7 @@ class ChainState:
     @classmethod
     def lock(cls, path: Path) -> Self:
         """Have it for oneself. Raises BlockingIOError where another has it, else OSError."""
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _OWNER_ALONE)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _OWNER_ONLY)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -99,14 +99,14 @@ class ChainState:
             raise
         return cls(fd)
 
-    def read(self) -> Head:
+    def read(self) -> ChainHead:
         """What was kept last; NOTHING where nothing was, or it cannot be read."""
-        return _read(os.pread(self._fd, _KEPT, 0))
+        return _parse_head(os.pread(self._fd, _RECORD_BYTES, 0))
 
-    def keep(self, head: Head) -> None:
+    def write(self, head: ChainHead) -> None:
         """Replace it. Raises OSError."""
         text = orjson.dumps(head._asdict(), option=orjson.OPT_SORT_KEYS)
-        os.pwrite(self._fd, text.ljust(_KEPT - 1) + b"\n", 0)
+        os.pwrite(self._fd, text.ljust(_RECORD_BYTES - 1) + b"\n", 0)
 
     def close(self) -> None:
         """Let others have it."""
@@ -114,12 +114,12 @@ class ChainState:
             os.close(self._fd)
 
 
-def _read(text: bytes) -> Head:
+def _parse_head(text: bytes) -> ChainHead:
     try:
         said = orjson.loads(text)
         seq, digest = said["seq"], said["digest"]
     except (orjson.JSONDecodeError, KeyError, TypeError):
-        return NOTHING
+        return EMPTY_CHAIN
     if not isinstance(seq, int) or not isinstance(digest, str) or seq < 1 or not _DIGEST.fullmatch(digest):
-        return NOTHING
-    return Head(seq, digest)
+        return EMPTY_CHAIN
+    return ChainHead(seq, digest)

@@ -1,20 +1,50 @@
-"""Whether lines are those that were written: all of them, unchanged, in their order.
-
-What a chain alone cannot show is said as well: a doubt is no finding. What must not live here: files, and what an
-operator reads (`explain.audit`).
-"""
+"""The check of a written log: `ChainVerifier`."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from taskgate.telemetry.auditlog.chain import CHAIN_STARTED, GENESIS, SIGNED, Head, digest_of, read_own, unsigned
-from taskgate.telemetry.auditlog.keys import KeyRing
-from taskgate.telemetry.auditlog.texts import shown
-from taskgate.telemetry.auditlog.witnesses import Witness
+from taskgate.telemetry.auditlog.chain import (
+    CHAIN_STARTED,
+    CHECKPOINT,
+    GENESIS,
+    SIGNED_EVENTS,
+    ChainHead,
+    digest_of,
+    parse_line,
+    split_signature,
+)
+from taskgate.telemetry.auditlog.formats.redaction import printable
+from taskgate.telemetry.auditlog.signing import KeyRing
 
-_LONGEST_ID: Final = 32
+
+class ExternalCheckpoint(NamedTuple):
+    """What a checkpoint says: how the chain of a sink ended. `signed` and what follows are its own signature."""
+
+    place: str
+    sink: str
+    node: str
+    head: ChainHead
+    signed: bytes
+    key: str
+    signature: str
+
+
+def read_checkpoints(name: str, lines: Iterable[bytes]) -> Iterator[ExternalCheckpoint]:
+    """Every checkpoint among the lines of a file; what is none is passed over."""
+    for number, line in enumerate(map(bytes.strip, lines), 1):
+        own = parse_line(line) if CHECKPOINT.encode() in line else None
+        if own is None or own["event"] != CHECKPOINT:
+            continue
+        said, signed = own.get("data"), split_signature(line)
+        if not isinstance(said, dict) or signed is None or not isinstance(said.get("seq"), int):
+            continue
+        head = ChainHead(said["seq"], str(said.get("head")))
+        yield ExternalCheckpoint(f"{name}:{number}", str(said.get("sink")), str(own.get("node")), head, *signed)
+
+
+_MAX_KEY_ID: Final = 32
 
 
 class ChainFinding(NamedTuple):
@@ -44,13 +74,13 @@ class ChainVerdict:
 
 class _Line(NamedTuple):
     place: str
-    head: Head
+    head: ChainHead
 
 
-class Verification:
+class ChainVerifier:
     """Reads the files of one log in their order, then gives a verdict."""
 
-    def __init__(self, ring: KeyRing, witnesses: Iterable[Witness] = ()) -> None:
+    def __init__(self, ring: KeyRing, witnesses: Iterable[ExternalCheckpoint] = ()) -> None:
         """`ring` may be empty; `witnesses` are checkpoints that were kept elsewhere."""
         self._ring = ring
         self._witnesses = tuple(witnesses)
@@ -106,7 +136,7 @@ class Verification:
 
     def _check(self, place: str, line: bytes) -> None:
         self._lines += 1
-        own = read_own(line)
+        own = parse_line(line)
         if own is None:
             self._find(place, "is no line of an audit log")
             return
@@ -114,16 +144,16 @@ class Verification:
         self._tie(place, own, prev)
         if prev is None:
             self._unchained += 1
-        elif own["event"] in SIGNED or _has_signature(own):
+        elif own["event"] in SIGNED_EVENTS or _has_signature(own):
             self._check_signature(place, line, seq)
-        head = Head(seq, digest_of(line))
+        head = ChainHead(seq, digest_of(line))
         if seq in self._asked:
             self._seen.setdefault(seq, set()).add(head.digest)
         self._nodes.add(str(own.get("node")))
         if own["event"] == CHAIN_STARTED:
             sink = str(own["data"].get("sink")) if isinstance(own.get("data"), dict) else ""
             self._sinks.add(sink)
-            self._begun[f"{shown(sink)} on {shown(str(own.get('node')))}"] = None
+            self._begun[f"{printable(sink)} on {printable(str(own.get('node')))}"] = None
         self._last = _Line(place, head)
 
     def _tie(self, place: str, own: dict[str, Any], prev: object) -> None:
@@ -150,17 +180,17 @@ class Verification:
             self._doubts.append(f"lines 1 to {seq - 1} of the chain are not here")
 
     def _check_signature(self, place: str, line: bytes, seq: int) -> None:
-        signed = unsigned(line)
+        signed = split_signature(line)
         if signed is None:
             self._find(place, "is not signed as it was written")
             return
         text, key, signature = signed
         if not self._ring:
-            self._unchecked[_named(key)] += 1
+            self._unchecked[_key_name(key)] += 1
         elif not self._ring.has(key):
             # Anybody has a key of their own.
-            self._find(place, f"is signed with key {_named(key)}, which was not given")
-        elif self._ring.is_good(key, text, signature):
+            self._find(place, f"is signed with key {_key_name(key)}, which was not given")
+        elif self._ring.is_valid(key, text, signature):
             self._vouched = seq
         else:
             self._find(place, "has a signature that is not good")
@@ -190,16 +220,16 @@ class Verification:
             # Another log, such as that of another sink, may be as good a chain.
             findings.append(ChainFinding("the log", "is none that the checkpoints given are about"))
 
-    def _counts(self, witness: Witness, findings: list[ChainFinding]) -> bool:
+    def _counts(self, witness: ExternalCheckpoint, findings: list[ChainFinding]) -> bool:
         """Whether a checkpoint counts: a forged one does not, and is told."""
         if not self._ring:
             return True
         if not self._ring.has(witness.key):
             findings.append(
-                ChainFinding(witness.place, f"is signed with key {_named(witness.key)}, which was not given")
+                ChainFinding(witness.place, f"is signed with key {_key_name(witness.key)}, which was not given")
             )
             return False
-        if not self._ring.is_good(witness.key, witness.signed, witness.signature):
+        if not self._ring.is_valid(witness.key, witness.signed, witness.signature):
             findings.append(ChainFinding(witness.place, "has a signature that is not good"))
             return False
         return True
@@ -223,9 +253,9 @@ class Verification:
         return found
 
 
-def _named(key: str) -> str:
+def _key_name(key: str) -> str:
     """The id of a key, of which whoever wrote the line may have made anything."""
-    return str(shown(key, _LONGEST_ID))
+    return str(printable(key, _MAX_KEY_ID))
 
 
 def _has_signature(own: dict[str, Any]) -> bool:

@@ -1,13 +1,53 @@
-"""What is taken out of arguments before they are shown in full: whatever JSONPath (RFC 9535) finds. Pure.
+"""The removal of secrets from lines."""
 
-Names of members are found in any case: a secret that is shown costs more than a value that is not.
-"""
-
+import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from jsonpath import JSONPath, JSONPathEnvironment, JSONPathError, JSONPathMatch
 from jsonpath.selectors import NameSelector
+
+MAX_NAME: Final = 128
+"""Letters that are kept of a name, an id or a version."""
+MAX_SENTENCE: Final = 256
+"""Letters that are kept of what is a sentence."""
+WITHHELD: Final = "[withheld]"
+"""What stands in the place of what looks like an id of a task or a session, or a token."""
+
+_WORD: Final = r"[A-Za-z0-9_-]"
+_MIN_SECRET: Final = 20
+_SUSPECT: Final = re.compile(rf"{_WORD}{{32}}|eyJ")
+_SECRET: Final = re.compile(
+    # Ids of ours, but neither the 32 digits of a UUID nor a name of as many letters that somebody thought of;
+    rf"(?<!{_WORD})(?={_WORD}*[a-z])(?={_WORD}*[A-Z])(?={_WORD}*(?:[0-9]|[A-Z]{{2}})){_WORD}{{32}}(?!{_WORD})"
+    # and tokens that are JWTs.
+    rf"|eyJ{_WORD}+\.eyJ{_WORD}+(?:\.{_WORD}*)?"
+)
+
+
+def scrubbed(value: Any, most: int = MAX_NAME) -> str | None:
+    """As `shown`, for what anybody may have said: hosts put ids into reasons, names and ids of messages of theirs."""
+    if isinstance(value, str) and len(value) >= _MIN_SECRET:
+        # What is far behind the cut is not shown, and to look for tokens takes longer the longer a word is.
+        value = value[: 4 * most]
+        if _SUSPECT.search(value):
+            value = _SECRET.sub(WITHHELD, value)
+    return printable(value, most)
+
+
+def printable(value: Any, most: int = MAX_NAME) -> str | None:
+    """A text without what does not print, cut to `most` letters; None for what is no text."""
+    if not isinstance(value, str):
+        return None
+    if len(value) > most:
+        value = f"{value[:most]}…"
+    return value if value.isprintable() else "".join(each for each in value if each.isprintable())
+
+
+scrubbed_cached: Final = lru_cache(maxsize=1024)(scrubbed)
+"""The same for words that come again with most requests, such as the name of a tool."""
+
 
 REDACTED: Final = "[redacted]"
 """What stands where something was taken out."""
@@ -23,7 +63,7 @@ class FieldRedaction:
     def __init__(self, paths: tuple[JSONPath, ...]) -> None:
         self._paths = paths
 
-    def applied(self, value: Any) -> Any:
+    def apply(self, value: Any) -> Any:
         """The value, changed in place, without what the paths find in it as it was.
 
         Raises ValueError where that cannot be told, because it is nested too deep.
@@ -39,7 +79,7 @@ class FieldRedaction:
         return value
 
 
-def parse(paths: Iterable[str]) -> FieldRedaction:
+def parse_paths(paths: Iterable[str]) -> FieldRedaction:
     """Read the paths. Raises ValueError, with one line for the operator, for what is no JSONPath."""
     return FieldRedaction(tuple(_path(text) for text in paths))
 
@@ -54,13 +94,13 @@ def _path(text: str) -> JSONPath:
     assert isinstance(path, JSONPath), "the strict grammar has one path, and not several"
     for segment in path.segments:
         segment.selectors = tuple(
-            _AnyCase(env=each.env, token=each.token, name=each.name) if type(each) is NameSelector else each
+            _CaseInsensitiveName(env=each.env, token=each.token, name=each.name) if type(each) is NameSelector else each
             for each in segment.selectors
         )
     return path
 
 
-class _AnyCase(NameSelector):
+class _CaseInsensitiveName(NameSelector):
     """Selects the members of an object that have a name, in any case."""
 
     __slots__ = ()

@@ -10,7 +10,7 @@ from functools import partial
 from hashlib import sha256
 from typing import Any, Final
 
-LENGTH: Final = 22
+DIGEST_LENGTH: Final = 22
 """Letters of a digest: 132 bits."""
 
 
@@ -38,7 +38,7 @@ class Digests:
         inner, outer = kind.copy(), self._outer.copy()
         inner.update(text)
         outer.update(inner.digest())
-        return prefix + b2a_base64(outer.digest(), newline=False).translate(_URL_SAFE)[:LENGTH]
+        return prefix + b2a_base64(outer.digest(), newline=False).translate(_URL_SAFE)[:DIGEST_LENGTH]
 
 
 def encoded(text: str) -> bytes:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from taskgate import __version__
 from taskgate.telemetry.auditlog.catalogue import DENIED, EVENTS, HIGH, INFO, LOW, MEDIUM, SUCCESS
-from taskgate.telemetry.auditlog.ocsf import is_address
+from taskgate.telemetry.auditlog.formats.ocsf import is_address
 
 VERSION: Final = "8.17.0"
 """Of the schema."""

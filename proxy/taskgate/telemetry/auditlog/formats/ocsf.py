@@ -37,7 +37,7 @@ _CLASSES: Final = {
     "audit": EVENT_LOG,
 }
 """By what an event is about."""
-_OF_KEYS: Final = ("auth.jwks_refreshed", "auth.jwks_failed")
+_KEY_EVENTS: Final = ("auth.jwks_refreshed", "auth.jwks_failed")
 """Nobody is authenticated by these."""
 _CREATE, _READ, _UPDATE, _DELETE = 1, 2, 3, 4
 _ACTIVITIES: Final = {
@@ -67,7 +67,7 @@ _ACTIVITIES: Final = {
     "audit.chain_started": 6,
 }
 """Of the class that the event is of: to create, read, update or delete; to log on; to start, stop or update."""
-_READS: Final = ("/list", "/get", "/read", "/result")
+_READ_SUFFIXES: Final = ("/list", "/get", "/read", "/result")
 """The ends of methods that change nothing."""
 _SEVERITIES: Final = {INFO: 1, LOW: 2, MEDIUM: 3, HIGH: 4}
 _PRODUCT: Final = {"name": "taskgate", "vendor_name": "taskgate", "version": __version__}
@@ -76,7 +76,7 @@ _PRODUCT: Final = {"name": "taskgate", "vendor_name": "taskgate", "version": __v
 def document(native: dict[str, Any]) -> dict[str, Any]:
     """The same event in these words."""
     name = native["event"]
-    class_uid = LIFECYCLE if name in _OF_KEYS else _CLASSES[EVENTS[name].topic]
+    class_uid = LIFECYCLE if name in _KEY_EVENTS else _CLASSES[EVENTS[name].topic]
     activity = _activity(native, class_uid)
     made = {
         "activity_id": activity,
@@ -88,7 +88,7 @@ def document(native: dict[str, Any]) -> dict[str, Any]:
         "message": EVENTS[name].meaning,
         "metadata": _metadata(native),
         **_result(native),
-        **_PARTS[class_uid](native),
+        **_CLASS_FIELDS[class_uid](native),
         "unmapped": native,
     }
     if activity == OTHER:
@@ -100,7 +100,12 @@ def _activity(native: Mapping[str, Any], class_uid: int) -> int:
     if class_uid == FINDING:
         return _CREATE
     method = (native["mcp"] or {}).get("method")
-    if class_uid == API and native["event"].startswith("rpc.") and method is not None and method.endswith(_READS):
+    if (
+        class_uid == API
+        and native["event"].startswith("rpc.")
+        and method is not None
+        and method.endswith(_READ_SUFFIXES)
+    ):
         return _READ
     return _ACTIVITIES.get(native["event"], OTHER)
 
@@ -189,7 +194,7 @@ def _event_log(_: Mapping[str, Any]) -> dict[str, Any]:
     return {"log_name": "audit", "log_provider": "taskgate"}
 
 
-_PARTS: Final[Mapping[int, Callable[[Mapping[str, Any]], dict[str, Any]]]] = {
+_CLASS_FIELDS: Final[Mapping[int, Callable[[Mapping[str, Any]], dict[str, Any]]]] = {
     API: _api,
     AUTHENTICATION: _authentication,
     FINDING: _finding,

@@ -17,9 +17,9 @@ def schema() -> _Schema:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A line of the audit log of taskgate",
-        **_closed(_LINE, optional=_TIED),
-        "allOf": [_of(kind) for kind in KINDS],
-        "$defs": dict(_MEMBERS),
+        **_closed(_LINE, optional=_CHAIN_FIELDS),
+        "allOf": [_event_schema(kind) for kind in KINDS],
+        "$defs": dict(_DATA_MEMBERS),
     }
 
 
@@ -34,9 +34,9 @@ def _closed(members: Mapping[str, _Schema], *, optional: tuple[str, ...] = ()) -
     return {"type": "object", "properties": dict(members), "required": required, "additionalProperties": False}
 
 
-def _of(kind: EventKind) -> _Schema:
+def _event_schema(kind: EventKind) -> _Schema:
     """What holds of the lines of one event."""
-    members = {name: {"$ref": f"#/$defs/{name}"} for name in (*kind.members, _INSTEAD)}
+    members = {name: {"$ref": f"#/$defs/{name}"} for name in (*kind.members, _UNRENDERED)}
     told = {
         "outcome": {"enum": list(kind.severities)},
         "data": {"type": "object", "properties": members, "additionalProperties": False},
@@ -127,7 +127,7 @@ _TRACE: Final = _closed(
     }
 )
 
-_TIED: Final = ("seq", "prev")
+_CHAIN_FIELDS: Final = ("seq", "prev")
 _LINE: Final[Mapping[str, _Schema]] = {
     "v": {"const": VERSION},
     "seq": {"type": "integer", "minimum": 1, "description": "The number of the line in its sink."},
@@ -148,10 +148,10 @@ _LINE: Final[Mapping[str, _Schema]] = {
     "data": {"type": "object"},
 }
 
-_INSTEAD: Final = "unrendered"
+_UNRENDERED: Final = "unrendered"
 """Of a line that could not be told as it should: why."""
-_MEMBERS: Final[Mapping[str, _Schema]] = {
-    _INSTEAD: _TEXT,
+_DATA_MEMBERS: Final[Mapping[str, _Schema]] = {
+    _UNRENDERED: _TEXT,
     "adjustment": _TEXT,
     "age_seconds": _SECONDS,
     "algorithm": {"enum": ["hmac-sha256", "ed25519"]},

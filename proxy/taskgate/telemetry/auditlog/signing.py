@@ -20,7 +20,7 @@ _NAMING: Final = b"taskgate: id of a key of the audit log"
 _ID_BYTES: Final = 8
 
 
-class SigningKeyRefused(Exception):
+class SigningKeyError(Exception):
     """A PEM text is none of an Ed25519 key; the text is for the operator, and quotes nothing of it."""
 
 
@@ -56,7 +56,7 @@ class HmacSigner:
         """See Signer."""
         return digest(self._key, text, sha256).hex()
 
-    def is_good(self, text: bytes, signature: str) -> bool:
+    def is_valid(self, text: bytes, signature: str) -> bool:
         """Whether this key made that signature."""
         return compare_digest(self.sign(text).encode(), signature.encode())
 
@@ -67,7 +67,7 @@ class Ed25519Signer:
     algorithm = ED25519
 
     def __init__(self, pem: bytes) -> None:
-        """Raises SigningKeyRefused."""
+        """Raises SigningKeyError."""
         self._key = _private(pem)
         self.key_id = _id_of(self._key.public_key().public_bytes_raw())
 
@@ -76,12 +76,12 @@ class Ed25519Signer:
         return self._key.sign(text).hex()
 
 
-class _Ed25519Judge:
+class _Ed25519Verifier:
     def __init__(self, key: Ed25519PublicKey) -> None:
         self._key = key
         self.key_id = _id_of(key.public_bytes_raw())
 
-    def is_good(self, text: bytes, signature: str) -> bool:
+    def is_valid(self, text: bytes, signature: str) -> bool:
         try:
             self._key.verify(bytes.fromhex(signature), text)
         except (InvalidSignature, ValueError):
@@ -95,11 +95,11 @@ class KeyRing:
     def __init__(self, *, keys: tuple[bytes, ...] = (), pems: tuple[bytes, ...] = ()) -> None:
         """`keys` are those of key files, `pems` Ed25519 keys, of which the public half will do.
 
-        Raises SigningKeyRefused.
+        Raises SigningKeyError.
         """
-        judges: list[HmacSigner | _Ed25519Judge] = [HmacSigner(key) for key in keys]
-        judges += [_Ed25519Judge(_public(pem)) for pem in pems]
-        self._judges: Mapping[str, HmacSigner | _Ed25519Judge] = {each.key_id: each for each in judges}
+        judges: list[HmacSigner | _Ed25519Verifier] = [HmacSigner(key) for key in keys]
+        judges += [_Ed25519Verifier(_public(pem)) for pem in pems]
+        self._judges: Mapping[str, HmacSigner | _Ed25519Verifier] = {each.key_id: each for each in judges}
 
     def __bool__(self) -> bool:
         return bool(self._judges)
@@ -108,13 +108,13 @@ class KeyRing:
         """Whether signatures of that key can be checked."""
         return key_id in self._judges
 
-    def is_good(self, key_id: str, text: bytes, signature: str) -> bool:
+    def is_valid(self, key_id: str, text: bytes, signature: str) -> bool:
         """Whether a key that it has made that signature of the text."""
-        return self._judges[key_id].is_good(text, signature)
+        return self._judges[key_id].is_valid(text, signature)
 
 
 def signer_of(key: bytes, pem: bytes | None) -> Signer:
-    """What signs: the private key where there is one, else the log's own. Raises SigningKeyRefused."""
+    """What signs: the private key where there is one, else the log's own. Raises SigningKeyError."""
     return HmacSigner(key) if pem is None else Ed25519Signer(pem)
 
 
@@ -122,9 +122,9 @@ def _private(pem: bytes) -> Ed25519PrivateKey:
     try:
         key = load_pem_private_key(pem, password=None)
     except (ValueError, TypeError):
-        raise SigningKeyRefused("must hold a private key in PEM form and without a passphrase") from None
+        raise SigningKeyError("must hold a private key in PEM form and without a passphrase") from None
     if not isinstance(key, Ed25519PrivateKey):
-        raise SigningKeyRefused("must hold an Ed25519 key")
+        raise SigningKeyError("must hold an Ed25519 key")
     return key
 
 
@@ -134,9 +134,9 @@ def _public(pem: bytes) -> Ed25519PublicKey:
     try:
         key = load_pem_public_key(pem)
     except ValueError:
-        raise SigningKeyRefused("must hold a key in PEM form") from None
+        raise SigningKeyError("must hold a key in PEM form") from None
     if not isinstance(key, Ed25519PublicKey):
-        raise SigningKeyRefused("must hold an Ed25519 key")
+        raise SigningKeyError("must hold an Ed25519 key")
     return key
 
 

@@ -13,25 +13,24 @@ import orjson
 from taskgate.jsontext.spans import Member
 from taskgate.protocol.envelope import Request
 from taskgate.protocol.vocabulary import TOOLS_CALL
-from taskgate.telemetry.auditlog.actors import actor
-from taskgate.telemetry.auditlog.events import AuditEvent, asked_in
-from taskgate.telemetry.auditlog.native import Native, rounded
-from taskgate.telemetry.auditlog.texts import heard
+from taskgate.telemetry.auditlog.events import AuditEvent, summary_in
+from taskgate.telemetry.auditlog.formats.native import NativeRenderer, actor_of, rounded
+from taskgate.telemetry.auditlog.formats.redaction import scrubbed
 from taskgate.telemetry.request_context import Caller, Identity, RequestContext
 
-MOST: Final = 512
+MAX_TEMPLATES: Final = 512
 """How many moulds are kept, and how many actors: when there are more, all are let go of."""
 
 
-class Moulds:
+class LineTemplates:
     """Writes lines that are, byte for byte, the canonical form of what `native` makes of an event.
 
     Threads may share it: at worst a mould is made twice.
     """
 
-    def __init__(self, native: Native) -> None:
+    def __init__(self, native: NativeRenderer) -> None:
         self._native = native
-        self._moulds: dict[tuple[object, ...], bytes] = {}
+        self._templates: dict[tuple[object, ...], bytes] = {}
         self._actors: dict[str, tuple[Identity | None, bytes]] = {}
 
     def line(self, event: AuditEvent, seq: int, prev: bytes) -> bytes | None:
@@ -53,7 +52,7 @@ class Moulds:
         # Every request has a line, and a call of Python's costs as much as what most of them would do here.
         id, method, params, text, *_ = message
         tool, arguments, task = None, None, request_context.task
-        keys: tuple[str, ...] | bool | None = _ABSENT
+        keys: tuple[str, ...] | bool | None = _NO_ARGUMENTS
         if method == TOOLS_CALL:
             named, arguments = params.get("name"), params.get("arguments")
             tool = named[0] if named is not None and type(named[0]) is str else None
@@ -63,7 +62,7 @@ class Moulds:
                     return None
                 keys = tuple(arguments[0]) if type(arguments[0]) is dict else None
         elif task is None:
-            task = asked_in(request_context).task
+            task = summary_in(request_context).task
         result = data.get("result") if native.shows_results else None
         key = (
             event.name,
@@ -83,7 +82,7 @@ class Moulds:
             task is None,
             result is None,
         )
-        mould = self._moulds.get(key) or self._new(key, event)
+        template = self._templates.get(key) or self._new(key, event)
         # In the order of the keys of the line, which are sorted.
         caller = request_context.caller
         known = None if caller is None else self._actors.get(caller.key)
@@ -94,30 +93,30 @@ class Moulds:
             filling += len(written), native.digests.arguments(written)
         if result is not None:
             filling.append(result["bytes"])
-        asked_as = b'"%d"' % id if type(id) is int else orjson.dumps(heard(id))
+        asked_as = b'"%d"' % id if type(id) is int else orjson.dumps(scrubbed(id))
         filling += orjson.dumps(rounded(data["seconds"])), request_context.id.encode(), asked_as, prev, seq
         if task is not None:
             filling.append(native.task_ref(task).encode())
         filling.append(orjson.dumps(time, option=orjson.OPT_UTC_Z))
-        return mould % tuple(filling)
+        return template % tuple(filling)
 
     def _new(self, key: tuple[object, ...], event: AuditEvent) -> bytes:
-        if len(self._moulds) >= MOST:
-            self._moulds.clear()
-        mould = self._moulds[key] = _mould(self._native.document(event))
-        return mould
+        if len(self._templates) >= MAX_TEMPLATES:
+            self._templates.clear()
+        template = self._templates[key] = _template(self._native.document(event))
+        return template
 
     def _actor_of(self, event: AuditEvent, caller: Caller | None) -> bytes:
         if caller is None:
             return b"null"
-        if len(self._actors) >= MOST:
+        if len(self._actors) >= MAX_TEMPLATES:
             self._actors.clear()
-        told = orjson.dumps(actor(event, full=self._native.names_callers), option=orjson.OPT_SORT_KEYS)
+        told = orjson.dumps(actor_of(event, full=self._native.names_callers), option=orjson.OPT_SORT_KEYS)
         self._actors[caller.key] = caller.identity, told
         return told
 
 
-def _mould(document: dict[str, Any]) -> bytes:
+def _template(document: dict[str, Any]) -> bytes:
     """The text of a document with a `%` sign for whatever is another in each line; other such signs are doubled."""
     document |= {"actor": _TEXT, "prev": _TEXT, "seq": _NUMBER, "time": _TEXT}
     document["data"]["seconds"] = document["mcp"]["request_id"] = _TEXT
@@ -133,7 +132,7 @@ def _mould(document: dict[str, Any]) -> bytes:
     return text.replace(b"%", b"%%").replace(b"\0", b"%")
 
 
-_ABSENT: Final = False
+_NO_ARGUMENTS: Final = False
 """What a mould has for the keys of arguments that are none."""
 # No other byte of JSON is 0.
 _TEXT: Final = orjson.Fragment(b"\0b")

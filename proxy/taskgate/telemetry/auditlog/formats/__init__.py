@@ -1,0 +1,1 @@
+"""The formats of audit lines: native, OCSF and ECS."""

@@ -1,0 +1,278 @@
+"""The document of a line in the native format: `NativeRenderer`."""
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Any, Final
+
+import orjson
+
+from taskgate.telemetry.auditlog.catalogue import VERSION
+from taskgate.telemetry.auditlog.events import (
+    AuditEvent,
+    CallArguments,
+    EventOrigin,
+    LimitHit,
+    RequestSummary,
+    TaskSubject,
+    summary_in,
+)
+from taskgate.telemetry.auditlog.formats.digests import Digests, encoded
+from taskgate.telemetry.auditlog.formats.redaction import (
+    MAX_SENTENCE,
+    FieldRedaction,
+    parse_paths,
+    printable,
+    scrubbed,
+    scrubbed_cached,
+)
+from taskgate.telemetry.auditlog.settings import LineOptions
+from taskgate.telemetry.request_context import Caller, RequestContext
+from taskgate.telemetry.tracing import Span
+
+_MAX_DELEGATION: Final = 8
+"""How many of those who act for each other are told."""
+
+
+def context_ref(key: str) -> str:
+    """The reference of an auth context."""
+    return f"c_{key}"
+
+
+def actor_of(event: AuditEvent, *, full: bool) -> dict[str, Any] | None:
+    """Who it was: whoever asked, else whose task it is; None where nobody is known.
+
+    Without `full` there is the reference alone, and how it was found out.
+    """
+    caller = event.caller or (None if event.origin is None else event.origin.caller)
+    if caller is not None:
+        return _actor_of_caller(caller, full=full)
+    owner = None if event.subject is None or event.name == _ACCESS_DENIED else event.subject.owner
+    return None if owner is None else {"ctx": context_ref(owner), **_NO_IDENTITY}
+
+
+def _actor_of_caller(caller: Caller, *, full: bool) -> dict[str, Any]:
+    identity = caller.identity
+    if identity is None:
+        return {"ctx": context_ref(caller.key), **_NO_IDENTITY, "method": "none"}
+    if not full:
+        return {"ctx": context_ref(caller.key), **_NO_IDENTITY, "method": "jwt"}
+    claims = identity.claims
+    return {
+        "ctx": context_ref(caller.key),
+        "method": "jwt",
+        "iss": printable(identity.issuer, MAX_SENTENCE),
+        "sub": printable(identity.subject, MAX_SENTENCE),
+        "client_id": printable(identity.client_id, MAX_SENTENCE),
+        "tenant": printable(identity.tenant, MAX_SENTENCE),
+        "jti": printable(claims.get("jti"), MAX_SENTENCE),
+        "delegation": list(_delegation(claims)) if "act" in claims else [],
+    }
+
+
+def _delegation(claims: Mapping[str, Any]) -> Iterator[dict[str, str | None]]:
+    """Who acts for the subject, and for whom they do (RFC 8693, section 4.1): the present one first."""
+    for _ in range(_MAX_DELEGATION):
+        acting = claims.get("act")
+        if not isinstance(acting, Mapping):
+            return
+        yield {name: printable(acting.get(name), MAX_SENTENCE) for name in ("iss", "sub", "client_id")}
+        claims = acting
+
+
+_NO_IDENTITY: Final[dict[str, Any]] = {
+    "method": None,
+    "iss": None,
+    "sub": None,
+    "client_id": None,
+    "tenant": None,
+    "jti": None,
+    "delegation": [],
+}
+_ACCESS_DENIED: Final = "task.access_denied"
+"""Of a task that somebody does not have the owner is known, and is not who asked."""
+
+
+MAX_ARGUMENTS_LENGTH: Final = 16 * 1024
+"""Letters of arguments that are shown in full; of longer ones there is the digest alone."""
+MAX_ARGUMENT_VALUES: Final = 1000
+"""Values in them, about: paths that look everywhere take 10 µs for each, and nobody may keep the thread busy."""
+
+
+class NativeRenderer:
+    """Makes documents. `key` is what digests are keyed with, `node` the name of this gateway among several.
+
+    Raises ValueError where `telling` has a path that is none.
+    """
+
+    def __init__(self, line_options: LineOptions, *, key: bytes, node: str) -> None:
+        self._line_options = line_options
+        self.digests = Digests(key)
+        self._node = node
+        self.names_callers = line_options.identity == "full"
+        self.shows_results = line_options.results != "none"
+        self.only_digests = line_options.arguments == "hash"
+        self._redaction: FieldRedaction = parse_paths(line_options.redact)
+
+    def document(self, event: AuditEvent) -> dict[str, Any]:
+        """Everything that is told of an event; what ties it to other lines is not in it yet."""
+        origin = event.origin
+        summary = summary_in(origin)
+        return {
+            "v": VERSION,
+            "time": _timestamp(event.time),
+            "node": self._node,
+            "event": event.name,
+            "outcome": event.outcome,
+            "reason": None if event.reason is None else printable(event.reason),
+            "severity": event.severity,
+            "actor": actor_of(event, full=self.names_callers),
+            "mcp": _message(event, summary),
+            "task": self._task(event, summary),
+            "args": None if summary.arguments is None else self._arguments(summary.arguments),
+            "http": None if origin is None else _http(origin),
+            "limit": None if event.limit is None else _limit(event.limit),
+            "trace": None if origin is None or origin.span is None else _trace(origin.span),
+            "data": self._facts(event),
+        }
+
+    def _task(self, event: AuditEvent, summary: RequestSummary) -> dict[str, Any] | None:
+        subject = event.subject
+        if subject is None:
+            task = (event.origin and event.origin.task) or summary.task
+            if task is None:
+                return None
+            subject = TaskSubject(task, None, None, None, None, None)
+        return {
+            "ref": self.task_ref(subject.id),
+            "status": subject.status,
+            "owner_ctx": None if subject.owner is None else context_ref(subject.owner),
+            "ttl_ms": None if subject.ttl is None else subject.ttl // _MILLISECOND,
+        }
+
+    def task_ref(self, id: str) -> str:
+        """What stands for the id of a task."""
+        return self.digests.task(id)
+
+    def _arguments(self, place: CallArguments) -> dict[str, Any]:
+        keys = place.first_keys()
+        names = None if keys is None else [scrubbed_cached(key) for key in keys]
+        told: dict[str, Any] = {"keys": names, "bytes": None, "hmac": None}
+        if place.text is None:
+            return {**told, "omitted": "memory"}
+        text = place.text[place.start : place.end]
+        told["bytes"] = _size(text)
+        if self._line_options.arguments == "keys":
+            return told
+        told["hmac"] = self.digests.arguments(encoded(text)).decode()
+        if self._line_options.arguments == "full":
+            told.update(self._in_full(text))
+        return told
+
+    def _in_full(self, text: str) -> dict[str, Any]:
+        if len(text) > MAX_ARGUMENTS_LENGTH or sum(map(text.count, ",[{")) > MAX_ARGUMENT_VALUES:
+            return {"omitted": "size"}
+        try:
+            return {"values": self._redaction.apply(orjson.loads(text))}
+        except ValueError:
+            # What cannot be read as the paths want it could hold what they are to take out.
+            return {"omitted": "unreadable"}
+
+    def _facts(self, event: AuditEvent) -> dict[str, Any]:
+        told = {} if event.data is None else {name: _cleaned(value) for name, value in event.data.items()}
+        if "stated_reason" in told:
+            told["stated_reason"] = scrubbed((event.data or {})["stated_reason"], MAX_SENTENCE)
+        if event.result is not None:
+            told["result"] = {**told.get("result", {}), "hmac": self.digests.result(event.result)}
+        if not self.shows_results:
+            told.pop("result", None)
+        return told
+
+
+def _message(event: AuditEvent, summary: RequestSummary) -> dict[str, Any] | None:
+    """Which message it was about, and at which server; None where it was about none."""
+    origin, subject = event.origin, event.subject
+    mount = event.mount or (subject and subject.mount) or (origin and origin.mount)
+    if origin is None:
+        if mount is None:
+            return None
+        return {
+            **_NO_MESSAGE,
+            "method": event.method,
+            "upstream": mount,
+            "tool": scrubbed_cached(subject and subject.tool),
+        }
+    request_id = summary.request_id
+    return {
+        "method": scrubbed_cached(event.method or summary.method),
+        "protocol": scrubbed_cached(origin.revision),
+        "request_id": None if request_id is None else scrubbed(str(request_id)),
+        "upstream": mount,
+        "tool": scrubbed_cached(summary.tool) or scrubbed_cached(subject and subject.tool),
+        "client": None if origin.client is None else _client(*origin.client),
+    }
+
+
+@lru_cache(maxsize=256)
+def _client(name: str | None, version: str | None) -> dict[str, str | None]:
+    return {"name": scrubbed(name), "version": scrubbed(version)}
+
+
+def _http(origin: EventOrigin | RequestContext) -> dict[str, Any]:
+    path = origin.path
+    return {
+        "peer": origin.address or None,
+        "request_id": origin.id or None,
+        "verb": scrubbed_cached(origin.verb, 16),
+        "path": scrubbed_cached(path.partition("?")[0]) if path else None,
+        "status": origin.status,
+        "user_agent": scrubbed_cached(origin.agent, MAX_SENTENCE),
+    }
+
+
+def _limit(limit: LimitHit) -> dict[str, Any]:
+    return {"kind": limit.kind, "policy": limit.policy, "scope": limit.scope}
+
+
+def _trace(span: Span) -> dict[str, str]:
+    return {"trace_id": span.trace_id, "span_id": span.span_id}
+
+
+def _timestamp(time: datetime) -> str:
+    """RFC 3339 in UTC, always with six digits after the point, so that lines sort by it."""
+    if time.tzinfo is not UTC:
+        time = time.astimezone(UTC)
+    text = orjson.dumps(time, option=orjson.OPT_UTC_Z)[1:-1].decode()
+    return text if time.microsecond else f"{text[:-1]}.000000Z"
+
+
+def _size(text: str) -> int:
+    return len(text) if text.isascii() else len(encoded(text))
+
+
+def _cleaned(value: Any) -> Any:
+    """A value of a fact as it may be told: texts cleaned, the rest as it is."""
+    if isinstance(value, float):
+        return rounded(value)
+    if isinstance(value, str):
+        return printable(value, MAX_SENTENCE)
+    if isinstance(value, list):
+        return [_cleaned(each) for each in value]
+    return value
+
+
+def rounded(value: float) -> float:
+    """To six digits after the point, as by `round(value, 6)`, but what is not large in a fifth of the time."""
+    return round(value * 1e6) / 1e6 if -_LARGE < value < _LARGE else round(value, 6)
+
+
+_LARGE: Final = 1e6
+_MILLISECOND: Final = timedelta(milliseconds=1)
+_NO_MESSAGE: Final = {
+    "method": None,
+    "protocol": None,
+    "request_id": None,
+    "upstream": None,
+    "tool": None,
+    "client": None,
+}
