@@ -17,7 +17,7 @@ from helpers.waiting import bounded, eventually
 
 DONE = {"content": [{"type": "text", "text": "done"}]}
 FAULT = "The task store does not work and no task can be created: the disk reports I/O errors; see the system log"
-NOT_AUDITED = "the audit log cannot be written; it is tried again"
+NOT_AUDITED = "the audit log cannot be written; taskgate keeps retrying"
 
 
 async def readiness(http: aiohttp.ClientSession, gateway: GatewayProcess) -> tuple[int, dict[str, bool]]:

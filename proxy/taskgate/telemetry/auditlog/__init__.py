@@ -1,7 +1,8 @@
-"""The audit log: what an operator must be able to prove later, one line for each thing that happened.
+"""The audit log: one line for each event that an operator must be able to prove later.
 
-`mapping` turns gateway events into audit events, and `formats` turns those into documents: what a line says. `log`
-takes events on the event loop; a `sink_queue` holds what waits for one sink. A `chain_writer` makes lines on the thread
-of the sink, each chained to the one before (`chain`), and some signed (`signing`). `sinks` are where lines go,
-`recovery` reads how a file ended. `verification` finds what was changed afterwards.
+`mapping` turns gateway events into audit events, and `formats` turns those into documents: what a
+line says. `log` takes events on the event loop; a `sink_queue` holds what waits for one sink. A
+`chain_writer` makes lines on the thread of the sink, each chained to the one before (`chain`), and
+some signed (`signing`). `sinks` are where lines go, `recovery` reads how a file ended.
+`verification` finds what was changed afterwards.
 """

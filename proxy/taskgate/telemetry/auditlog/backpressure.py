@@ -1,4 +1,8 @@
-"""The bounded buffer of one sink, `EventBuffer`, and the wait for room in all of them, `Backpressure`."""
+"""Backpressure of the audit log: the bounded `EventBuffer` of one sink, and the wait for room.
+
+Each `SinkQueue` has an `EventBuffer`. The gateway asks `Backpressure` before it takes a request, so
+that the request waits, or is refused, while a buffer is nearly full.
+"""
 
 import asyncio
 from collections import Counter, deque
@@ -11,24 +15,25 @@ from taskgate.telemetry.auditlog.events import AuditEvent, without_payload
 from taskgate.telemetry.auditlog.settings import OnFull
 
 MAX_WEIGHT: Final = 32 * 2**20
-"""Letters of arguments and results that wait at most; events beyond that go without."""
+"""Bytes of arguments and results that a buffer holds at most; later events are stored without
+theirs."""
 _WEIGHT: Final = attrgetter("weight")
 
 
 class EventBuffer:
-    """Events in their order. What was taken counts as waiting until it is `done`."""
+    """Events in their order, bounded in number and weight. A taken event counts until `done`."""
 
     def __init__(self, size: int, lost: Callable[[str, int], None]) -> None:
-        """`lost` is told why events got no room, and how many."""
+        """`lost` is called with the reason and the number when events are dropped."""
         self.size = size
         self._on_lost = lost
         self._events: list[AuditEvent] = []
         self._weight = 0
         self._taken = 0
         self.losses: Counter[str] = Counter()
-        """Why events were lost, and how many, since the log owned up to it."""
+        """Dropped events by reason, since the last `audit.gap` line."""
         self.reason = "queue_full"
-        """Why an event is lost that finds no room."""
+        """The reason to report when an event finds no room."""
         self.is_open = True
 
     def __len__(self) -> int:
@@ -36,21 +41,21 @@ class EventBuffer:
 
     @property
     def is_crowded(self) -> bool:
-        """Whether three quarters are taken: the rest is for what is under way already."""
+        """Whether three quarters are taken: the rest is for requests that are already running."""
         return 4 * (len(self._events) + self._taken) >= 3 * self.size
 
     @property
     def has_more(self) -> bool:
-        """Whether there is something to take."""
+        """Whether there are events to take."""
         return bool(self._events)
 
     @property
     def has_unfinished(self) -> bool:
-        """Whether something was taken and is not done."""
+        """Whether taken events are not yet written."""
         return bool(self._taken)
 
     def add(self, event: AuditEvent) -> bool:
-        """Whether it found room."""
+        """Store an event; returns whether there was room."""
         if len(self._events) + self._taken >= self.size or not self.is_open:
             self.losses[self.reason] += 1
             self._on_lost(self.reason, 1)
@@ -63,11 +68,11 @@ class EventBuffer:
         return True
 
     def force(self, event: AuditEvent) -> None:
-        """Add it though there may be no room."""
+        """Store an event even when there is no room."""
         self._events.append(event)
 
     def take(self, most: int) -> list[AuditEvent]:
-        """The oldest of them; the list is the caller's."""
+        """Remove and return the oldest events, `most` at most; the caller owns the list."""
         events = self._events[:most]
         del self._events[:most]
         self._taken += len(events)
@@ -76,12 +81,12 @@ class EventBuffer:
         return events
 
     def done(self) -> int:
-        """What was taken is where it belongs; returns how many those were."""
+        """Count the taken events as written; returns how many they were."""
         taken, self._taken = self._taken, 0
         return taken
 
     def close(self) -> int:
-        """Let nothing in any more, and let go of the rest; returns how many those were."""
+        """Refuse further events and drop the rest; returns how many were dropped."""
         left = len(self)
         self._events, self._taken, self._weight = [], 0, 0
         self.is_open, self.reason = False, "closed"
@@ -91,58 +96,59 @@ class EventBuffer:
 
 
 LINES_PER_REQUEST: Final = 4
-"""How many lines a request is taken to make: so many places are to be free for each that is let in."""
+"""Lines that a request is assumed to cause: this many free places are needed for each admitted
+request."""
 
 
 class Backpressure:
-    """The room in some queues, and those who wait for it."""
+    """The sink buffers that requests depend on, and the requests that wait for room."""
 
     def __init__(self) -> None:
-        self._queues: tuple[EventBuffer, ...] = ()
+        self._buffers: tuple[EventBuffer, ...] = ()
         self._on_full: OnFull = "drop"
         self._timeout = 0.0
         self._waiting: deque[asyncio.Future[None]] = deque()
 
-    def configure(self, queues: Iterable[EventBuffer], on_full: OnFull, timeout: timedelta) -> None:
-        """Let these queues decide, in that way, from now on. Whoever waits may go."""
-        self._queues, self._on_full, self._timeout = tuple(queues), on_full, timeout.total_seconds()
-        self._let_go(len(self._waiting))
+    def configure(self, buffers: Iterable[EventBuffer], on_full: OnFull, timeout: timedelta) -> None:
+        """Watch other buffers, with another policy. Requests that wait are admitted."""
+        self._buffers, self._on_full, self._timeout = tuple(buffers), on_full, timeout.total_seconds()
+        self._admit(len(self._waiting))
 
     @property
     def is_full(self) -> bool:
-        """Whether only what is under way already is to find room."""
+        """Whether the buffers only have room for requests that are already running."""
         if self._on_full != "drop":
-            # Every request asks this, and a generator would take longer than the answer.
-            for queue in self._queues:
-                if queue.is_crowded:
+            # Every request reads this; a generator would cost more than the loop.
+            for buffer in self._buffers:
+                if buffer.is_crowded:
                     return True
         return False
 
     async def wait(self) -> bool:
-        """Wait for room, as long as the operator allows. False where nobody is to be let in without."""
+        """Wait for room up to `block_timeout`. False when `on_full` is `deny` and there is none."""
         if self._on_full == "deny" or not self.is_full:
             return not self.is_full
-        place = asyncio.get_running_loop().create_future()
-        self._waiting.append(place)
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
         try:
             async with asyncio.timeout(self._timeout):
-                await place
+                await waiter
         except TimeoutError:
-            # The operator would rather do without lines than without answers.
+            # The operator prefers missing lines to missing answers.
             return True
         finally:
-            if place in self._waiting:
-                self._waiting.remove(place)
+            if waiter in self._waiting:
+                self._waiting.remove(waiter)
         return True
 
     def on_room(self) -> None:
-        """A sink has taken lines: as many may go as there is room for, and not all at once."""
+        """Admit as many waiting requests as find room now that a sink has taken lines."""
         if self._waiting and not self.is_full:
-            free = min((queue.size * 3 // 4 - len(queue) for queue in self._queues), default=0)
-            self._let_go(max(1, free // LINES_PER_REQUEST))
+            free = min((buffer.size * 3 // 4 - len(buffer) for buffer in self._buffers), default=0)
+            self._admit(max(1, free // LINES_PER_REQUEST))
 
-    def _let_go(self, count: int) -> None:
+    def _admit(self, count: int) -> None:
         for _ in range(min(count, len(self._waiting))):
-            place = self._waiting.popleft()
-            if not place.done():
-                place.set_result(None)
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(None)

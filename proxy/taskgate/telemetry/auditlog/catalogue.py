@@ -1,7 +1,10 @@
-"""The events of the audit log: one table, the other half of the list in `docs/audit.md`.
+"""The catalogue of audit events: `KINDS`, one `EventKind` for each.
 
-Names, meanings, outcomes with how much each matters, and what `data` of a line may hold. What must not live here: which
-fact becomes which event (`table`), and how a line looks (`native`, `ocsf`, `ecs`).
+A kind has its outcomes, their severities, and the members of `data`.
+
+`docs/audit.md` lists the same events, and the JSON Schema of lines is made of them. `mapping` makes
+the events. The texts are part of OCSF and ECS lines: changing one changes what security teams have
+stored.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,11 +13,11 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 VERSION: Final = 1
-"""`v` of every line: another number where what is there changes its meaning. Additions leave it as it is."""
+"""`v` of every line; changes when an existing field changes its meaning, not for additions."""
 
 SUCCESS, FAILURE, DENIED = "success", "failure", "denied"
 OUTCOMES: Final = (SUCCESS, FAILURE, DENIED)
-"""It came about; it went wrong; somebody was not let."""
+"""Done; failed; not allowed."""
 
 INFO, LOW, MEDIUM, HIGH = "info", "low", "medium", "high"
 SEVERITIES: Final = (INFO, LOW, MEDIUM, HIGH)
@@ -22,7 +25,10 @@ SEVERITIES: Final = (INFO, LOW, MEDIUM, HIGH)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventKind:
-    """One event. `severities` has its outcomes and how much each matters, `members` names what its `data` may hold."""
+    """One kind of event.
+
+    `severities` has the severity of each outcome; `members` are the names that `data` may have.
+    """
 
     name: str
     meaning: str
@@ -31,7 +37,7 @@ class EventKind:
 
     @property
     def topic(self) -> str:
-        """What the event is about: the word before the point."""
+        """The word before the point, such as `task`."""
         return self.name.partition(".")[0]
 
 
@@ -64,7 +70,7 @@ KINDS: Final = (
     _kind("task.transition", "A task changed its status.", "from", "to", success=INFO),
     _kind("task.input_requested", "A server asks the host of a task.", "key", "kind", success=INFO),
     _kind("task.input_answered", "The host answered or declined.", "key", "kind", success=INFO, failure=INFO),
-    _kind("task.input_dropped", "Nobody has to answer any more.", "key", "kind", failure=INFO),
+    _kind("task.input_dropped", "An input request needs no answer any more.", "key", "kind", failure=INFO),
     _kind("task.cancel_requested", "A host asked for a cancel.", success=INFO, failure=INFO),
     _kind("task.completed", "A task has a result.", "age_seconds", "result", success=INFO, failure=LOW),
     _kind("task.failed", "A task ended with an error.", "age_seconds", failure=LOW),
@@ -80,15 +86,15 @@ KINDS: Final = (
     _kind("limit.concurrency_rejected", "A cap refused something.", denied=LOW),
     _kind("limit.queue_rejected", "A call found no turn at its server.", denied=LOW),
     _kind("limit.ttl_clamped", "A task was given another time to live than was asked.", success=INFO),
-    _kind("security.enumeration_suspected", "Somebody looks for many tasks that they do not have.", denied=HIGH),
-    _kind("security.cross_context_access", "Somebody asks for a task of somebody else.", denied=HIGH),
-    _kind("security.excessive_polling", "Somebody asks for a task far more often than told.", denied=MEDIUM),
+    _kind("security.enumeration_suspected", "A caller polls many task ids that it does not own.", denied=HIGH),
+    _kind("security.cross_context_access", "A caller asks for a task of another caller.", denied=HIGH),
+    _kind("security.excessive_polling", "A caller polls a task far more often than its poll interval.", denied=MEDIUM),
     _kind("security.header_mismatch", "Headers say something else than the body.", denied=MEDIUM),
     _kind("security.auth_bruteforce", "An address sends many tokens that are not accepted.", denied=HIGH),
-    _kind("security.input_key_unknown", "Somebody answers what was never asked.", denied=MEDIUM),
-    _kind("upstream.up", "A server is thought to be well.", success=INFO),
+    _kind("security.input_key_unknown", "A caller answers an input request that does not exist.", denied=MEDIUM),
+    _kind("upstream.up", "An upstream became healthy.", success=INFO),
     _kind("upstream.down", "A server is thought not to be well.", failure=MEDIUM),
-    _kind("upstream.circuit_opened", "A server is left alone.", failure=MEDIUM),
+    _kind("upstream.circuit_opened", "A circuit opened: calls to the upstream are refused.", failure=MEDIUM),
     _kind("upstream.circuit_closed", "A server is used again.", success=INFO),
     _kind("upstream.session_lost", "A server ended a session.", failure=LOW),
     _kind("upstream.restarted", "A program was started after one that ended by itself.", failure=LOW),
@@ -99,12 +105,12 @@ KINDS: Final = (
     _kind("audit.checkpoint", "What vouches for the chain up to here.", *_SIGNED, success=INFO),
     _kind("audit.gap", "Lines are missing, or may be.", *_SIGNED, "cause", "lines", "bytes", failure=HIGH),
 )  # fmt: skip
-"""All events, in the order of the page."""
+"""All events, in the order of `docs/audit.md`."""
 
 EVENTS: Final[Mapping[str, EventKind]] = {kind.name: kind for kind in KINDS}
 
 
 def matching(globs: Iterable[str]) -> frozenset[str]:
-    """The names of the events that any of the globs fits; they heed case, and `*` passes a point."""
+    """The names of the events that match a glob; case counts, and `*` matches a point too."""
     patterns = tuple(globs)
     return frozenset(name for name in EVENTS if any(fnmatchcase(name, each) for each in patterns))

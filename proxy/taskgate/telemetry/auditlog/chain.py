@@ -1,8 +1,8 @@
-"""The chain: each line numbered and tied to the one before, and some of them signed.
+"""The hash chain of audit lines: `Chain` numbers, links and signs them.
 
-A line as written is its canonical form: JSON with sorted keys and no spaces. `prev` is the SHA-256 of the line before,
-newline excluded. A signature stands in `data.signature` of a line and is of the line without it. What must not live
-here: files, threads, and what lines say otherwise.
+A written line is canonical JSON: sorted keys, no spaces. `prev` is the SHA-256 of the line before,
+without its newline. A signature is in `data.signature`, and covers the line without that member.
+`ChainWriter` extends a chain and `verification` checks one.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from taskgate.telemetry.auditlog.formats.renderer import native_part
 from taskgate.telemetry.auditlog.signing import Signer
 
 GENESIS: Final = "0" * 64
-"""What the first line has for `prev`."""
+"""`prev` of the first line."""
 CHAIN_STARTED: Final = "audit.chain_started"
 CHECKPOINT: Final = "audit.checkpoint"
 GAP: Final = "audit.gap"
@@ -23,7 +23,7 @@ SIGNED_EVENTS: Final = frozenset({CHAIN_STARTED, CHECKPOINT, GAP})
 
 
 class ChainHead(NamedTuple):
-    """The end of a chain: the number of its last line, and the digest of that; 0 and GENESIS before there is any."""
+    """The end of a chain: number and digest of its last line; 0 and GENESIS before the first."""
 
     seq: int
     digest: str
@@ -33,23 +33,26 @@ EMPTY_CHAIN: Final = ChainHead(0, GENESIS)
 
 
 def canonical(document: Mapping[str, Any]) -> bytes:
-    """A line, without its newline. Raises TypeError for what JSON cannot say."""
+    """The bytes of a line, without its newline.
+
+    Raises TypeError for values that JSON does not have.
+    """
     return orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
 
 
 def digest_of(line: bytes) -> str:
-    """What the next line has for `prev`."""
+    """`prev` of the line after this one."""
     return sha256(line).hexdigest()
 
 
 def head_of(line: bytes) -> ChainHead | None:
-    """The head of a chain that ends with that line; None for what is no line of a log."""
+    """The head of a chain that ends with this line; None when it is not an audit line."""
     own = parse_line(line)
     return None if own is None else ChainHead(own["seq"], digest_of(line))
 
 
 def parse_line(line: bytes) -> dict[str, Any] | None:
-    """What is ours of a line that was written, whatever its format; None for what is no line of a log."""
+    """The native part of a written line, in any format; None when it is not an audit line."""
     try:
         document = orjson.loads(line)
     except orjson.JSONDecodeError:
@@ -65,44 +68,44 @@ def _is_number(value: object) -> bool:
 
 
 class Chain:
-    """Ties documents together. Without links, lines are numbered alone."""
+    """Turns documents into chained lines."""
 
     def __init__(self, head: ChainHead, signer: Signer | None) -> None:
-        """Without a `signer` there are no links and no signatures."""
+        """Without a `signer`, lines are numbered, but neither linked nor signed."""
         self._seq, self._digest = head
         self._last: bytes | None = None
         self._signer = signer
 
     @property
     def head(self) -> ChainHead:
-        """Where it ends now."""
+        """The current end."""
         return ChainHead(self._seq, self._end())
 
     def set_signer(self, signer: Signer | None) -> None:
-        """Sign with that from now on."""
+        """Sign with another key from now on."""
         self._signer = signer
 
     def move_to(self, head: ChainHead) -> None:
-        """Go on from there."""
+        """Continue after another head."""
         (self._seq, self._digest), self._last = head, None
 
     @property
     def next_link(self) -> tuple[int, bytes]:
-        """`seq` and `prev` of the next line, as JSON has them."""
+        """`seq` and `prev` of the next line; `prev` is JSON text."""
         return self._seq + 1, b"null" if self._signer is None else f'"{self._end()}"'.encode()
 
     def append_line(self, line: bytes) -> None:
-        """That is the next line, a canonical one, which has what is `due` and no signature."""
+        """Take a canonical line that has the values of `next_link` and no signature."""
         self._seq += 1
         self._last = line
 
     def add(self, document: dict[str, Any]) -> bytes:
-        """The next line, its newline included, of a rendered event, which becomes part of it.
+        """Turn a rendered event into the next line, with its newline; changes the document.
 
-        Raises TypeError for what JSON cannot say; the chain is as before then.
+        Raises TypeError for values that JSON does not have; then the chain is unchanged.
         """
         own = native_part(document)
-        assert own is not None, "what is rendered is of ours"
+        assert own is not None, "a rendered event has a native part"
         own["seq"] = self._seq + 1
         own["prev"] = None if self._signer is None else self._end()
         if self._signer is not None and own["event"] in SIGNED_EVENTS:
@@ -118,16 +121,16 @@ class Chain:
         return self._digest
 
     def _signed(self, document: dict[str, Any], own: dict[str, Any], signer: Signer) -> bytes:
-        # Another dictionary: an event that several sinks get is rendered with the same one.
+        # A copy: several sinks render an event with the same `data`.
         own["data"] = {**own["data"], "algorithm": signer.algorithm, "key": signer.key_id}
         own["data"]["signature"] = signer.sign(canonical(document))
         return canonical(document)
 
 
 def split_signature(line: bytes) -> tuple[bytes, str, str] | None:
-    """What of a line was signed, the key's id, and the signature; None where it has no signature.
+    """The signed text of a line, the id of the key, and the signature; None without a signature.
 
-    A line that says the same in another form has none: that is not how it was written.
+    A line that is not canonical counts as unsigned: taskgate did not write it in that form.
     """
     document = orjson.loads(line)
     own = native_part(document)

@@ -1,7 +1,8 @@
-"""One sink's book: makes lines of events, ties them to those before, and has the sink take them.
+"""The writer of one sink's chain of lines: `ChainWriter`.
 
-Everything here runs on the sink's own thread, but for `add_usual`. What was made into lines and not taken by the sink
-stays, and is put first the next time. What must not live here: the event loop, and what is due when.
+It renders events, chains each line to the one before, and passes the lines to the sink. All methods
+run on the thread of the sink, except `add_templated`. Lines that the sink did not take stay pending
+and are written first the next time.
 """
 
 from collections.abc import Mapping
@@ -21,38 +22,46 @@ from taskgate.telemetry.auditlog.signing import Signer
 from taskgate.telemetry.auditlog.sinks import Sink
 
 _WORK_SECONDS: Final = 1e-3
-"""So many seconds the thread makes lines without a pause, about: that long the event loop may have to wait for it."""
+"""About how long, in seconds, the thread renders lines without a pause: the event loop may wait
+that long for it."""
 _YIELD_SECONDS: Final = 50e-6
-"""And so many it stands aside then. To get the interpreter back beside a busy event loop costs as much as some lines,
-so that there are to be few pauses."""
+"""How long the thread then sleeps, in seconds. Taking the interpreter back from a busy event loop
+costs as much as several lines, so pauses are few."""
 
 log = getLogger("taskgate.audit")
 
 
 class ChainPosition(NamedTuple):
-    """What a sink has taken: where its chain ends, in how many seconds the last of it went, and what is unvouched for.
+    """What a sink has taken: the end of its chain, and how many seconds the last write took.
 
-    `uncovered` counts the lines since the last checkpoint, `noted` names the lines of the log's own.
+    `since_checkpoint` counts the lines after the last checkpoint, `internal` names the lines about
+    the log itself.
     """
 
     head: ChainHead
     seconds: float
-    uncovered: int
-    noted: tuple[str, ...]
+    since_checkpoint: int
+    internal: tuple[str, ...]
 
 
 def gap_event(sink: str, now: datetime, gap: Gap) -> AuditEvent:
-    """The event that tells of what is gone."""
+    """The `audit.gap` event for lines that are missing."""
     seq, digest = gap.head or (None, None)
-    said = {"sink": sink, "cause": gap.cause, "lines": gap.lines, "bytes": gap.bytes, "seq": seq, "head": digest}
-    return internal_event(GAP, now, outcome=FAILURE, severity=HIGH, data=said)
+    data = {"sink": sink, "cause": gap.cause, "lines": gap.lines, "bytes": gap.bytes, "seq": seq, "head": digest}
+    return internal_event(GAP, now, outcome=FAILURE, severity=HIGH, data=data)
 
 
 class ChainWriter:
-    """The lines of one sink. A method that raises OSError may be called again; `keep([])` does the rest of it."""
+    """Writes the lines of one sink.
+
+    After an OSError call the method again; `write([])` writes what is pending.
+    """
 
     def __init__(self, name: str, sink: Sink, *, render: Renderer, signer: Signer | None, to_disk: bool) -> None:
-        """Without a `signer` lines are not chained. With `to_disk`, each write waits for the disk."""
+        """Without a `signer`, lines are numbered but not chained.
+
+        With `to_disk`, each write waits for the disk.
+        """
         self._name = name
         self._sink = sink
         self._render = render
@@ -60,127 +69,139 @@ class ChainWriter:
         self._to_disk = to_disk
         self._chain = Chain(ChainHead(0, ""), signer)
         self._pending = bytearray()
-        self._uncovered = 0
-        self._noted: list[str] = []
-        self._cannot_rotate = False
-        self._owes_disk = False
+        self._since_checkpoint = 0
+        self._internal: list[str] = []
+        self._rotation_failed = False
+        self._needs_sync = False
 
     def reconfigure(self, name: str, *, render: Renderer, signer: Signer | None, to_disk: bool) -> None:
-        """Be called that, and make lines in that way, from the next one on."""
+        """Use other settings from the next line on."""
         self._name, self._render, self._signer, self._to_disk = name, render, signer, to_disk
         self._chain.set_signer(signer)
 
     def open(self, now: datetime) -> ChainPosition:
-        """Go on where the sink's chain ended, and say so. Raises OSError or AuditUnavailable."""
+        """Open the sink and continue its chain with `audit.chain_started`.
+
+        Raises OSError or AuditUnavailable.
+        """
         found = self._sink.open()
         self._chain.move_to(found.head)
         try:
-            self._begin(now)
+            self._start_chain(now)
             for gap in found.gaps:
                 log.warning("lines of the audit log are missing", extra={"sink": self._name, "cause": gap.cause})
-                self._note(gap_event(self._name, now, gap))
+                self._add_internal(gap_event(self._name, now, gap))
             return self.write([], now)
         except BaseException:
             self._sink.close()
             raise
 
     def write(self, events: list[AuditEvent], now: datetime) -> ChainPosition:
-        """Have those events written, and whatever was not before; the list is empty then. Raises OSError.
+        """Write pending lines and these events; empties the list. Raises OSError.
 
-        They are let go before the sink is waited for: an event may hold a large message.
+        The events are released before the write waits for the sink: an event may hold a large
+        message.
         """
         if events and self._sink.is_full and not self._pending:
             self._rotate(now)
         self._add_all(events)
         events.clear()
         began = perf_counter()
-        while self._pending or self._owes_disk:
+        while self._pending or self._needs_sync:
             if self._pending:
                 self._sink.put(bytes(self._pending))
                 self._pending.clear()
-                self._owes_disk = self._to_disk
-            if self._owes_disk:
-                self._look(now)
-                self._owes_disk = False
-        noted, self._noted = tuple(self._noted), []
-        return ChainPosition(self._chain.head, perf_counter() - began, self._uncovered, noted)
+                self._needs_sync = self._to_disk
+            if self._needs_sync:
+                self._sync_sink(now)
+                self._needs_sync = False
+        internal, self._internal = tuple(self._internal), []
+        return ChainPosition(self._chain.head, perf_counter() - began, self._since_checkpoint, internal)
 
     def add_templated(self, events: list[AuditEvent], most: int) -> bool:
-        """Make lines of the first events for as long as they are usual, and take those from the list; at most so many.
+        """Render the first events from templates, at most `most`; removes them from the list.
 
-        Whether there may be more of that kind. For the event loop, while the thread does nothing: that takes some
-        microseconds a line, and a thread that makes them beside a busy loop costs both more than it takes over.
+        Stops at the first event that has no template. Returns whether there may be more to render.
+        Runs on the event loop while the thread is idle: a line takes a few microseconds, and a
+        thread that renders beside a busy loop costs both more than that.
         """
         if self._sink.is_full:
             return False
         chain, line_of, made = self._chain, self._render.template_line, []
         with suppress(Exception):
-            # What cannot be told the thread meets again, and tells of it.
+            # The thread renders a failing event again, and reports the failure.
             for event in islice(events, most):
-                usual = line_of(event, *chain.next_link)
-                if usual is None:
+                line = line_of(event, *chain.next_link)
+                if line is None:
                     break
-                chain.append_line(usual)
-                made.append(usual)
-        self._put(made)
+                chain.append_line(line)
+                made.append(line)
+        self._append(made)
         del events[: len(made)]
         return len(made) == most
 
     def checkpoint(self, now: datetime) -> tuple[ChainPosition, AuditEvent]:
-        """Write a checkpoint, and return the one for other sinks, which vouches for that line too. Raises OSError."""
-        self._note(self._checkpoint(now))
-        self._uncovered = 0
+        """Write a checkpoint; returns a second one, for other sinks, that covers the first too.
+
+        Raises OSError.
+        """
+        self._add_internal(self._checkpoint(now))
+        self._since_checkpoint = 0
         return self.write([], now), self._checkpoint(now)
 
     def sync(self, now: datetime) -> ChainPosition:
-        """Make what was written outlast the machine. Raises OSError."""
+        """Write what is pending and wait for the disk. Raises OSError."""
         self.write([], now)
-        self._look(now)
+        self._sync_sink(now)
         return self.write([], now)
 
     def reopen(self, now: datetime) -> ChainPosition:
-        """Go where the sink's name leads now. Raises OSError."""
+        """Reopen the sink by its name, for example after log rotation by another program.
+
+        Raises OSError.
+        """
         if self._sink.reopen(self._chain.head):
-            # What the old place did not take stands first in the new one: it is tied to what is there.
-            self._begin(now)
+            # Pending lines come first in the new file: they are chained to the old one.
+            self._start_chain(now)
         return self.write([], now)
 
     def close(self) -> None:
-        """Let go of the sink. Never raises."""
+        """Close the sink. Never raises."""
         self._sink.close()
 
-    def _begin(self, now: datetime) -> None:
+    def _start_chain(self, now: datetime) -> None:
         seq, digest = self._chain.head
-        said = {"sink": self._name, "seq": seq, "head": digest if seq else None}
-        self._note(internal_event(CHAIN_STARTED, now, data=said))
+        data = {"sink": self._name, "seq": seq, "head": digest if seq else None}
+        self._add_internal(internal_event(CHAIN_STARTED, now, data=data))
 
     def _rotate(self, now: datetime) -> None:
         try:
             self._sink.rotate(self._chain.head)
         except OSError as error:
-            if not self._cannot_rotate:
+            if not self._rotation_failed:
                 log.warning(
-                    "an audit file cannot be put aside; it grows on", extra={"sink": self._name, "errno": error.errno}
+                    "an audit file cannot be rotated; it keeps growing",
+                    extra={"sink": self._name, "errno": error.errno},
                 )
-            self._cannot_rotate = True
+            self._rotation_failed = True
         else:
-            self._cannot_rotate = False
-            self._begin(now)
+            self._rotation_failed = False
+            self._start_chain(now)
 
-    def _look(self, now: datetime) -> None:
+    def _sync_sink(self, now: datetime) -> None:
         gap = self._sink.sync(self._chain.head)
         if gap is None:
             return
         log.warning("lines of the audit log are missing", extra={"sink": self._name, "cause": gap.cause})
-        self._begin(now)
-        self._note(gap_event(self._name, now, gap))
+        self._start_chain(now)
+        self._add_internal(gap_event(self._name, now, gap))
 
     def _checkpoint(self, now: datetime) -> AuditEvent:
         seq, digest = self._chain.head
         return internal_event(CHECKPOINT, now, data={"sink": self._name, "seq": seq, "head": digest})
 
-    def _note(self, event: AuditEvent) -> None:
-        self._noted.append(event.name)
+    def _add_internal(self, event: AuditEvent) -> None:
+        self._internal.append(event.name)
         self._add(event)
 
     def _add_all(self, events: list[AuditEvent]) -> None:
@@ -193,23 +214,25 @@ class ChainWriter:
 
     def _add(self, event: AuditEvent) -> None:
         try:
-            usual = self._render.template_line(event, *self._chain.next_link)
-            if usual is not None:
-                self._chain.append_line(usual)
-                self._put([usual])
+            line = self._render.template_line(event, *self._chain.next_link)
+            if line is not None:
+                self._chain.append_line(line)
+                self._append([line])
                 return
             line = self._chain.add(self._render(event))
         except Exception as error:
-            # Whatever it holds, that it happened is told.
-            log.error("an event of the audit log cannot be told in full", extra={"told": event.name}, exc_info=error)
-            said: Mapping[str, Any] = {"unrendered": type(error).__name__}
-            bare = internal_event(event.name, event.time, outcome=event.outcome, severity=event.severity, data=said)
+            # The line says that the event happened, and why its data is missing.
+            log.error(
+                "an audit event cannot be rendered; its line has no data", extra={"told": event.name}, exc_info=error
+            )
+            data: Mapping[str, Any] = {"unrendered": type(error).__name__}
+            bare = internal_event(event.name, event.time, outcome=event.outcome, severity=event.severity, data=data)
             line = self._chain.add(self._render(bare))
         self._pending += line
         if event.name not in SIGNED_EVENTS:
-            self._uncovered += 1
+            self._since_checkpoint += 1
 
-    def _put(self, usual: list[bytes]) -> None:
-        if usual:
-            self._pending += b"\n".join((*usual, b""))
-            self._uncovered += len(usual)
+    def _append(self, lines: list[bytes]) -> None:
+        if lines:
+            self._pending += b"\n".join((*lines, b""))
+            self._since_checkpoint += len(lines)

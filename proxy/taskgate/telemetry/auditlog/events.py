@@ -1,8 +1,8 @@
-"""An event of the audit log before it is a line: small, made on the loop, and told of later on a thread.
+"""An audit event before it is rendered: `AuditEvent`, with its request and its task.
 
-What must not live here: which fact becomes which event (`table`), how a line looks (`rendering`). What holds: to make
-one is to copy references; nothing is hashed or cleaned. It keeps no record of a task, which may be large, and no large
-message: of those it keeps what a line tells.
+`mapping` makes events on the event loop, for every request, so an event only copies references:
+hashing and cleaning wait until `formats` renders it. It holds no task record and no large message,
+only what a line shows of them.
 """
 
 from collections.abc import Mapping
@@ -19,21 +19,22 @@ from taskgate.telemetry.request_context import Caller, Client, RequestContext
 from taskgate.telemetry.tracing import Span
 
 MAX_KEYS: Final = 32
-"""How many keys of arguments are told."""
+"""Argument keys that a line shows, at most."""
 MAX_TEXT: Final = 512
-"""Letters that are kept of a word of a peer: more than any line tells."""
+"""Characters kept of a text of a peer: more than any line shows."""
 MAX_KEY: Final = 256
 """Characters of an argument key that are kept: more than any line shows."""
 MAX_SHORT_MESSAGE: Final = 1024
-"""Letters of a message that is kept as it is, until the event is a line."""
+"""Length up to which a message is kept whole until the event is rendered."""
 UNREAD: Final[tuple[str, ...]] = ("",)
-"""Stands for keys that are not known."""
+"""Marks argument keys that were not read yet."""
 
 
 class CallArguments(NamedTuple):
-    """The arguments of a call: where they stand in a text, and their first keys. `text` is None where it was let go.
+    """The arguments of a call: their span in a text, and their first keys.
 
-    `keys` is None where they are no object, and `UNREAD` of long ones: to look for them is work for a thread.
+    `text` is None when it was dropped to save memory. `keys` is None when the arguments are not an
+    object, and `UNREAD` for long ones: the thread of the sink reads those.
     """
 
     text: str | None
@@ -42,14 +43,17 @@ class CallArguments(NamedTuple):
     keys: tuple[str, ...] | None
 
     def first_keys(self) -> tuple[str, ...] | None:
-        """The keys, looked for where they are not known; None where the text was let go before."""
+        """The first keys, read from the text if necessary.
+
+        None when the text was dropped before.
+        """
         if self.keys is not UNREAD:
             return self.keys
         return None if self.text is None else _truncated(keys_in(self.text, self.start, MAX_KEYS))
 
 
 class RequestSummary(NamedTuple):
-    """What a line tells of a message. `task` is the one that it is about."""
+    """What a line shows of a message. `task` is the id of the task that the message is about."""
 
     method: str | None = None
     request_id: RequestId | None = None
@@ -59,7 +63,10 @@ class RequestSummary(NamedTuple):
 
 
 class EventOrigin(NamedTuple):
-    """Which request something happened in: its visit, as it was then. `task` is the one that the request made."""
+    """The request in which an event happened, as it was then.
+
+    `task` is the task that the request made.
+    """
 
     id: str
     address: str
@@ -77,7 +84,10 @@ class EventOrigin(NamedTuple):
 
 
 class TaskSubject(NamedTuple):
-    """Which task something happened to. What is not known is None; `owner` is a context."""
+    """The task that an event is about.
+
+    Unknown fields are None; `owner` is the key of an auth context.
+    """
 
     id: str
     status: str | None
@@ -88,7 +98,7 @@ class TaskSubject(NamedTuple):
 
 
 class LimitHit(NamedTuple):
-    """Which limit had its say: `kind` is rate, queue, ttl, or what a cap counts."""
+    """The applied limit: `kind` is rate, queue, ttl, or what a concurrency limit counts."""
 
     kind: str
     policy: str | None = None
@@ -96,11 +106,12 @@ class LimitHit(NamedTuple):
 
 
 class AuditEvent(NamedTuple):
-    """One event. `weight` is how many bytes of arguments or results it keeps in memory until it is a line.
+    """One event.
 
-    `origin` is the visit itself where the event is the last word on it, and there is nothing large to let go of.
-    `caller` and `mount` count where the origin names none; `method` counts before the origin's. `result` is the text of
-    one that is to be hashed.
+    `weight` is the number of bytes of arguments or results that it holds until it is rendered.
+    `origin` is the request context itself when this is the last event of the request and holds
+    nothing large. `caller` and `mount` apply when the origin has none; `method` overrides that of
+    the origin. `result` is a text to hash.
     """
 
     name: str
@@ -128,32 +139,35 @@ def internal_event(
     severity: str = INFO,
     data: Mapping[str, Any] | None = None,
 ) -> AuditEvent:
-    """An event of the log itself, which no fact tells of."""
+    """An event about the audit log itself."""
     return AuditEvent(name, outcome, reason, severity, time, data=data)
 
 
 def without_payload(event: AuditEvent) -> AuditEvent:
-    """The same event without what it keeps of arguments and results: the line says that they were left out."""
+    """The event without arguments and results; its line says that they were omitted."""
     origin = event.origin
     if type(origin) is RequestContext:
-        origin = origin_of(origin, keeps=True, last=True)
+        origin = origin_of(origin, keep_arguments=True, final=True)
     if type(origin) is EventOrigin and origin.summary.arguments is not None:
         summary = origin.summary._replace(arguments=origin.summary.arguments._replace(text=None))
         origin = origin._replace(summary=summary)
     return event._replace(origin=origin, result=None, weight=0)
 
 
-# --- from what goes along to what is told ------------------------------------------------------------------------
+# --- from a request context to what a line shows -----------------------------------------------------------------
 
 
-def origin_of(request_context: RequestContext | None, *, keeps: bool = False, last: bool = False) -> EventOrigin | None:
-    """What a visit says now; None for none, and for one that is no request's.
+def origin_of(
+    request_context: RequestContext | None, *, keep_arguments: bool = False, final: bool = False
+) -> EventOrigin | None:
+    """The origin that a request context describes now; None without a request.
 
-    With `keeps` the arguments are kept until the event is a line. The `last` word on a request has its status.
+    With `keep_arguments` the arguments stay until the event is rendered. Only the `final` event has
+    the status.
     """
     if request_context is None or not request_context.id:
         return None
-    summary, agent = summary_of(request_context.message, keeps=keeps), request_context.agent
+    summary, agent = summary_of(request_context.message, keep_arguments=keep_arguments), request_context.agent
     path = request_context.path if request_context.refusal != _UNKNOWN_PATH else None
     return EventOrigin(
         request_context.id,
@@ -161,7 +175,7 @@ def origin_of(request_context: RequestContext | None, *, keeps: bool = False, la
         request_context.verb,
         path,
         agent and agent[:MAX_TEXT],
-        request_context.status if last else None,
+        request_context.status if final else None,
         request_context.mount,
         request_context.caller,
         summary,
@@ -172,31 +186,36 @@ def origin_of(request_context: RequestContext | None, *, keeps: bool = False, la
     )
 
 
-def final_origin(request_context: RequestContext, keeps: bool) -> tuple[RequestContext | EventOrigin | None, int]:
-    """The origin of the last event of a visit, nearly always the visit itself, for that changes no more; its weight."""
+def final_origin(
+    request_context: RequestContext, keep_arguments: bool
+) -> tuple[RequestContext | EventOrigin | None, int]:
+    """The origin of the last event of a request, and its weight.
+
+    It is nearly always the request context itself, which no longer changes.
+    """
     agent = request_context.agent
-    if keeps and request_context.refusal is None and (agent is None or len(agent) <= MAX_TEXT):
+    if keep_arguments and request_context.refusal is None and (agent is None or len(agent) <= MAX_TEXT):
         message = request_context.message
         if message is None:
             return request_context, 0
         text = message.text
         if len(text) <= MAX_SHORT_MESSAGE:
-            # Its text, and that of its parameters. To ask the system takes as long as all the rest of an event.
+            # Two texts: the message and its parameters. `getsizeof` costs as much as the rest.
             return request_context, 2 * (len(text) + _EMPTY_STRING_BYTES if text.isascii() else getsizeof(text))
-    origin = origin_of(request_context, keeps=keeps, last=True)
+    origin = origin_of(request_context, keep_arguments=keep_arguments, final=True)
     return origin, weight_of(origin)
 
 
 def summary_in(origin: EventOrigin | RequestContext | None) -> RequestSummary:
-    """What was asked where something happened."""
+    """What a line shows of the message of an origin."""
     if type(origin) is RequestContext:
-        return summary_of(origin.message, keeps=True)
+        return summary_of(origin.message, keep_arguments=True)
     return origin.summary if type(origin) is EventOrigin else _NO_REQUEST
 
 
-def summary_of(message: Message | None, *, keeps: bool) -> RequestSummary:
-    """What is told of a message; with `keeps`, of its arguments, too."""
-    # A response has an id too, but it is ours, and may hold the id of a task.
+def summary_of(message: Message | None, *, keep_arguments: bool) -> RequestSummary:
+    """What a line shows of a message; with `keep_arguments`, of its arguments too."""
+    # The id of a response is left out: taskgate chose it, and it may contain the id of a task.
     if type(message) is Notification:
         return RequestSummary(message.method[:MAX_TEXT])
     if type(message) is not Request:
@@ -205,7 +224,7 @@ def summary_of(message: Message | None, *, keeps: bool) -> RequestSummary:
     tool = task = arguments = None
     if method == words.TOOLS_CALL:
         tool = text_of(params.get("name"))
-        if keeps and (place := params.get("arguments")) is not None:
+        if keep_arguments and (place := params.get("arguments")) is not None:
             arguments = _arguments(message, place)
     elif method in _TASK_METHODS:
         task = text_of(params.get("taskId"))
@@ -213,20 +232,20 @@ def summary_of(message: Message | None, *, keeps: bool) -> RequestSummary:
 
 
 def subject_of(task: TaskRecord) -> TaskSubject:
-    """What a line tells of a task."""
+    """What a line shows of a task."""
     context, mount = task.owner
     return TaskSubject(task.id, task.status.value, context, task.ttl, mount, task.call.tool[:MAX_TEXT])
 
 
 def weight_of(origin: EventOrigin | None) -> int:
-    """How much of a message it keeps in memory: letters of some scripts take four bytes each."""
+    """Bytes of a message that the origin holds: characters of some scripts take four bytes each."""
     if origin is None or origin.summary.arguments is None or origin.summary.arguments.text is None:
         return 0
     return getsizeof(origin.summary.arguments.text)
 
 
 def text_of(member: Member | None) -> str | None:
-    """What a peer wrote as the value of a member; None where that is no text, or there is none."""
+    """The text of a member; None when it is absent or not a text."""
     value = None if member is None else member.value
     return value[:MAX_TEXT] if type(value) is str else None
 
@@ -235,9 +254,9 @@ def _arguments(message: Request, place: Member) -> CallArguments:
     at, text = message.params_at, message.params_text
     keys = UNREAD if type(place) is LargeMember else keys_of(place, MAX_KEYS)
     if keys is not UNREAD and len(text) > MAX_TEXT:
-        # Many lines of a host that is up to no good may wait.
+        # Events of a hostile host may wait in large numbers.
         keys = _truncated(keys)
-    # The text of the parameters is there already, so that nothing large is copied here.
+    # The text of the parameters exists already, so nothing large is copied.
     return CallArguments(text, place.start - at, place.end - at, keys)
 
 

@@ -1,7 +1,8 @@
-"""The audit log: a listener that makes events of facts and sends each to the sinks that are to have it.
+"""The audit log of one gateway: `AuditLog`, an event sink.
 
-Where a fact is recorded an event is made and appended to a list; its line is made later. What must not live here: what
-an event says (`table`, `rendering`), how a sink is served (`lane`), and the configuration.
+It maps each gateway event to audit events and gives them to the `SinkQueue` of every sink whose
+filter they pass. Lines are rendered later. The composition root opens, reconfigures (`prepare`,
+then `switch`) and closes it.
 """
 
 import asyncio
@@ -27,7 +28,7 @@ from taskgate.telemetry.auditlog.sinks import STDOUT, FileSink, Sink, StreamSink
 from taskgate.telemetry.events import NO_ROOM, AuditNoted, Event, EventSink, Trail
 
 CLOSE_TIMEOUT: Final = 5.0
-"""Seconds that a sink which is stuck is waited for when the log is closed."""
+"""Seconds that `close` waits for a blocked sink."""
 _CONFIG_LOADED: Final = "config.loaded"
 _ADVICE_PATH: Final = "give each an audit.sinks[].path of its own"
 _ADVICE_DIRECTORY: Final = "give each gateway an audit.sinks[].path or a data directory (TASKGATE_DATA_DIR) of its own"
@@ -35,162 +36,174 @@ _ADVICE_DIRECTORY: Final = "give each gateway an audit.sinks[].path or a data di
 log = getLogger("taskgate.audit")
 
 _noted_event: Final = cache(AuditNoted)
-"""There are a few dozen of these facts, and every request has one."""
+"""Cached: every request has one of these events, and there are only a few dozen."""
 
 
 class _OpenSink(NamedTuple):
-    """One sink that is open, and the way to it."""
+    """One open sink, with its queue."""
 
     settings: SinkSettings
     sink: Sink
-    lane: SinkQueue
+    queue: SinkQueue
 
 
 class PreparedSinks(NamedTuple):
-    """Other settings, with the sinks that are new in them open."""
+    """Settings to switch to; their new sinks are open."""
 
     settings: AuditSettings
     render: Renderer
     signer: Signer | None
-    ways: tuple[_OpenSink, ...]
+    sinks: tuple[_OpenSink, ...]
 
 
 class AuditLog:
-    """Keeps lines of what happens, from `open` to `close`. Without sinks it keeps none, and costs nothing."""
+    """Writes audit lines from `open` to `close`.
+
+    Without sinks it writes none, and costs nothing.
+    """
 
     def __init__(self, settings: AuditSettings, *, metrics: EventSink, clock: Clock, stdout: int = STDOUT) -> None:
-        """`metrics` is told of the log itself; `stdout` is the descriptor of standard output."""
+        """`metrics` receives events about the log itself.
+
+        `stdout` is the descriptor of standard output.
+        """
         self._settings = settings
         self._metrics = metrics
         self._clock = clock
         self._stdout = stdout
-        self._table = EventMapping(settings.line_options)
-        self._ways: tuple[_OpenSink, ...] = ()
+        self._mapping = EventMapping(settings.line_options)
+        self._sinks: tuple[_OpenSink, ...] = ()
         self._routes: Mapping[str, tuple[SinkQueue, ...]] = {}
-        self._tellers: Mapping[type, Mapper] = {}
-        self._room = Backpressure()
-        self._parting: set[asyncio.Task[None]] = set()
+        self._mappers: Mapping[type, Mapper] = {}
+        self._backpressure = Backpressure()
+        self._closing: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
-        """Begin. Raises AuditUnavailable; nothing is left open then."""
+        """Open all sinks. Raises AuditUnavailable; then nothing stays open."""
         self.switch(await self.prepare(self._settings))
 
     def emit(self, fact: Event) -> None:
-        """See EventSink. What the log is to have of it waits now; facts that no sink is to have are passed over."""
-        teller = self._tellers.get(type(fact))
-        if teller is None:
+        """Queue the audit events of a gateway event for every sink whose filter they pass."""
+        map_event = self._mappers.get(type(fact))
+        if map_event is None:
             return
         try:
-            for event in teller(fact, request_context.current(), self._clock.now()):
-                lanes = self._routes.get(event.name)
-                if lanes and event.reason == NO_ROOM:
-                    # Whoever was refused to keep what is left for others does not take it, either.
-                    lanes = tuple(lane for lane in lanes if not lane.buffer.is_crowded)
-                if lanes:
+            for event in map_event(fact, request_context.current(), self._clock.now()):
+                queues = self._routes.get(event.name)
+                if queues and event.reason == NO_ROOM:
+                    # A request that was refused for lack of room must not use the rest of the room.
+                    queues = tuple(queue for queue in queues if not queue.buffer.is_crowded)
+                if queues:
                     self._metrics.emit(_noted_event(event.name, event.outcome))
-                    for lane in lanes:
-                        lane.accept(event)
+                    for queue in queues:
+                        queue.accept(event)
         except Exception:
-            log.exception("a fact was not told in the audit log", extra={"fact": type(fact).__name__})
+            log.exception("an event was not recorded in the audit log", extra={"fact": type(fact).__name__})
 
     @property
     def is_full(self) -> bool:
-        """See Trail: some sink has so much waiting that only what is under way already finds room."""
-        return self._room.is_full
+        """Whether a sink has room only for requests that are already running."""
+        return self._backpressure.is_full
 
     async def room(self) -> bool:
-        """See Trail. False where the operator has requests refused rather than let in without a line."""
-        return await self._room.wait()
+        """Wait for room; False when the request must be refused (`audit.on_full: deny`)."""
+        return await self._backpressure.wait()
 
     def depths(self) -> dict[tuple[str], int]:
-        """How many events wait for each sink, by its name. May be asked on another thread."""
-        return {(way.lane.name,): len(way.lane.buffer) for way in self._ways}
+        """How many events wait for each sink, by its name. Safe on other threads."""
+        return {(sink.queue.name,): len(sink.queue.buffer) for sink in self._sinks}
 
     def sequences(self) -> dict[tuple[str], int]:
-        """The number of the last line of each sink that is a file, by its name. May be asked on another thread.
+        """The number of the last line of each file sink, by its name. Safe on other threads.
 
-        A chain that begins anew with each process has no number worth remembering.
+        The chain of standard output restarts with each process, so its numbers say nothing.
         """
-        found = {(way.lane.name,): way.lane.sequence for way in self._ways if way.settings.path is not None}
+        found = {(sink.queue.name,): sink.queue.sequence for sink in self._sinks if sink.settings.path is not None}
         return {name: sequence for name, sequence in found.items() if sequence is not None}
 
     def reopen(self) -> None:
-        """Have every sink go where its name leads now: its file may have been moved away. Never raises."""
-        for way in self._ways:
-            way.lane.reopen()
+        """Reopen every sink by its name: its file may have been moved. Never raises."""
+        for sink in self._sinks:
+            sink.queue.reopen()
 
-    # --- other settings ------------------------------------------------------------------------------------------
+    # --- reconfiguration and shutdown ----------------------------------------------------------------------------
 
     async def prepare(self, settings: AuditSettings) -> PreparedSinks:
-        """What `switch` takes: sinks that are not open yet are opened. Raises AuditUnavailable; then nothing is."""
-        if self._parting:
-            # A file that is let go of may be wanted again.
-            await asyncio.wait(self._parting)
+        """Open the sinks that are new in the settings.
+
+        Raises AuditUnavailable; then none stays open.
+        """
+        if self._closing:
+            # A file that is being closed may be configured again.
+            await asyncio.wait(self._closing)
         render = Renderer(settings.line_options, key=settings.key, node=settings.node)
         prepared = PreparedSinks(settings, render, _signer(settings), ())
         try:
-            for sink in settings.sinks:
-                way = self._way_to(sink.target)
-                if way is None:
-                    way = self._new(sink, prepared)
-                    await _open(way)
-                prepared = prepared._replace(ways=(*prepared.ways, way))
+            for wanted in settings.sinks:
+                sink = self._sink_at(wanted.target)
+                if sink is None:
+                    sink = self._new_sink(wanted, prepared)
+                    await _open(sink)
+                prepared = prepared._replace(sinks=(*prepared.sinks, sink))
         except BaseException:
             await self.discard(prepared)
             raise
         return prepared
 
     async def discard(self, prepared: PreparedSinks) -> None:
-        """Let go of what was opened for settings that are not to be."""
-        await _close_queues([way.lane for way in prepared.ways if way not in self._ways])
+        """Close the sinks that `prepare` opened, when the settings are not applied."""
+        await _close_queues([sink.queue for sink in prepared.sinks if sink not in self._sinks])
 
     def switch(self, prepared: PreparedSinks) -> None:
-        """Have those settings from now on. What waits for a sink that is gone is still written.
+        """Apply prepared settings. Events that wait for a removed sink are still written.
 
-        A sink that is told of changes no more has this one yet, if it is told of before anything else can happen.
+        A sink that loses `config.loaded` by this change receives it once more. The caller must emit
+        it before the event loop runs anything else.
         """
-        settings, before, knew = prepared.settings, self._ways, self._routes.get(_CONFIG_LOADED, ())
-        ways = [each._replace(settings=sink) for each, sink in zip(prepared.ways, settings.sinks, strict=True)]
-        for way in ways:
-            if any(way.lane is each.lane for each in before):
-                way.lane.reconfigure(way.settings.name, _queue_options(settings), partial(_reconfigure, way, prepared))
-        gone = [each.lane for each in before if all(each.lane is not way.lane for way in ways)]
+        settings, before, had_changes = prepared.settings, self._sinks, self._routes.get(_CONFIG_LOADED, ())
+        sinks = [each._replace(settings=sink) for each, sink in zip(prepared.sinks, settings.sinks, strict=True)]
+        for sink in sinks:
+            if any(sink.queue is each.queue for each in before):
+                sink.queue.reconfigure(
+                    sink.settings.name, _queue_options(settings), partial(_reconfigure, sink, prepared)
+                )
+        gone = [each.queue for each in before if all(each.queue is not sink.queue for sink in sinks)]
         if settings.line_options != self._settings.line_options:
-            self._table = EventMapping(settings.line_options, before=self._table)
-        self._settings, self._ways = settings, tuple(ways)
-        self._direct()
-        self._room.configure(_limiting_buffers(self._routes), settings.on_full, settings.block_timeout)
-        if any(lane not in self._routes.get(_CONFIG_LOADED, ()) for lane in knew):
-            # Nobody is to turn a log off and on again, or blind it for a while, without a trace in it.
-            lanes = dict.fromkeys((*self._routes.get(_CONFIG_LOADED, ()), *knew))
-            self._routes, self._tellers = {**self._routes, _CONFIG_LOADED: tuple(lanes)}, self._table.mappers
-            asyncio.get_running_loop().call_soon(self._direct)
+            self._mapping = EventMapping(settings.line_options, before=self._mapping)
+        self._settings, self._sinks = settings, tuple(sinks)
+        self._update_routes()
+        self._backpressure.configure(_limiting_buffers(self._routes), settings.on_full, settings.block_timeout)
+        if any(queue not in self._routes.get(_CONFIG_LOADED, ()) for queue in had_changes):
+            # Turning a log off, or filtering it for a while, must leave a trace in it.
+            queues = dict.fromkeys((*self._routes.get(_CONFIG_LOADED, ()), *had_changes))
+            self._routes, self._mappers = {**self._routes, _CONFIG_LOADED: tuple(queues)}, self._mapping.mappers
+            asyncio.get_running_loop().call_soon(self._update_routes)
         if gone:
-            parting = asyncio.create_task(_close_queues(gone))
-            self._parting.add(parting)
-            parting.add_done_callback(self._parting.discard)
+            closing = asyncio.create_task(_close_queues(gone))
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
 
     async def close(self) -> None:
-        """Have everything written, vouched for and on the disk. A sink that is stuck is waited for a while, no longer.
+        """Write all waiting events and a checkpoint, sync, and close.
 
-        What is recorded later is lost, and counted.
+        A blocked sink gets `CLOSE_TIMEOUT` seconds. Later events are dropped and counted.
         """
-        await _close_queues([way.lane for way in self._ways if way.lane.buffer.is_open])
-        if self._parting:
-            await asyncio.wait(self._parting)
+        await _close_queues([sink.queue for sink in self._sinks if sink.queue.buffer.is_open])
+        if self._closing:
+            await asyncio.wait(self._closing)
 
-    def _direct(self) -> None:
-        self._routes = _routes(self._settings, self._ways)
-        self._tellers = self._table.mappers if self._ways else {}
+    def _update_routes(self) -> None:
+        self._routes = _routes(self._settings, self._sinks)
+        self._mappers = self._mapping.mappers if self._sinks else {}
 
-    def _way_to(self, place: str) -> _OpenSink | None:
-        return next((way for way in self._ways if way.settings.target == place), None)
+    def _sink_at(self, target: str) -> _OpenSink | None:
+        return next((sink for sink in self._sinks if sink.settings.target == target), None)
 
-    def _new(self, settings: SinkSettings, prepared: PreparedSinks) -> _OpenSink:
+    def _new_sink(self, settings: SinkSettings, prepared: PreparedSinks) -> _OpenSink:
         sink: Sink
         if settings.path is None:
             if self._stdout == STDOUT and sys.__stdout__ is None:
-                # Its number may be that of anything by now.
+                # Another file may have its descriptor by now.
                 raise AuditUnavailable(f"audit.sinks ({settings.name}): there is no standard output")
             sink = StreamSink(self._stdout)
         else:
@@ -198,16 +211,16 @@ class AuditLog:
                 settings.path, rotate_size=settings.rotate_size, keep=settings.keep, disk=settings.fsync != "never"
             )
         to_disk = settings.fsync == "always"
-        book = ChainWriter(settings.name, sink, render=prepared.render, signer=prepared.signer, to_disk=to_disk)
-        lane = SinkQueue(
-            settings.name, book, _queue_options(prepared.settings), metrics=self._metrics, clock=self._clock
+        writer = ChainWriter(settings.name, sink, render=prepared.render, signer=prepared.signer, to_disk=to_disk)
+        queue = SinkQueue(
+            settings.name, writer, _queue_options(prepared.settings), metrics=self._metrics, clock=self._clock
         )
-        lane.on_checkpoint, lane.on_room = self._vouched, self._room.on_room
-        return _OpenSink(settings, sink, lane)
+        queue.on_checkpoint, queue.on_room = self._share_checkpoint, self._backpressure.on_room
+        return _OpenSink(settings, sink, queue)
 
-    def _vouched(self, lane: SinkQueue, event: AuditEvent) -> None:
+    def _share_checkpoint(self, queue: SinkQueue, event: AuditEvent) -> None:
         for other in self._routes.get(CHECKPOINT, ()):
-            if other is not lane:
+            if other is not queue:
                 other.accept(event)
 
 
@@ -216,8 +229,8 @@ def _signer(settings: AuditSettings) -> Signer | None:
         return None
     try:
         return signer_of(settings.key, settings.chain.signing_key)
-    except SigningKeyError as refused:
-        raise AuditUnavailable(f"audit.chain.sign_key_file: {refused}") from None
+    except SigningKeyError as error:
+        raise AuditUnavailable(f"audit.chain.sign_key_file: {error}") from None
 
 
 def _queue_options(settings: AuditSettings) -> SinkQueueOptions:
@@ -228,57 +241,59 @@ def _queue_options(settings: AuditSettings) -> SinkQueueOptions:
     return SinkQueueOptions(size=settings.queue, checkpoint_events=chain.checkpoint_events, checkpoint_seconds=within)
 
 
-def _reconfigure(way: _OpenSink, prepared: PreparedSinks, book: ChainWriter) -> None:
-    settings, sink = way.settings, way.sink
-    book.reconfigure(settings.name, render=prepared.render, signer=prepared.signer, to_disk=settings.fsync == "always")
+def _reconfigure(open_sink: _OpenSink, prepared: PreparedSinks, writer: ChainWriter) -> None:
+    settings, sink = open_sink.settings, open_sink.sink
+    writer.reconfigure(
+        settings.name, render=prepared.render, signer=prepared.signer, to_disk=settings.fsync == "always"
+    )
     if isinstance(sink, FileSink):
         sink.reconfigure(rotate_size=settings.rotate_size, keep=settings.keep, disk=settings.fsync != "never")
 
 
-def _routes(settings: AuditSettings, ways: Iterable[_OpenSink]) -> dict[str, tuple[SinkQueue, ...]]:
-    """Which sinks get what. What the log says of itself is not for the operator's filter over everything."""
-    told = matching(settings.events) | SIGNED_EVENTS
-    wanted = [(way.lane, matching(way.settings.events)) for way in ways]
-    return {name: tuple(lane for lane, names in wanted if name in names) for name in EVENTS if name in told}
+def _routes(settings: AuditSettings, sinks: Iterable[_OpenSink]) -> dict[str, tuple[SinkQueue, ...]]:
+    """The sinks of each event. `audit.events` does not filter the events of the log itself."""
+    recorded = matching(settings.events) | SIGNED_EVENTS
+    wanted = [(sink.queue, matching(sink.settings.events)) for sink in sinks]
+    return {name: tuple(queue for queue, names in wanted if name in names) for name in EVENTS if name in recorded}
 
 
 def _limiting_buffers(routes: Mapping[str, tuple[SinkQueue, ...]]) -> list[EventBuffer]:
-    """What requests may have to wait for: not sinks that have nothing but what the log says of itself."""
-    lanes = dict.fromkeys(lane for name, each in routes.items() if name not in SIGNED_EVENTS for lane in each)
-    return [lane.buffer for lane in lanes]
+    """The buffers that requests wait for: not those of sinks with only events of the log itself."""
+    queues = dict.fromkeys(queue for name, each in routes.items() if name not in SIGNED_EVENTS for queue in each)
+    return [queue.buffer for queue in queues]
 
 
-async def _open(way: _OpenSink) -> None:
+async def _open(sink: _OpenSink) -> None:
     try:
-        await way.lane.open()
-    except AuditUnavailable as refused:
-        why = str(refused)
-        if isinstance(refused, AuditFileInUse):
-            why = f"{refused}: {_ADVICE_PATH if way.settings.was_named else _ADVICE_DIRECTORY}"
-        raise AuditUnavailable(f"audit.sinks ({way.settings.name}): {why}") from None
+        await sink.queue.open()
+    except AuditUnavailable as error:
+        why = str(error)
+        if isinstance(error, AuditFileInUse):
+            why = f"{error}: {_ADVICE_PATH if sink.settings.was_named else _ADVICE_DIRECTORY}"
+        raise AuditUnavailable(f"audit.sinks ({sink.settings.name}): {why}") from None
 
 
-async def _close_queues(lanes: list[SinkQueue]) -> None:
-    """Let go of them, whatever they do: first each has its own written, then what the others vouched for."""
+async def _close_queues(queues: list[SinkQueue]) -> None:
+    """Close queues: each writes its own events first, then the checkpoints of the others."""
     for step in (SinkQueue.flush, SinkQueue.close):
-        steps = {asyncio.create_task(step(lane)): lane for lane in lanes}
+        steps = {asyncio.create_task(step(queue)): queue for queue in queues}
         if steps:
             await asyncio.wait(steps, timeout=CLOSE_TIMEOUT)
-        lanes = [lane for task, lane in steps.items() if _has_ended(task, lane)]
+        queues = [queue for task, queue in steps.items() if _has_ended(task, queue)]
         stuck = [task for task in steps if not task.done()]
         if stuck:
             await asyncio.wait(stuck)
 
 
-def _has_ended(step: "asyncio.Task[None]", lane: SinkQueue) -> bool:
-    """Whether it ended; else the lane is let go of as it is."""
+def _has_ended(step: "asyncio.Task[None]", queue: SinkQueue) -> bool:
+    """Whether a step ended well; otherwise the queue is aborted."""
     if not step.done():
         step.cancel()
     elif (error := step.exception()) is None:
         return True
     else:
-        log.error("a sink of the audit log failed while it was closed", extra={"sink": lane.name}, exc_info=error)
-    lane.abort()
+        log.error("an audit sink failed while closing", extra={"sink": queue.name}, exc_info=error)
+    queue.abort()
     return False
 
 

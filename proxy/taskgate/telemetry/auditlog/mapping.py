@@ -1,7 +1,11 @@
-"""The mapping of gateway events to audit events: `EventMapping`."""
+"""The mapping of gateway events to audit events: `EventMapping`, one short function for each type.
+
+`AuditLog` looks up the type of every gateway event; types without an entry are for metrics only.
+The module stays whole so that the table and its functions are read together.
+"""
 
 from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from sys import getsizeof
 from typing import Any, Final
 
@@ -35,31 +39,31 @@ NO_EVENTS: Final[AuditEvents] = ()
 def _event(
     name: str, outcome: str, reason: str | None, now: datetime, origin: EventOrigin | None, **rest: Any
 ) -> AuditEvents:
-    """One event, as severe as the catalogue has it."""
+    """One event, with its severity from the catalogue."""
     return (AuditEvent(name, outcome, reason, EVENTS[name].severities[outcome], now, origin, **rest),)
 
 
 class RequestMapper:
-    """The one line of each request, and of each message of several that came in one."""
+    """The one line of each request, and of each message of a batch."""
 
-    def __init__(self, *, keeps_arguments: bool) -> None:
-        self._keeps = keeps_arguments
+    def __init__(self, *, keep_arguments: bool) -> None:
+        self._keep_arguments = keep_arguments
 
-    def answered(self, fact: events.HttpAnswered, request_context: RequestContext | None, now: datetime) -> AuditEvents:
-        """A request is over."""
-        return self._line(request_context, now, fact.seconds)
+    def answered(
+        self, source: events.HttpAnswered, request_context: RequestContext | None, now: datetime
+    ) -> AuditEvents:
+        return self._line(request_context, now, source.seconds)
 
     def part_answered(
         self, _: events.PartAnswered, request_context: RequestContext | None, now: datetime
     ) -> AuditEvents:
-        """A message that came with others is."""
         return self._line(request_context, now, None)
 
     def _line(self, request_context: RequestContext | None, now: datetime, seconds: float | None) -> AuditEvents:
         if request_context is None or not request_context.id:
             return NO_EVENTS
-        (origin, weight), message = final_origin(request_context, self._keeps), request_context.message
-        facts: dict[str, Any] = {} if seconds is None else {"seconds": seconds}
+        (origin, weight), message = final_origin(request_context, self._keep_arguments), request_context.message
+        data: dict[str, Any] = {} if seconds is None else {"seconds": seconds}
         name, outcome, reason = _RPC_REJECTED, DENIED, request_context.refusal
         if reason is None:
             name = _RPC_CALL if type(message) is Request and message.method == words.TOOLS_CALL else _RPC_REQUEST
@@ -68,89 +72,86 @@ class RequestMapper:
                 reason = _HOST_GONE
             outcome = SUCCESS if reason is None else FAILURE
             if request_context.result_bytes is not None:
-                facts["result"] = {"bytes": request_context.result_bytes}
+                data["result"] = {"bytes": request_context.result_bytes}
             if request_context.parts:
-                facts["messages"] = request_context.parts
+                data["messages"] = request_context.parts
             if type(message) is Notification and message.method == words.NOTE_CANCELLED:
-                facts["stated_reason"] = text_of(message.params.get("reason"))
+                data["stated_reason"] = text_of(message.params.get("reason"))
         severity = _SEVERITIES[name, outcome]
-        _event = (name, outcome, reason, severity, now, origin, None, None, facts, None, None, None, None, weight)
-        return (_NEW(AuditEvent, _event),)
+        fields = (name, outcome, reason, severity, now, origin, None, None, data, None, None, None, None, weight)
+        return (_NEW(AuditEvent, fields),)
 
 
-# --- who asks, and how much --------------------------------------------------------------------------------------
+# --- callers and limits ------------------------------------------------------------------------------------------
 
 
-def token_judged(fact: events.TokenJudged, request_context: RequestContext | None, now: datetime) -> AuditEvents:
-    """The first use of a token is told, and each that is not accepted."""
-    if fact.reason != "ok":
+def token_judged(source: events.TokenJudged, request_context: RequestContext | None, now: datetime) -> AuditEvents:
+    """Records the first use of a token, and each token that is not accepted."""
+    if source.reason != "ok":
         return _event(
-            "auth.rejected", DENIED, fact.reason, now, origin_of(request_context), data={"issuer": fact.issuer}
+            "auth.rejected", DENIED, source.reason, now, origin_of(request_context), data={"issuer": source.issuer}
         )
-    if fact.known is not False:
+    if source.known is not False:
         return NO_EVENTS
-    issuer = {"issuer": fact.issuer}
-    return _event("auth.accepted", SUCCESS, None, now, origin_of(request_context), data=issuer, caller=fact.caller)
+    issuer = {"issuer": source.issuer}
+    return _event("auth.accepted", SUCCESS, None, now, origin_of(request_context), data=issuer, caller=source.caller)
 
 
-def access_refused(fact: events.AccessRefused, request_context: RequestContext | None, now: datetime) -> AuditEvents:
-    """By a rule, or by one that is in shadow."""
-    name, outcome = ("access.shadow_refused", SUCCESS) if fact.shadow else ("access.refused", DENIED)
-    origin, rule = origin_of(request_context), {"rule": fact.rule}
-    return _event(name, outcome, "policy", now, origin, mount=fact.mount, method=fact.method, data=rule)
+def access_refused(source: events.AccessRefused, request_context: RequestContext | None, now: datetime) -> AuditEvents:
+    name, outcome = ("access.shadow_refused", SUCCESS) if source.shadow else ("access.refused", DENIED)
+    origin, data = origin_of(request_context), {"rule": source.rule}
+    return _event(name, outcome, "policy", now, origin, mount=source.mount, method=source.method, data=data)
 
 
-def task_denied(fact: events.TaskDenied, request_context: RequestContext | None, now: datetime) -> AuditEvents:
-    """A look-up that found nothing of the caller's."""
-    subject = TaskSubject(fact.task, None, fact.owner, None, fact.mount, None)
-    severity = "medium" if fact.reason == "context_mismatch" else "low"
+def task_denied(source: events.TaskDenied, request_context: RequestContext | None, now: datetime) -> AuditEvents:
+    """A look-up of a task that the caller does not own, or that does not exist."""
+    subject = TaskSubject(source.task, None, source.owner, None, source.mount, None)
+    severity = "medium" if source.reason == "context_mismatch" else "low"
     origin, name = origin_of(request_context), "task.access_denied"
     return (
-        AuditEvent(name, DENIED, fact.reason, severity, now, origin, subject, mount=fact.mount, method=fact.method),
+        AuditEvent(
+            name, DENIED, source.reason, severity, now, origin, subject, mount=source.mount, method=source.method
+        ),
     )
 
 
 def suspicion_raised(
-    fact: events.SuspicionRaised, request_context: RequestContext | None, now: datetime
+    source: events.SuspicionRaised, request_context: RequestContext | None, now: datetime
 ) -> AuditEvents:
-    """One of a closed set of kinds."""
-    return _event(f"security.{fact.kind}", DENIED, fact.kind, now, origin_of(request_context), mount=fact.mount)
+    return _event(f"security.{source.kind}", DENIED, source.kind, now, origin_of(request_context), mount=source.mount)
 
 
-def rate_judged(fact: events.RateJudged, request_context: RequestContext | None, now: datetime) -> AuditEvents:
-    """Most are allowed, and not told of."""
-    if fact.decision == "allowed":
+def rate_judged(source: events.RateJudged, request_context: RequestContext | None, now: datetime) -> AuditEvents:
+    """Allowed requests, which are most, are not recorded."""
+    if source.decision == "allowed":
         return NO_EVENTS
-    limit = LimitHit("rate", fact.policy, fact.scope)
-    if fact.decision == "shadow":
+    limit = LimitHit("rate", source.policy, source.scope)
+    if source.decision == "shadow":
         return _event("limit.shadow_rejected", SUCCESS, "rate", now, origin_of(request_context), limit=limit)
     return _event("limit.rate_rejected", DENIED, "rate", now, origin_of(request_context), limit=limit)
 
 
-def cap_refused(fact: events.CapRefused, request_context: RequestContext | None, now: datetime) -> AuditEvents:
-    """A cap of any kind."""
-    limit = LimitHit(fact.cap, None, fact.scope)
-    return _event("limit.concurrency_rejected", DENIED, fact.cap, now, origin_of(request_context), limit=limit)
+def cap_refused(source: events.CapRefused, request_context: RequestContext | None, now: datetime) -> AuditEvents:
+    limit = LimitHit(source.cap, None, source.scope)
+    return _event("limit.concurrency_rejected", DENIED, source.cap, now, origin_of(request_context), limit=limit)
 
 
-def queue_refused(fact: events.QueueRefused, request_context: RequestContext | None, now: datetime) -> AuditEvents:
-    """No place to wait for a turn, or none came."""
+def queue_refused(source: events.QueueRefused, request_context: RequestContext | None, now: datetime) -> AuditEvents:
     limit = LimitHit("queue", None, "upstream")
     return _event(
-        "limit.queue_rejected", DENIED, fact.reason, now, origin_of(request_context), limit=limit, mount=fact.mount
+        "limit.queue_rejected", DENIED, source.reason, now, origin_of(request_context), limit=limit, mount=source.mount
     )
 
 
-def call_joined(fact: events.CallJoined, request_context: RequestContext | None, now: datetime) -> AuditEvents:
-    """The call of this request is not made."""
-    return _event("call.joined", SUCCESS, fact.how, now, origin_of(request_context), mount=fact.mount)
+def call_joined(source: events.CallJoined, request_context: RequestContext | None, now: datetime) -> AuditEvents:
+    return _event("call.joined", SUCCESS, source.how, now, origin_of(request_context), mount=source.mount)
 
 
-def operator_asked(fact: events.OperatorAsked, _: RequestContext | None, now: datetime) -> AuditEvents:
-    """Somebody at the operators' listener, which has no visits."""
-    outcome = SUCCESS if fact.status < 400 else DENIED if fact.status in (401, 403) else FAILURE
+def operator_asked(source: events.OperatorAsked, _: RequestContext | None, now: datetime) -> AuditEvents:
+    """A request to the operator API, which has no request context."""
+    outcome = SUCCESS if source.status < 400 else DENIED if source.status in (401, 403) else FAILURE
     origin = EventOrigin(
-        "", fact.address, fact.verb, fact.path, None, fact.status, None, None, RequestSummary(), *(None,) * 4
+        "", source.address, source.verb, source.path, None, source.status, None, None, RequestSummary(), *(None,) * 4
     )
     return _event("admin.request", outcome, None, now, origin)
 
@@ -162,122 +163,110 @@ _SEVERITIES: Final = {
     for outcome, severity in EVENTS[name].severities.items()
 }
 _HOST_GONE: Final = "gone"
-"""The host left before it was answered."""
+"""The host disconnected before the answer."""
 _NEW: Final = tuple.__new__
-"""Makes an Event in half the time that its class takes: every request has one."""
+"""Makes an `AuditEvent` in half the time of calling its class: every request has one."""
 
 
 # --- tasks -----------------------------------------------------------------------------------------------------------
 
 
 class TaskMapper:
-    """What becomes of tasks."""
+    """The events that depend on what lines show of arguments and results."""
 
-    def __init__(self, *, keeps_arguments: bool, shows_results: bool, hashes_results: bool) -> None:
-        self._keeps = keeps_arguments
-        self._shows = shows_results
-        self._hashes = hashes_results
+    def __init__(self, *, keep_arguments: bool, show_results: bool, hash_results: bool) -> None:
+        self._keep_arguments = keep_arguments
+        self._show_results = show_results
+        self._hash_results = hash_results
 
-    def created(self, fact: events.TaskCreated, request_context: RequestContext | None, now: datetime) -> AuditEvents:
-        """A task, and what its time to live became."""
-        origin, subject = origin_of(request_context, keeps=self._keeps), subject_of(fact.task)
-        data, weight = {"adjustment": fact.adjustment}, weight_of(origin)
+    def created(self, source: events.TaskCreated, request_context: RequestContext | None, now: datetime) -> AuditEvents:
+        """A new task, and a second event when its requested TTL was changed."""
+        origin, subject = origin_of(request_context, keep_arguments=self._keep_arguments), subject_of(source.task)
+        data, weight = {"adjustment": source.adjustment}, weight_of(origin)
         event = AuditEvent("task.created", SUCCESS, None, "info", now, origin, subject, data=data, weight=weight)
-        if fact.adjustment not in _TTL_CLAMPED:
+        if source.adjustment not in _TTL_CLAMPED:
             return (event,)
         bare, limit = origin_of(request_context), LimitHit("ttl")
-        return (event, AuditEvent("limit.ttl_clamped", SUCCESS, fact.adjustment, "info", now, bare, subject, limit))
+        return (event, AuditEvent("limit.ttl_clamped", SUCCESS, source.adjustment, "info", now, bare, subject, limit))
 
-    def finished(self, fact: events.TaskFinished, request_context: RequestContext | None, now: datetime) -> AuditEvents:
-        """The end of a task, but for one that expired."""
-        if fact.reason == FaultReason.EXPIRED:
+    def finished(
+        self, source: events.TaskFinished, request_context: RequestContext | None, now: datetime
+    ) -> AuditEvents:
+        """The end of a task; an expired one has `task.expired` instead."""
+        if source.reason == FaultReason.EXPIRED:
             return NO_EVENTS
-        name = _FINAL_EVENTS[fact.status]
-        wrong = fact.status is TaskStatus.FAILED or fact.reason == "tool_error"
+        name = _FINAL_EVENTS[source.status]
+        wrong = source.status is TaskStatus.FAILED or source.reason == "tool_error"
         outcome = FAILURE if wrong else SUCCESS
-        facts: dict[str, Any] = {"age_seconds": seconds(fact.age)}
+        data: dict[str, Any] = {"age_seconds": source.age.total_seconds()}
         result = None
-        if name == "task.completed" and self._shows:
-            facts["result"] = {"bytes": fact.result_bytes}
-            result = _result_text(fact.task) if self._hashes else None
-        severity, subject = EVENTS[name].severities[outcome], subject_of(fact.task)
+        if name == "task.completed" and self._show_results:
+            data["result"] = {"bytes": source.result_bytes}
+            result = _result_text(source.task) if self._hash_results else None
+        severity, subject = EVENTS[name].severities[outcome], subject_of(source.task)
         weight = 0 if result is None else getsizeof(result)
         return (
             AuditEvent(
-                name, outcome, fact.reason, severity, now, origin_of(request_context), subject,
-                data=facts, result=result, weight=weight,
+                name, outcome, source.reason, severity, now, origin_of(request_context), subject,
+                data=data, result=result, weight=weight,
             ),
         )  # fmt: skip
 
 
-def dispatched(fact: events.TaskDispatched, request_context: RequestContext | None, now: datetime) -> AuditEvents:
-    """Its call left."""
+def dispatched(source: events.TaskDispatched, request_context: RequestContext | None, now: datetime) -> AuditEvents:
     return _task_event(
-        "task.dispatched", fact.task, request_context, now, data={"waited_seconds": seconds(fact.waited)}
+        "task.dispatched", source.task, request_context, now, data={"waited_seconds": source.waited.total_seconds()}
     )
 
 
-def moved(fact: events.TaskMoved, request_context: RequestContext | None, now: datetime) -> AuditEvents:
-    """Its status is another."""
-    edge = {"from": fact.before.value, "to": fact.task.status.value}
-    return _task_event("task.transition", fact.task, request_context, now, data=edge)
+def moved(source: events.TaskMoved, request_context: RequestContext | None, now: datetime) -> AuditEvents:
+    data = {"from": source.before.value, "to": source.task.status.value}
+    return _task_event("task.transition", source.task, request_context, now, data=data)
 
 
-def expired(fact: events.TaskExpired, request_context: RequestContext | None, now: datetime) -> AuditEvents:
-    """Its time ran out before it ended."""
-    return _task_event("task.expired", fact.task, request_context, now, FAILURE, fact.phase)
+def expired(source: events.TaskExpired, request_context: RequestContext | None, now: datetime) -> AuditEvents:
+    return _task_event("task.expired", source.task, request_context, now, FAILURE, source.phase)
 
 
-def purged(fact: events.TaskPurged, request_context: RequestContext | None, now: datetime) -> AuditEvents:
-    """Nothing is left of it."""
-    return _task_event("task.purged", fact.task, request_context, now, data={"retrieved": fact.task.retrieved})
+def purged(source: events.TaskPurged, request_context: RequestContext | None, now: datetime) -> AuditEvents:
+    return _task_event("task.purged", source.task, request_context, now, data={"retrieved": source.task.retrieved})
 
 
-def cancel_asked(fact: events.TaskCancelAsked, request_context: RequestContext | None, now: datetime) -> AuditEvents:
-    """Whether or not it could still be cancelled."""
-    outcome = SUCCESS if fact.outcome == "propagated" else FAILURE
-    return _task_event("task.cancel_requested", fact.task, request_context, now, outcome, fact.outcome)
+def cancel_asked(source: events.TaskCancelAsked, request_context: RequestContext | None, now: datetime) -> AuditEvents:
+    outcome = SUCCESS if source.outcome == "propagated" else FAILURE
+    return _task_event("task.cancel_requested", source.task, request_context, now, outcome, source.outcome)
 
 
-def recovered(fact: events.TaskRecovered, request_context: RequestContext | None, now: datetime) -> AuditEvents:
-    """What was done with one whose process is gone."""
-    return _task_event("task.recovered", fact.task, request_context, now, SUCCESS, fact.outcome)
+def recovered(source: events.TaskRecovered, request_context: RequestContext | None, now: datetime) -> AuditEvents:
+    return _task_event("task.recovered", source.task, request_context, now, SUCCESS, source.outcome)
 
 
-def retrieved(fact: events.TaskRetrieved, request_context: RequestContext | None, now: datetime) -> AuditEvents:
-    """Its owner has the outcome."""
-    delay = None if fact.delay is None else seconds(fact.delay)
-    facts = {"delay_seconds": delay, "first": delay is not None}
-    return _task_event("task.result_retrieved", fact.task, request_context, now, data=facts)
+def retrieved(source: events.TaskRetrieved, request_context: RequestContext | None, now: datetime) -> AuditEvents:
+    delay = None if source.delay is None else source.delay.total_seconds()
+    data = {"delay_seconds": delay, "first": delay is not None}
+    return _task_event("task.result_retrieved", source.task, request_context, now, data=data)
 
 
-def input_asked(fact: events.InputAsked, request_context: RequestContext | None, now: datetime) -> AuditEvents:
-    """What is asked is not told, only what kind of question it is."""
+def input_asked(source: events.InputAsked, request_context: RequestContext | None, now: datetime) -> AuditEvents:
+    """Records the kind of an input request, not its text."""
     return _task_event(
-        "task.input_requested", fact.task, request_context, now, data={"key": fact.key, "kind": fact.kind}
+        "task.input_requested", source.task, request_context, now, data={"key": source.key, "kind": source.kind}
     )
 
 
-def input_settled(fact: events.InputSettled, request_context: RequestContext | None, now: datetime) -> AuditEvents:
-    """An answer, or why there is none."""
-    facts = {"key": fact.key, "kind": fact.kind}
-    if fact.outcome not in _ANSWER_OUTCOMES:
-        return _task_event("task.input_dropped", fact.task, request_context, now, FAILURE, fact.outcome, facts)
+def input_settled(source: events.InputSettled, request_context: RequestContext | None, now: datetime) -> AuditEvents:
+    data = {"key": source.key, "kind": source.kind}
+    if source.outcome not in _ANSWER_OUTCOMES:
+        return _task_event("task.input_dropped", source.task, request_context, now, FAILURE, source.outcome, data)
     return _task_event(
-        "task.input_answered", fact.task, request_context, now, _ANSWER_OUTCOMES[fact.outcome], fact.outcome, facts
+        "task.input_answered", source.task, request_context, now, _ANSWER_OUTCOMES[source.outcome], source.outcome, data
     )
 
 
-def would_promote(fact: events.WouldPromote, request_context: RequestContext | None, now: datetime) -> AuditEvents:
-    """There is no task."""
+def would_promote(source: events.WouldPromote, request_context: RequestContext | None, now: datetime) -> AuditEvents:
     return (
-        AuditEvent("task.shadow_promoted", SUCCESS, None, "info", now, origin_of(request_context), mount=fact.mount),
+        AuditEvent("task.shadow_promoted", SUCCESS, None, "info", now, origin_of(request_context), mount=source.mount),
     )
-
-
-def seconds(span: timedelta) -> float:
-    """As lines have them, whose clock counts microseconds."""
-    return span.total_seconds()
 
 
 def _task_event(
@@ -316,17 +305,17 @@ Mapper = Callable[[Any, RequestContext | None, datetime], AuditEvents]
 
 
 class EventMapping:
-    """Makes events of facts, for lines that are told as `telling` says.
+    """The audit events of each gateway event, for lines that show what `line_options` says.
 
-    It remembers which servers were thought to be well, since that is told when it changes.
+    It remembers which upstreams are healthy, because only changes are recorded.
     """
 
     def __init__(self, line_options: LineOptions, *, before: "EventMapping | None" = None) -> None:
-        """`before` is the one whose place it takes."""
-        keeps = line_options.arguments != "none"
-        shows, hashes = line_options.results != "none", line_options.results == "hash"
-        requests = RequestMapper(keeps_arguments=keeps)
-        tasks = TaskMapper(keeps_arguments=keeps, shows_results=shows, hashes_results=hashes)
+        """`before` is the mapping that this one replaces."""
+        keep_arguments = line_options.arguments != "none"
+        show_results, hash_results = line_options.results != "none", line_options.results == "hash"
+        requests = RequestMapper(keep_arguments=keep_arguments)
+        tasks = TaskMapper(keep_arguments=keep_arguments, show_results=show_results, hash_results=hash_results)
         self._up: dict[str, bool] = {} if before is None else before._up
         self.mappers: Mapping[type, Mapper] = {
             **_STATELESS_MAPPERS,
@@ -335,72 +324,72 @@ class EventMapping:
             events.TaskCreated: tasks.created,
             events.TaskFinished: tasks.finished,
             events.UpstreamBegun: self._upstream_begun,
-            events.HealthChecked: self._seen,
-            events.ProgramSought: self._seen,
+            events.HealthChecked: self._health_changed,
+            events.ProgramSought: self._health_changed,
         }
-        """What makes events of a fact, by its type; of a type that is not here there is nothing to say."""
+        """The function for each type of gateway event; other types are not recorded."""
 
-    def _upstream_begun(self, fact: events.UpstreamBegun, _: RequestContext | None, __: datetime) -> AuditEvents:
-        self._up.pop(fact.mount, None)
+    def _upstream_begun(self, source: events.UpstreamBegun, _: RequestContext | None, __: datetime) -> AuditEvents:
+        self._up.pop(source.mount, None)
         return NO_EVENTS
 
-    def _seen(
-        self, fact: events.HealthChecked | events.ProgramSought, _: RequestContext | None, now: datetime
+    def _health_changed(
+        self, source: events.HealthChecked | events.ProgramSought, _: RequestContext | None, now: datetime
     ) -> AuditEvents:
-        if fact.up is None or fact.up is self._up.get(fact.mount):
+        if source.up is None or source.up is self._up.get(source.mount):
             return NO_EVENTS
-        self._up[fact.mount] = fact.up
-        if fact.up:
-            return _event("upstream.up", SUCCESS, None, now, None, mount=fact.mount)
-        return _event("upstream.down", FAILURE, None, now, None, mount=fact.mount)
+        self._up[source.mount] = source.up
+        if source.up:
+            return _event("upstream.up", SUCCESS, None, now, None, mount=source.mount)
+        return _event("upstream.down", FAILURE, None, now, None, mount=source.mount)
 
 
-def _circuit_moved(fact: events.CircuitMoved, _: RequestContext | None, now: datetime) -> AuditEvents:
-    if fact.state == "open":
-        return _event("upstream.circuit_opened", FAILURE, None, now, None, mount=fact.mount)
-    if fact.state == "closed":
-        return _event("upstream.circuit_closed", SUCCESS, None, now, None, mount=fact.mount)
-    # Half open it is tried, which is no news yet.
+def _circuit_moved(source: events.CircuitMoved, _: RequestContext | None, now: datetime) -> AuditEvents:
+    if source.state == "open":
+        return _event("upstream.circuit_opened", FAILURE, None, now, None, mount=source.mount)
+    if source.state == "closed":
+        return _event("upstream.circuit_closed", SUCCESS, None, now, None, mount=source.mount)
+    # Half open is a trial, and not recorded.
     return NO_EVENTS
 
 
-def _session_lost(fact: events.SessionLost, _: RequestContext | None, now: datetime) -> AuditEvents:
-    return _event("upstream.session_lost", FAILURE, None, now, None, mount=fact.mount)
+def _session_lost(source: events.SessionLost, _: RequestContext | None, now: datetime) -> AuditEvents:
+    return _event("upstream.session_lost", FAILURE, None, now, None, mount=source.mount)
 
 
-def _program_restarted(fact: events.ProgramRestarted, _: RequestContext | None, now: datetime) -> AuditEvents:
-    return _event("upstream.restarted", FAILURE, fact.cause, now, None, mount=fact.mount)
+def _program_restarted(source: events.ProgramRestarted, _: RequestContext | None, now: datetime) -> AuditEvents:
+    return _event("upstream.restarted", FAILURE, source.cause, now, None, mount=source.mount)
 
 
-def _credentials_got(fact: events.CredentialsGot, _: RequestContext | None, now: datetime) -> AuditEvents:
-    name, outcome = ("credential.exchanged", SUCCESS) if fact.ok else ("credential.failed", FAILURE)
-    return _event(name, outcome, None, now, None, mount=fact.mount, data={"seconds": fact.seconds})
+def _credentials_got(source: events.CredentialsGot, _: RequestContext | None, now: datetime) -> AuditEvents:
+    name, outcome = ("credential.exchanged", SUCCESS) if source.ok else ("credential.failed", FAILURE)
+    return _event(name, outcome, None, now, None, mount=source.mount, data={"seconds": source.seconds})
 
 
-def _keys_fetched(fact: events.KeysFetched, _: RequestContext | None, now: datetime) -> AuditEvents:
-    facts = {"issuer": fact.issuer, "keys": fact.keys}
-    if fact.result == "ok":
-        return _event("auth.jwks_refreshed", SUCCESS, None, now, None, data=facts)
-    return _event("auth.jwks_failed", FAILURE, fact.result, now, None, data=facts)
+def _keys_fetched(source: events.KeysFetched, _: RequestContext | None, now: datetime) -> AuditEvents:
+    data = {"issuer": source.issuer, "keys": source.keys}
+    if source.result == "ok":
+        return _event("auth.jwks_refreshed", SUCCESS, None, now, None, data=data)
+    return _event("auth.jwks_failed", FAILURE, source.result, now, None, data=data)
 
 
-def _rates_fell_back(fact: events.RatesFellBack, _: RequestContext | None, now: datetime) -> AuditEvents:
-    return _event("limit.store_fallback", FAILURE, "store", now, None, data={"rule": fact.rule})
+def _rates_fell_back(source: events.RatesFellBack, _: RequestContext | None, now: datetime) -> AuditEvents:
+    return _event("limit.store_fallback", FAILURE, "store", now, None, data={"rule": source.rule})
 
 
-def _gateway_moved(fact: events.GatewayMoved, _: RequestContext | None, now: datetime) -> AuditEvents:
-    facts = {"version": fact.version, "fingerprint": _fingerprint(fact.fingerprint)}
-    return _event(f"gateway.{fact.phase}", SUCCESS, None, now, None, data=facts)
+def _gateway_moved(source: events.GatewayMoved, _: RequestContext | None, now: datetime) -> AuditEvents:
+    data = {"version": source.version, "fingerprint": _fingerprint(source.fingerprint)}
+    return _event(f"gateway.{source.phase}", SUCCESS, None, now, None, data=data)
 
 
-def _config_reloaded(fact: events.ConfigReloaded, _: RequestContext | None, now: datetime) -> AuditEvents:
-    fingerprint = _fingerprint(fact.fingerprint)
-    if fact.result == "invalid":
-        facts = {"fingerprint": fingerprint, "problems": list(fact.problems[:_MAX_LISTED])}
-        return _event("config.rejected", FAILURE, fact.result, now, None, data=facts)
-    facts = {"fingerprint": fingerprint, "waits": list(fact.waits[:_MAX_LISTED])}
-    reason = None if fact.result == "success" else fact.result
-    return _event("config.loaded", SUCCESS, reason, now, None, data=facts)
+def _config_reloaded(source: events.ConfigReloaded, _: RequestContext | None, now: datetime) -> AuditEvents:
+    fingerprint = _fingerprint(source.fingerprint)
+    if source.result == "invalid":
+        data = {"fingerprint": fingerprint, "problems": list(source.problems[:_MAX_LISTED])}
+        return _event("config.rejected", FAILURE, source.result, now, None, data=data)
+    data = {"fingerprint": fingerprint, "waits": list(source.waits[:_MAX_LISTED])}
+    reason = None if source.result == "success" else source.result
+    return _event("config.loaded", SUCCESS, reason, now, None, data=data)
 
 
 def _fingerprint(number: int) -> str:
@@ -408,7 +397,7 @@ def _fingerprint(number: int) -> str:
 
 
 _MAX_LISTED: Final = 32
-"""How many problems, or keys, one line has."""
+"""Problems, or configuration keys, that one line lists at most."""
 
 _STATELESS_MAPPERS: Final[dict[type, Mapper]] = {
     events.TokenJudged: token_judged,
@@ -439,4 +428,4 @@ _STATELESS_MAPPERS: Final[dict[type, Mapper]] = {
     events.GatewayMoved: _gateway_moved,
     events.ConfigReloaded: _config_reloaded,
 }
-"""For what is the same whatever is told, and needs no memory."""
+"""The functions that need neither options nor state."""

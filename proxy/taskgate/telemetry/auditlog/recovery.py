@@ -1,7 +1,8 @@
-"""What is known of a log when it is opened again: its last line, what was torn off, and the head kept beside it.
+"""Recovery of a log file: where its chain continues (`recover_head`), and which `Gap`s it has.
 
-The head beside a file (`.head`) is a witness of its own: where it knows of more lines than the file has, some are gone.
-It is locked while the log is open, so that no two processes write one chain. What must not live here: writing lines.
+`FileSink` reads the last line, a torn half-line behind it, and the head beside the file
+(`HeadFile`, suffix `.head`). When that head has a higher number than the file, lines are missing.
+The head file is locked while the log is open, so that no two processes write one chain.
 """
 
 import fcntl
@@ -17,13 +18,13 @@ from taskgate.telemetry.auditlog.chain import EMPTY_CHAIN, ChainHead, head_of
 
 _BLOCK: Final = 64 * 2**10
 _RECORD_BYTES: Final = 128
-"""Bytes of what is kept beside a file: always so many, so that one write replaces all of it."""
+"""Size of a head file in bytes; constant, so that one write replaces all of it."""
 _OWNER_ONLY: Final = 0o600
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
 
 class Gap(NamedTuple):
-    """Something of the log is gone: why, how much of it where that is known, and what the log ended with once."""
+    """Missing lines: the cause, the amount if known, and the head that the log once had."""
 
     cause: str
     bytes: int | None = None
@@ -32,7 +33,7 @@ class Gap(NamedTuple):
 
 
 class Tail(NamedTuple):
-    """The end of a file: its last whole line, if any, where that ends, and how many bytes stand behind it."""
+    """The end of a file: its last whole line, if any, where it ends, and the bytes after it."""
 
     line: bytes | None
     end: int
@@ -40,7 +41,7 @@ class Tail(NamedTuple):
 
 
 def read_tail(fd: int) -> Tail:
-    """Read from the end, as far as the last whole line begins. Raises OSError."""
+    """Read a file backwards to the start of its last whole line. Raises OSError."""
     size = start = os.fstat(fd).st_size
     found = b""
     while start > 0 and found.count(b"\n") < 2:
@@ -53,7 +54,7 @@ def read_tail(fd: int) -> Tail:
 
 
 def first_seq(fd: int) -> int | None:
-    """The number of a file's first line; None where it has none. Raises OSError."""
+    """The number of the first line of a file; None without one. Raises OSError."""
     line, newline = b"", b""
     while not newline and (block := os.pread(fd, _BLOCK, len(line))):
         line, newline, _ = (line + block).partition(b"\n")
@@ -61,36 +62,40 @@ def first_seq(fd: int) -> int | None:
     return None if head is None else head.seq
 
 
-def recover_head(tail: Tail, kept: ChainHead, put_aside: ChainHead | None) -> tuple[ChainHead, tuple[Gap, ...]]:
-    """Where a chain goes on, and what is gone of it.
+def recover_head(tail: Tail, recorded: ChainHead, rotated: ChainHead | None) -> tuple[ChainHead, tuple[Gap, ...]]:
+    """The head to continue a chain from, and the gaps found.
 
-    `kept` is the head beside the file, `put_aside` that of the newest file that was put aside, if there is one. Numbers
-    never go back: where lines are gone they go on after them, tied to the last line that is there.
+    `recorded` is the head beside the file, `rotated` the head of the newest rotated file, if any.
+    Numbers never go back: after missing lines the chain continues with the next number, linked to
+    the last line that exists.
     """
     gaps = [Gap("torn", bytes=tail.torn)] if tail.torn else []
-    found = put_aside if tail.line is None else head_of(tail.line)
+    found = rotated if tail.line is None else head_of(tail.line)
     if found is None:
         if tail.line is not None:
             gaps.append(Gap("unreadable"))
-        if kept.seq:
-            gaps.append(Gap("missing", head=kept))
-        return kept, tuple(gaps)
-    if found.seq < kept.seq:
-        gaps.append(Gap("truncated", lines=kept.seq - found.seq, head=kept))
-    elif found.seq == kept.seq and found.digest != kept.digest:
-        gaps.append(Gap("replaced", head=kept))
-    return ChainHead(max(found.seq, kept.seq), found.digest), tuple(gaps)
+        if recorded.seq:
+            gaps.append(Gap("missing", head=recorded))
+        return recorded, tuple(gaps)
+    if found.seq < recorded.seq:
+        gaps.append(Gap("truncated", lines=recorded.seq - found.seq, head=recorded))
+    elif found.seq == recorded.seq and found.digest != recorded.digest:
+        gaps.append(Gap("replaced", head=recorded))
+    return ChainHead(max(found.seq, recorded.seq), found.digest), tuple(gaps)
 
 
 class HeadFile:
-    """The head that is kept beside a file, and the lock."""
+    """The head beside a log file, and the lock of the log."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
 
     @classmethod
     def lock(cls, path: Path) -> Self:
-        """Have it for oneself. Raises BlockingIOError where another has it, else OSError."""
+        """Open and lock it.
+
+        Raises BlockingIOError when it is locked already, or another OSError.
+        """
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _OWNER_ONLY)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -100,24 +105,24 @@ class HeadFile:
         return cls(fd)
 
     def read(self) -> ChainHead:
-        """What was kept last; NOTHING where nothing was, or it cannot be read."""
+        """The recorded head; EMPTY_CHAIN without a readable one."""
         return _parse_head(os.pread(self._fd, _RECORD_BYTES, 0))
 
     def write(self, head: ChainHead) -> None:
-        """Replace it. Raises OSError."""
+        """Replace the head. Raises OSError."""
         text = orjson.dumps(head._asdict(), option=orjson.OPT_SORT_KEYS)
         os.pwrite(self._fd, text.ljust(_RECORD_BYTES - 1) + b"\n", 0)
 
     def close(self) -> None:
-        """Let others have it."""
+        """Close and unlock it."""
         with suppress(OSError):
             os.close(self._fd)
 
 
 def _parse_head(text: bytes) -> ChainHead:
     try:
-        said = orjson.loads(text)
-        seq, digest = said["seq"], said["digest"]
+        document = orjson.loads(text)
+        seq, digest = document["seq"], document["digest"]
     except (orjson.JSONDecodeError, KeyError, TypeError):
         return EMPTY_CHAIN
     if not isinstance(seq, int) or not isinstance(digest, str) or seq < 1 or not _DIGEST.fullmatch(digest):

@@ -1,6 +1,6 @@
-"""What the audit log is told: where lines go, what they say, how they are chained, and what happens when none can go.
+"""The settings of the audit log: `AuditSettings`, with one class for lines, sinks and the chain.
 
-What must not live here: reading the files that keys are in.
+`wiring` makes them from the configuration, and reads the key files. `AuditLog` applies them.
 """
 
 from dataclasses import dataclass
@@ -16,10 +16,10 @@ ALL_EVENTS: Final = ("*",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineOptions:
-    """How much lines tell, and in which words.
+    """The format of lines, and how much they disclose.
 
-    `identity` is whether callers are named; `arguments` and `results` how much is told of those. `redact` are JSONPaths
-    of what is taken out where arguments are told in full.
+    `identity` says whether lines name callers; `arguments` and `results`, how much they show of
+    those. `redact` has the JSONPaths of the values that are removed from arguments in full.
     """
 
     format: Literal["native", "ocsf", "ecs"] = "native"
@@ -33,23 +33,23 @@ _DEFAULT_LINE_OPTIONS: Final = LineOptions()
 
 
 class AuditUnavailable(Exception):
-    """The log cannot be kept as it is wanted; the text is for the operator: a key of the configuration, and why."""
+    """The log cannot be written as configured; the text names the key and the reason."""
 
 
 class AuditFileInUse(AuditUnavailable):
-    """Somebody else writes that file."""
+    """Another process, or another sink, writes the file."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(f"{path} is written by another process, or another sink")
+        super().__init__(f"{path} is in use by another process or another sink")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkSettings:
-    """Where lines go: to a file, or without a `path` to standard output.
+    """One sink: a file, or standard output without a `path`.
 
-    `events` are globs over the names of those that it gets. A file that has `rotate_size` bytes is put aside (None:
-    never), and `keep` such files are kept. `fsync` is when the disk is waited for: with each write, once a second, or
-    never. Unless it `was_named`, the path is the one that a data directory has for it.
+    `events` are globs over event names. A file is rotated at `rotate_size` bytes (None: never), and
+    `keep` rotated files are kept. `fsync` says when the disk is synced: with each write, once a
+    second, or never. Without `was_named`, the path is the default one in the data directory.
     """
 
     name: str
@@ -62,16 +62,17 @@ class SinkSettings:
 
     @property
     def target(self) -> str:
-        """What two sinks cannot have in common."""
+        """Where lines go: two sinks must not share it."""
         return "" if self.path is None else str(self.path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainSettings:
-    """How what is written is tied together.
+    """How lines are chained and signed.
 
-    A checkpoint is due after `checkpoint_events` lines, and `checkpoint_interval` after a line. `signing_key` is the
-    PEM text of an Ed25519 key; without one checkpoints are signed with the log's own key.
+    A checkpoint is due after `checkpoint_events` lines, or `checkpoint_interval` after a line.
+    `signing_key` is the PEM text of an Ed25519 key; without it, checkpoints are signed with the key
+    of the log.
     """
 
     enabled: bool = True
@@ -85,11 +86,12 @@ class ChainSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditSettings:
-    """The audit log of one gateway. Without sinks there is none.
+    """The audit log of one gateway; without sinks it is off.
 
-    `events` are globs over the names of what is told at all; the log's own (`audit.*`) are told anyway. `key` is what
-    digests are keyed with, `node` the name of this gateway among several. A sink has at most `queue` events waiting;
-    requests wait at the door from three quarters of that on, so that those under way have the rest.
+    `events` are globs over the names of recorded events; those of the log itself (`audit.*`) are
+    always recorded. `key` is the key of all digests, `node` the name of this replica. At most
+    `queue` events wait for each sink. New requests wait when three quarters are taken, so that
+    running requests have the rest.
     """
 
     sinks: tuple[SinkSettings, ...]

@@ -1,7 +1,6 @@
-"""What lines of the log are signed with, and what tells whether a signature is good.
+"""Signatures of audit lines: a `Signer` makes them, a `KeyRing` checks them.
 
-A key is known by an id, which is a digest of it, so that a line can say which one it was. What must not live here:
-files. What holds: nothing of a key is in any text but its id.
+A line names its key by an id, a digest of the key. No text or message has anything else of a key.
 """
 
 from collections.abc import Mapping
@@ -21,7 +20,7 @@ _ID_BYTES: Final = 8
 
 
 class SigningKeyError(Exception):
-    """A PEM text is none of an Ed25519 key; the text is for the operator, and quotes nothing of it."""
+    """A PEM text holds no usable Ed25519 key; the message quotes nothing of it."""
 
 
 class Signer(Protocol):
@@ -43,26 +42,25 @@ class Signer(Protocol):
 
 
 class HmacSigner:
-    """Signs with the log's own key: whoever can check a signature can make one."""
+    """Signs with the key of the log (HMAC): each holder of the key can sign and check."""
 
     algorithm = HMAC
 
     def __init__(self, key: bytes) -> None:
-        # A key of its own: what is told of tasks and arguments is a digest with the other one.
+        # A derived key: the given one is the key of digests of tasks and arguments.
         self._key = digest(key, _PURPOSE, sha256)
         self.key_id = _id_of(self._key)
 
     def sign(self, text: bytes) -> str:
-        """See Signer."""
         return digest(self._key, text, sha256).hex()
 
     def is_valid(self, text: bytes, signature: str) -> bool:
-        """Whether this key made that signature."""
+        """Whether this key made the signature."""
         return compare_digest(self.sign(text).encode(), signature.encode())
 
 
 class Ed25519Signer:
-    """Signs with a private key, whose public half is enough to check."""
+    """Signs with a private Ed25519 key; its public half is enough to check."""
 
     algorithm = ED25519
 
@@ -72,7 +70,6 @@ class Ed25519Signer:
         self.key_id = _id_of(self._key.public_key().public_bytes_raw())
 
     def sign(self, text: bytes) -> str:
-        """See Signer."""
         return self._key.sign(text).hex()
 
 
@@ -90,31 +87,34 @@ class _Ed25519Verifier:
 
 
 class KeyRing:
-    """Keys that signatures are checked with; there may be none."""
+    """The keys to check signatures with; may be empty."""
 
     def __init__(self, *, keys: tuple[bytes, ...] = (), pems: tuple[bytes, ...] = ()) -> None:
-        """`keys` are those of key files, `pems` Ed25519 keys, of which the public half will do.
+        """`keys` are from key files.
 
-        Raises SigningKeyError.
+        `pems` are Ed25519 keys, private or public. Raises SigningKeyError.
         """
-        judges: list[HmacSigner | _Ed25519Verifier] = [HmacSigner(key) for key in keys]
-        judges += [_Ed25519Verifier(_public(pem)) for pem in pems]
-        self._judges: Mapping[str, HmacSigner | _Ed25519Verifier] = {each.key_id: each for each in judges}
+        verifiers: list[HmacSigner | _Ed25519Verifier] = [HmacSigner(key) for key in keys]
+        verifiers += [_Ed25519Verifier(_public(pem)) for pem in pems]
+        self._verifiers: Mapping[str, HmacSigner | _Ed25519Verifier] = {each.key_id: each for each in verifiers}
 
     def __bool__(self) -> bool:
-        return bool(self._judges)
+        return bool(self._verifiers)
 
     def has(self, key_id: str) -> bool:
-        """Whether signatures of that key can be checked."""
-        return key_id in self._judges
+        """Whether the ring has the key."""
+        return key_id in self._verifiers
 
     def is_valid(self, key_id: str, text: bytes, signature: str) -> bool:
-        """Whether a key that it has made that signature of the text."""
-        return self._judges[key_id].is_valid(text, signature)
+        """Whether a key of the ring signed the text; the ring must have the key."""
+        return self._verifiers[key_id].is_valid(text, signature)
 
 
 def signer_of(key: bytes, pem: bytes | None) -> Signer:
-    """What signs: the private key where there is one, else the log's own. Raises SigningKeyError."""
+    """A signer with the Ed25519 key, or without one with the key of the log.
+
+    Raises SigningKeyError.
+    """
     return HmacSigner(key) if pem is None else Ed25519Signer(pem)
 
 

@@ -1,4 +1,10 @@
-"""The queue of one sink: `SinkQueue`."""
+"""The queue of one sink: `SinkQueue`.
+
+Events wait in a buffer on the event loop and go to a `ChainWriter` on the thread of the sink
+(`SinkThread`), many at a time. `AuditLog` has one queue for each sink. A failing sink is retried as
+long as the log is open. Events that find no room meanwhile are dropped and counted, and an
+`audit.gap` line reports them.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -29,42 +35,45 @@ class _Job(NamedTuple):
 
 
 class SinkThread:
-    """One thread, from the first errand until `end`. A daemon, so that a sink that is stuck keeps no process alive."""
+    """The thread of one sink: runs jobs in their order, from the first `submit` until `stop`.
+
+    It is a daemon thread, so that a blocked sink keeps no process alive.
+    """
 
     def __init__(self, name: str) -> None:
-        self._errands: SimpleQueue[_Job | None] = SimpleQueue()
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._thread = Thread(target=self._run, name=f"taskgate-audit-{name}", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def submit(self, work: Callable[[], _Value]) -> "asyncio.Future[_Value]":
-        """What `work` returns or raises, done on the thread after everything before it."""
+        """Run `work` on the thread after all earlier jobs; the future has its result."""
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
             self._thread.start()
         future: asyncio.Future[_Value] = self._loop.create_future()
-        self._errands.put(_Job(work, future))
+        self._jobs.put(_Job(work, future))
         return future
 
     def stop(self) -> None:
-        """End the thread after what it was given; nothing more may be given. Does not wait for it."""
-        self._errands.put(None)
+        """Stop the thread after the jobs it has; no job may follow. Does not wait."""
+        self._jobs.put(None)
 
     def _run(self) -> None:
-        while (errand := self._errands.get()) is not None:
+        while (job := self._jobs.get()) is not None:
             try:
-                done = partial(_set_result, errand.future, errand.work())
+                done = partial(_set_result, job.future, job.work())
             except BaseException as error:
-                done = partial(_set_exception, errand.future, error)
-            self._tell(done)
-            # Whatever it holds is let go now, and not when the next one comes.
-            del errand, done
+                done = partial(_set_exception, job.future, error)
+            self._report(done)
+            # Release what the job holds now, not when the next job comes.
+            del job, done
 
-    def _tell(self, done: Callable[[], None]) -> None:
+    def _report(self, done: Callable[[], None]) -> None:
         assert self._loop is not None
         try:
             self._loop.call_soon_threadsafe(done)
         except RuntimeError:
-            # The loop is gone, and whoever waited with it.
+            # The loop is closed, so there is no waiter left.
             return
 
 
@@ -79,22 +88,22 @@ def _set_exception(future: "asyncio.Future[Any]", error: BaseException) -> None:
 
 
 BATCH_DELAY: Final = 0.025
-"""Seconds for which the first event waits for others to go along."""
+"""Seconds that the first event of a batch waits for others."""
 MAX_BATCH: Final = 256
-"""How many events go at once at most."""
+"""Events that go to the thread at once, at most."""
 LOOP_BATCH: Final = 32
-"""How many lines are made at most until the event loop sees to others."""
+"""Lines that are rendered on the event loop, at most, before other tasks run."""
 SYNC_DELAY: Final = 1.0
-"""Seconds after a write at which the disk is waited for, where not each write waits for it."""
+"""Seconds from a write to the sync of the disk, when not each write syncs."""
 _MIN_RETRY_DELAY, _MAX_RETRY_DELAY = 0.1, 5.0
-"""Seconds between two attempts."""
+"""Seconds between two attempts to write."""
 
 log = getLogger("taskgate.audit")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkQueueOptions:
-    """How much waits at most, and when a checkpoint is due: after so many lines, or seconds; both None: never."""
+    """The size of the buffer; a checkpoint is due after so many lines or seconds (None: never)."""
 
     size: int
     checkpoint_events: int | None
@@ -102,243 +111,243 @@ class SinkQueueOptions:
 
 
 class SinkQueue:
-    """The way to one sink, between `open` and `close`."""
+    """Takes events for one sink between `open` and `close`, and writes them in batches."""
 
     def __init__(
-        self, name: str, book: ChainWriter, pace: SinkQueueOptions, *, metrics: EventSink, clock: Clock
+        self, name: str, writer: ChainWriter, options: SinkQueueOptions, *, metrics: EventSink, clock: Clock
     ) -> None:
         self.name = name
-        self.buffer = EventBuffer(pace.size, self._lose)
+        self.buffer = EventBuffer(options.size, self._on_lost)
         self.sequence: int | None = None
-        """The number of the sink's last line; None until it is open."""
-        self.on_checkpoint: Callable[[SinkQueue, AuditEvent], None] = lambda _lane, _event: None
-        """Told of each checkpoint, for other sinks."""
+        """The number of the last line of the sink; None until it is open."""
+        self.on_checkpoint: Callable[[SinkQueue, AuditEvent], None] = lambda _queue, _event: None
+        """Called with each checkpoint, for other sinks."""
         self.on_room: Callable[[], None] = lambda: None
-        """Told when there is room again."""
-        self._book = book
-        self._pace = pace
+        """Called when there is room again."""
+        self._writer = writer
+        self._options = options
         self._metrics = metrics
         self._clock = clock
-        self._worker = SinkThread(name)
-        self._news = asyncio.Event()
-        self._ending = asyncio.Event()
-        # Until it is open, nobody is to be woken.
+        self._thread = SinkThread(name)
+        self._wake = asyncio.Event()
+        self._closing = asyncio.Event()
+        # Before `open` there is no task to wake.
         self._is_awake = True
         self._is_failing = False
-        self._wants_reopen = False
+        self._reopen_wanted = False
         self._changes: list[Callable[[ChainWriter], None]] = []
-        self._pause = _MIN_RETRY_DELAY
-        self._uncovered = 0
+        self._retry_delay = _MIN_RETRY_DELAY
+        self._since_checkpoint = 0
         self._sync_at: float | None = None
-        self._vouch_at: float | None = None
-        self._serving: asyncio.Task[None] | None = None
+        self._checkpoint_at: float | None = None
+        self._task: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Begin. Raises AuditUnavailable; nothing is left open then."""
+        """Open the sink and start writing. Raises AuditUnavailable; then nothing stays open."""
         try:
-            self._took(await self._do(self._book.open))
+            self._on_written(await self._do(self._writer.open))
         except BaseException as error:
-            self._worker.stop()
+            self._thread.stop()
             if isinstance(error, OSError):
                 raise AuditUnavailable(f"cannot be written: {error.strerror}") from None
             raise
-        self._serving = asyncio.create_task(self._serve())
+        self._task = asyncio.create_task(self._run_task())
         self._is_awake = False
         if self.buffer.has_more:
-            self._news.set()
+            self._wake.set()
 
     def accept(self, event: AuditEvent) -> None:
-        """Have an event written soon, if there is room. Never waits."""
+        """Take an event, to be written soon; drops it when there is no room. Never waits."""
         if self.buffer.add(event) and not self._is_awake:
             self._is_awake = True
-            asyncio.get_running_loop().call_later(BATCH_DELAY, self._news.set)
+            asyncio.get_running_loop().call_later(BATCH_DELAY, self._wake.set)
 
-    def reconfigure(self, name: str, pace: SinkQueueOptions, change: Callable[[ChainWriter], None]) -> None:
-        """Be called that and go at that pace; `change` is done to the book between two batches."""
-        self.name, self._pace, self._vouch_at = name, pace, None
-        self.buffer.size = pace.size
+    def reconfigure(self, name: str, options: SinkQueueOptions, change: Callable[[ChainWriter], None]) -> None:
+        """Use other settings; `change` is applied to the writer between two batches."""
+        self.name, self._options, self._checkpoint_at = name, options, None
+        self.buffer.size = options.size
         self._changes.append(change)
-        self._plan()
-        self._news.set()
+        self._schedule_checkpoint()
+        self._wake.set()
 
     def reopen(self) -> None:
-        """Go where the sink's name leads now, soon; where that cannot be opened, it is tried again."""
-        self._wants_reopen = True
-        self._news.set()
+        """Reopen the sink by its name soon; a failure is retried."""
+        self._reopen_wanted = True
+        self._wake.set()
 
     async def flush(self) -> None:
-        """Have everything written that waits, and vouched for. Afterwards nothing is written before `close`."""
-        self._ending.set()
-        self._news.set()
-        if self._serving is not None:
-            await self._serving
-        self._own_up()
-        await self._finish()
+        """Write all waiting events and a checkpoint. After it, only `close` writes."""
+        self._closing.set()
+        self._wake.set()
+        if self._task is not None:
+            await self._task
+        self._report_losses()
+        await self._write_all()
 
     async def close(self) -> None:
-        """Have the rest written, and let go of the sink. Takes as long as the sink does."""
-        await self._finish()
+        """Write the rest and close the sink, however long that takes."""
+        await self._write_all()
         self.buffer.close()
-        await self._worker.submit(self._book.close)
-        self._worker.stop()
+        await self._thread.submit(self._writer.close)
+        self._thread.stop()
 
     def abort(self) -> None:
-        """Let go of a sink that is stuck, and of what it did not take."""
-        if self._serving is not None:
-            self._serving.cancel()
+        """Give up a blocked sink and drop the events that it did not take."""
+        if self._task is not None:
+            self._task.cancel()
         self.buffer.close()
-        log.error("the audit log is closed with lines that were not written", extra={"sink": self.name})
-        self._worker.submit(self._book.close)
-        self._worker.stop()
+        log.error("the audit log was closed with unwritten lines", extra={"sink": self.name})
+        self._thread.submit(self._writer.close)
+        self._thread.stop()
 
-    # --- one turn after the other --------------------------------------------------------------------------------
+    # --- the writing task ----------------------------------------------------------------------------------------
 
-    async def _serve(self) -> None:
-        while not self._ending.is_set():
-            await self._until_due()
+    async def _run_task(self) -> None:
+        while not self._closing.is_set():
+            await self._wait_until_due()
             try:
-                await self._turn()
+                await self._step()
             except Exception as error:
-                self._falter(error)
+                self._on_failure(error)
             else:
-                self._recover()
+                self._on_success()
 
-    async def _finish(self) -> None:
-        self._change()
+    async def _write_all(self) -> None:
+        self._apply_changes()
         while True:
             try:
                 while self.buffer.has_more or self.buffer.has_unfinished:
                     await self._write()
-                if self._uncovered and self._pace.checkpoint_events is not None:
-                    await self._vouch()
+                if self._since_checkpoint and self._options.checkpoint_events is not None:
+                    await self._write_checkpoint()
                 await self._sync()
             except Exception as error:
-                self._falter(error)
-                await asyncio.sleep(self._pause)
+                self._on_failure(error)
+                await asyncio.sleep(self._retry_delay)
             else:
                 return
 
-    async def _until_due(self) -> None:
+    async def _wait_until_due(self) -> None:
         if self._is_failing:
-            waiting: asyncio.Event = self._ending
-            due: float | None = asyncio.get_running_loop().time() + self._pause
+            waiting: asyncio.Event = self._closing
+            due: float | None = asyncio.get_running_loop().time() + self._retry_delay
         else:
-            dues = [at for at in (self._sync_at, self._vouch_at) if at is not None]
-            waiting, due = self._news, min(dues, default=None)
+            dues = [at for at in (self._sync_at, self._checkpoint_at) if at is not None]
+            waiting, due = self._wake, min(dues, default=None)
         with suppress(TimeoutError):
             async with asyncio.timeout_at(due):
                 await waiting.wait()
 
-    async def _turn(self) -> None:
+    async def _step(self) -> None:
         now = asyncio.get_running_loop().time()
-        self._news.clear()
-        self._change()
-        if self._wants_reopen:
+        self._wake.clear()
+        self._apply_changes()
+        if self._reopen_wanted:
             await self._reopen()
         if self.buffer.has_more or self.buffer.has_unfinished:
             await self._write()
-        if self._vouch_at is not None and self._vouch_at <= now:
-            await self._vouch()
+        if self._checkpoint_at is not None and self._checkpoint_at <= now:
+            await self._write_checkpoint()
         if self._sync_at is not None and self._sync_at <= now:
             await self._sync()
 
-    def _change(self) -> None:
-        # Here, where the thread does nothing: lines are made on either side of it.
+    def _apply_changes(self) -> None:
+        # Only while the thread is idle: lines are rendered on the loop and on the thread.
         changes, self._changes = self._changes, []
         for change in changes:
-            change(self._book)
+            change(self._writer)
 
     async def _reopen(self) -> None:
-        # Before it is done: whoever asks meanwhile may have moved the file after it was looked at.
-        self._wants_reopen = False
+        # Reset before the work: the file may be moved again, and `reopen` called, while it runs.
+        self._reopen_wanted = False
         try:
-            self._took(await self._do(self._book.reopen))
+            self._on_written(await self._do(self._writer.reopen))
         except BaseException:
-            self._wants_reopen = True
+            self._reopen_wanted = True
             raise
 
     async def _write(self) -> None:
         batch = self.buffer.take(MAX_BATCH)
         if self.buffer.has_more:
-            self._news.set()
+            self._wake.set()
         else:
             self._is_awake = False
         for _ in range(0, len(batch), LOOP_BATCH):
-            if not self._book.add_templated(batch, LOOP_BATCH):
+            if not self._writer.add_templated(batch, LOOP_BATCH):
                 break
             await asyncio.sleep(0)
-        written = await self._do(partial(self._book.write, batch))
+        written = await self._do(partial(self._writer.write, batch))
         if self.buffer.done():
             record = AuditWritten(self.name, written.seconds, written.head.seq, len(self.buffer))
             self._metrics.emit(record)
-        self._took(written)
+        self._on_written(written)
 
-    async def _vouch(self) -> None:
-        self._vouch_at = None
-        written, event = await self._do(self._book.checkpoint)
-        self._took(written)
+    async def _write_checkpoint(self) -> None:
+        self._checkpoint_at = None
+        written, event = await self._do(self._writer.checkpoint)
+        self._on_written(written)
         self.on_checkpoint(self, event)
 
     async def _sync(self) -> None:
-        written = await self._do(self._book.sync)
-        self._took(written)
+        written = await self._do(self._writer.sync)
+        self._on_written(written)
         self._sync_at = None
 
     def _do(self, work: Callable[..., Any]) -> "asyncio.Future[Any]":
-        """Have something done to the book, with the time as its last argument."""
-        return self._worker.submit(partial(_with_time, work, self._clock))
+        """Run a method of the writer on the thread, with the time as its last argument."""
+        return self._thread.submit(partial(_with_time, work, self._clock))
 
-    def _took(self, written: ChainPosition) -> None:
-        self.sequence, self._uncovered = written.head.seq, written.uncovered
-        for name in written.noted:
+    def _on_written(self, written: ChainPosition) -> None:
+        self.sequence, self._since_checkpoint = written.head.seq, written.since_checkpoint
+        for name in written.internal:
             self._metrics.emit(AuditNoted(name, FAILURE if name == GAP else SUCCESS))
         if self._sync_at is None:
             self._sync_at = asyncio.get_running_loop().time() + SYNC_DELAY
-        self._plan()
+        self._schedule_checkpoint()
         if not self.buffer.is_crowded:
-            self._own_up()
+            self._report_losses()
             self.on_room()
 
-    def _plan(self) -> None:
-        after, within = self._pace.checkpoint_events, self._pace.checkpoint_seconds
-        if after is None or within is None or not self._uncovered:
-            self._vouch_at = None
+    def _schedule_checkpoint(self) -> None:
+        after, within = self._options.checkpoint_events, self._options.checkpoint_seconds
+        if after is None or within is None or not self._since_checkpoint:
+            self._checkpoint_at = None
             return
         now = asyncio.get_running_loop().time()
-        if self._uncovered >= after:
-            self._vouch_at = now
-        elif self._vouch_at is None:
-            self._vouch_at = now + within
+        if self._since_checkpoint >= after:
+            self._checkpoint_at = now
+        elif self._checkpoint_at is None:
+            self._checkpoint_at = now + within
 
-    # --- what goes wrong -----------------------------------------------------------------------------------------
+    # --- failures ------------------------------------------------------------------------------------------------
 
-    def _lose(self, reason: str, lines: int) -> None:
+    def _on_lost(self, reason: str, lines: int) -> None:
         if self.buffer.is_open and self.buffer.losses.total() == 1:
-            log.error("events of the audit log are lost", extra={"sink": self.name, "reason": reason})
+            log.error("audit events are being dropped", extra={"sink": self.name, "reason": reason})
         self._metrics.emit(AuditDropped(self.name, reason, lines))
 
-    def _own_up(self) -> None:
-        """Have the log say what it does not hold."""
+    def _report_losses(self) -> None:
+        """Write an `audit.gap` line for each reason that events were dropped for."""
         for reason, lines in self.buffer.losses.items():
             self.buffer.force(gap_event(self.name, self._clock.now(), Gap(reason, lines=lines)))
-            self._news.set()
+            self._wake.set()
         self.buffer.losses.clear()
 
-    def _falter(self, error: Exception) -> None:
-        """Whatever it was, the sink is tried again after a pause, and the log of the gateway has it once."""
+    def _on_failure(self, error: Exception) -> None:
+        """Retry after a delay, whatever the error; log the first failure only."""
         if self._is_failing:
-            self._pause = min(2 * self._pause, _MAX_RETRY_DELAY)
+            self._retry_delay = min(2 * self._retry_delay, _MAX_RETRY_DELAY)
             return
-        self._is_failing, self._pause = True, _MIN_RETRY_DELAY
+        self._is_failing, self._retry_delay = True, _MIN_RETRY_DELAY
         self.buffer.reason = "write_failed"
         why = str(error) if isinstance(error, AuditUnavailable) else getattr(error, "strerror", None)
-        told = {"sink": self.name, "reason": why or type(error).__name__}
-        log.error("the audit log cannot be written; it is tried again", extra=told, exc_info=error)
+        details = {"sink": self.name, "reason": why or type(error).__name__}
+        log.error("the audit log cannot be written; taskgate keeps retrying", extra=details, exc_info=error)
 
-    def _recover(self) -> None:
+    def _on_success(self) -> None:
         if self._is_failing:
             self._is_failing, self.buffer.reason = False, "queue_full"
-            self._news.set()
+            self._wake.set()
             log.info("the audit log is written again", extra={"sink": self.name})
 
 

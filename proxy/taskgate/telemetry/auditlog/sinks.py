@@ -1,4 +1,13 @@
-"""Where lines go: the protocol `Sink`, with `StreamSink` and `FileSink`."""
+"""The sinks that lines go to: `StreamSink` (standard output) and `FileSink`, behind `Sink`.
+
+A `ChainWriter` calls its sink on the thread of the sink only. `FileSink` continues the file where
+it ended, rotates it by size, and reopens it when another program has moved it. Beside `audit.jsonl`
+there may be:
+
+- `audit.jsonl.head`: the head of the chain, and the lock
+- `audit.jsonl.000000000001`: a rotated file, named by the number of its first line
+- `audit.jsonl.torn`: half-lines that were cut off
+"""
 
 import fcntl
 import os
@@ -16,47 +25,50 @@ STDOUT = 1
 
 
 class OpenedSink(NamedTuple):
-    """What a sink had when it was opened: where its chain ended, and what is gone of it."""
+    """What a sink had when it was opened: the head of its chain, and the gaps."""
 
     head: ChainHead
     gaps: tuple[Gap, ...] = ()
 
 
 class Sink(Protocol):
-    """Takes lines."""
+    """Takes whole lines. Only the thread of the sink calls it."""
 
     def open(self) -> OpenedSink:
-        """Make ready. Raises OSError, or AuditUnavailable with words of its own."""
+        """Open it. Raises OSError, or AuditUnavailable with a message for the operator."""
         ...
 
     def put(self, payload: bytes) -> None:
-        """Take whole lines, all of them. Raises OSError: then the same are to be put again."""
+        """Write all these lines. Raises OSError: then the caller puts the same lines again."""
         ...
 
     @property
     def is_full(self) -> bool:
-        """Whether `rotate` is due before the next line."""
+        """Whether the caller must `rotate` before the next line."""
         ...
 
     def rotate(self, head: ChainHead) -> None:
-        """Begin with nothing; `head` is what was put last. Raises OSError: then all is as before."""
+        """Start a new file after the line of `head`. Raises OSError: then nothing has changed."""
         ...
 
     def reopen(self, head: ChainHead) -> bool:
-        """Go where the name of the sink leads now; whether that is elsewhere. Raises OSError."""
+        """Open the name of the sink again; returns whether it is another file. Raises OSError."""
         ...
 
     def sync(self, head: ChainHead) -> Gap | None:
-        """Make what was put outlast the machine, and look what became of it. Raises OSError."""
+        """Sync the disk, and return a gap when the file was deleted or cut. Raises OSError."""
         ...
 
     def close(self) -> None:
-        """Let go of it. Never raises."""
+        """Close it. Never raises."""
         ...
 
 
 class StreamSink:
-    """An open descriptor of somebody else's, such as standard output. Its chain begins anew with each process."""
+    """An open descriptor such as standard output; it is never closed.
+
+    Its chain restarts with each process.
+    """
 
     is_full = False
 
@@ -65,41 +77,38 @@ class StreamSink:
         self._taken = 0
 
     def open(self) -> OpenedSink:
-        """See Sink."""
         return OpenedSink(EMPTY_CHAIN)
 
     def put(self, payload: bytes) -> None:
-        """See Sink. What was taken of it already is not put twice."""
+        # After a failure, only the rest is written: the reader has the beginning.
         while self._taken < len(payload):
             self._taken += os.write(self._fd, memoryview(payload)[self._taken :])
         self._taken = 0
 
     def rotate(self, head: ChainHead) -> None:
-        """See Sink; it is never full."""
+        """Do nothing: a stream is never full."""
 
     def reopen(self, head: ChainHead) -> bool:
-        """See Sink; it has no name."""
         return False
 
     def sync(self, head: ChainHead) -> Gap | None:
-        """See Sink; who reads it has what was put."""
         return None
 
     def close(self) -> None:
-        """See Sink; it stays open for whoever it belongs to."""
+        """Do nothing: the process owns the descriptor."""
 
 
 HEAD_SUFFIX: Final = ".head"
 TORN_SUFFIX: Final = ".torn"
 _NEXT_SUFFIX: Final = ".next"
 _FILE_MODE: Final = 0o640
-"""Its owner writes it; a group may be let read it, such as that of whoever ships logs."""
+"""The owner writes; the group may read, for example a log shipper."""
 
 
 class FileSink:
-    """One file at a time, at `path`; when it has `rotate_size` bytes it is put aside, and `keep` such are kept.
+    """The log file at `path`; rotated at `rotate_size` bytes (None: never). Keeps `keep` files.
 
-    Without `disk`, `sync` does not wait for the disk.
+    Without `disk`, `sync` does not sync the disk.
     """
 
     def __init__(self, path: Path, *, rotate_size: int | None, keep: int, disk: bool) -> None:
@@ -109,27 +118,26 @@ class FileSink:
         self._size = 0
         self._first = 1
         self._is_torn = False
-        self._beside: HeadFile | None = None
+        self._head_file: HeadFile | None = None
 
     def reconfigure(self, *, rotate_size: int | None, keep: int, disk: bool) -> None:
-        """Do so from now on; see the class."""
+        """Use other settings from now on."""
         self._rotate_size, self._keep, self._disk = rotate_size, keep, disk
 
     def open(self) -> OpenedSink:
-        """See Sink."""
         try:
-            self._beside = HeadFile.lock(self._near(HEAD_SUFFIX))
+            self._head_file = HeadFile.lock(self._sibling(HEAD_SUFFIX))
         except BlockingIOError:
             raise AuditFileInUse(self._path) from None
         try:
             self._fd = self._opened(self._path)
-            return self._resumed(self._beside)
+            return self._recovered(self._head_file)
         except BaseException:
             self.close()
             raise
 
     def put(self, payload: bytes) -> None:
-        """See Sink. A file never ends with half of it for longer than it takes to cut that off."""
+        """Write all these lines; after a failed write, cut the file back to whole lines."""
         if self._is_torn:
             os.ftruncate(self._fd, self._size)
             self._is_torn = False
@@ -147,25 +155,23 @@ class FileSink:
 
     @property
     def is_full(self) -> bool:
-        """See Sink."""
         return self._rotate_size is not None and self._size >= self._rotate_size
 
     def rotate(self, head: ChainHead) -> None:
-        """See Sink. The file that is put aside is never written again, and the disk has it."""
-        after = self._near(_NEXT_SUFFIX)
+        # The rotated file is synced, and never written again.
+        after = self._sibling(_NEXT_SUFFIX)
         fd = self._opened(after, os.O_TRUNC)
         try:
             os.fdatasync(self._fd)
-            self._path.rename(_unused_path(self._near(f".{self._first:012}")))
+            self._path.rename(_unused_path(self._sibling(f".{self._first:012}")))
             after.rename(self._path)
         except BaseException:
             os.close(fd)
             raise
-        self._go_on(fd, head)
+        self._use(fd, head)
         self._prune()
 
     def reopen(self, head: ChainHead) -> bool:
-        """See Sink."""
         with suppress(FileNotFoundError):
             if os.path.samestat(self._path.stat(), os.fstat(self._fd)):
                 return False
@@ -173,18 +179,17 @@ class FileSink:
             with suppress(OSError):
                 os.ftruncate(self._fd, self._size)
         fd = self._opened(self._path)
-        self._go_on(fd, head)
+        self._use(fd, head)
         return True
 
     def sync(self, head: ChainHead) -> Gap | None:
-        """See Sink."""
         if self._disk:
             os.fdatasync(self._fd)
-        if self._beside is not None and head.seq:
-            self._beside.write(head)
+        if self._head_file is not None and head.seq:
+            self._head_file.write(head)
         found = os.fstat(self._fd)
         if not found.st_nlink:
-            self._go_on(self._opened(self._path), head)
+            self._use(self._opened(self._path), head)
             return Gap("missing", head=head)
         if found.st_size < self._size:
             self._size = found.st_size
@@ -192,35 +197,34 @@ class FileSink:
         return None
 
     def close(self) -> None:
-        """See Sink."""
         if self._fd >= 0:
             with suppress(OSError):
                 os.close(self._fd)
             self._fd = -1
-        if self._beside is not None:
-            self._beside.close()
-            self._beside = None
+        if self._head_file is not None:
+            self._head_file.close()
+            self._head_file = None
 
-    def _resumed(self, beside: HeadFile) -> OpenedSink:
+    def _recovered(self, head_file: HeadFile) -> OpenedSink:
         tail = read_tail(self._fd)
         if tail.torn:
             self._cut_off(tail)
-        head, gaps = recover_head(tail, beside.read(), self._newest())
+        head, gaps = recover_head(tail, head_file.read(), self._newest_rotated_head())
         if tail.line is not None and head_of(tail.line) is None:
-            # Nobody can go on after what is no line; and nothing is thrown away.
-            self._path.rename(_unused_path(self._near(".unreadable")))
-            self._go_on(self._opened(self._path), head)
+            # No chain can continue after an unreadable line; the file is kept under another name.
+            self._path.rename(_unused_path(self._sibling(".unreadable")))
+            self._use(self._opened(self._path), head)
         else:
             self._size, self._first = tail.end, first_seq(self._fd) or head.seq + 1
         return OpenedSink(head, gaps)
 
     def _cut_off(self, tail: Tail) -> None:
         torn = os.pread(self._fd, tail.torn, tail.end)
-        with open(self._near(TORN_SUFFIX), "ab", opener=_owner_only) as file:
+        with open(self._sibling(TORN_SUFFIX), "ab", opener=_owner_only) as file:
             file.write(torn + b"\n")
         os.ftruncate(self._fd, tail.end)
 
-    def _go_on(self, fd: int, head: ChainHead) -> None:
+    def _use(self, fd: int, head: ChainHead) -> None:
         os.close(self._fd)
         self._fd, self._size, self._is_torn = fd, os.fstat(fd).st_size, False
         self._first = first_seq(fd) or head.seq + 1
@@ -230,7 +234,7 @@ class FileSink:
         try:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
                 raise AuditUnavailable("must be a regular file")
-            # Under another name it has another head beside it, and so another lock.
+            # The lock beside the file does not cover links: another name has another head file.
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(fd)
@@ -240,31 +244,31 @@ class FileSink:
             raise
         return fd
 
-    def _newest(self) -> ChainHead | None:
-        """The head of what was put aside last; None where nothing was, or it has no whole line at its end."""
-        for path in reversed(self._aside()):
+    def _newest_rotated_head(self) -> ChainHead | None:
+        """The head of the newest rotated file; None without one, or without a whole last line."""
+        for path in reversed(self._rotated()):
             with open(path, "rb") as file:
                 tail = read_tail(file.fileno())
             return None if tail.line is None else head_of(tail.line)
         return None
 
-    def _aside(self) -> list[Path]:
-        """What was put aside, oldest first."""
+    def _rotated(self) -> list[Path]:
+        """The rotated files, oldest first."""
         named = re.compile(re.escape(self._path.name) + r"\.[0-9]{12}(-[0-9]+)?")
         found = [each for each in self._path.parent.iterdir() if named.fullmatch(each.name)]
         return sorted(found, key=lambda each: (each.stat().st_mtime_ns, each.name))
 
     def _prune(self) -> None:
         with suppress(OSError):
-            for each in self._aside()[: -self._keep]:
+            for each in self._rotated()[: -self._keep]:
                 each.unlink()
 
-    def _near(self, suffix: str) -> Path:
+    def _sibling(self, suffix: str) -> Path:
         return self._path.with_name(self._path.name + suffix)
 
 
 def _unused_path(path: Path) -> Path:
-    """That path, or one like it that nothing has: chains that began anew have the same numbers."""
+    """The path, or with a suffix if it exists: a restarted chain has the same numbers again."""
     number = 1
     found = path
     while found.exists():

@@ -120,7 +120,7 @@ def test_nor_do_they_under_two_names(sinks: Sinks, path: Path, link: Callable[[P
     sinks().open()
     other = path.with_name("other.jsonl")
     link(path, other)
-    with pytest.raises(AuditUnavailable, match=r"other\.jsonl is written by another process"):
+    with pytest.raises(AuditUnavailable, match=r"other\.jsonl is in use by another process"):
         FileSink(other, rotate_size=None, keep=1, disk=True).open()
 
 

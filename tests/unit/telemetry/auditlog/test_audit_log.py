@@ -233,7 +233,7 @@ async def test_an_event_that_cannot_be_told_in_full_is_told_in_short(
     line = own_lines(tmp_path / "audit.jsonl")[2]
     assert (line["event"], line["data"]) == ("gateway.stopping", {"unrendered": "KeyError"})
     assert found_in(tmp_path / "audit.jsonl") == []
-    assert "an event of the audit log cannot be told in full" in caplog.messages
+    assert "an audit event cannot be rendered; its line has no data" in caplog.messages
 
 
 async def test_arguments_weigh_what_they_may_and_the_rest_goes_without(

@@ -51,7 +51,7 @@ async def test_a_log_goes_on_in_other_files_as_one_chain(tmp_path: Path) -> None
 async def test_a_file_that_cannot_be_put_aside_grows_and_that_is_told_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    told = "an audit file cannot be put aside; it grows on"
+    told = "an audit file cannot be rotated; it keeps growing"
     (tmp_path / "audit.jsonl.next").mkdir()
     async with opened(settings(to_file(tmp_path, rotate_size=2000))) as log:
         for _ in range(8):
@@ -111,7 +111,7 @@ async def test_a_place_that_cannot_be_opened_is_tried_again(tmp_path: Path, capl
         (tmp_path / "audit.jsonl").rename(tmp_path / "audit.jsonl.1")
         (tmp_path / "audit.jsonl").mkdir()
         log.reopen()
-        await turns(lambda: "the audit log cannot be written; it is tried again" in caplog.messages)
+        await turns(lambda: "the audit log cannot be written; taskgate keeps retrying" in caplog.messages)
         (tmp_path / "audit.jsonl").rmdir()
         await turns(lambda: log.sequences()["file",] == 2)
     assert names(tmp_path / "audit.jsonl") == [STARTED]
@@ -169,7 +169,7 @@ async def test_a_file_that_another_writes_is_refused_by_its_name_with_what_to_do
         again = AuditLog(settings(to_file(tmp_path, was_named=was_named)), metrics=Heard(), clock=ManualClock())
         with pytest.raises(AuditUnavailable) as refused:
             await again.open()
-    taken = f"{tmp_path / 'audit.jsonl'} is written by another process, or another sink"
+    taken = f"{tmp_path / 'audit.jsonl'} is in use by another process or another sink"
     assert str(refused.value) == f"audit.sinks (file): {taken}: {advice}"
 
 

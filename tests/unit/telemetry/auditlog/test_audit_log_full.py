@@ -40,7 +40,7 @@ from unit.telemetry.auditlog.told_facts import NOW
 
 STARTED = "audit.chain_started"
 CHECKPOINT = "audit.checkpoint"
-FAILING = "the audit log cannot be written; it is tried again"
+FAILING = "the audit log cannot be written; taskgate keeps retrying"
 
 
 # --- full queues --------------------------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ async def test_what_is_under_way_has_a_quarter_and_beyond_it_lines_are_lost_coun
         await fill(log, system, 23)
         assert log.depths() == {("file",): 20}
         assert heard.of(AuditDropped) == [AuditDropped("file", "queue_full", 1)] * 3
-        assert caplog.messages.count("events of the audit log are lost") == 1
+        assert caplog.messages.count("audit events are being dropped") == 1
         system.gate.set()
         await turns(lambda: not log.depths()["file",])
         log.emit(*many(1))
@@ -222,7 +222,7 @@ async def test_a_sink_that_is_stuck_holds_no_other_up(
     assert names(tmp_path / "audit.jsonl") == [STARTED, *["gateway.started"] * 5, CHECKPOINT]
     assert found_in(tmp_path / "audit.jsonl") == []
     assert [(each.sink, each.reason) for each in heard.of(AuditDropped)] == [("stdout", "closed")]
-    assert "the audit log is closed with lines that were not written" in caplog.messages
+    assert "the audit log was closed with unwritten lines" in caplog.messages
 
 
 def fill_pipe(fd: int) -> None:

@@ -29,7 +29,7 @@ from unit.telemetry.auditlog.kept_logs import (
 
 STARTED = "audit.chain_started"
 CHECKPOINT = "audit.checkpoint"
-FAILING = "the audit log cannot be written; it is tried again"
+FAILING = "the audit log cannot be written; taskgate keeps retrying"
 
 
 # --- other settings -----------------------------------------------------------------------------------------------
@@ -136,7 +136,7 @@ async def test_another_key_signs_from_then_on(tmp_path: Path) -> None:
         await switch(log, settings(to_file(tmp_path), key=other))
         log.emit(*many(1))
     assert found_in(tmp_path / "audit.jsonl", ring=KeyRing(keys=(KEY, other))) == []
-    assert [each.endswith("which was not given") for each in found_in(tmp_path / "audit.jsonl")] == [True]
+    assert [each.endswith("which is not among the given keys") for each in found_in(tmp_path / "audit.jsonl")] == [True]
 
 
 async def test_a_longer_queue_counts_at_once(tmp_path: Path, system: ScriptedOs) -> None:

@@ -38,7 +38,7 @@ def test_what_a_path_finds_is_taken_out(paths: list[str], value: Any, left: Any)
 
 @pytest.mark.parametrize("path", ["", "password", "$..", "$.a~", "$[", "$.a | $.b", "$.a["])
 def test_what_is_no_path_is_refused_in_one_line(path: str) -> None:
-    with pytest.raises(ValueError, match="is no JSONPath") as refused:
+    with pytest.raises(ValueError, match="is not a valid JSONPath") as refused:
         parse_paths(["$.fine", path])
     assert "\n" not in str(refused.value)
 
@@ -47,7 +47,7 @@ def test_what_is_nested_too_deep_to_be_searched_is_refused() -> None:
     deep: Any = {}
     for _ in range(300):
         deep = {"a": deep}
-    with pytest.raises(ValueError, match="cannot be followed"):
+    with pytest.raises(ValueError, match="nested too deep"):
         parse_paths(["$..password"]).apply(deep)
 
 

@@ -27,7 +27,7 @@ def test_a_log_that_is_as_it_was_has_nothing_wrong() -> None:
 def test_a_changed_line_is_named() -> None:
     lines = write().lines
     lines[3] = lines[3].replace(b'"success"', b'"denied"')
-    assert found(lines) == ["log:4: was changed, or the line behind it was"]
+    assert found(lines) == ["log:4: was changed, or the line after it was"]
 
 
 def test_missing_lines_are_counted() -> None:
@@ -40,7 +40,7 @@ def test_lines_that_are_out_of_order_are_told_by_their_number() -> None:
     lines[2], lines[3] = lines[3], lines[2]
     assert found(lines) == [
         "log:3: lines 3 to 3 of the chain are missing before it",
-        "log:4: is line 3 of the chain, and stands where 5 belongs",
+        "log:4: is line 3 of the chain, but line 5 is expected here",
         "log:5: lines 4 to 4 of the chain are missing before it",
     ]
 
@@ -48,72 +48,72 @@ def test_lines_that_are_out_of_order_are_told_by_their_number() -> None:
 def test_half_a_line_at_the_end_is_told() -> None:
     lines = write().lines
     lines[-1] = lines[-1][:40]
-    assert found(lines) == ["log:11: is not whole: it has no newline", "log:11: is no line of an audit log"]
+    assert found(lines) == ["log:11: is incomplete: it has no newline", "log:11: is not an audit log line"]
 
 
 def test_a_missing_newline_is_told() -> None:
     lines = write().lines
     lines[-1] = lines[-1][:-1]
-    assert found(lines) == ["log:11: is not whole: it has no newline"]
+    assert found(lines) == ["log:11: is incomplete: it has no newline"]
 
 
 def test_a_signed_line_in_another_form_is_told() -> None:
     """The last line is tied to nothing behind it, so its signature is all there is."""
     lines = write().lines
     lines[-1] = lines[-1].replace(b'":', b'": ', 1)
-    assert found(lines) == ["log:11: is not signed as it was written"]
+    assert found(lines) == ["log:11: has no signature, or is not in its canonical form"]
 
 
 def test_a_signed_line_that_is_called_otherwise_is_told() -> None:
     lines = write().lines
     lines[-1] = lines[-1].replace(b"audit.checkpoint", b"audit.checkpoinT")
-    assert found(lines) == ["log:11: has a signature that is not good"]
+    assert found(lines) == ["log:11: has an invalid signature"]
 
 
 def test_a_beginning_that_is_gone_is_told() -> None:
-    assert found(write().lines[1:]) == ["log:1: is no beginning of a chain: lines before it are missing"]
+    assert found(write().lines[1:]) == ["log:1: does not start a chain: lines before it are missing"]
 
 
 def test_a_first_line_that_is_tied_to_another_is_told() -> None:
     lines = write().lines
     lines[0] = forge(lines[0], prev="ab" * 32)
-    assert "log:1: is the first line of the chain, and tied to another" in found(lines)
+    assert "log:1: is the first line of the chain, but links to an earlier line" in found(lines)
 
 
 def test_another_chain_in_the_midst_is_told() -> None:
     lines = write().lines
-    told = ["log:12: begins another chain: what belongs behind the line before it is not known"]
+    told = ["log:12: starts another chain: lines may be missing before it"]
     assert found(lines + lines) == told
 
 
 def test_a_log_of_nothing_is_told() -> None:
-    assert found([]) == ["the log: holds no line"]
+    assert found([]) == ["the log: has no lines"]
     assert judge([]).lines == 0
 
 
 def test_a_log_that_is_shorter_than_it_was_once_is_told() -> None:
     lines = write().lines
     assert found(lines, expected=11) == []
-    assert found(lines, expected=12) == ["the log: ends with line 11, and had 12 at least"]
+    assert found(lines, expected=12) == ["the log: ends with line 11, but must have at least 12"]
 
 
 def test_a_cut_log_is_told_by_what_another_sink_knows() -> None:
     lines, elsewhere = write()
-    assert found(lines[:8], elsewhere=elsewhere) == ["stdout:3: knows of line 11; the log ends with 8"]
+    assert found(lines[:8], elsewhere=elsewhere) == ["stdout:3: confirms line 11, but the log ends with line 8"]
     assert found(lines[:8]) == []
-    assert judge(lines[:8]).doubts[-1] == "lines cut off at the end: give --checkpoint or --expect-seq"
+    assert judge(lines[:8]).doubts[-1] == "whether lines were cut off at the end: give --checkpoint or --expect-seq"
 
 
 def test_a_log_written_anew_is_told_by_what_another_sink_knows_of_it() -> None:
     lines, elsewhere = write()
     changed = rewrite(lines, Random(1))
-    assert any("knows line" in each for each in found(changed, elsewhere=elsewhere, ring=KeyRing()))
+    assert any("confirms another line" in each for each in found(changed, elsewhere=elsewhere, ring=KeyRing()))
 
 
 def test_a_forged_checkpoint_does_not_count_and_is_told() -> None:
     lines, elsewhere = write()
     elsewhere[2] = elsewhere[2].replace(b'"seq":11', b'"seq":99')
-    assert found(lines, elsewhere=elsewhere) == ["stdout:3: has a signature that is not good"]
+    assert found(lines, elsewhere=elsewhere) == ["stdout:3: has an invalid signature"]
 
 
 def test_a_key_that_was_not_given_is_told() -> None:
@@ -122,7 +122,7 @@ def test_a_key_that_was_not_given_is_told() -> None:
     told = found(lines, elsewhere=elsewhere, ring=KeyRing(keys=(b"o" * 32,)))
     key = HmacSigner(KEY).key_id
     places = ["log:1", "log:7", "log:11", "stdout:2", "stdout:3"]
-    assert told == [f"{place}: is signed with key {key}, which was not given" for place in places]
+    assert told == [f"{place}: is signed with key {key}, which is not among the given keys" for place in places]
 
 
 @pytest.mark.parametrize("ring", [KeyRing(), KeyRing(keys=(b"o" * 32,))])
@@ -138,7 +138,7 @@ def test_what_a_line_says_of_itself_does_not_pass_for_what_was_found(ring: KeyRi
 
 def test_lines_that_are_not_chained_are_told_to_who_knows_of_a_chain() -> None:
     lines = write(chained=False).lines
-    told = "11 lines are not chained: they could be anybody's"
+    told = "11 lines are not chained: anyone could have written them"
     assert found(lines) == [f"the log: {told}"]
     assert found(lines, ring=KeyRing()) == []
     assert told in judge(lines, ring=KeyRing()).doubts
@@ -150,8 +150,8 @@ def test_lines_that_are_not_chained_are_told_to_who_knows_of_a_chain() -> None:
 def test_without_a_key_it_is_said_what_that_means() -> None:
     doubts = judge(write().lines, ring=KeyRing(), expected=1).doubts
     assert doubts == (
-        f"signatures, since no key was given (3 with key {HmacSigner(KEY).key_id}): "
-        "whoever can write the files could have written the log anew",
+        f"signatures, because no key was given (3 with key {HmacSigner(KEY).key_id}): "
+        "anyone who can write the files could have rewritten the whole log",
     )
 
 
@@ -164,7 +164,7 @@ def test_what_is_behind_the_last_signature_is_said() -> None:
     verdict = judge(lines, expected=1)
     assert verdict.findings == ()
     assert verdict.doubts == (
-        "lines 12 to 12 are behind the last signature: whoever can write the files could have changed or added them",
+        "lines 12 to 12, after the last signature: anyone who can write the files could have changed or added them",
     )
 
 
@@ -176,22 +176,22 @@ def test_what_came_before_is_said() -> None:
     verdict = judge([chain.add(render(internal_event(CHAIN_STARTED, NOW, data=said)))], elsewhere=write().elsewhere)
     assert (verdict.first, verdict.findings) == (12, ())
     assert verdict.doubts == (
-        "lines 1 to 11 of the chain are not here",
-        "2 checkpoints are about lines that are not here",
+        "lines 1 to 11 of the chain are not in these files",
+        "2 checkpoints cover lines that are not in these files",
     )
 
 
 def test_checkpoints_of_others_are_none_of_this_log() -> None:
     lines, elsewhere = write()
     others = [line.replace(b'"node":"gw-1"', b'"node":"gw-2"') for line in elsewhere]
-    assert found(lines, elsewhere=others) == ["the log: is none that the checkpoints given are about"]
+    assert found(lines, elsewhere=others) == ["the log: is not covered by the given checkpoints"]
 
 
 def test_a_log_of_another_sink_is_not_taken_for_the_one_that_checkpoints_are_about() -> None:
     """It is as whole, and signed with the same key."""
     elsewhere = write().elsewhere
     assert found(elsewhere) == []
-    assert found(elsewhere, elsewhere=elsewhere) == ["the log: is none that the checkpoints given are about"]
+    assert found(elsewhere, elsewhere=elsewhere) == ["the log: is not covered by the given checkpoints"]
 
 
 def test_files_are_read_as_one_log(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
-"""Keyed digests: what stands in a line for what must not stand there. Pure.
+"""Keyed digests (HMAC-SHA-256) of task ids, arguments and results: `Digests`. Pure.
 
-Whoever has the key can tell whether a digest is of something known; nobody else learns anything from it, not even of a
-text that could be guessed. What holds: the same text has different digests as a task, as arguments and as a result.
+A line has the digest in place of the text. With the key, one can check whether a digest belongs to a
+known text. Without it, a digest reveals nothing, even of a text that can be guessed. The same text
+has different digests as a task, as arguments and as a result.
 """
 
 from binascii import b2a_base64
@@ -11,11 +12,14 @@ from hashlib import sha256
 from typing import Any, Final
 
 DIGEST_LENGTH: Final = 22
-"""Letters of a digest: 132 bits."""
+"""Characters of a digest: 132 bits."""
 
 
 class Digests:
-    """Makes them with one key. What HMAC makes of the key alone is made once: for a short text that is most of it."""
+    """Makes digests with one key.
+
+    The part of HMAC that depends on the key alone, most of the work, is done once.
+    """
 
     def __init__(self, key: bytes) -> None:
         block = (key if len(key) <= _BLOCK else sha256(key).digest()).ljust(_BLOCK, b"\0")
@@ -24,14 +28,14 @@ class Digests:
         self._outer = sha256(block.translate(_OUTER))
         self._task, self._result = of[b"t"], of[b"r"]
         self.arguments: Callable[[bytes], bytes] = of[b"a"]
-        """Of the arguments of a call, as the host wrote them, and `encoded`."""
+        """The digest of the arguments of a call, as the host wrote them; takes `encoded` text."""
 
     def task(self, id: str) -> str:
-        """What stands for the id of a task, which is nearly as good as a token."""
+        """The reference to a task, in place of its id, which is nearly as sensitive as a token."""
         return self._task(encoded(id)).decode()
 
     def result(self, text: str) -> str:
-        """Of a result, as it is stored."""
+        """The digest of a result, as it is stored."""
         return self._result(encoded(text)).decode()
 
     def _of(self, prefix: bytes, kind: Any, text: bytes) -> bytes:
@@ -42,17 +46,17 @@ class Digests:
 
 
 def encoded(text: str) -> bytes:
-    """A text of a peer as it is hashed, whatever is in it."""
+    """The bytes of a text of a peer for hashing; never raises."""
     return text.encode("utf-8", "surrogatepass")
 
 
 def task_ref(key: bytes, id: str) -> str:
-    """One reference to a task."""
+    """The reference to a task by its id."""
     return Digests(key).task(id)
 
 
 _BLOCK: Final = 64
-"""Bytes that SHA-256 takes at a time (RFC 2104 calls it B)."""
+"""The block size of SHA-256 in bytes (B in RFC 2104)."""
 _INNER: Final = bytes(byte ^ 0x36 for byte in range(256))
 _OUTER: Final = bytes(byte ^ 0x5C for byte in range(256))
 _URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")

@@ -1,6 +1,6 @@
-"""A line in the words of the Elastic Common Schema, 8.17: made of the line in ours, which is in it whole.
+"""The ECS format of audit lines: `document` translates a native document. Pure.
 
-Ours stands under `taskgate`. Pure.
+ECS is the Elastic Common Schema, here 8.17. The native document is under `taskgate`.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from taskgate.telemetry.auditlog.catalogue import DENIED, EVENTS, HIGH, INFO, LO
 from taskgate.telemetry.auditlog.formats.ocsf import is_address
 
 VERSION: Final = "8.17.0"
-"""Of the schema."""
+"""The version of the schema."""
 
 _CATEGORIES: Final = {
     "rpc": "api",
@@ -28,7 +28,7 @@ _CATEGORIES: Final = {
     "upstream": "network",
     "audit": "process",
 }
-"""By what an event is about."""
+"""The ECS category of each topic."""
 _TYPES: Final = {
     "rpc.call": "access",
     "rpc.request": "access",
@@ -43,42 +43,42 @@ _TYPES: Final = {
     "gateway.stopped": "end",
     "config.loaded": "change",
 }
-"""Of those events that do more than inform."""
+"""The ECS type of events whose type is not `info`."""
 _SEVERITIES: Final = {INFO: 1, LOW: 2, MEDIUM: 3, HIGH: 4}
 _SERVICE: Final = {"name": "taskgate", "type": "taskgate", "version": __version__}
 
 
 def document(native: dict[str, Any]) -> dict[str, Any]:
-    """The same event in these words."""
+    """The event of a native document in ECS."""
     http, actor, trace = native["http"] or {}, native["actor"] or {}, native["trace"] or {}
     peer = http.get("peer")
     subject, tenant = actor.get("sub") or actor.get("ctx"), actor.get("tenant")
     address = peer if peer is not None and is_address(peer) else None
-    told = {
+    fields = {
         "@timestamp": native["time"],
         "ecs": {"version": VERSION},
         "message": EVENTS[native["event"]].meaning,
         "event": _event(native),
         "service": {**_SERVICE, "node": {"name": native["node"]}},
-        "source": _known({"address": peer, "ip": address}),
-        "user": _known({"id": subject}),
-        "organization": _known({"id": tenant}),
-        "user_agent": _known({"original": http.get("user_agent")}),
+        "source": _without_none({"address": peer, "ip": address}),
+        "user": _without_none({"id": subject}),
+        "organization": _without_none({"id": tenant}),
+        "user_agent": _without_none({"original": http.get("user_agent")}),
         "http": _http(http),
-        "url": _known({"path": http.get("path")}),
-        "trace": _known({"id": trace.get("trace_id")}),
-        "span": _known({"id": trace.get("span_id")}),
-        "related": _known({"ip": _one(address), "user": _one(subject)}),
+        "url": _without_none({"path": http.get("path")}),
+        "trace": _without_none({"id": trace.get("trace_id")}),
+        "span": _without_none({"id": trace.get("span_id")}),
+        "related": _without_none({"ip": _one(address), "user": _one(subject)}),
         "taskgate": native,
     }
-    return {name: value for name, value in told.items() if value}
+    return {name: value for name, value in fields.items() if value}
 
 
 def _event(native: Mapping[str, Any]) -> dict[str, Any]:
     name, topic = native["event"], EVENTS[native["event"]].topic
     category, seconds = _CATEGORIES[topic], native["data"].get("seconds")
     refused = native["outcome"] == DENIED and category in ("api", "intrusion_detection")
-    told = {
+    fields = {
         "kind": "alert" if topic == "security" else "event",
         "category": [category],
         "type": ["denied" if refused else _TYPES.get(name, "info")],
@@ -91,12 +91,12 @@ def _event(native: Mapping[str, Any]) -> dict[str, Any]:
         "module": "taskgate",
         "dataset": "taskgate.audit",
     }
-    return _known(told)
+    return _without_none(fields)
 
 
 def _http(http: Mapping[str, Any]) -> dict[str, Any]:
-    request = _known({"id": http.get("request_id"), "method": http.get("verb")})
-    response = _known({"status_code": http.get("status")})
+    request = _without_none({"id": http.get("request_id"), "method": http.get("verb")})
+    response = _without_none({"status_code": http.get("status")})
     return {name: value for name, value in (("request", request), ("response", response)) if value}
 
 
@@ -104,5 +104,5 @@ def _one(value: str | None) -> list[str] | None:
     return None if value is None else [value]
 
 
-def _known(told: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in told.items() if value is not None}
+def _without_none(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}

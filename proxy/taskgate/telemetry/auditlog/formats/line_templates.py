@@ -1,8 +1,8 @@
-"""Lines of requests like others before: what is the same in them is written once, and what differs is filled in.
+"""Templates of native lines: `LineTemplates` writes lines of common requests without a document.
 
-Nearly every line is of a request like one before it, with the same words of its host in the same places. A mould is
-made of the document of the first of them (`native`), with holes: so a line says what its document would, and what that
-is stands there alone. What must not live here: what a line says, and how it is tied to others.
+Most requests repeat an earlier one: the same host, method and tool. The native document of the
+first becomes a template with placeholders for what differs, such as time, caller and digests. So a
+line has the same bytes as its document would, and only `native` decides what lines contain.
 """
 
 from datetime import UTC
@@ -19,13 +19,13 @@ from taskgate.telemetry.auditlog.formats.redaction import scrubbed
 from taskgate.telemetry.request_context import Caller, Identity, RequestContext
 
 MAX_TEMPLATES: Final = 512
-"""How many moulds are kept, and how many actors: when there are more, all are let go of."""
+"""Templates kept at most, and actors; when there are more, all are dropped."""
 
 
 class LineTemplates:
-    """Writes lines that are, byte for byte, the canonical form of what `native` makes of an event.
+    """Writes lines that equal, byte for byte, the canonical form of the native document.
 
-    Threads may share it: at worst a mould is made twice.
+    Threads may share it: at worst a template is made twice.
     """
 
     def __init__(self, native: NativeRenderer) -> None:
@@ -34,9 +34,10 @@ class LineTemplates:
         self._actors: dict[str, tuple[Identity | None, bytes]] = {}
 
     def line(self, event: AuditEvent, seq: int, prev: bytes) -> bytes | None:
-        """The line of that number; `prev` is the JSON text of what it is tied to. None for an event that is not usual.
+        """The line with these `seq` and `prev` (JSON text).
 
-        Usual is the end of a request that came alone, was let in, and has neither a span nor much to be shown in full.
+        None for an event that needs a document. Templates are for the end of a single request that
+        was admitted, without a span or arguments in full.
         """
         request_context, data, time = event.origin, event.data, event.time
         if (
@@ -49,7 +50,7 @@ class LineTemplates:
         message, native = request_context.message, self._native
         if type(message) is not Request or "seconds" not in data or time.tzinfo is not UTC or not time.microsecond:
             return None
-        # Every request has a line, and a call of Python's costs as much as what most of them would do here.
+        # Every request has a line: a Python call would cost as much as most of these steps.
         id, method, params, text, *_ = message
         tool, arguments, task = None, None, request_context.task
         keys: tuple[str, ...] | bool | None = _NO_ARGUMENTS
@@ -57,7 +58,7 @@ class LineTemplates:
             named, arguments = params.get("name"), params.get("arguments")
             tool = named[0] if named is not None and type(named[0]) is str else None
             if arguments is not None:
-                # Of what is large the value was not kept.
+                # The value of large arguments was not parsed.
                 if not native.only_digests or type(arguments) is not Member:
                     return None
                 keys = tuple(arguments[0]) if type(arguments[0]) is dict else None
@@ -83,22 +84,22 @@ class LineTemplates:
             result is None,
         )
         template = self._templates.get(key) or self._new(key, event)
-        # In the order of the keys of the line, which are sorted.
+        # In the order of the members of the line, which are sorted.
         caller = request_context.caller
         known = None if caller is None else self._actors.get(caller.key)
         is_known = known is not None and caller is not None and known[0] is caller.identity
-        filling: list[Any] = [known[1] if known is not None and is_known else self._actor_of(event, caller)]
+        values: list[Any] = [known[1] if known is not None and is_known else self._actor_of(event, caller)]
         if arguments is not None:
             written = text[arguments[2] : arguments[3]].encode("utf-8", "surrogatepass")
-            filling += len(written), native.digests.arguments(written)
+            values += len(written), native.digests.arguments(written)
         if result is not None:
-            filling.append(result["bytes"])
-        asked_as = b'"%d"' % id if type(id) is int else orjson.dumps(scrubbed(id))
-        filling += orjson.dumps(rounded(data["seconds"])), request_context.id.encode(), asked_as, prev, seq
+            values.append(result["bytes"])
+        request_id = b'"%d"' % id if type(id) is int else orjson.dumps(scrubbed(id))
+        values += orjson.dumps(rounded(data["seconds"])), request_context.id.encode(), request_id, prev, seq
         if task is not None:
-            filling.append(native.task_ref(task).encode())
-        filling.append(orjson.dumps(time, option=orjson.OPT_UTC_Z))
-        return template % tuple(filling)
+            values.append(native.task_ref(task).encode())
+        values.append(orjson.dumps(time, option=orjson.OPT_UTC_Z))
+        return template % tuple(values)
 
     def _new(self, key: tuple[object, ...], event: AuditEvent) -> bytes:
         if len(self._templates) >= MAX_TEMPLATES:
@@ -111,18 +112,18 @@ class LineTemplates:
             return b"null"
         if len(self._actors) >= MAX_TEMPLATES:
             self._actors.clear()
-        told = orjson.dumps(actor_of(event, full=self._native.names_callers), option=orjson.OPT_SORT_KEYS)
-        self._actors[caller.key] = caller.identity, told
-        return told
+        text = orjson.dumps(actor_of(event, full=self._native.names_callers), option=orjson.OPT_SORT_KEYS)
+        self._actors[caller.key] = caller.identity, text
+        return text
 
 
 def _template(document: dict[str, Any]) -> bytes:
-    """The text of a document with a `%` sign for whatever is another in each line; other such signs are doubled."""
+    """A template of a document: `%` placeholders for what differs; other `%` signs are doubled."""
     document |= {"actor": _TEXT, "prev": _TEXT, "seq": _NUMBER, "time": _TEXT}
     document["data"]["seconds"] = document["mcp"]["request_id"] = _TEXT
     document["http"]["request_id"] = _QUOTED
     if "result" in document["data"]:
-        # Another dictionary: the one that is there is the event's.
+        # A copy: the event owns the dictionary.
         document["data"]["result"] = {**document["data"]["result"], "bytes": _NUMBER}
     if document["args"] is not None:
         document["args"] |= {"bytes": _NUMBER, "hmac": _QUOTED}
@@ -133,8 +134,8 @@ def _template(document: dict[str, Any]) -> bytes:
 
 
 _NO_ARGUMENTS: Final = False
-"""What a mould has for the keys of arguments that are none."""
-# No other byte of JSON is 0.
+"""The template key of a call without arguments."""
+# JSON text has no other NUL byte, so it marks placeholders.
 _TEXT: Final = orjson.Fragment(b"\0b")
 _QUOTED: Final = orjson.Fragment(b'"\0b"')
 _NUMBER: Final = orjson.Fragment(b"\0d")

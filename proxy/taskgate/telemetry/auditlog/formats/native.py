@@ -1,4 +1,9 @@
-"""The document of a line in the native format: `NativeRenderer`."""
+"""The native format of audit lines: `NativeRenderer` makes a document of an event.
+
+Every line has all parts. The other formats are made of this document. It has no token and no id of
+a task or session, and of arguments only what `LineOptions` allow. Documents are made on the thread
+of a sink, or on the event loop.
+"""
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
@@ -31,7 +36,7 @@ from taskgate.telemetry.request_context import Caller, RequestContext
 from taskgate.telemetry.tracing import Span
 
 _MAX_DELEGATION: Final = 8
-"""How many of those who act for each other are told."""
+"""Actors of a delegation chain that a line shows, at most."""
 
 
 def context_ref(key: str) -> str:
@@ -40,9 +45,9 @@ def context_ref(key: str) -> str:
 
 
 def actor_of(event: AuditEvent, *, full: bool) -> dict[str, Any] | None:
-    """Who it was: whoever asked, else whose task it is; None where nobody is known.
+    """The caller, else the owner of the task; None when both are unknown.
 
-    Without `full` there is the reference alone, and how it was found out.
+    Without `full`, only the reference of the auth context, and the method of authentication.
     """
     caller = event.caller or (None if event.origin is None else event.origin.caller)
     if caller is not None:
@@ -71,7 +76,7 @@ def _actor_of_caller(caller: Caller, *, full: bool) -> dict[str, Any]:
 
 
 def _delegation(claims: Mapping[str, Any]) -> Iterator[dict[str, str | None]]:
-    """Who acts for the subject, and for whom they do (RFC 8693, section 4.1): the present one first."""
+    """The actors for the subject (RFC 8693, section 4.1), the current one first."""
     for _ in range(_MAX_DELEGATION):
         acting = claims.get("act")
         if not isinstance(acting, Mapping):
@@ -90,19 +95,20 @@ _NO_IDENTITY: Final[dict[str, Any]] = {
     "delegation": [],
 }
 _ACCESS_DENIED: Final = "task.access_denied"
-"""Of a task that somebody does not have the owner is known, and is not who asked."""
+"""Here the owner of the task is known, but is not the caller."""
 
 
 MAX_ARGUMENTS_LENGTH: Final = 16 * 1024
-"""Letters of arguments that are shown in full; of longer ones there is the digest alone."""
+"""Characters of arguments that a line shows in full; longer ones have only a digest."""
 MAX_ARGUMENT_VALUES: Final = 1000
-"""Values in them, about: paths that look everywhere take 10 µs for each, and nobody may keep the thread busy."""
+"""Values in them, about: a recursive path takes 10 µs for each, and no caller may keep the thread
+busy."""
 
 
 class NativeRenderer:
-    """Makes documents. `key` is what digests are keyed with, `node` the name of this gateway among several.
+    """Makes documents. `key` is the key of digests, `node` the name of this replica.
 
-    Raises ValueError where `telling` has a path that is none.
+    Raises ValueError for an invalid path in `line_options.redact`.
     """
 
     def __init__(self, line_options: LineOptions, *, key: bytes, node: str) -> None:
@@ -115,7 +121,7 @@ class NativeRenderer:
         self._redaction: FieldRedaction = parse_paths(line_options.redact)
 
     def document(self, event: AuditEvent) -> dict[str, Any]:
-        """Everything that is told of an event; what ties it to other lines is not in it yet."""
+        """The document of an event, without `seq` and `prev`."""
         origin = event.origin
         summary = summary_in(origin)
         return {
@@ -133,7 +139,7 @@ class NativeRenderer:
             "http": None if origin is None else _http(origin),
             "limit": None if event.limit is None else _limit(event.limit),
             "trace": None if origin is None or origin.span is None else _trace(origin.span),
-            "data": self._facts(event),
+            "data": self._data(event),
         }
 
     def _task(self, event: AuditEvent, summary: RequestSummary) -> dict[str, Any] | None:
@@ -151,46 +157,46 @@ class NativeRenderer:
         }
 
     def task_ref(self, id: str) -> str:
-        """What stands for the id of a task."""
+        """The reference to a task, in place of its id."""
         return self.digests.task(id)
 
-    def _arguments(self, place: CallArguments) -> dict[str, Any]:
-        keys = place.first_keys()
+    def _arguments(self, arguments: CallArguments) -> dict[str, Any]:
+        keys = arguments.first_keys()
         names = None if keys is None else [scrubbed_cached(key) for key in keys]
-        told: dict[str, Any] = {"keys": names, "bytes": None, "hmac": None}
-        if place.text is None:
-            return {**told, "omitted": "memory"}
-        text = place.text[place.start : place.end]
-        told["bytes"] = _size(text)
+        fields: dict[str, Any] = {"keys": names, "bytes": None, "hmac": None}
+        if arguments.text is None:
+            return {**fields, "omitted": "memory"}
+        text = arguments.text[arguments.start : arguments.end]
+        fields["bytes"] = _size(text)
         if self._line_options.arguments == "keys":
-            return told
-        told["hmac"] = self.digests.arguments(encoded(text)).decode()
+            return fields
+        fields["hmac"] = self.digests.arguments(encoded(text)).decode()
         if self._line_options.arguments == "full":
-            told.update(self._in_full(text))
-        return told
+            fields.update(self._full_arguments(text))
+        return fields
 
-    def _in_full(self, text: str) -> dict[str, Any]:
+    def _full_arguments(self, text: str) -> dict[str, Any]:
         if len(text) > MAX_ARGUMENTS_LENGTH or sum(map(text.count, ",[{")) > MAX_ARGUMENT_VALUES:
             return {"omitted": "size"}
         try:
             return {"values": self._redaction.apply(orjson.loads(text))}
         except ValueError:
-            # What cannot be read as the paths want it could hold what they are to take out.
+            # Unreadable arguments may contain what the paths must remove.
             return {"omitted": "unreadable"}
 
-    def _facts(self, event: AuditEvent) -> dict[str, Any]:
-        told = {} if event.data is None else {name: _cleaned(value) for name, value in event.data.items()}
-        if "stated_reason" in told:
-            told["stated_reason"] = scrubbed((event.data or {})["stated_reason"], MAX_SENTENCE)
+    def _data(self, event: AuditEvent) -> dict[str, Any]:
+        fields = {} if event.data is None else {name: _cleaned(value) for name, value in event.data.items()}
+        if "stated_reason" in fields:
+            fields["stated_reason"] = scrubbed((event.data or {})["stated_reason"], MAX_SENTENCE)
         if event.result is not None:
-            told["result"] = {**told.get("result", {}), "hmac": self.digests.result(event.result)}
+            fields["result"] = {**fields.get("result", {}), "hmac": self.digests.result(event.result)}
         if not self.shows_results:
-            told.pop("result", None)
-        return told
+            fields.pop("result", None)
+        return fields
 
 
 def _message(event: AuditEvent, summary: RequestSummary) -> dict[str, Any] | None:
-    """Which message it was about, and at which server; None where it was about none."""
+    """The message and the upstream of an event; None without both."""
     origin, subject = event.origin, event.subject
     mount = event.mount or (subject and subject.mount) or (origin and origin.mount)
     if origin is None:
@@ -251,7 +257,7 @@ def _size(text: str) -> int:
 
 
 def _cleaned(value: Any) -> Any:
-    """A value of a fact as it may be told: texts cleaned, the rest as it is."""
+    """A value of `data`: texts without unprintable characters, numbers rounded."""
     if isinstance(value, float):
         return rounded(value)
     if isinstance(value, str):
@@ -262,7 +268,7 @@ def _cleaned(value: Any) -> Any:
 
 
 def rounded(value: float) -> float:
-    """To six digits after the point, as by `round(value, 6)`, but what is not large in a fifth of the time."""
+    """`round(value, 6)`, but five times as fast for values below a million."""
     return round(value * 1e6) / 1e6 if -_LARGE < value < _LARGE else round(value, 6)
 
 

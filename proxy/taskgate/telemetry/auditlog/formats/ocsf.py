@@ -1,8 +1,10 @@
-"""A line in the words of the Open Cybersecurity Schema Framework, 1.8: made of the line in ours, which is in it whole.
+"""The OCSF format of audit lines: `document` translates a native document. Pure.
 
-Classes: API Activity (6003) for requests, tasks and limits, Authentication (3002) for tokens, Detection Finding (2004)
-for suspicions, Application Lifecycle (6002) for the gateway and its servers, Event Log Activity (1008) for the log
-itself. Ours stands under `unmapped`. Pure.
+OCSF is the Open Cybersecurity Schema Framework, here 1.8.
+
+Classes: API Activity (6003) for requests, tasks and limits, Authentication (3002) for tokens,
+Detection Finding (2004) for security alerts, Application Lifecycle (6002) for the gateway and
+upstreams, Event Log Activity (1008) for the log itself. The native document is under `unmapped`.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,9 +17,9 @@ from taskgate import __version__
 from taskgate.telemetry.auditlog.catalogue import EVENTS, HIGH, INFO, LOW, MEDIUM, SUCCESS
 
 VERSION: Final = "1.8.0"
-"""Of the schema."""
+"""The version of the schema."""
 OTHER: Final = 99
-"""An activity that the schema has no word for: it is named by our own."""
+"""An activity that OCSF does not define: its name is that of the audit event."""
 
 API, AUTHENTICATION, FINDING, LIFECYCLE, EVENT_LOG = 6003, 3002, 2004, 6002, 1008
 
@@ -36,9 +38,9 @@ _CLASSES: Final = {
     "upstream": LIFECYCLE,
     "audit": EVENT_LOG,
 }
-"""By what an event is about."""
+"""The OCSF class of each topic."""
 _KEY_EVENTS: Final = ("auth.jwks_refreshed", "auth.jwks_failed")
-"""Nobody is authenticated by these."""
+"""These have the topic `auth`, but authenticate no caller."""
 _CREATE, _READ, _UPDATE, _DELETE = 1, 2, 3, 4
 _ACTIVITIES: Final = {
     "task.created": _CREATE,
@@ -66,15 +68,15 @@ _ACTIVITIES: Final = {
     "config.rejected": 8,
     "audit.chain_started": 6,
 }
-"""Of the class that the event is of: to create, read, update or delete; to log on; to start, stop or update."""
+"""The activity within the class: create, read, update or delete; log on; start, stop or update."""
 _READ_SUFFIXES: Final = ("/list", "/get", "/read", "/result")
-"""The ends of methods that change nothing."""
+"""Suffixes of the methods that only read."""
 _SEVERITIES: Final = {INFO: 1, LOW: 2, MEDIUM: 3, HIGH: 4}
 _PRODUCT: Final = {"name": "taskgate", "vendor_name": "taskgate", "version": __version__}
 
 
 def document(native: dict[str, Any]) -> dict[str, Any]:
-    """The same event in these words."""
+    """The event of a native document in OCSF."""
     name = native["event"]
     class_uid = LIFECYCLE if name in _KEY_EVENTS else _CLASSES[EVENTS[name].topic]
     activity = _activity(native, class_uid)
@@ -112,7 +114,7 @@ def _activity(native: Mapping[str, Any], class_uid: int) -> int:
 
 def _metadata(native: Mapping[str, Any]) -> dict[str, Any]:
     http, actor = native["http"] or {}, native["actor"] or {}
-    told = {
+    fields = {
         "version": VERSION,
         "product": _PRODUCT,
         "log_name": "audit",
@@ -122,24 +124,24 @@ def _metadata(native: Mapping[str, Any]) -> dict[str, Any]:
         "correlation_uid": http.get("request_id"),
         "tenant_uid": actor.get("tenant"),
     }
-    return _known(told)
+    return _without_none(fields)
 
 
 def _result(native: Mapping[str, Any]) -> dict[str, Any]:
     good = native["outcome"] == SUCCESS
-    told = {"status_id": 1, "status": "Success"} if good else {"status_id": 2, "status": "Failure"}
-    return told if native["reason"] is None else {**told, "status_detail": native["reason"]}
+    fields = {"status_id": 1, "status": "Success"} if good else {"status_id": 2, "status": "Failure"}
+    return fields if native["reason"] is None else {**fields, "status_detail": native["reason"]}
 
 
-# --- what each class has besides -----------------------------------------------------------------------------------
+# --- the fields of each class --------------------------------------------------------------------------------------
 
 
 def _api(native: Mapping[str, Any]) -> dict[str, Any]:
     message, http, trace = native["mcp"] or {}, native["http"] or {}, native["trace"]
     upstream, request_id = message.get("upstream"), message.get("request_id")
     seconds = native["data"].get("seconds")
-    told = {
-        "api": _known(
+    fields = {
+        "api": _without_none(
             {
                 "operation": message.get("method") or native["event"],
                 "version": message.get("protocol"),
@@ -156,12 +158,12 @@ def _api(native: Mapping[str, Any]) -> dict[str, Any]:
         "resources": _resources(native, message) or None,
         "trace": None if trace is None else {"uid": trace["trace_id"]},
     }
-    return _known(told)
+    return _without_none(fields)
 
 
 def _authentication(native: Mapping[str, Any]) -> dict[str, Any]:
     upstream = (native["mcp"] or {}).get("upstream")
-    told = {
+    fields = {
         "auth_protocol_id": 6,
         "auth_protocol": "OAUTH 2.0",
         "is_remote": True,
@@ -171,7 +173,7 @@ def _authentication(native: Mapping[str, Any]) -> dict[str, Any]:
         "src_endpoint": _source(native),
         "http_request": _http_request(native["http"] or {}),
     }
-    return _known(told)
+    return _without_none(fields)
 
 
 def _finding(native: Mapping[str, Any]) -> dict[str, Any]:
@@ -207,30 +209,30 @@ _CLASS_FIELDS: Final[Mapping[int, Callable[[Mapping[str, Any]], dict[str, Any]]]
 
 
 def _actor(native: Mapping[str, Any]) -> dict[str, Any]:
-    """Who asked; the gateway where it did something of its own accord."""
+    """The caller; the gateway itself for its own actions."""
     actor = native["actor"]
     if actor is None:
         return {"app_name": "taskgate"}
     issuer = actor["iss"]
     idp = None if issuer is None else {"name": issuer, "issuer": issuer}
-    return _known({"user": _user(actor), "app_uid": actor["client_id"], "idp": idp})
+    return _without_none({"user": _user(actor), "app_uid": actor["client_id"], "idp": idp})
 
 
 def _user(actor: Mapping[str, Any] | None) -> dict[str, Any] | None:
     if actor is None:
         return None
     tenant = actor["tenant"]
-    told = {
+    fields = {
         "uid": actor["ctx"],
         "name": actor["sub"],
         "credential_uid": actor["jti"],
         "org": None if tenant is None else {"uid": tenant},
     }
-    return _known(told)
+    return _without_none(fields)
 
 
 def _source(native: Mapping[str, Any]) -> dict[str, Any]:
-    """Where it came from: the peer, else this gateway."""
+    """The source of the event: the peer, else this gateway."""
     peer = (native["http"] or {}).get("peer")
     if peer is None:
         return {"svc_name": "taskgate", "name": native["node"]}
@@ -239,7 +241,7 @@ def _source(native: Mapping[str, Any]) -> dict[str, Any]:
 
 @lru_cache(maxsize=1024)
 def is_address(peer: str) -> bool:
-    """Whether a peer is told by its address."""
+    """Whether the peer of a request is an IP address."""
     try:
         return "%" not in peer and bool(ip_address(peer))
     except ValueError:
@@ -248,22 +250,24 @@ def is_address(peer: str) -> bool:
 
 def _http_request(http: Mapping[str, Any]) -> dict[str, Any] | None:
     path = http.get("path")
-    told = {
+    fields = {
         "uid": http.get("request_id"),
         "http_method": http.get("verb"),
         "user_agent": http.get("user_agent"),
         "url": None if path is None else {"path": path},
     }
-    return _known(told) or None
+    return _without_none(fields) or None
 
 
 def _resources(native: Mapping[str, Any], message: Mapping[str, Any]) -> list[dict[str, Any]]:
     task, tool = native["task"], message.get("tool")
-    told: list[dict[str, Any]] = [] if tool is None else [{"type": "tool", "name": tool}]
+    fields: list[dict[str, Any]] = [] if tool is None else [{"type": "tool", "name": tool}]
     if task is not None:
         owner = task["owner_ctx"]
-        told.append(_known({"type": "task", "uid": task["ref"], "owner": None if owner is None else {"uid": owner}}))
-    return told
+        fields.append(
+            _without_none({"type": "task", "uid": task["ref"], "owner": None if owner is None else {"uid": owner}})
+        )
+    return fields
 
 
 def _milliseconds(time: str) -> int:
@@ -271,5 +275,5 @@ def _milliseconds(time: str) -> int:
     return int(moment.timestamp()) * 1000 + moment.microsecond // 1000
 
 
-def _known(told: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in told.items() if value is not None}
+def _without_none(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}

@@ -1,4 +1,9 @@
-"""The removal of secrets from lines."""
+"""The removal of secrets: `scrubbed` for texts of peers, `FieldRedaction` for arguments. Pure.
+
+Texts are cut, and lose characters that do not print, ids of tasks and sessions, and tokens.
+Redaction removes the values that JSONPaths (RFC 9535) find. It ignores the case of member names: a
+disclosed secret costs more than a missing value.
+"""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -9,27 +14,27 @@ from jsonpath import JSONPath, JSONPathEnvironment, JSONPathError, JSONPathMatch
 from jsonpath.selectors import NameSelector
 
 MAX_NAME: Final = 128
-"""Letters that are kept of a name, an id or a version."""
+"""Characters kept of a name, an id or a version."""
 MAX_SENTENCE: Final = 256
-"""Letters that are kept of what is a sentence."""
+"""Characters kept of a sentence."""
 WITHHELD: Final = "[withheld]"
-"""What stands in the place of what looks like an id of a task or a session, or a token."""
+"""Replaces a text that looks like a task id, a session id or a token."""
 
 _WORD: Final = r"[A-Za-z0-9_-]"
 _MIN_SECRET: Final = 20
 _SUSPECT: Final = re.compile(rf"{_WORD}{{32}}|eyJ")
 _SECRET: Final = re.compile(
-    # Ids of ours, but neither the 32 digits of a UUID nor a name of as many letters that somebody thought of;
+    # Ids made by taskgate; not the 32 digits of a UUID, and not a name of 32 letters;
     rf"(?<!{_WORD})(?={_WORD}*[a-z])(?={_WORD}*[A-Z])(?={_WORD}*(?:[0-9]|[A-Z]{{2}})){_WORD}{{32}}(?!{_WORD})"
-    # and tokens that are JWTs.
+    # and JWTs.
     rf"|eyJ{_WORD}+\.eyJ{_WORD}+(?:\.{_WORD}*)?"
 )
 
 
 def scrubbed(value: Any, most: int = MAX_NAME) -> str | None:
-    """As `shown`, for what anybody may have said: hosts put ids into reasons, names and ids of messages of theirs."""
+    """As `printable`, without ids and tokens: hosts put those into reasons and names."""
     if isinstance(value, str) and len(value) >= _MIN_SECRET:
-        # What is far behind the cut is not shown, and to look for tokens takes longer the longer a word is.
+        # A search takes longer in long words, and the line does not show text far behind the cut.
         value = value[: 4 * most]
         if _SUSPECT.search(value):
             value = _SECRET.sub(WITHHELD, value)
@@ -37,7 +42,7 @@ def scrubbed(value: Any, most: int = MAX_NAME) -> str | None:
 
 
 def printable(value: Any, most: int = MAX_NAME) -> str | None:
-    """A text without what does not print, cut to `most` letters; None for what is no text."""
+    """A text without characters that do not print, cut to `most`; None for other values."""
     if not isinstance(value, str):
         return None
     if len(value) > most:
@@ -46,17 +51,17 @@ def printable(value: Any, most: int = MAX_NAME) -> str | None:
 
 
 scrubbed_cached: Final = lru_cache(maxsize=1024)(scrubbed)
-"""The same for words that come again with most requests, such as the name of a tool."""
+"""`scrubbed`, cached: for texts that repeat with most requests, such as tool names."""
 
 
 REDACTED: Final = "[redacted]"
-"""What stands where something was taken out."""
+"""Replaces a removed value."""
 
 _ENVIRONMENT: Final = JSONPathEnvironment(strict=True)
 
 
 class FieldRedaction:
-    """Paths, and how to take out what they find."""
+    """Removes the values that its JSONPaths find."""
 
     __slots__ = ("_paths",)
 
@@ -64,14 +69,14 @@ class FieldRedaction:
         self._paths = paths
 
     def apply(self, value: Any) -> Any:
-        """The value, changed in place, without what the paths find in it as it was.
+        """The value, changed in place; the paths are evaluated before the first change.
 
-        Raises ValueError where that cannot be told, because it is nested too deep.
+        Raises ValueError when it is nested too deep to search.
         """
         try:
             found = [match for path in self._paths for match in path.finditer(value)]
         except (JSONPathError, RecursionError) as error:
-            raise ValueError("the paths cannot be followed") from error
+            raise ValueError("the value is nested too deep for the redaction paths") from error
         for match in found:
             if match.parent is None:
                 return REDACTED
@@ -80,7 +85,7 @@ class FieldRedaction:
 
 
 def parse_paths(paths: Iterable[str]) -> FieldRedaction:
-    """Read the paths. Raises ValueError, with one line for the operator, for what is no JSONPath."""
+    """Parse JSONPaths. Raises ValueError with a one-line message for an invalid one."""
     return FieldRedaction(tuple(_path(text) for text in paths))
 
 
@@ -88,10 +93,10 @@ def _path(text: str) -> JSONPath:
     try:
         path = _ENVIRONMENT.compile(text)
     except JSONPathError as error:
-        # The text of the error has the path again, over several lines.
+        # The full error text repeats the path over several lines.
         reason = str(error.args[0]).partition("\n")[0]
-        raise ValueError(f"{text!r} is no JSONPath: {reason}") from None
-    assert isinstance(path, JSONPath), "the strict grammar has one path, and not several"
+        raise ValueError(f"{text!r} is not a valid JSONPath: {reason}") from None
+    assert isinstance(path, JSONPath), "the strict grammar has no compound paths"
     for segment in path.segments:
         segment.selectors = tuple(
             _CaseInsensitiveName(env=each.env, token=each.token, name=each.name) if type(each) is NameSelector else each
@@ -101,12 +106,12 @@ def _path(text: str) -> JSONPath:
 
 
 class _CaseInsensitiveName(NameSelector):
-    """Selects the members of an object that have a name, in any case."""
+    """Selects the members of an object by name, ignoring case."""
 
     __slots__ = ()
 
     def resolve(self, node: JSONPathMatch) -> Iterable[JSONPathMatch]:
-        """The members of one node."""
+        """The matching members of one node."""
         if isinstance(node.obj, Mapping):
             wanted = self.name.casefold()
             for name, value in node.obj.items():

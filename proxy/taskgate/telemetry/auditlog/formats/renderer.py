@@ -1,6 +1,6 @@
-"""From an event to the document that a line is written of, in the format that the operator wants.
+"""The renderer of audit events: `Renderer` makes the document of a line in the configured format.
 
-What must not live here: numbers, chains and signatures, which are put into `own_part` by whoever writes lines.
+A document has no `seq`, `prev` or signature yet: `Chain` adds them to its `native_part`.
 """
 
 from collections.abc import Callable
@@ -16,25 +16,29 @@ TemplateLine = Callable[[AuditEvent, int, bytes], bytes | None]
 
 
 class Renderer:
-    """Makes documents of events, wherever lines are made. Raises ValueError where a path of `telling` is none."""
+    """Makes documents of events, on any thread.
+
+    Raises ValueError for an invalid path in `line_options.redact`.
+    """
 
     def __init__(self, line_options: LineOptions, *, key: bytes, node: str) -> None:
         self._native = NativeRenderer(line_options, key=key, node=node)
         self._translate = _FORMATS[line_options.format]
         self._templates = LineTemplates(self._native) if line_options.format == "native" else None
-        # Not a method, for one call less: nearly every line is written by this.
+        # An attribute, not a method: this renders nearly every line, and saves one call.
         self.template_line: TemplateLine = _no_template if self._templates is None else self._templates.line
-        """The canonical text of that document with `seq` and `prev`, which is JSON text; None where it takes longer."""
+        """The canonical line with `seq` and `prev` (JSON text); None for an event without a
+        template."""
 
     def __call__(self, event: AuditEvent) -> dict[str, Any]:
-        """A document of its own, without what ties lines together."""
+        """A new document, without `seq` and `prev`."""
         return self._translate(self._native.document(event))
 
 
 def native_part(document: dict[str, Any]) -> dict[str, Any] | None:
-    """What is ours in a document of any format, the same in all of them; None where nothing is.
+    """The native document in a document of any format; None without one.
 
-    It has `v`, `event`, `data` and `node`, and is where `seq` and `prev` belong.
+    It has `v`, `event`, `data` and `node`, and takes `seq` and `prev`.
     """
     if "v" in document and isinstance(document.get("event"), str):
         return document

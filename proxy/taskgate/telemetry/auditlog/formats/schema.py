@@ -1,6 +1,7 @@
-"""The JSON Schema of a line, made of the catalogue: what `taskgate audit schema` and `config/audit-schema.json` say.
+"""The JSON Schema of native lines, made of the catalogue: `schema`.
 
-It is of a line in our own words. In the other formats it is of the part that is ours (`rendering.own_part`).
+`taskgate audit schema` prints it, and `config/audit-schema.json` publishes it. Lines in the other
+formats contain a native document (`native_part`), which it describes too.
 """
 
 import json
@@ -13,7 +14,7 @@ _Schema = dict[str, Any]
 
 
 def schema() -> _Schema:
-    """The schema, in the dialect of 2020-12."""
+    """The schema, in the 2020-12 dialect."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A line of the audit log of taskgate",
@@ -24,7 +25,7 @@ def schema() -> _Schema:
 
 
 def schema_text() -> str:
-    """The schema as a document for people and programs."""
+    """The schema as formatted JSON text."""
     return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
 
 
@@ -35,15 +36,15 @@ def _closed(members: Mapping[str, _Schema], *, optional: tuple[str, ...] = ()) -
 
 
 def _event_schema(kind: EventKind) -> _Schema:
-    """What holds of the lines of one event."""
+    """The schema of the lines of one event."""
     members = {name: {"$ref": f"#/$defs/{name}"} for name in (*kind.members, _UNRENDERED)}
-    told = {
+    fields = {
         "outcome": {"enum": list(kind.severities)},
         "data": {"type": "object", "properties": members, "additionalProperties": False},
     }
     return {
         "if": {"properties": {"event": {"const": kind.name}}},
-        "then": {"description": kind.meaning, "properties": told},
+        "then": {"description": kind.meaning, "properties": fields},
     }
 
 
@@ -149,7 +150,7 @@ _LINE: Final[Mapping[str, _Schema]] = {
 }
 
 _UNRENDERED: Final = "unrendered"
-"""Of a line that could not be told as it should: why."""
+"""The `data` member of a line that could not be rendered in full: the reason."""
 _DATA_MEMBERS: Final[Mapping[str, _Schema]] = {
     _UNRENDERED: _TEXT,
     "adjustment": _TEXT,
@@ -182,4 +183,4 @@ _DATA_MEMBERS: Final[Mapping[str, _Schema]] = {
     "waited_seconds": _SECONDS,
     "waits": _TEXTS,
 }
-"""What `data` may hold."""
+"""The schema of each member of `data`."""
