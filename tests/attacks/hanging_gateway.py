@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from taskgate.cli import main
 from taskgate.lifecycle.runner import Runner
-from taskgate.stores.sqlite import SqliteStore
+from taskgate.stores.sqlite.store import SqliteStore
 from taskgate.telemetry.auditlog.log import AuditLog
 from taskgate.wiring.app import Service
 from taskgate.wiring.mounting import UpstreamRegistry

@@ -26,8 +26,8 @@ from helpers.waiting import bounded
 from taskgate.clock import SystemClock
 from taskgate.domain.events import CallSucceeded, Dispatched
 from taskgate.domain.record import TaskRecord
-from taskgate.stores.sqlite import SqliteStore
-from taskgate.stores.sqlite_file import SqliteOptions, open_file
+from taskgate.stores.sqlite.file import SqliteOptions, open_file
+from taskgate.stores.sqlite.store import SqliteStore
 
 pytestmark = [pytest.mark.attack, pytest.mark.alone]
 

@@ -10,7 +10,7 @@ from helpers.records import HOLDER, OWNER, after, keep, new_lease, new_record
 from helpers.waiting import bounded
 from taskgate.domain.events import CallSucceeded, CancelRequested, Progressed, ResultRetrieved
 from taskgate.domain.record import OwnerKey, TaskRecord
-from taskgate.stores.base import HolderWatch, News, OwnerWatch, RecordChange, Store, TaskWatch, Watch
+from taskgate.stores.base import ChangeBatch, HolderWatch, OwnerWatch, RecordChange, Store, TaskWatch, Watch
 from taskgate.stores.codec import as_head
 
 LONG = timedelta(hours=1)
@@ -19,12 +19,12 @@ ENDED = CallSucceeded(result="{}", tool_error=False)
 GONE = -1
 
 
-async def news(store: Store, watch: Watch, timeout: timedelta = LONG) -> News:
+async def news(store: Store, watch: Watch, timeout: timedelta = LONG) -> ChangeBatch:
     async with bounded():
         return await store.changed(watch, timeout=timeout)
 
 
-async def begin(store: Store, watch: Watch) -> "asyncio.Task[News]":
+async def begin(store: Store, watch: Watch) -> "asyncio.Task[ChangeBatch]":
     """A wait that has begun."""
     waiting = asyncio.create_task(news(store, watch))
     await asyncio.sleep(0)
@@ -194,7 +194,7 @@ async def test_several_changes_of_a_task_are_told_as_the_newest(store: Store) ->
 async def test_a_place_that_never_was_ends_early_and_tells_that_something_may_be_missing(store: Store) -> None:
     now = await place(store, OwnerWatch(owner=OWNER))
     for since in (now + 1000, -1000):
-        assert await news(store, OwnerWatch(owner=OWNER, since=since)) == News(place=now, complete=False)
+        assert await news(store, OwnerWatch(owner=OWNER, since=since)) == ChangeBatch(place=now, complete=False)
 
 
 async def test_a_swap_that_loses_is_no_news(store: Store) -> None:

@@ -13,13 +13,13 @@ from helpers.examples import examples
 from helpers.shared_store import KINDS, SharedServer, expect_every_key_to_expire
 from taskgate.domain.gcra import RateLimit, gcra
 from taskgate.domain.rates import Demand, RatePolicy, Scope
-from taskgate.stores.base import Judgement, RateStepMode, RateStore, Step
+from taskgate.stores.base import RateJudgement, RateStep, RateStepMode, RateStore
 from taskgate.stores.rates import MemoryRateStore
-from taskgate.stores.redis.connection import RedisConnection
+from taskgate.stores.redis.client import RedisClient
+from taskgate.stores.redis.connector import RedisConnector
 from taskgate.stores.redis.keys import KeyNames
 from taskgate.stores.redis.options import RedisOptions
 from taskgate.stores.redis.rates import RedisRateStore
-from taskgate.stores.redis.wires.wire import Wires
 
 NEAR = 1e-5
 """Seconds: time is told in whole microseconds where it comes from a server."""
@@ -30,16 +30,16 @@ def demand(key: str = "k", burst: int = 3, cost: int = 1, every: float = 1.0, *,
     return Demand(key, limit, cost, RatePolicy(name=key, scope=Scope.CONTEXT, limit=limit, shadow=shadow))
 
 
-def look(*demands: Demand) -> Step:
-    return Step(RateStepMode.LOOK, demands)
+def look(*demands: Demand) -> RateStep:
+    return RateStep(RateStepMode.LOOK, demands)
 
 
-def take(*demands: Demand) -> Step:
-    return Step(RateStepMode.TAKE, demands)
+def take(*demands: Demand) -> RateStep:
+    return RateStep(RateStepMode.TAKE, demands)
 
 
-def note(*demands: Demand) -> Step:
-    return Step(RateStepMode.NOTE, demands)
+def note(*demands: Demand) -> RateStep:
+    return RateStep(RateStepMode.NOTE, demands)
 
 
 @pytest.fixture(scope="session", params=["memory", *KINDS])
@@ -54,7 +54,7 @@ def rates_server(request: pytest.FixtureRequest) -> SharedServer | None:
 @asynccontextmanager
 async def connected(options: RedisOptions, *, callers_time: bool) -> AsyncIterator[RedisRateStore]:
     """One of those who share."""
-    connection = RedisConnection(Wires(options), limit=options.max_connections, wait=options.pool_timeout)
+    connection = RedisClient(RedisConnector(options), limit=options.max_connections, wait=options.pool_timeout)
     yield RedisRateStore(connection, KeyNames(options.key_prefix), callers_time=callers_time)
     await connection.close()
 
@@ -77,7 +77,7 @@ async def left(store: RateStore, one: Demand, now: float = 0.0) -> int:
     return judged.verdicts[0][0].remaining
 
 
-def allowed(judged: Judgement) -> list[list[bool]]:
+def allowed(judged: RateJudgement) -> list[list[bool]]:
     return [[each.allowed for each in verdicts] for verdicts in judged.verdicts]
 
 
@@ -163,7 +163,7 @@ async def test_steps_of_nothing_say_nothing(rates: RateStore) -> None:
 
 
 @pytest.mark.parametrize("way", [look, take, note])
-async def test_what_is_owed_to_a_slower_limit_is_forgiven_once(rates: RateStore, way: type[Step]) -> None:
+async def test_what_is_owed_to_a_slower_limit_is_forgiven_once(rates: RateStore, way: type[RateStep]) -> None:
     """As after a reload, or where an override is met: not at every look anew, or nothing would ever be there again."""
     for _ in range(3):
         await rates.judge((take(demand(every=3600.0)),), now=0.0)

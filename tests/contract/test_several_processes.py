@@ -15,9 +15,9 @@ from taskgate.domain.caps import Cap, CapScope
 from taskgate.domain.events import CallSucceeded, CancelRequested, Progressed
 from taskgate.domain.record import TaskRecord
 from taskgate.errors import TooManyTasks
-from taskgate.stores.base import HolderWatch, News, OwnerWatch, RecordChange, TaskWatch, Watch
+from taskgate.stores.base import ChangeBatch, HolderWatch, OwnerWatch, RecordChange, TaskWatch, Watch
 from taskgate.stores.redis.options import RedisOptions
-from taskgate.stores.redis.records.tasks import RedisStore
+from taskgate.stores.redis.records.store import RedisStore
 
 LONG = timedelta(hours=1)
 NONE = timedelta()
@@ -30,7 +30,7 @@ async def stores(shared_options: RedisOptions) -> AsyncIterator[list[RedisStore]
         yield opened
 
 
-async def begin(store: RedisStore, watch: Watch) -> "asyncio.Task[News]":
+async def begin(store: RedisStore, watch: Watch) -> "asyncio.Task[ChangeBatch]":
     """A wait that has begun, and looked."""
     waiting = asyncio.create_task(store.changed(watch, timeout=LONG))
     # A round trip behind the look, over another connection, is long enough for it as a rule; no test depends on it.

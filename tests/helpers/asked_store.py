@@ -7,7 +7,7 @@ import redis
 
 from helpers.shared_store import SharedServer
 from taskgate.stores.redis import leases, rates, sessions
-from taskgate.stores.redis.connection import Script
+from taskgate.stores.redis.client import Script
 from taskgate.stores.redis.records import rows
 
 _SCRIPTS: Final = {

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from taskgate.errors import StoreUnavailable
-from taskgate.stores.sharing import StreamLog, StreamSegment
+from taskgate.stores.shared import StreamLog, StreamSegment
 
 
 @dataclass(slots=True, kw_only=True)
@@ -62,7 +62,7 @@ class MemoryStreamLog:
             lives=found.holder in self.alive,
         )
 
-    async def grown(self, session: str, stream: str, *, timeout: timedelta) -> None:
+    async def wait_for_events(self, session: str, stream: str, *, timeout: timedelta) -> None:
         """See StreamLog: any stream that has grown will do."""
         await self._reach("grown")
         try:

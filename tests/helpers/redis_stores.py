@@ -7,18 +7,18 @@ from itertools import count
 from typing import Any
 
 from taskgate.errors import StoreUnavailable
-from taskgate.stores.redis.connection import RedisConnection, Script, Value
+from taskgate.stores.redis.client import RedisClient, Script, Value
+from taskgate.stores.redis.connector import RedisConnector
 from taskgate.stores.redis.keys import KeyNames
 from taskgate.stores.redis.options import RedisOptions
-from taskgate.stores.redis.records.news import Newsfeed
-from taskgate.stores.redis.records.tasks import RedisStore
-from taskgate.stores.redis.sessions import SessionsInRedis
-from taskgate.stores.redis.wires.wire import Wires
+from taskgate.stores.redis.records.change_subscriber import ChangeSubscriber
+from taskgate.stores.redis.records.store import RedisStore
+from taskgate.stores.redis.sessions import RedisSessionStore
 
 _numbers = count(1)
 
 
-class LosingConnection(RedisConnection):
+class LosingConnection(RedisClient):
     """One that loses the answers to the next `lost` scripts, which run; or, with `unsent`, they do not even run."""
 
     lost = 0
@@ -48,20 +48,25 @@ async def open_redis_store(options: RedisOptions) -> RedisStore:
 
 def connect(options: RedisOptions) -> LosingConnection:
     """A connection as a store has one."""
-    return LosingConnection(Wires(options), limit=options.max_connections, wait=options.pool_timeout)
+    return LosingConnection(RedisConnector(options), limit=options.max_connections, wait=options.pool_timeout)
 
 
-async def store_over(
-    connection: RedisConnection, options: RedisOptions, *, within: timedelta | None = None
-) -> RedisStore:
+async def store_over(connection: RedisClient, options: RedisOptions, *, within: timedelta | None = None) -> RedisStore:
     """A store over that connection, which it closes; `within` is for records that are made by the server's time."""
     keys = KeyNames(options.key_prefix)
     origin, health = f"process-{next(_numbers)}", connection.health
-    news = Newsfeed(connection.pubsub, keys.of("news"), origin=origin, refused=health.lose, usable=health.recovered)
-    store = RedisStore(
-        connection, keys, sessions=SessionsInRedis(connection, keys), news=news, let_go=connection.close, within=within
+    changes = ChangeSubscriber(
+        connection.pubsub, keys.of("news"), origin=origin, refused=health.lose, usable=health.recovered
     )
-    assert await news.listening(timeout=timedelta(seconds=5))
+    store = RedisStore(
+        connection,
+        keys,
+        sessions=RedisSessionStore(connection, keys),
+        changes=changes,
+        on_close=connection.close,
+        within=within,
+    )
+    assert await changes.listening(timeout=timedelta(seconds=5))
     return store
 
 

@@ -7,14 +7,13 @@ from typing import Any
 
 from taskgate.clock import Clock
 from taskgate.domain.record import Lease, TaskId, TaskRecord, altered
-from taskgate.stores.journal import Journal
-from taskgate.stores.memory import MemoryStore
-from taskgate.stores.memory_lists import Lists
-from taskgate.stores.sharing import Beat, Leases
+from taskgate.stores.change_feed import ChangeFeed
+from taskgate.stores.memory import MemoryStore, OwnerIndex
+from taskgate.stores.shared import HeartbeatReply, LeaseStore
 
 
 class LeasesInMemory:
-    """See Leases."""
+    """See LeaseStore."""
 
     def __init__(self, store: MemoryStore, clock: Clock) -> None:
         self._store = store
@@ -22,8 +21,8 @@ class LeasesInMemory:
         self.lives: dict[str, Any] = {}
         self.beats = 0
 
-    async def beat(self, holder: str, held: Mapping[TaskId, int], *, lease: timedelta) -> Beat:
-        """See Leases."""
+    async def beat(self, holder: str, held: Mapping[TaskId, int], *, lease: timedelta) -> HeartbeatReply:
+        """See LeaseStore."""
         self.beats += 1
         now = self._clock.now()
         before = self.lives.get(holder)
@@ -31,7 +30,7 @@ class LeasesInMemory:
         self.lives[holder] = now + lease
         ended, lost, behind = set(), set(), set()
         for id, revision in held.items():
-            kept = self._store._kept.get(id)
+            kept = self._store._tasks.get(id)
             if kept is None or kept.head.revision < revision:
                 behind.add(id)
             elif kept.head.status.is_terminal:
@@ -40,11 +39,11 @@ class LeasesInMemory:
                 lost.add(id)
             elif kept.head.lease.until < now + lease:
                 kept.head = altered(kept.head, lease=Lease(holder=holder, until=now + lease))
-        return Beat(now, frozenset(ended), frozenset(lost), frozenset(behind), frozenset(self.lives), before)
+        return HeartbeatReply(now, frozenset(ended), frozenset(lost), frozenset(behind), frozenset(self.lives), before)
 
     async def restore(self, record: TaskRecord) -> bool:
-        """See Leases."""
-        kept = self._store._kept.get(record.id)
+        """See LeaseStore."""
+        kept = self._store._tasks.get(record.id)
         if kept is not None:
             head = kept.head
             foreign = record.lease and head.lease and head.lease.holder != record.lease.holder
@@ -55,31 +54,31 @@ class LeasesInMemory:
         return True
 
     async def part(self, holder: str) -> None:
-        """See Leases."""
+        """See LeaseStore."""
         self.lives.pop(holder, None)
 
 
 def remembered(store: MemoryStore) -> dict[TaskId, Any]:
     """What a store has now; see `go_back`."""
-    return {id: copy(kept) for id, kept in store._kept.items()}
+    return {id: copy(kept) for id, kept in store._tasks.items()}
 
 
 def go_back(store: MemoryStore, then: dict[TaskId, Any]) -> None:
     """Have a store forget all that came after a moment, as one does that comes back with what it had saved."""
-    journal, store._journal = store._journal, Journal()
-    for id in list(store._kept):
+    feed, store._changes = store._changes, ChangeFeed()
+    for id in list(store._tasks):
         store._remove(id)
     store._expiring.clear()
     for saved in then.values():
         kept = copy(saved)
-        store._kept[kept.head.id] = kept
-        store._lists.setdefault(kept.head.owner, Lists()).add(kept.head)
+        store._tasks[kept.head.id] = kept
+        store._lists.setdefault(kept.head.owner, OwnerIndex()).add(kept.head)
         store._counts[kept.head.status] += 1
-        store._room.keep(kept.head.owner.context, kept.size)
+        store._usage.add_bytes(kept.head.owner.context, kept.size)
         if not kept.head.status.is_terminal:
             store._begin(kept.head)
-    store._journal = journal
-    journal.forget()
+    store._changes = feed
+    feed.reset()
 
 
-_: type[Leases] = LeasesInMemory
+_: type[LeaseStore] = LeasesInMemory

@@ -108,7 +108,7 @@ def _preload() -> None:
     """Import whatever the tests import, once for all trials."""
     import pytest  # noqa: PLC0415
 
-    import taskgate.stores.redis.opening  # noqa: F401, PLC0415
+    import taskgate.stores.redis.open  # noqa: F401, PLC0415
 
     with _silence():
         pytest.main(
@@ -126,7 +126,7 @@ def _try(mutant: Mutant) -> None:
     try:
         import pytest  # noqa: PLC0415
 
-        from taskgate.stores.redis.connection import Script  # noqa: PLC0415
+        from taskgate.stores.redis.client import Script  # noqa: PLC0415
 
         before = (SCRIPTS / mutant.script).read_text(encoding="utf-8")
         modules = [module for name, module in sys.modules.items() if name.startswith("taskgate.stores.redis")]

@@ -15,7 +15,7 @@ from helpers.shared_store import SharedServer
 from helpers.talking_tool import TalkingTool
 from helpers.waiting import bounded
 from interaction.questioning import DONE, status
-from taskgate.stores.redis.connection import RedisConnection, Script, Value
+from taskgate.stores.redis.client import RedisClient, Script, Value
 from taskgate.stores.redis.records import rows
 
 MANY = {"rate": "1000/s", "burst": 2000}
@@ -61,16 +61,16 @@ async def test_a_new_task_is_one_insert_and_its_answer_waits_for_nothing_else(
     server: ScriptedServer, valkey_server: SharedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """That its call leaves, and how it ended, is written afterwards, each once."""
-    written, run = asyncio.Event(), RedisConnection.run
+    written, run = asyncio.Event(), RedisClient.run
 
     async def held_back(
-        self: RedisConnection, script: Script, keys: Sequence[str], arguments: Sequence[Value], *, durable: bool = False
+        self: RedisClient, script: Script, keys: Sequence[str], arguments: Sequence[Value], *, durable: bool = False
     ) -> Any:
         if script is rows.SWAP:
             await written.wait()
         return await run(self, script, keys, arguments, durable=durable)
 
-    monkeypatch.setattr(RedisConnection, "run", held_back)
+    monkeypatch.setattr(RedisClient, "run", held_back)
     async with several(1, {"reports": server.url}, valkey_server.options(), tmp_path) as [one]:
         host = await one.greeted()
         with AskedStore(valkey_server) as store:

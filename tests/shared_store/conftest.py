@@ -6,11 +6,11 @@ import pytest
 
 from taskgate.stores.open import open_shared
 from taskgate.stores.redis.options import RedisOptions
-from taskgate.stores.sharing import Shared
+from taskgate.stores.shared import SharedBackend
 
 
 @pytest.fixture
-async def one(shared_options: RedisOptions) -> AsyncIterator[Shared]:
+async def one(shared_options: RedisOptions) -> AsyncIterator[SharedBackend]:
     """The first."""
     shared = await open_shared(shared_options)
     yield shared
@@ -18,7 +18,7 @@ async def one(shared_options: RedisOptions) -> AsyncIterator[Shared]:
 
 
 @pytest.fixture
-async def other(shared_options: RedisOptions) -> AsyncIterator[Shared]:
+async def other(shared_options: RedisOptions) -> AsyncIterator[SharedBackend]:
     """The second."""
     shared = await open_shared(shared_options)
     yield shared

@@ -16,7 +16,7 @@ async def test_closing_ends_what_is_under_way_and_a_closed_store_refuses(tmp_pat
         shared = await open_shared(server.options(max_connections=2))
         server.pause()
         # The last one waits for a connection.
-        waiting = [asyncio.create_task(shared.post.fetch(name)) for name in "abc"]
+        waiting = [asyncio.create_task(shared.bus.fetch(name)) for name in "abc"]
         for _ in range(3):
             await asyncio.sleep(0)
         async with bounded(1):
@@ -33,7 +33,7 @@ async def test_an_outage_ends_with_the_store(tmp_path: Path) -> None:
     """Nobody looks for a server on behalf of a store that is closed."""
     server = SharedServer(tmp_path)
     shared = await open_shared(server.options())
-    async with shared.apart() as leases:
+    async with shared.open_leases() as leases:
         for ask in (shared.leases.part, leases.part):
             with pytest.raises(StoreUnavailable):
                 await ask("one")

@@ -16,7 +16,7 @@ from taskgate.errors import StoreUnavailable
 from taskgate.stores.base import OwnerWatch
 from taskgate.stores.open import open_shared
 from taskgate.stores.redis.keys import KeyNames
-from taskgate.stores.sharing import Shared
+from taskgate.stores.shared import SharedBackend
 
 SHORT = timedelta(milliseconds=500)
 LONG = timedelta(minutes=5)
@@ -28,7 +28,7 @@ def kind(request: pytest.FixtureRequest) -> Kind:
     return request.param
 
 
-async def until_it_works(shared: Shared) -> None:
+async def until_it_works(shared: SharedBackend) -> None:
     """Ask until something can be kept."""
     async with bounded():
         while True:
@@ -39,18 +39,18 @@ async def until_it_works(shared: Shared) -> None:
                 await asyncio.sleep(0.01)
 
 
-async def hear(shared: Shared, word: bytes) -> None:
+async def hear(shared: SharedBackend, word: bytes) -> None:
     """Listen until a word is heard."""
     async with bounded():
         while True:
             try:
-                if word in await shared.post.receive(timeout=SHORT):
+                if word in await shared.bus.receive(timeout=SHORT):
                     return
             except StoreUnavailable:
                 pass
 
 
-async def hear_of_a_new_task(one: Shared, other: Shared) -> None:
+async def hear_of_a_new_task(one: SharedBackend, other: SharedBackend) -> None:
     """News of what one does reach who waits at the other."""
     record = record_of_now()
     watch = OwnerWatch(owner=record.owner, since=None)
@@ -64,7 +64,7 @@ async def hear_of_a_new_task(one: Shared, other: Shared) -> None:
     assert news.changes or not news.complete
 
 
-async def expect_to_go_on(one: Shared, other: Shared) -> None:
+async def expect_to_go_on(one: SharedBackend, other: SharedBackend) -> None:
     """Both find the new server, and each other there; it is `one` who writes."""
     await until_it_works(one)
     speaking = asyncio.create_task(_speak(one, b"after"))
@@ -77,9 +77,9 @@ async def expect_to_go_on(one: Shared, other: Shared) -> None:
     assert await other.streams.read("session", "stream", after=0) is not None
 
 
-async def _speak(shared: Shared, word: bytes) -> None:
+async def _speak(shared: SharedBackend, word: bytes) -> None:
     while True:
-        await shared.post.send(word)
+        await shared.bus.send(word)
         await asyncio.sleep(0.05)
 
 

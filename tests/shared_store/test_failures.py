@@ -18,7 +18,7 @@ from helpers.waiting import bounded
 from taskgate.errors import StoreUnavailable
 from taskgate.stores.open import open_shared
 from taskgate.stores.redis.options import RedisOptions
-from taskgate.stores.sharing import Shared
+from taskgate.stores.shared import SharedBackend
 
 SHORT = timedelta(milliseconds=300)
 
@@ -37,14 +37,14 @@ async def server(tmp_path: Path, kind: Kind) -> AsyncIterator[SharedServer]:
 
 
 @pytest.fixture
-async def shared(server: SharedServer) -> AsyncIterator[Shared]:
+async def shared(server: SharedServer) -> AsyncIterator[SharedBackend]:
     """What is kept there, by one who does not wait for long."""
     opened = await open_shared(server.options(command_timeout=SHORT, connect_timeout=SHORT))
     yield opened
     await opened.store.close()
 
 
-async def works(shared: Shared) -> bool:
+async def works(shared: SharedBackend) -> bool:
     """Whether something can be kept."""
     try:
         await shared.store.put(new_session())
@@ -59,7 +59,7 @@ def _expect_nothing_told(error: StoreUnavailable) -> bool:
     return False
 
 
-async def until_it_works(shared: Shared) -> None:
+async def until_it_works(shared: SharedBackend) -> None:
     """Ask until there is an answer."""
     async with bounded():
         while not await works(shared):
@@ -67,7 +67,7 @@ async def until_it_works(shared: Shared) -> None:
 
 
 async def test_only_the_first_wait_for_a_server_that_is_silent(
-    server: SharedServer, shared: Shared, caplog: pytest.LogCaptureFixture
+    server: SharedServer, shared: SharedBackend, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.pause()
     begun = time.monotonic()
@@ -82,7 +82,7 @@ async def test_only_the_first_wait_for_a_server_that_is_silent(
     assert caplog.text.count("can be used again") == 1
 
 
-async def test_a_server_that_was_started_again_is_used_again(server: SharedServer, shared: Shared) -> None:
+async def test_a_server_that_was_started_again_is_used_again(server: SharedServer, shared: SharedBackend) -> None:
     """Every connection is dead then, and no request is to pay for that which comes once it is back."""
     assert all(await asyncio.gather(*(works(shared) for _ in range(30))))
     await server.restart(kill=True)
@@ -90,7 +90,7 @@ async def test_a_server_that_was_started_again_is_used_again(server: SharedServe
 
 
 async def test_a_server_that_is_gone_is_told_of_once(
-    server: SharedServer, shared: Shared, caplog: pytest.LogCaptureFixture
+    server: SharedServer, shared: SharedBackend, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.kill()
     for _ in range(50):
@@ -126,7 +126,7 @@ async def test_a_server_that_still_reads_its_file_is_waited_for(tmp_path: Path, 
         await shared.store.close()
 
 
-async def test_a_connection_that_was_cut_is_no_outage(server: SharedServer, shared: Shared) -> None:
+async def test_a_connection_that_was_cut_is_no_outage(server: SharedServer, shared: SharedBackend) -> None:
     for _ in range(3):
         assert await works(shared)
         server.ask("CLIENT", "KILL", "TYPE", "normal")
@@ -135,7 +135,7 @@ async def test_a_connection_that_was_cut_is_no_outage(server: SharedServer, shar
 
 
 async def test_scripts_that_the_server_was_told_to_forget_run_all_the_same(
-    server: SharedServer, shared: Shared
+    server: SharedServer, shared: SharedBackend
 ) -> None:
     for _ in range(3):
         assert await works(shared)
@@ -149,9 +149,9 @@ async def test_scripts_that_the_server_was_told_to_forget_run_all_the_same(
 
 
 async def test_a_full_memory_refuses_writes_and_gives_what_there_is(
-    server: SharedServer, shared: Shared, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    server: SharedServer, shared: SharedBackend, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("taskgate.stores.redis.wires.health._CALM", 0.0)
+    monkeypatch.setattr("taskgate.stores.redis.health._CALM", 0.0)
     session = new_session()
     await shared.store.put(session)
     server.ask("CONFIG", "SET", "maxmemory-policy", "noeviction")
@@ -173,7 +173,7 @@ async def test_a_full_memory_refuses_writes_and_gives_what_there_is(
 
 
 async def test_a_replica_is_not_written_to_and_not_believed(
-    server: SharedServer, shared: Shared, caplog: pytest.LogCaptureFixture
+    server: SharedServer, shared: SharedBackend, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert await works(shared)
     server.ask("REPLICAOF", "127.0.0.1", "1")
@@ -189,7 +189,7 @@ async def test_a_replica_is_not_written_to_and_not_believed(
 
 
 async def test_too_few_replicas_for_the_server_s_own_taste_are_an_outage_of_writes(
-    server: SharedServer, shared: Shared
+    server: SharedServer, shared: SharedBackend
 ) -> None:
     server.ask("CONFIG", "SET", "min-replicas-to-write", 1)
     assert not await works(shared)
@@ -198,7 +198,7 @@ async def test_too_few_replicas_for_the_server_s_own_taste_are_an_outage_of_writ
     assert await works(shared)
 
 
-async def test_a_password_that_was_changed_is_waited_for(server: SharedServer, shared: Shared) -> None:
+async def test_a_password_that_was_changed_is_waited_for(server: SharedServer, shared: SharedBackend) -> None:
     server.ask("CONFIG", "SET", "requirepass", "changed")
     server.password = "changed"
     server.ask("CLIENT", "KILL", "TYPE", "normal")
@@ -209,7 +209,7 @@ async def test_a_password_that_was_changed_is_waited_for(server: SharedServer, s
     await until_it_works(shared)
 
 
-async def test_who_gives_up_leaves_no_answer_for_somebody_else(server: SharedServer, shared: Shared) -> None:
+async def test_who_gives_up_leaves_no_answer_for_somebody_else(server: SharedServer, shared: SharedBackend) -> None:
     sessions = [new_session() for _ in range(20)]
     for session in sessions:
         await shared.store.put(session)
@@ -263,10 +263,10 @@ async def test_whoever_waited_first_gets_the_connection_first(server: SharedServ
 
 
 async def test_another_thread_s_connection_tells_the_operator_nothing(
-    server: SharedServer, shared: Shared, caplog: pytest.LogCaptureFixture
+    server: SharedServer, shared: SharedBackend, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The process tells it once."""
-    async with shared.apart() as leases:
+    async with shared.open_leases() as leases:
         server.kill()
         with pytest.raises(StoreUnavailable):
             await leases.part("one")
@@ -283,7 +283,7 @@ async def test_another_thread_s_connection_tells_the_operator_nothing(
 
 
 async def test_every_key_has_an_end_whatever_time_callers_have(
-    server: SharedServer, shared: Shared, shared_options: RedisOptions
+    server: SharedServer, shared: SharedBackend, shared_options: RedisOptions
 ) -> None:
     """A caller whose clock is years away makes no key that stays for ever, nor one that is gone at once."""
     for years in (-30, 30):

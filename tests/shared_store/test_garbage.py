@@ -12,15 +12,15 @@ from helpers.waiting import bounded
 from taskgate.errors import StoreUnavailable
 from taskgate.stores.base import OwnerWatch, SessionRecord
 from taskgate.stores.redis.options import RedisOptions
-from taskgate.stores.sharing import Shared
+from taskgate.stores.shared import SharedBackend
 
 LONG = timedelta(hours=1)
 GARBAGE = (b"\xff\xfe", b"", b"too\0few", b"m\0one\0o\0h\0id", b"m\x001\0\xff\0h\0id", b"\0\0\0\0\0\0")
 
 
 async def test_news_that_cannot_be_read_are_dropped(
-    one: Shared,
-    other: Shared,
+    one: SharedBackend,
+    other: SharedBackend,
     shared_server: SharedServer,
     shared_options: RedisOptions,
     caplog: pytest.LogCaptureFixture,
@@ -39,14 +39,14 @@ async def test_news_that_cannot_be_read_are_dropped(
 
 
 async def test_garbage_on_the_channel_of_a_stream_is_a_hint_like_any(
-    one: Shared, other: Shared, shared_server: SharedServer, caplog: pytest.LogCaptureFixture
+    one: SharedBackend, other: SharedBackend, shared_server: SharedServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     await one.streams.begin("session", "stream", holder="one", about=b"", keep=LONG)
-    await other.streams.grown("session", "stream", timeout=LONG)
+    await other.streams.wait_for_events("session", "stream", timeout=LONG)
     (channel,) = (each for each in shared_server.ask("PUBSUB", "CHANNELS") if b"grown" in each)
     for garbage in GARBAGE:
         async with bounded():
-            waiting = asyncio.create_task(other.streams.grown("session", "stream", timeout=LONG))
+            waiting = asyncio.create_task(other.streams.wait_for_events("session", "stream", timeout=LONG))
             await asyncio.sleep(0)
             shared_server.ask("PUBLISH", channel, garbage)
             await waiting
@@ -56,7 +56,7 @@ async def test_garbage_on_the_channel_of_a_stream_is_a_hint_like_any(
 @pytest.mark.parametrize("field", ["expires", "peer"])
 @pytest.mark.parametrize("garbage", [b"lots", b"\xff", b""])
 async def test_a_session_that_cannot_be_read_is_no_more_than_that(
-    one: Shared, shared_server: SharedServer, shared_options: RedisOptions, field: str, garbage: bytes
+    one: SharedBackend, shared_server: SharedServer, shared_options: RedisOptions, field: str, garbage: bytes
 ) -> None:
     now = datetime.now(UTC)
     session = SessionRecord(id="session", owner=OWNER, peer=record_of_now().call.peer, expires_at=now + LONG)

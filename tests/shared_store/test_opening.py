@@ -18,7 +18,7 @@ from helpers.waiting import bounded
 from taskgate.errors import StoreUnavailable
 from taskgate.stores.open import open_shared
 from taskgate.stores.redis.options import RedisOptions
-from taskgate.stores.sharing import Shared
+from taskgate.stores.shared import SharedBackend
 
 SECRET = "a-password-that-is-told-to-nobody"
 LONG = timedelta(minutes=5)
@@ -38,7 +38,7 @@ async def refusal(options: RedisOptions) -> str:
     return str(refused.value)
 
 
-async def expect_all_to_work(shared: Shared) -> None:
+async def expect_all_to_work(shared: SharedBackend) -> None:
     """Everything that there is, once."""
     record, session = record_of_now(), new_session()
     assert await shared.store.insert(record, caps=()) == record.id
@@ -52,14 +52,14 @@ async def expect_all_to_work(shared: Shared) -> None:
     await shared.store.census()
     assert (await shared.leases.beat("one", {}, lease=LONG)).alive == {"one"}
     await shared.leases.part("one")
-    await shared.post.send(b"word")
-    assert await shared.post.receive(timeout=timedelta(milliseconds=5)) == ()
-    await shared.post.leave("parcel", b"", keep=LONG)
-    assert await shared.post.fetch("parcel") == b""
+    await shared.bus.send(b"word")
+    assert await shared.bus.receive(timeout=timedelta(milliseconds=5)) == ()
+    await shared.bus.leave("parcel", b"", keep=LONG)
+    assert await shared.bus.fetch("parcel") == b""
     await shared.streams.begin("session", "stream", holder="one", about=b"", keep=LONG)
     await shared.streams.append("session", "stream", [(1, b"")], over=False, keep=LONG)
     assert await shared.streams.read("session", "stream", after=0) is not None
-    await shared.streams.grown("session", "stream", timeout=LONG)
+    await shared.streams.wait_for_events("session", "stream", timeout=LONG)
     await shared.streams.forget("session", "stream")
     await shared.store.purge(now=record.expires_at, limit=10)
 
@@ -224,7 +224,7 @@ async def test_what_is_found_unfit_later_is_not_used_until_it_is_fit(
         await shared.store.close()
 
 
-async def until_it_works(shared: Shared) -> None:
+async def until_it_works(shared: SharedBackend) -> None:
     """Ask until there is an answer."""
     while True:
         try:

@@ -25,13 +25,13 @@ from taskgate.domain.record import OwnerKey, TaskRecord, TaskStatus, altered
 from taskgate.errors import StoreUnavailable, TooManyBytes, TooManyTasks
 from taskgate.stores.base import OwnerWatch
 from taskgate.stores.codec import pack_time
-from taskgate.stores.redis.connection import Script, Value
+from taskgate.stores.redis.client import Script, Value
+from taskgate.stores.redis.connector import RedisConnector
 from taskgate.stores.redis.keys import digest
 from taskgate.stores.redis.options import RedisOptions
 from taskgate.stores.redis.records import rows
-from taskgate.stores.redis.records.tasks import RedisStore
-from taskgate.stores.redis.wires.wire import Wires
-from taskgate.stores.sharing import Shared
+from taskgate.stores.redis.records.store import RedisStore
+from taskgate.stores.shared import SharedBackend
 
 SECOND = timedelta(seconds=1)
 HOUR = timedelta(hours=1)
@@ -276,7 +276,7 @@ async def test_what_has_lapsed_is_taken_oldest_first_and_once(
 
 
 async def test_a_task_is_put_back_in_the_place_of_an_older_one_wholly(
-    store: RedisStore, one: Shared, whole: Whole
+    store: RedisStore, one: SharedBackend, whole: Whole
 ) -> None:
     record = new_record(lease=new_lease(), params="x" * 100, repeat_key="name", tenant="gold")
     sent = after(record, Dispatched())
@@ -290,7 +290,7 @@ async def test_a_task_is_put_back_in_the_place_of_an_older_one_wholly(
 
 
 async def test_a_task_that_is_put_back_leaves_its_name_to_one_that_has_it(
-    store: RedisStore, one: Shared, whole: Whole
+    store: RedisStore, one: SharedBackend, whole: Whole
 ) -> None:
     lost = new_record(lease=new_lease(), repeat_key="name")
     has_it, free = new_record(repeat_key="name", ttl=SECOND), new_record(lease=new_lease(), repeat_key="free")
@@ -438,7 +438,7 @@ class Counting(LosingConnection):
 async def test_a_page_looks_at_no_more_than_it_may_and_gives_no_more_than_it_was_asked_for(
     shared_options: RedisOptions,
 ) -> None:
-    connection = Counting(Wires(shared_options), limit=8, wait=timedelta(seconds=5))
+    connection = Counting(RedisConnector(shared_options), limit=8, wait=timedelta(seconds=5))
     store = await store_over(connection, shared_options)
     hour = [new_record(created_at=EPOCH + timedelta(milliseconds=number)) for number in range(1200)]
     await asyncio.gather(*(store.insert(record, caps=()) for record in hour))

@@ -12,7 +12,7 @@ from helpers.waiting import bounded
 from taskgate.domain.record import Lease, Outcome, Succeeded, TaskRecord, TaskStatus, altered
 from taskgate.stores.open import open_shared
 from taskgate.stores.redis.options import RedisOptions
-from taskgate.stores.sharing import Shared
+from taskgate.stores.shared import SharedBackend
 
 LEASE = timedelta(seconds=15)
 ENDED: Outcome = Succeeded(result='{"content":[]}', tool_error=False)
@@ -25,21 +25,21 @@ def held(holder: str, *, left: timedelta = LEASE, **changes: object) -> TaskReco
     return altered(new_record(), **changes)
 
 
-async def stored(shared: Shared, record: TaskRecord) -> TaskRecord:
+async def stored(shared: SharedBackend, record: TaskRecord) -> TaskRecord:
     """The record as it is kept."""
     kept = await shared.store.load(record.owner, record.id, now=record.created_at, bodies=True)
     assert kept is not None
     return kept
 
 
-async def test_a_sign_of_life_tells_the_time_of_the_server(one: Shared) -> None:
+async def test_a_sign_of_life_tells_the_time_of_the_server(one: SharedBackend) -> None:
     before = time.time()
     beat = await one.leases.beat("one", {}, lease=LEASE)
     assert before - 0.1 <= beat.time.timestamp() <= time.time() + 0.1
     assert beat.time.tzinfo is UTC
 
 
-async def test_a_sign_of_life_renews_what_the_process_holds_and_touches_no_revision(one: Shared) -> None:
+async def test_a_sign_of_life_renews_what_the_process_holds_and_touches_no_revision(one: SharedBackend) -> None:
     record = held("one", left=timedelta(seconds=1))
     await one.store.insert(record, caps=())
     beat = await one.leases.beat("one", {record.id: record.revision}, lease=LEASE)
@@ -49,7 +49,9 @@ async def test_a_sign_of_life_renews_what_the_process_holds_and_touches_no_revis
     assert altered(kept, lease=None) == altered(record, lease=None)
 
 
-async def test_a_lease_that_has_lapsed_is_renewed_while_nobody_took_over(one: Shared, other: Shared) -> None:
+async def test_a_lease_that_has_lapsed_is_renewed_while_nobody_took_over(
+    one: SharedBackend, other: SharedBackend
+) -> None:
     record = held("one", left=-timedelta(seconds=5))
     await one.store.insert(record, caps=())
     beat = await one.leases.beat("one", {record.id: record.revision}, lease=LEASE)
@@ -58,14 +60,16 @@ async def test_a_lease_that_has_lapsed_is_renewed_while_nobody_took_over(one: Sh
     assert taken == ()
 
 
-async def test_a_sign_of_life_shortens_no_lease(one: Shared) -> None:
+async def test_a_sign_of_life_shortens_no_lease(one: SharedBackend) -> None:
     record = held("one", left=timedelta(hours=1))
     await one.store.insert(record, caps=())
     await one.leases.beat("one", {record.id: record.revision}, lease=LEASE)
     assert (await stored(one, record)).lease == record.lease
 
 
-async def test_a_task_that_another_took_over_is_lost_and_stays_with_the_other(one: Shared, other: Shared) -> None:
+async def test_a_task_that_another_took_over_is_lost_and_stays_with_the_other(
+    one: SharedBackend, other: SharedBackend
+) -> None:
     record = held("one", left=-timedelta(seconds=1))
     await one.store.insert(record, caps=())
     now = datetime.now(UTC)
@@ -75,7 +79,7 @@ async def test_a_task_that_another_took_over_is_lost_and_stays_with_the_other(on
     assert (await stored(one, record)).lease == taken.lease
 
 
-async def test_a_task_that_nobody_holds_is_not_the_process_s_either(one: Shared) -> None:
+async def test_a_task_that_nobody_holds_is_not_the_process_s_either(one: SharedBackend) -> None:
     record = altered(held("one"), lease=None)
     await one.store.insert(record, caps=())
     beat = await one.leases.beat("one", {record.id: record.revision}, lease=LEASE)
@@ -83,7 +87,7 @@ async def test_a_task_that_nobody_holds_is_not_the_process_s_either(one: Shared)
     assert (await stored(one, record)).lease is None
 
 
-async def test_a_task_that_has_ended_is_told_of_and_left_alone(one: Shared) -> None:
+async def test_a_task_that_has_ended_is_told_of_and_left_alone(one: SharedBackend) -> None:
     record = held("one")
     await one.store.insert(record, caps=())
     done = altered(record, status=TaskStatus.COMPLETED, outcome=ENDED, revision=record.revision + 1, lease=None)
@@ -92,7 +96,7 @@ async def test_a_task_that_has_ended_is_told_of_and_left_alone(one: Shared) -> N
     assert (beat.ended, beat.lost, beat.behind) == ({record.id}, frozenset(), frozenset())
 
 
-async def test_what_the_store_does_not_have_or_has_older_is_behind(one: Shared) -> None:
+async def test_what_the_store_does_not_have_or_has_older_is_behind(one: SharedBackend) -> None:
     older, gone = held("one"), held("one")
     await one.store.insert(older, caps=())
     beat = await one.leases.beat("one", {older.id: older.revision + 1, gone.id: 0}, lease=LEASE)
@@ -101,7 +105,7 @@ async def test_what_the_store_does_not_have_or_has_older_is_behind(one: Shared) 
 
 
 async def test_a_row_that_is_none_any_more_costs_no_other_its_lease(
-    one: Shared, shared_server: SharedServer, shared_options: RedisOptions
+    one: SharedBackend, shared_server: SharedServer, shared_options: RedisOptions
 ) -> None:
     """Whoever may write to the store can put anything in the place of a row."""
     damaged, sound = held("one"), held("one")
@@ -118,7 +122,7 @@ async def test_a_row_that_is_none_any_more_costs_no_other_its_lease(
 
 
 async def test_many_tasks_are_one_command(
-    one: Shared, shared_server: SharedServer, shared_options: RedisOptions
+    one: SharedBackend, shared_server: SharedServer, shared_options: RedisOptions
 ) -> None:
     records = [held("one") for _ in range(40)]
     for record in records:
@@ -129,7 +133,7 @@ async def test_many_tasks_are_one_command(
     assert shared_server.commands()["evalsha"] == 1
 
 
-async def test_who_gave_a_sign_of_life_lately_is_told(one: Shared, other: Shared) -> None:
+async def test_who_gave_a_sign_of_life_lately_is_told(one: SharedBackend, other: SharedBackend) -> None:
     assert (await one.leases.beat("one", {}, lease=LEASE)).alive == {"one"}
     assert (await other.leases.beat("other", {}, lease=LEASE)).alive == {"one", "other"}
     assert (await one.leases.beat("one", {}, lease=LEASE)).alive == {"one", "other"}
@@ -138,12 +142,14 @@ async def test_who_gave_a_sign_of_life_lately_is_told(one: Shared, other: Shared
     await other.leases.part("other")
 
 
-async def test_who_gives_no_sign_of_life_is_not_among_them_for_long(one: Shared, other: Shared) -> None:
+async def test_who_gives_no_sign_of_life_is_not_among_them_for_long(one: SharedBackend, other: SharedBackend) -> None:
     await other.leases.beat("other", {}, lease=timedelta(microseconds=1))
     assert (await one.leases.beat("one", {}, lease=LEASE)).alive == {"one"}
 
 
-async def test_a_sign_of_life_is_told_until_when_the_one_before_was_good(one: Shared, other: Shared) -> None:
+async def test_a_sign_of_life_is_told_until_when_the_one_before_was_good(
+    one: SharedBackend, other: SharedBackend
+) -> None:
     first = await one.leases.beat("one", {}, lease=LEASE)
     assert first.before is None
     await other.leases.beat("other", {}, lease=2 * LEASE)
@@ -153,17 +159,17 @@ async def test_a_sign_of_life_is_told_until_when_the_one_before_was_good(one: Sh
 
 
 async def test_of_a_sign_of_life_that_the_store_forgot_nothing_is_told(
-    one: Shared, shared_server: SharedServer, shared_options: RedisOptions
+    one: SharedBackend, shared_server: SharedServer, shared_options: RedisOptions
 ) -> None:
     await one.leases.beat("one", {}, lease=LEASE)
     shared_server.ask("FLUSHDB")
     assert (await one.leases.beat("one", {}, lease=LEASE)).before is None
 
 
-async def test_the_leases_can_be_had_apart(one: Shared) -> None:
+async def test_the_leases_can_be_had_apart(one: SharedBackend) -> None:
     record = held("one", left=timedelta(seconds=1))
     await one.store.insert(record, caps=())
-    async with one.apart() as leases:
+    async with one.open_leases() as leases:
         beat = await leases.beat("one", {record.id: record.revision}, lease=LEASE)
     lease = (await stored(one, record)).lease
     assert lease is not None
@@ -172,7 +178,7 @@ async def test_the_leases_can_be_had_apart(one: Shared) -> None:
 
 @pytest.mark.parametrize("was_kept", [False, True])
 async def test_a_task_is_put_back_with_its_bodies_where_the_store_has_forgotten_it(
-    one: Shared, other: Shared, was_kept: bool
+    one: SharedBackend, other: SharedBackend, was_kept: bool
 ) -> None:
     record = held("one")
     newer = altered(record, revision=record.revision + 1, status_message="further on")
@@ -183,7 +189,7 @@ async def test_a_task_is_put_back_with_its_bodies_where_the_store_has_forgotten_
     assert not await one.leases.restore(newer)
 
 
-async def test_an_outcome_is_put_back(one: Shared) -> None:
+async def test_an_outcome_is_put_back(one: SharedBackend) -> None:
     record = held("one")
     await one.store.insert(record, caps=())
     done = altered(record, status=TaskStatus.COMPLETED, outcome=ENDED, revision=record.revision + 1, lease=None)
@@ -191,7 +197,7 @@ async def test_an_outcome_is_put_back(one: Shared) -> None:
     assert (await stored(one, record)).outcome == ENDED
 
 
-async def test_nothing_is_put_back_over_what_another_holds(one: Shared, other: Shared) -> None:
+async def test_nothing_is_put_back_over_what_another_holds(one: SharedBackend, other: SharedBackend) -> None:
     record = held("other")
     await other.store.insert(record, caps=())
     mine = altered(held("one"), id=record.id, revision=record.revision + 5)

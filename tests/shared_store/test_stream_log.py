@@ -7,20 +7,20 @@ from helpers.shared_store import SharedServer
 from helpers.waiting import bounded
 from taskgate.stores.redis.options import RedisOptions
 from taskgate.stores.redis.streams import MOST_BYTES, MOST_EVENTS
-from taskgate.stores.sharing import Shared
+from taskgate.stores.shared import SharedBackend
 
 KEEP = timedelta(minutes=5)
 LEASE = timedelta(seconds=15)
 WHERE = ("session", "stream")
 
 
-async def begun(shared: Shared, *events: bytes) -> None:
+async def begun(shared: SharedBackend, *events: bytes) -> None:
     """A stream with these events."""
     await shared.streams.begin(*WHERE, holder="one", about=b"about \xff", keep=KEEP)
     await shared.streams.append(*WHERE, list(enumerate(events, 1)), over=False, keep=KEEP)
 
 
-async def test_another_process_reads_what_came_after_an_event(one: Shared, other: Shared) -> None:
+async def test_another_process_reads_what_came_after_an_event(one: SharedBackend, other: SharedBackend) -> None:
     await begun(one, b"a", b"b\x00", b"")
     passage = await other.streams.read(*WHERE, after=1)
     assert passage is not None
@@ -29,7 +29,7 @@ async def test_another_process_reads_what_came_after_an_event(one: Shared, other
     assert (passage.holder, passage.lives) == ("one", False)
 
 
-async def test_a_stream_that_is_not_known_is_none(one: Shared) -> None:
+async def test_a_stream_that_is_not_known_is_none(one: SharedBackend) -> None:
     assert await one.streams.read(*WHERE, after=0) is None
     await begun(one, b"a")
     assert await one.streams.read("session", "another", after=0) is None
@@ -37,21 +37,21 @@ async def test_a_stream_that_is_not_known_is_none(one: Shared) -> None:
 
 
 async def test_what_nobody_began_is_not_kept(
-    one: Shared, shared_server: SharedServer, shared_options: RedisOptions
+    one: SharedBackend, shared_server: SharedServer, shared_options: RedisOptions
 ) -> None:
     await one.streams.append(*WHERE, [(1, b"a")], over=True, keep=KEEP)
     assert await one.streams.read(*WHERE, after=0) is None
     assert shared_server.keys(shared_options.key_prefix) == []
 
 
-async def test_a_stream_without_events_is_whole(one: Shared) -> None:
+async def test_a_stream_without_events_is_whole(one: SharedBackend) -> None:
     await begun(one)
     passage = await one.streams.read(*WHERE, after=0)
     assert passage is not None
     assert (passage.events, passage.newest, passage.whole) == ((), 0, True)
 
 
-async def test_the_end_is_told_with_the_last_event_and_without_one(one: Shared) -> None:
+async def test_the_end_is_told_with_the_last_event_and_without_one(one: SharedBackend) -> None:
     await begun(one, b"a")
     await one.streams.append(*WHERE, [], over=True, keep=KEEP)
     passage = await one.streams.read(*WHERE, after=0)
@@ -59,7 +59,7 @@ async def test_the_end_is_told_with_the_last_event_and_without_one(one: Shared) 
     assert (passage.over, passage.newest) == (True, 1)
 
 
-async def test_an_event_that_comes_twice_is_kept_once(one: Shared) -> None:
+async def test_an_event_that_comes_twice_is_kept_once(one: SharedBackend) -> None:
     """Whoever does not know whether the store has it sends it again."""
     await begun(one, b"a", b"b")
     await one.streams.append(*WHERE, [(2, b"b"), (3, b"c")], over=False, keep=KEEP)
@@ -68,7 +68,7 @@ async def test_an_event_that_comes_twice_is_kept_once(one: Shared) -> None:
     assert passage.events == ((1, b"a"), (2, b"b"), (3, b"c"))
 
 
-async def test_a_gap_is_told_to_who_stands_before_it(one: Shared) -> None:
+async def test_a_gap_is_told_to_who_stands_before_it(one: SharedBackend) -> None:
     await begun(one, b"a")
     await one.streams.append(*WHERE, [(4, b"d")], over=False, keep=KEEP)
     before, after = await one.streams.read(*WHERE, after=1), await one.streams.read(*WHERE, after=3)
@@ -78,7 +78,7 @@ async def test_a_gap_is_told_to_who_stands_before_it(one: Shared) -> None:
     assert after.events == ((4, b"d"),)
 
 
-async def test_the_oldest_events_give_way_to_the_count(one: Shared) -> None:
+async def test_the_oldest_events_give_way_to_the_count(one: SharedBackend) -> None:
     await begun(one, *(b"%d" % number for number in range(1, MOST_EVENTS + 11)))
     passage = await one.streams.read(*WHERE, after=0)
     assert passage is not None
@@ -90,7 +90,7 @@ async def test_the_oldest_events_give_way_to_the_count(one: Shared) -> None:
     assert rest.whole
 
 
-async def test_the_oldest_events_give_way_to_the_bytes_but_the_newest_stays(one: Shared) -> None:
+async def test_the_oldest_events_give_way_to_the_bytes_but_the_newest_stays(one: SharedBackend) -> None:
     half = b"x" * (MOST_BYTES // 2)
     await begun(one, half, half, b"y")
     passage = await one.streams.read(*WHERE, after=0)
@@ -103,7 +103,9 @@ async def test_the_oldest_events_give_way_to_the_bytes_but_the_newest_stays(one:
     assert [number for number, _ in passage.events] == [4]
 
 
-async def test_a_stream_that_begins_anew_has_nothing_of_the_earlier_one(one: Shared, other: Shared) -> None:
+async def test_a_stream_that_begins_anew_has_nothing_of_the_earlier_one(
+    one: SharedBackend, other: SharedBackend
+) -> None:
     await begun(one, b"a", b"b")
     await other.streams.begin(*WHERE, holder="other", about=b"", keep=KEEP)
     passage = await one.streams.read(*WHERE, after=0)
@@ -111,7 +113,7 @@ async def test_a_stream_that_begins_anew_has_nothing_of_the_earlier_one(one: Sha
     assert (passage.events, passage.newest, passage.holder, passage.about) == ((), 0, "other", b"")
 
 
-async def test_it_is_told_whether_the_writer_lives(one: Shared) -> None:
+async def test_it_is_told_whether_the_writer_lives(one: SharedBackend) -> None:
     await begun(one)
     await one.leases.beat("one", {}, lease=LEASE)
     living = await one.streams.read(*WHERE, after=0)
@@ -122,7 +124,7 @@ async def test_it_is_told_whether_the_writer_lives(one: Shared) -> None:
     assert (living.lives, parted.lives) == (True, False)
 
 
-async def test_a_stream_is_forgotten_when_it_is_dropped_and_in_the_end_by_itself(one: Shared) -> None:
+async def test_a_stream_is_forgotten_when_it_is_dropped_and_in_the_end_by_itself(one: SharedBackend) -> None:
     await begun(one, b"a")
     await one.streams.forget(*WHERE)
     assert await one.streams.read(*WHERE, after=0) is None
@@ -133,7 +135,7 @@ async def test_a_stream_is_forgotten_when_it_is_dropped_and_in_the_end_by_itself
             await asyncio.sleep(0)
 
 
-async def test_who_waits_is_told_of_every_growth(one: Shared, other: Shared) -> None:
+async def test_who_waits_is_told_of_every_growth(one: SharedBackend, other: SharedBackend) -> None:
     """Counted: a reader that waits between its reads misses nothing, and is not kept waiting."""
     await begun(one)
     read: list[int] = []
@@ -145,7 +147,7 @@ async def test_who_waits_is_told_of_every_growth(one: Shared, other: Shared) -> 
             read.extend(number for number, _ in passage.events)
             if passage.over:
                 return
-            await other.streams.grown(*WHERE, timeout=timedelta(hours=1))
+            await other.streams.wait_for_events(*WHERE, timeout=timedelta(hours=1))
 
     async with bounded():
         following = asyncio.create_task(follow())
@@ -155,25 +157,25 @@ async def test_who_waits_is_told_of_every_growth(one: Shared, other: Shared) -> 
     assert read == list(range(1, 101))
 
 
-async def test_who_waits_in_vain_is_let_go(one: Shared) -> None:
+async def test_who_waits_in_vain_is_let_go(one: SharedBackend) -> None:
     await begun(one)
     async with bounded():
         for _ in range(3):
-            await one.streams.grown(*WHERE, timeout=timedelta(milliseconds=10))
+            await one.streams.wait_for_events(*WHERE, timeout=timedelta(milliseconds=10))
 
 
 async def test_who_waits_is_let_go_when_the_connection_is_lost_or_the_store_closes(
-    one: Shared, shared_server: SharedServer
+    one: SharedBackend, shared_server: SharedServer
 ) -> None:
     await begun(one)
-    await one.streams.grown(*WHERE, timeout=timedelta(hours=1))
-    waiting = asyncio.create_task(one.streams.grown(*WHERE, timeout=timedelta(hours=1)))
+    await one.streams.wait_for_events(*WHERE, timeout=timedelta(hours=1))
+    waiting = asyncio.create_task(one.streams.wait_for_events(*WHERE, timeout=timedelta(hours=1)))
     await asyncio.sleep(0)
     shared_server.ask("CLIENT", "KILL", "TYPE", "pubsub")
     async with bounded():
         await waiting
-        await one.streams.grown(*WHERE, timeout=timedelta(hours=1))
-        waiting = asyncio.create_task(one.streams.grown(*WHERE, timeout=timedelta(hours=1)))
+        await one.streams.wait_for_events(*WHERE, timeout=timedelta(hours=1))
+        waiting = asyncio.create_task(one.streams.wait_for_events(*WHERE, timeout=timedelta(hours=1)))
         await asyncio.sleep(0)
         await one.store.close()
         await waiting

@@ -5,17 +5,17 @@ from pathlib import Path
 
 from helpers.shared_store import Clustered, Watched
 from helpers.waiting import bounded
+from taskgate.stores.redis.connector import RedisConnector
 from taskgate.stores.redis.keys import KeyNames
 from taskgate.stores.redis.options import RedisOptions
-from taskgate.stores.redis.wires.whereabouts import Elected, ServerAddress, Slotted
-from taskgate.stores.redis.wires.wire import Wires
+from taskgate.stores.redis.topology import ClusterTopology, SentinelTopology, ServerAddress
 
 NOWHERE = ServerAddress("127.0.0.1", 1)
 
 
-def slotted(options: RedisOptions, first: ServerAddress) -> Slotted:
+def slotted(options: RedisOptions, first: ServerAddress) -> ClusterTopology:
     """Whoever has the slot of the deployment, asked of a node."""
-    return Slotted(first, KeyNames(options.key_prefix).of("any"), Wires(options)._dial, 2)
+    return ClusterTopology(first, KeyNames(options.key_prefix).of("any"), RedisConnector(options)._dial, 2)
 
 
 async def test_a_place_that_another_node_names_is_believed_without_asking() -> None:
@@ -45,7 +45,7 @@ async def test_sentinels_are_asked_once_however_many_want_to_know(tmp_path: Path
     async with Watched(tmp_path) as watched, bounded():
         options = watched.options()
         sentinels = [ServerAddress(*each) for each in options.sentinels]
-        elected = Elected(sentinels, watched.SERVICE, Wires(options)._dial, 2)
+        elected = SentinelTopology(sentinels, watched.SERVICE, RedisConnector(options)._dial, 2)
         before = watched.sentinel.info("stats")["total_connections_received"]
         found = await asyncio.gather(*(elected.find() for _ in range(20)))
         assert set(found) == {("127.0.0.1", watched.primary.port)}

@@ -21,7 +21,7 @@ from taskgate.domain.gcra import RateLimit, RateVerdict
 from taskgate.domain.rates import Demand, RateEvent, RatePolicies, RateSubject
 from taskgate.errors import RateLimited, StoreUnavailable
 from taskgate.protocol.vocabulary import NOTE_CANCELLED, NOTE_INITIALIZED
-from taskgate.stores.base import Judgement, RateStepMode, RateStore, Step
+from taskgate.stores.base import RateJudgement, RateStep, RateStepMode, RateStore
 from taskgate.stores.rates import refuses
 from taskgate.streams.messages import Exchange
 from taskgate.telemetry.events import EventSink, RateJudged
@@ -34,7 +34,7 @@ LONGEST: Final = timedelta(days=1)
 _ABOUT_TASKS: Final = "tasks/"
 _ENDS: Final = frozenset({NOTE_INITIALIZED, NOTE_CANCELLED})
 """What ends something that was let in: refused, it would cost released hosts their connection, or a server a call."""
-_ALLOWED: Final = Judgement(()).told_as
+_ALLOWED: Final = RateJudgement(()).counted_as
 _NONE: Final[Mapping[str, RateLimit]] = {}
 
 
@@ -71,7 +71,7 @@ class RateLimiter:
         self._sieve = sieve
         self._suspicions = Suspicions(event_sink, clock)
         # With a sieve: what exchanges that it let through have yet to take, by their identity, until they depart.
-        self._due: dict[int, tuple[Step, ...]] = {}
+        self._due: dict[int, tuple[RateStep, ...]] = {}
 
     async def arrived(self, exchange: Exchange, mount: str, known: Callable[[], bool] | None = None) -> None:
         """A request came, of which nothing is known but where from and where to. Raises RateLimited.
@@ -135,7 +135,7 @@ class RateLimiter:
         demands = self._of_lookup(caller, exchange, mount)
         if not demands:
             return True
-        judged = await self._store.judge((Step(RateStepMode.NOTE, demands),), now=self._clock.elapsed())
+        judged = await self._store.judge((RateStep(RateStepMode.NOTE, demands),), now=self._clock.elapsed())
         return not refuses(demands, judged.verdicts[0])
 
     async def departed(self, exchange: Exchange, mount: str) -> None:
@@ -164,7 +164,7 @@ class RateLimiter:
     # --- the steps --------------------------------------------------------------------------------------------------
 
     async def _judge(
-        self, steps: tuple[Step, ...], exchange: Exchange, mount: str, known: Callable[[], bool] | None = None
+        self, steps: tuple[RateStep, ...], exchange: Exchange, mount: str, known: Callable[[], bool] | None = None
     ) -> Quota:
         """What is left, after what was due and the steps are done in one: the first that refuses raises RateLimited.
 
@@ -179,15 +179,15 @@ class RateLimiter:
         if known is not None and judged.refused is not None and _is_of_tokens(steps[judged.refused]) and known():
             steps = _but_for_tokens(steps)
             judged = await self._store.judge(steps, now=asked)
-        if self._sieve is not None and judged.told_as == _ALLOWED:
+        if self._sieve is not None and judged.counted_as == _ALLOWED:
             self._sieve.learn(steps, judged, asked=asked)
         return self._heed(steps, judged, exchange, mount)
 
-    def _heed(self, steps: Sequence[Step], judged: Judgement, exchange: Exchange, mount: str) -> Quota:
+    def _heed(self, steps: Sequence[RateStep], judged: RateJudgement, exchange: Exchange, mount: str) -> Quota:
         quota: Quota = ()
         for number, (way, demands) in enumerate(steps):
             verdicts = judged.verdicts[number]
-            self._tell(way, demands, verdicts, judged.told_as)
+            self._tell(way, demands, verdicts, judged.counted_as)
             refuses_all = number == judged.refused
             if (
                 way is RateStepMode.TAKE
@@ -202,7 +202,7 @@ class RateLimiter:
         return quota
 
     def _tell(
-        self, way: RateStepMode, demands: Sequence[Demand], verdicts: Sequence[RateVerdict], told_as: str
+        self, way: RateStepMode, demands: Sequence[Demand], verdicts: Sequence[RateVerdict], counted_as: str
     ) -> None:
         """Tell what each policy said; of one that was only looked at, what it refuses."""
         if way is RateStepMode.NOTE:
@@ -212,7 +212,7 @@ class RateLimiter:
             if not verdict.allowed:
                 emit(RateJudged(policy.name, policy.scope, "shadow" if policy.shadow else "rejected"))
             elif way is RateStepMode.TAKE:
-                emit(RateJudged(policy.name, policy.scope, told_as))
+                emit(RateJudged(policy.name, policy.scope, counted_as))
 
 
 def _is_known() -> bool:
@@ -220,17 +220,17 @@ def _is_known() -> bool:
     return True
 
 
-def _but_for_tokens(steps: Sequence[Step]) -> tuple[Step, ...]:
+def _but_for_tokens(steps: Sequence[RateStep]) -> tuple[RateStep, ...]:
     return tuple(step for step in steps if not _is_of_tokens(step))
 
 
-def _is_of_tokens(step: Step) -> bool:
+def _is_of_tokens(step: RateStep) -> bool:
     """Whether it looks at how many tokens were not accepted."""
     return step.way is RateStepMode.LOOK and step.demands[0].policy.event is RateEvent.AUTH_FAILURE
 
 
-def _steps(*pairs: tuple[RateStepMode, Sequence[Demand]]) -> tuple[Step, ...]:
-    return tuple([Step(way, demands) for way, demands in pairs if demands])
+def _steps(*pairs: tuple[RateStepMode, Sequence[Demand]]) -> tuple[RateStep, ...]:
+    return tuple([RateStep(way, demands) for way, demands in pairs if demands])
 
 
 def _refusal(demands: Sequence[Demand], verdicts: Sequence[RateVerdict], quota: Quota) -> OverRate:

@@ -12,7 +12,7 @@ from taskgate.clock import Clock
 from taskgate.domain.gcra import RateLimit, RateVerdict
 from taskgate.domain.rates import Demand
 from taskgate.errors import StoreUnavailable
-from taskgate.stores.base import Judgement, RateStore, Step
+from taskgate.stores.base import RateJudgement, RateStep, RateStore
 from taskgate.stores.rates import MemoryRateStore
 from taskgate.telemetry.events import EventSink, RatesFellBack
 
@@ -43,7 +43,7 @@ class SharedRates:
         self._own = MemoryRateStore()
         self._told = -inf
 
-    async def judge(self, steps: Sequence[Step], *, now: float) -> Judgement:
+    async def judge(self, steps: Sequence[RateStep], *, now: float) -> RateJudgement:
         """See RateStore. Raises StoreUnavailable where the rules have everything refused then."""
         try:
             return await self._store.judge(steps, now=now)
@@ -53,10 +53,10 @@ class SharedRates:
             if rule is OnStoreError.CLOSED:
                 raise
         if rule is OnStoreError.OPEN:
-            return Judgement([tuple(map(_open, each.demands)) for each in steps], told_as="fail_open")
+            return RateJudgement([tuple(map(_open, each.demands)) for each in steps], counted_as="fail_open")
         share = max(1, self._processes())
         judged = await self._own.judge([_part(each, share) for each in steps], now=now)
-        return judged._replace(told_as="fail_local")
+        return judged._replace(counted_as="fail_local")
 
     def _tell(self, rule: OnStoreError) -> None:
         now = self._clock.elapsed()
@@ -69,11 +69,11 @@ def _open(demand: Demand) -> RateVerdict:
     return RateVerdict(True, demand.limit.burst, 0.0, 0.0)
 
 
-def _part(step: Step, share: int) -> Step:
+def _part(step: RateStep, share: int) -> RateStep:
     """What one of `share` processes gives, which is enough for one request at the least."""
     if share == 1:
         return step
-    return Step(step.way, [each._replace(limit=_part_of(each.limit, share, each.cost)) for each in step.demands])
+    return RateStep(step.way, [each._replace(limit=_part_of(each.limit, share, each.cost)) for each in step.demands])
 
 
 def _part_of(limit: RateLimit, share: int, cost: int) -> RateLimit:

@@ -9,7 +9,7 @@ what came while that could not be asked: it counts here alone, until it is forgi
 from collections.abc import Sequence
 
 from taskgate.domain.rates import RateEvent, RatePolicy
-from taskgate.stores.base import Judgement, RateStepMode, Step
+from taskgate.stores.base import RateJudgement, RateStep, RateStepMode
 from taskgate.stores.rates import SIZE, MemoryRateStore
 
 
@@ -19,11 +19,11 @@ class LocalRateCache:
     def __init__(self, size: int = SIZE) -> None:
         self._known = MemoryRateStore(size, is_lenient=True)
 
-    async def judge(self, steps: Sequence[Step], *, now: float) -> Judgement:
+    async def judge(self, steps: Sequence[RateStep], *, now: float) -> RateJudgement:
         """What this process says to steps that look and take. What they take is given back where `learn` says so."""
         return await self._known.judge(steps, now=now)
 
-    def learn(self, steps: Sequence[Step], judged: Judgement, *, asked: float) -> None:
+    def learn(self, steps: Sequence[RateStep], judged: RateJudgement, *, asked: float) -> None:
         """The shared store said so to steps of which those from arrivals were let through here; it was `asked` then."""
         for number, (way, demands) in enumerate(steps):
             was_reached = judged.refused is None or number <= judged.refused

@@ -17,7 +17,7 @@ from taskgate.cluster.messages import Envelope, Parcel, Some, Word, numbered, re
 from taskgate.cluster.numbers import Now, Numbering, Replays
 from taskgate.cluster.seals import Seals
 from taskgate.errors import StoreUnavailable
-from taskgate.stores.sharing import MessageLog
+from taskgate.stores.shared import MessageLog
 
 LARGEST: Final = 16 * 1024
 """Bytes of a word that everybody gets; a larger one for one process alone travels as a parcel."""

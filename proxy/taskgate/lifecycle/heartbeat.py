@@ -11,7 +11,7 @@ from datetime import timedelta
 from logging import getLogger
 from typing import Final
 
-from taskgate.stores.sharing import Apart, Leases
+from taskgate.stores.shared import LeaseStore, LeaseStoreFactory
 
 RETRY: Final = timedelta(seconds=1)
 """How soon a sign of life is tried again that did not arrive."""
@@ -25,7 +25,9 @@ class Heartbeat:
     `beat` tells whether the store heard it.
     """
 
-    def __init__(self, apart: Apart, beat: Callable[[Leases], Awaitable[bool]], *, every: timedelta) -> None:
+    def __init__(
+        self, apart: LeaseStoreFactory, beat: Callable[[LeaseStore], Awaitable[bool]], *, every: timedelta
+    ) -> None:
         self._apart = apart
         self._beat = beat
         self._every = every
@@ -62,7 +64,7 @@ class Heartbeat:
                 log.exception("Unexpected error while renewing leases; trying again")
                 await asyncio.sleep(RETRY.total_seconds())
 
-    async def _beat_on(self, leases: Leases) -> None:
+    async def _beat_on(self, leases: LeaseStore) -> None:
         while True:
             was_heard = await self._beat(leases)
             await asyncio.sleep((self._every if was_heard else min(self._every, RETRY)).total_seconds())

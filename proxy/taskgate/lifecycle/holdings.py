@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from taskgate.domain.record import Lease, TaskId, TaskRecord, altered
-from taskgate.stores.room import stored_size
+from taskgate.stores.capacity import stored_size
 
 BEATS: Final = 2
 """For how many heartbeats an ending has to have been stored until it is believed to stay, once it is found again."""

@@ -24,7 +24,7 @@ from taskgate.lifecycle.holdings import BEATS, Holdings
 from taskgate.lifecycle.orphaned_claims import OrphanedClaims
 from taskgate.lifecycle.restoring import Restoring
 from taskgate.lifecycle.task_runs import TaskRun
-from taskgate.stores.sharing import Apart, Beat, Leases
+from taskgate.stores.shared import HeartbeatReply, LeaseStore, LeaseStoreFactory
 from taskgate.system.background import Background
 from taskgate.telemetry.events import EventSink, LeaseLost
 
@@ -57,8 +57,8 @@ class Leasing:
         self,
         *,
         holder: str,
-        leases: Leases,
-        apart: Apart,
+        leases: LeaseStore,
+        apart: LeaseStoreFactory,
         rules: LeaseRules,
         clock: SharedClock,
         event_sink: EventSink,
@@ -191,7 +191,7 @@ class Leasing:
             pause = self.rules.heartbeat.total_seconds() / PULSES
             self._pulse = self._loop.call_later(pause, self._show_life)
 
-    async def _beat_apart(self, leases: Leases) -> bool:
+    async def _beat_apart(self, leases: LeaseStore) -> bool:
         """One sign of life, on the thread of signs; whether the store heard it, or was not to."""
         asked = self._clock.elapsed()
         age = timedelta(seconds=asked - self._alive)
@@ -219,7 +219,7 @@ class Leasing:
         self._steady = None
         self._orphaned_claims.forget()
 
-    def _hear(self, said: Beat, sign: _Sign, answered: float) -> None:
+    def _hear(self, said: HeartbeatReply, sign: _Sign, answered: float) -> None:
         asked = sign.asked
         self._clock.align(said.time, asked=asked, answered=answered)
         self._others = said.alive - {self.holder}
@@ -264,11 +264,11 @@ class Leasing:
         return (run for run in runs if run.begun <= asked)
 
 
-def _is_late(said: Beat, sign: _Sign) -> bool:
+def _is_late(said: HeartbeatReply, sign: _Sign) -> bool:
     """Whether this process was itself taken for gone: what held it up, a machine or a store, may hold up others."""
     return sign.before is not None and sign.before < said.time
 
 
-def _is_older(said: Beat, sign: _Sign) -> bool:
+def _is_older(said: HeartbeatReply, sign: _Sign) -> bool:
     """Whether the store is not as it was when it last heard us: it came back with what was true before."""
     return sign.before is not None and (said.before is None or said.before < sign.before)

@@ -14,8 +14,17 @@ from taskgate.domain.listing import Page, Position, TaskFilter, TaskOrder
 from taskgate.domain.record import OwnerKey, TaskId, TaskRecord
 from taskgate.errors import StoreFault, StoreUnavailable
 from taskgate.lifecycle.store_health import StoreHealth
-from taskgate.stores.base import Census, Judgement, News, RateStore, SessionRecord, Step, Store, Watch
-from taskgate.stores.sharing import Beat, Leases
+from taskgate.stores.base import (
+    ChangeBatch,
+    RateJudgement,
+    RateStep,
+    RateStore,
+    SessionRecord,
+    Store,
+    StoreCensus,
+    Watch,
+)
+from taskgate.stores.shared import HeartbeatReply, LeaseStore
 from taskgate.telemetry.events import EventSink, StoreUsed
 
 T = TypeVar("T")
@@ -88,7 +97,7 @@ class MeasuredStore:
         found = self._inner.page(owner, where=where, order=order, after=after, limit=limit, now=now)
         return await self._timed("page", found)
 
-    def changed(self, watch: Watch, *, timeout: timedelta) -> Coroutine[Any, Any, News]:
+    def changed(self, watch: Watch, *, timeout: timedelta) -> Coroutine[Any, Any, ChangeBatch]:
         # Of the many that wait none has a frame of ours.
         return self._inner.changed(watch, timeout=timeout)
 
@@ -116,7 +125,7 @@ class MeasuredStore:
     async def purge_sessions(self, *, now: datetime) -> int:
         return await self._timed("purge_sessions", self._inner.purge_sessions(now=now))
 
-    async def census(self) -> Census:
+    async def census(self) -> StoreCensus:
         return await self._timed("census", self._inner.census())
 
     async def check(self) -> None:
@@ -165,19 +174,19 @@ class MeasuredRates:
         self._event_sink = event_sink
         self._clock = clock
 
-    async def judge(self, steps: Sequence[Step], *, now: float) -> Judgement:
+    async def judge(self, steps: Sequence[RateStep], *, now: float) -> RateJudgement:
         return await _timed("judge", self._inner.judge(steps, now=now), self._event_sink, self._clock)
 
 
 class MeasuredLeases:
     """The same of signs of life, and of what is put back; what comes from another thread is not to be given to this."""
 
-    def __init__(self, inner: Leases, *, event_sink: EventSink, clock: Clock) -> None:
+    def __init__(self, inner: LeaseStore, *, event_sink: EventSink, clock: Clock) -> None:
         self._inner = inner
         self._event_sink = event_sink
         self._clock = clock
 
-    async def beat(self, holder: str, held: Mapping[TaskId, int], *, lease: timedelta) -> Beat:
+    async def beat(self, holder: str, held: Mapping[TaskId, int], *, lease: timedelta) -> HeartbeatReply:
         return await _timed("beat", self._inner.beat(holder, held, lease=lease), self._event_sink, self._clock)
 
     async def restore(self, record: TaskRecord) -> bool:
@@ -200,4 +209,4 @@ async def _timed(operation: str, work: Awaitable[T], event_sink: EventSink, cloc
 
 _: type[Store] = MeasuredStore
 __: type[RateStore] = MeasuredRates
-___: type[Leases] = MeasuredLeases
+___: type[LeaseStore] = MeasuredLeases

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from taskgate.clock import Clock
 from taskgate.domain.record import TaskId, TaskRecord
 from taskgate.errors import StoreUnavailable
-from taskgate.stores.sharing import StreamSegment
+from taskgate.stores.shared import StreamSegment
 from taskgate.streams.entries import LEFT, About
 from taskgate.streams.event_log import KEEP
 from taskgate.streams.event_stream import ResumableEventStream
@@ -213,7 +213,7 @@ class RemoteWait:
                 if not said_at or loop.time() - said_at > SAID_AGAIN:
                     said_at = loop.time()
                     self._say()
-                await self._shared.log.grown(self._session, stream, timeout=LOOK)
+                await self._shared.log.wait_for_events(self._session, stream, timeout=LOOK)
             except StoreUnavailable:
                 await asyncio.sleep(RETRY)
 

@@ -12,7 +12,7 @@ from taskgate.clock import Clock
 from taskgate.domain.record import Lease, TaskId
 from taskgate.errors import StoreUnavailable
 from taskgate.lifecycle.holdings import Holdings
-from taskgate.stores.sharing import Leases
+from taskgate.stores.shared import LeaseStore
 
 log = getLogger("taskgate.leases")
 
@@ -20,7 +20,7 @@ log = getLogger("taskgate.leases")
 class Restoring:
     """Of one process, `holder`, whose leases have that length. Belongs to one event loop."""
 
-    def __init__(self, kept: Holdings, leases: Leases, *, holder: str, length: timedelta, clock: Clock) -> None:
+    def __init__(self, kept: Holdings, leases: LeaseStore, *, holder: str, length: timedelta, clock: Clock) -> None:
         self._kept = kept
         self._leases = leases
         self._holder = holder

@@ -56,7 +56,7 @@ class RecordChange(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class News:
+class ChangeBatch:
     """Changes since a watch's place, and the place to watch from next. Nothing in it is truth: load the record.
 
     `complete` is False when the watch's place is not remembered, because the watcher came back too late or the place is
@@ -122,7 +122,7 @@ class TaskStore(Protocol):
         """
         ...
 
-    async def changed(self, watch: Watch, *, timeout: timedelta) -> News:
+    async def changed(self, watch: Watch, *, timeout: timedelta) -> ChangeBatch:
         """Wait for news, at most `timeout`; at once if there is some already. May return early and empty.
 
         No change is lost that comes between the caller's look and this wait, or while the wait ends: it is told now or
@@ -199,14 +199,14 @@ class RateStepMode(IntEnum):
     """For what has happened already: each is charged that has room, whatever the others have. Nothing is refused."""
 
 
-class Step(NamedTuple):
+class RateStep(NamedTuple):
     """Some budgets, each once, and what is done with them."""
 
     way: RateStepMode
     demands: Sequence[Demand]
 
 
-class Judgement(NamedTuple):
+class RateJudgement(NamedTuple):
     """What a rate store said: verdicts for each demand of each step, up to the step that refused, if any did.
 
     `remaining` is what remains after it: of a step that refused, what there was. `told_as` is what a policy that had
@@ -215,19 +215,19 @@ class Judgement(NamedTuple):
 
     verdicts: Sequence[tuple[RateVerdict, ...]]
     refused: int | None = None
-    told_as: str = "allowed"
+    counted_as: str = "allowed"
 
 
 class RateStore(Protocol):
     """What is left of the budgets of rates. `now` is in seconds that never go back, or the store's own time counts."""
 
-    async def judge(self, steps: Sequence[Step], *, now: float) -> Judgement:
+    async def judge(self, steps: Sequence[RateStep], *, now: float) -> RateJudgement:
         """Do the steps one after the other, as one: nobody else takes in between. At most one round trip."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Census:
+class StoreCensus:
     """What a store holds."""
 
     tasks: dict[TaskStatus, int] = field(default_factory=dict)
@@ -237,7 +237,7 @@ class Census:
 class Store(TaskStore, SessionStore, Protocol):
     """A whole backend: both kinds of records behind one connection."""
 
-    async def census(self) -> Census:
+    async def census(self) -> StoreCensus:
         """Count what is kept; `size` in bytes where the backend knows it. Raises StoreUnavailable when it is not."""
         ...
 

@@ -5,35 +5,119 @@ as in every store, so what only needs heads can only see heads.
 """
 
 import heapq
+from bisect import bisect_left, bisect_right, insort
 from collections import Counter
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import count, islice
+from operator import attrgetter
 from typing import Any
 
 from taskgate.domain.caps import Cap
-from taskgate.domain.listing import Page, Position, TaskFilter, TaskOrder, listed
+from taskgate.domain.listing import STATES, OrderBy, Page, Position, TaskFilter, TaskOrder, TaskState, listed
 from taskgate.domain.record import Lease, Outcome, OwnerKey, TaskId, TaskRecord, TaskStatus, altered
 from taskgate.errors import StoreUnavailable
 from taskgate.jsontext.spans import RawJson
-from taskgate.stores.base import (
-    Census,
-    News,
-    SessionRecord,
-    Store,
-    Watch,
-)
+from taskgate.stores.base import ChangeBatch, SessionRecord, Store, StoreCensus, Watch
+from taskgate.stores.capacity import CapKeys, StoreUsage, record_size, stored_size
+from taskgate.stores.change_feed import GONE, ChangeFeed
 from taskgate.stores.codec import as_head, as_stored, longer_lease, pack_time, with_bodies
-from taskgate.stores.journal import GONE, Journal
-from taskgate.stores.memory_lists import Lists, in_order, is_wanted
-from taskgate.stores.room import Shares, StoreUsage, made_size, stored_size
 
-_NO_LISTS = Lists()
+# --- lists of one owner ----------------------------------------------------------------------------------------------
+
+
+_Run = list[Position]
+
+
+class OwnerIndex:
+    """The tasks of one owner."""
+
+    def __init__(self) -> None:
+        self._runs: dict[tuple[OrderBy, TaskState], _Run] = {}
+
+    def __bool__(self) -> bool:
+        return any(self._runs.values())
+
+    def add(self, record: TaskRecord) -> None:
+        """List a record."""
+        for by in OrderBy:
+            insort(self._runs.setdefault((by, _state(record)), []), _place(record, by))
+
+    def remove(self, record: TaskRecord) -> None:
+        """List a record no longer; it must be as it was when it was listed."""
+        for by in OrderBy:
+            run = self._runs[by, _state(record)]
+            del run[bisect_left(run, _place(record, by))]
+
+    def move(self, old: TaskRecord, new: TaskRecord) -> None:
+        """List a record as it is now."""
+        if (_state(old), old.updated_at) != (_state(new), new.updated_at):
+            self.remove(old)
+            self.add(new)
+
+    def found(self, where: TaskFilter, order: TaskOrder, after: Position | None) -> Iterator[TaskId]:
+        """The ids of what is in the states and within the bounds of the time that is ordered by, in order.
+
+        What else the filter says is left to `is_wanted`.
+        """
+        states = STATES if where.states is None else where.states
+        runs = (self._runs.get((order.by, state), []) for state in states)
+        parts = (_within(run, where, order, after) for run in runs)
+        return (id for _, id in heapq.merge(*parts, reverse=order.descending))
+
+
+def sorted_ids(records: list[TaskRecord], order: TaskOrder, after: Position | None) -> list[TaskId]:
+    """The ids of a few records, those after a place, in order."""
+    places = sorted((_place(record, order.by) for record in records), reverse=order.descending)
+    return [place.id for place in places if after is None or (place < after if order.descending else place > after)]
+
+
+def matches(head: TaskRecord, where: TaskFilter) -> bool:
+    """Whether the record meets the filter."""
+    return (
+        (where.ids is None or head.id in where.ids)
+        and (where.states is None or _state(head) in where.states)
+        and (where.created_after is None or head.created_at > where.created_after)
+        and (where.created_before is None or head.created_at < where.created_before)
+        and (where.updated_after is None or head.updated_at > where.updated_after)
+        and (where.updated_before is None or head.updated_at < where.updated_before)
+    )
+
+
+def _within(run: _Run, where: TaskFilter, order: TaskOrder, after: Position | None) -> Iterator[Position]:
+    by_creation = order.by is OrderBy.CREATED
+    least, most = (
+        (where.created_after, where.created_before) if by_creation else (where.updated_after, where.updated_before)
+    )
+    low = 0 if least is None else bisect_right(run, least, key=_time)
+    high = len(run) if most is None else bisect_left(run, most, key=_time)
+    if after is not None and order.descending:
+        high = min(high, bisect_left(run, after))
+    elif after is not None:
+        low = max(low, bisect_right(run, after))
+    return (run[at] for at in (range(high - 1, low - 1, -1) if order.descending else range(low, high)))
+
+
+def _state(record: TaskRecord) -> TaskState:
+    return TaskState(record.status, record.tool_error)
+
+
+def _place(record: TaskRecord, by: OrderBy) -> Position:
+    return Position(record.created_at if by is OrderBy.CREATED else record.updated_at, record.id)
+
+
+_time = attrgetter("time")
+
+
+# --- the store -------------------------------------------------------------------------------------------------------
+
+
+_NO_LISTS = OwnerIndex()
 
 
 @dataclass(slots=True, kw_only=True)
-class _Kept:
+class _StoredTask:
     number: int
     head: TaskRecord
     params: RawJson | None
@@ -48,16 +132,16 @@ class MemoryStore:
     """A store without a file. Belongs to the event loop it is used from."""
 
     def __init__(self) -> None:
-        self._kept: dict[TaskId, _Kept] = {}
+        self._tasks: dict[TaskId, _StoredTask] = {}
         self._numbers = count()
         self._counts = Counter(dict.fromkeys(TaskStatus, 0))
-        self._lists: dict[OwnerKey, Lists] = {}
+        self._lists: dict[OwnerKey, OwnerIndex] = {}
         self._unfinished: set[TaskId] = set()
-        self._room = StoreUsage()
+        self._usage = StoreUsage()
         self._repeats: dict[tuple[OwnerKey, str], TaskId] = {}
         self._expiring: list[tuple[datetime, TaskId]] = []
         self._sessions: dict[str, SessionRecord] = {}
-        self._journal = Journal()
+        self._changes = ChangeFeed()
         self._closed = False
 
     # --- tasks ---------------------------------------------------------------------------------------------------
@@ -69,13 +153,13 @@ class MemoryStore:
             earlier = self._repeated(record.owner, record.repeat_key, record.created_at)
             if earlier is not None:
                 return earlier
-        if record.id in self._kept:
+        if record.id in self._tasks:
             raise StoreUnavailable("A task of that id is stored already")
-        shares, size = _shares(record), made_size(record)
-        refusal = self._room.refusal(shares, caps, pack_time(record.created_at))
+        keys, size = _shares(record), record_size(record)
+        refusal = self._usage.refusal(keys, caps, pack_time(record.created_at))
         if refusal is not None:
             raise refusal
-        self._kept[record.id] = _Kept(
+        self._tasks[record.id] = _StoredTask(
             number=next(self._numbers),
             head=as_head(record),
             params=record.call.params,
@@ -84,13 +168,13 @@ class MemoryStore:
         )
         if record.repeat_key is not None:
             self._repeats[record.owner, record.repeat_key] = record.id
-        self._lists.setdefault(record.owner, Lists()).add(record)
+        self._lists.setdefault(record.owner, OwnerIndex()).add(record)
         if not record.status.is_terminal:
             self._begin(record)
-        self._room.keep(shares.context, size)
+        self._usage.add_bytes(keys.context, size)
         heapq.heappush(self._expiring, (record.expires_at, record.id))
         self._counts[record.status] += 1
-        self._journal.note(record)
+        self._changes.add_committed(record)
         return record.id
 
     async def repeated(self, owner: OwnerKey, key: str, *, now: datetime) -> TaskId | None:
@@ -101,7 +185,7 @@ class MemoryStore:
     async def load(self, owner: OwnerKey, id: TaskId, *, now: datetime, bodies: bool = False) -> TaskRecord | None:
         """See TaskStore.load."""
         self._check()
-        kept = self._kept.get(id)
+        kept = self._tasks.get(id)
         if kept is None or kept.head.owner != owner or kept.head.expires_at <= now:
             return None
         return kept.whole() if bodies else kept.head
@@ -109,13 +193,13 @@ class MemoryStore:
     async def owner_of(self, id: TaskId) -> OwnerKey | None:
         """See TaskStore.owner_of."""
         self._check()
-        kept = self._kept.get(id)
+        kept = self._tasks.get(id)
         return None if kept is None else kept.head.owner
 
     async def swap(self, record: TaskRecord, *, expected: int) -> bool:
         """See TaskStore.swap."""
         self._check()
-        kept = self._kept.get(record.id)
+        kept = self._tasks.get(record.id)
         if kept is None or kept.head.revision != expected:
             return False
         lease, is_news = kept.head.lease, not kept.head.status.is_terminal
@@ -129,13 +213,13 @@ class MemoryStore:
             kept.outcome = as_stored(record.outcome)
             size = stored_size(None, record.outcome)
             kept.size += size
-            self._room.keep(record.owner.context, size)
+            self._usage.add_bytes(record.owner.context, size)
         if record.status.is_terminal:
             self._end(record)
         elif record.id not in self._unfinished:
             self._begin(record)
         if is_news:
-            self._journal.note(record, held_by=lease.holder if lease else None)
+            self._changes.add_committed(record, held_by=lease.holder if lease else None)
         return True
 
     async def page(
@@ -153,29 +237,29 @@ class MemoryStore:
         if where.ids is None:
             found: Iterable[TaskId] = self._lists.get(owner, _NO_LISTS).found(where, order, after)
         else:
-            few = (self._kept[id].head for id in where.ids if id in self._kept)
-            found = in_order([head for head in few if head.owner == owner], order, after)
-        heads = (head for id in found if (head := self._kept[id].head).expires_at > now and is_wanted(head, where))
+            few = (self._tasks[id].head for id in where.ids if id in self._tasks)
+            found = sorted_ids([head for head in few if head.owner == owner], order, after)
+        heads = (head for id in found if (head := self._tasks[id].head).expires_at > now and matches(head, where))
         # One more than asked for tells whether there is a next page.
         tasks = [listed(head) for head in islice(heads, limit + 1)]
         return Page(tasks=tuple(tasks[:limit]), next=tasks[limit - 1].place(order.by) if len(tasks) > limit else None)
 
-    def changed(self, watch: Watch, *, timeout: timedelta) -> Coroutine[Any, Any, News]:
+    def changed(self, watch: Watch, *, timeout: timedelta) -> Coroutine[Any, Any, ChangeBatch]:
         """See TaskStore.changed."""
-        return self._journal.changed(watch, timeout=timeout, look=self._revision)
+        return self._changes.changed(watch, timeout=timeout, look=self._revision)
 
     async def renew(self, holder: str, ids: frozenset[TaskId], until: datetime) -> None:
         """See TaskStore.renew."""
         self._check()
         for id in ids:
-            kept = self._kept.get(id)
+            kept = self._tasks.get(id)
             if kept is not None and kept.head.lease is not None and kept.head.lease.holder == holder:
                 kept.head = altered(kept.head, lease=Lease(holder=holder, until=until))
 
     async def lapsed(self, *, holder: str, until: datetime, now: datetime, limit: int) -> tuple[TaskRecord, ...]:
         """See TaskStore.lapsed. A record that nobody holds counts as lapsed."""
         self._check()
-        unfinished = (self._kept[id] for id in self._unfinished)
+        unfinished = (self._tasks[id] for id in self._unfinished)
         waiting = [kept for kept in unfinished if kept.head.expires_at > now and _is_lapsed(kept.head, now)]
         waiting.sort(key=lambda kept: (kept.head.created_at, kept.number))
         taken = waiting[:limit]
@@ -233,10 +317,10 @@ class MemoryStore:
 
     # --- the whole -----------------------------------------------------------------------------------------------
 
-    async def census(self) -> Census:
+    async def census(self) -> StoreCensus:
         """See Store.census; the size is not known."""
         self._check()
-        return Census(tasks=dict(self._counts))
+        return StoreCensus(tasks=dict(self._counts))
 
     async def check(self) -> None:
         """See Store.check; what is in memory needs no writing."""
@@ -248,19 +332,19 @@ class MemoryStore:
     async def close(self) -> None:
         """See Store.close."""
         self._closed = True
-        self._journal.close()
+        self._changes.close()
 
     def _check(self) -> None:
         if self._closed:
             raise StoreUnavailable("The store is closed")
 
     def _revision(self, id: TaskId) -> int:
-        kept = self._kept.get(id)
+        kept = self._tasks.get(id)
         return GONE if kept is None else kept.head.revision
 
     def _repeated(self, owner: OwnerKey, key: str, now: datetime) -> TaskId | None:
         id = self._repeats.get((owner, key))
-        return id if id is not None and self._kept[id].head.expires_at > now else None
+        return id if id is not None and self._tasks[id].head.expires_at > now else None
 
     def _unname(self, head: TaskRecord) -> None:
         if head.repeat_key is not None and self._repeats[head.owner, head.repeat_key] == head.id:
@@ -268,31 +352,31 @@ class MemoryStore:
 
     def _begin(self, record: TaskRecord) -> None:
         self._unfinished.add(record.id)
-        self._room.begin(_shares(record), pack_time(record.expires_at))
+        self._usage.add_task(_shares(record), pack_time(record.expires_at))
 
     def _end(self, record: TaskRecord) -> None:
         if record.id in self._unfinished:
             self._unfinished.remove(record.id)
-            self._room.end(_shares(record), pack_time(record.expires_at))
+            self._usage.remove_task(_shares(record), pack_time(record.expires_at))
 
     def _remove(self, id: TaskId) -> TaskRecord:
-        kept = self._kept.pop(id)
+        kept = self._tasks.pop(id)
         head = kept.head
         lists = self._lists[head.owner]
         lists.remove(head)
         if not lists:
             del self._lists[head.owner]
         self._end(head)
-        self._room.keep(head.owner.context, -kept.size)
+        self._usage.add_bytes(head.owner.context, -kept.size)
         self._unname(head)
         self._counts[head.status] -= 1
-        self._journal.gone(id, owner=head.owner, holder=head.lease.holder if head.lease else None)
+        self._changes.add_removed(id, owner=head.owner, holder=head.lease.holder if head.lease else None)
         return head
 
 
-def _shares(record: TaskRecord) -> Shares:
+def _shares(record: TaskRecord) -> CapKeys:
     mount = record.owner.mount
-    return Shares(record.owner.context, record.tenant, (mount, record.call.tool), mount)
+    return CapKeys(record.owner.context, record.tenant, (mount, record.call.tool), mount)
 
 
 def _is_lapsed(head: TaskRecord, now: datetime) -> bool:

@@ -12,9 +12,9 @@ from taskgate.errors import StoreUnavailable
 from taskgate.stores.base import Store
 from taskgate.stores.memory import MemoryStore
 from taskgate.stores.redis.options import RedisOptions
-from taskgate.stores.sharing import Shared
-from taskgate.stores.sqlite import SqliteStore
-from taskgate.stores.sqlite_file import OpenFile, SqliteOptions, open_file
+from taskgate.stores.shared import SharedBackend
+from taskgate.stores.sqlite.file import OpenFile, SqliteOptions, open_file
+from taskgate.stores.sqlite.store import SqliteStore
 
 __all__ = ["RedisOptions", "SqliteOptions", "open_shared", "open_store"]
 
@@ -40,7 +40,7 @@ async def open_store(backend: Literal["memory", "sqlite"], options: SqliteOption
         raise
 
 
-async def open_shared(options: RedisOptions, clock: SharedClock | None = None) -> Shared:
+async def open_shared(options: RedisOptions, clock: SharedClock | None = None) -> SharedBackend:
     """The store that several gateways share, on the running loop; closing `store` closes all of it.
 
     `clock` is aligned with its server's each time before that is begun to be used, now or once it is there.
@@ -50,7 +50,7 @@ async def open_shared(options: RedisOptions, clock: SharedClock | None = None) -
     given, or when what speaks to it is not installed.
     """
     try:
-        from taskgate.stores.redis.opening import open_redis  # noqa: PLC0415 - only with the extra
+        from taskgate.stores.redis.open import open_redis  # noqa: PLC0415 - only with the extra
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in ("redis", "hiredis"):
             raise

@@ -9,7 +9,7 @@ from typing import Final
 
 from taskgate.domain.gcra import RateVerdict, gcra
 from taskgate.domain.rates import Demand
-from taskgate.stores.base import Judgement, RateStepMode, RateStore, Step
+from taskgate.stores.base import RateJudgement, RateStep, RateStepMode, RateStore
 
 SIZE: Final = 200_000
 """Budgets that are remembered: some 30 MB at the most."""
@@ -34,7 +34,7 @@ class MemoryRateStore:
     def __len__(self) -> int:
         return len(self._tats)
 
-    async def judge(self, steps: Sequence[Step], *, now: float) -> Judgement:
+    async def judge(self, steps: Sequence[RateStep], *, now: float) -> RateJudgement:
         """See RateStore."""
         told: list[tuple[RateVerdict, ...]] = []
         for way, demands in steps:
@@ -44,8 +44,8 @@ class MemoryRateStore:
             verdicts = (self.take if way is RateStepMode.TAKE else self.peek)(demands, now=now)
             told.append(verdicts)
             if refuses(demands, verdicts):
-                return Judgement(told, len(told) - 1)
-        return Judgement(told)
+                return RateJudgement(told, len(told) - 1)
+        return RateJudgement(told)
 
     def take(self, demands: Sequence[Demand], *, now: float) -> tuple[RateVerdict, ...]:
         """A verdict for each demand, in one step. Where one that enforces has no room, none of those is charged."""

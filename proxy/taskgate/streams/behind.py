@@ -11,7 +11,7 @@ from logging import getLogger
 from typing import Final
 
 from taskgate.errors import StoreUnavailable
-from taskgate.stores.sharing import StreamLog
+from taskgate.stores.shared import StreamLog
 from taskgate.streams.event_log import KEEP
 from taskgate.system.background import Background
 from taskgate.telemetry.request_context import nobody

@@ -11,7 +11,7 @@ from typing import Final
 
 from taskgate.errors import StoreUnavailable
 from taskgate.protocol import sse
-from taskgate.stores.sharing import StreamSegment
+from taskgate.stores.shared import StreamSegment
 from taskgate.streams.entries import LAST, LEFT, follow_on, for_carrier, halts
 from taskgate.streams.event_stream import ForwardedEventStream
 from taskgate.streams.shared_resumable import Left, PutDown, SharedResumableStreams, TakenUp
@@ -58,7 +58,7 @@ class Carriage:
                 passage = await self._shared.log.read(self._session, self._stream, after=self._number)
                 if not self._pass_on(passage, feed):
                     return
-                await self._shared.log.grown(self._session, self._stream, timeout=LOOK)
+                await self._shared.log.wait_for_events(self._session, self._stream, timeout=LOOK)
             except StoreUnavailable:
                 await asyncio.sleep(RETRY)
             self._give_sign()

@@ -13,7 +13,7 @@ from itertools import count
 from typing import Any, Final, NamedTuple, Protocol
 
 from taskgate.clock import Clock
-from taskgate.stores.sharing import StreamLog, StreamSegment
+from taskgate.stores.shared import StreamLog, StreamSegment
 from taskgate.streams.behind import WriteBehind
 from taskgate.streams.entries import LAST, NOTE, About, follow_on, greets, heard_in, read_about
 from taskgate.streams.event_log import EventBudget
@@ -148,7 +148,7 @@ class SharedResumableStreams:
             if patience <= 0:
                 # Whoever has it does not answer: it is told from the log as far as that goes, or it never was.
                 return None if left is None else await self._told(session, place, left)
-            await self.log.grown(session, place.stream, timeout=timedelta(seconds=patience))
+            await self.log.wait_for_events(session, place.stream, timeout=timedelta(seconds=patience))
 
     async def _told(self, session: str, place: StreamPosition, left: Left) -> Left | None:
         """What is left, if it is whole; with the last note of a task that was heard on it."""

@@ -22,7 +22,7 @@ from taskgate.errors import StoreUnavailable
 from taskgate.lifecycle.measured import MeasuredStore
 from taskgate.listener.listener import PublicListener
 from taskgate.listener.operations import OperatorsListener
-from taskgate.stores.sharing import Shared
+from taskgate.stores.shared import SharedBackend
 from taskgate.telemetry.lag import LoopLag
 from taskgate.telemetry.metrics.limit_families import PENALIZED
 from taskgate.telemetry.metrics.message_families import ACTIVE_REQUESTS
@@ -201,7 +201,7 @@ class Service:
         closers.callback(bound.close)
         theirs = SharedClock(clock)
         opened = self._around.store or await open_configured_store(config, self._data_directory, theirs)
-        store, shared = (opened.store, opened) if isinstance(opened, Shared) else (opened, None)
+        store, shared = (opened.store, opened) if isinstance(opened, SharedBackend) else (opened, None)
         closers.add(store.close)
         # Before what has something to tell, and after it; but whoever starts a second gateway is to hear of the store.
         closers.add(sight.close)

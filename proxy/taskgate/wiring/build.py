@@ -48,7 +48,7 @@ from taskgate.sessions.registry import HostSessions
 from taskgate.sessions.traced import traced
 from taskgate.stores.base import Store
 from taskgate.stores.open import open_shared, open_store
-from taskgate.stores.sharing import Shared
+from taskgate.stores.shared import SharedBackend
 from taskgate.streams.bytes_in_flight import BytesInFlight
 from taskgate.upstream.base import Upstream
 from taskgate.upstream.http import HttpUpstream, UpstreamObserver, UpstreamSettings
@@ -84,7 +84,7 @@ class Environment:
 
     clock: Clock = field(default_factory=SystemClock)
     entropy: Entropy = field(default_factory=SystemEntropy)
-    store: Store | Shared | None = None
+    store: Store | SharedBackend | None = None
     make_upstream: MakeUpstream | None = None
     pressure: MemoryPressure = field(default_factory=lambda: MemoryPressure(limit=memory_limit(), resident=resident))
 
@@ -93,7 +93,7 @@ class Kept(NamedTuple):
     """What is kept where: `store` may be that of `shared`, and then `clock` is its time."""
 
     store: Store
-    shared: Shared | None
+    shared: SharedBackend | None
     clock: Clock
 
 
@@ -126,7 +126,7 @@ class Runtime:
 
 async def open_configured_store(
     config: GatewayConfig, data_directory: Path | None, clock: SharedClock
-) -> Store | Shared:
+) -> Store | SharedBackend:
     """The configured store, open; `clock` becomes that of one that is shared. Raises StoreUnavailable."""
     if config.store.backend == "memory":
         return await open_store("memory", None)

@@ -44,7 +44,7 @@ from taskgate.sessions.host_session import SessionServices
 from taskgate.sessions.registry import HostSessions
 from taskgate.stores.base import Store
 from taskgate.stores.rates import MemoryRateStore
-from taskgate.stores.sharing import Shared
+from taskgate.stores.shared import SharedBackend
 from taskgate.streams.event_log import EventBudget
 from taskgate.streams.shared_resumable import SharedResumableStreams
 from taskgate.telemetry.events import EventSink
@@ -58,7 +58,7 @@ class Dependencies(NamedTuple):
     live: RuntimeConfig
     standings: QuotaSubjects
     store: Store
-    shared: Shared | None
+    shared: SharedBackend | None
     callers: ReloadableAuthenticator
     penalties: Penalties | None
     mounts: Mounts
@@ -101,13 +101,13 @@ def _company(base: Dependencies) -> Cluster:
     leasing = Leasing(
         holder=holder,
         leases=MeasuredLeases(shared.leases, event_sink=base.event_sink, clock=base.clock),
-        apart=shared.apart,
+        apart=shared.open_leases,
         rules=LeaseRules(lease.ttl, lease.heartbeat),
         clock=base.clock,
         event_sink=base.event_sink,
     )
     bus = ClusterBus(
-        post=shared.post,
+        post=shared.bus,
         seals=ReportedSeals(SealedWords(base.callers), base.clock.elapsed),
         holder=holder,
         entropy=base.entropy,

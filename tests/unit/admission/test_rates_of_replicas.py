@@ -11,7 +11,7 @@ from taskgate.admission.sieve import LocalRateCache
 from taskgate.admission.standing import QuotaSubjects
 from taskgate.domain.rates import RateEvent, RatePolicies, RatePolicy, Scope
 from taskgate.errors import RateLimited, StoreUnavailable
-from taskgate.stores.base import Judgement, Step
+from taskgate.stores.base import RateJudgement, RateStep
 from taskgate.stores.rates import MemoryRateStore
 from taskgate.telemetry.events import RateJudged, SuspicionRaised
 from unit.admission.gates import ALICE, BOB, policy
@@ -29,13 +29,13 @@ class Counted:
     """What gateways share, and how often it was asked."""
 
     def __init__(self) -> None:
-        self.rates, self.asked, self.is_there, self.told_as = MemoryRateStore(), 0, True, "allowed"
+        self.rates, self.asked, self.is_there, self.counted_as = MemoryRateStore(), 0, True, "allowed"
 
-    async def judge(self, steps: Sequence[Step], *, now: float) -> Judgement:
+    async def judge(self, steps: Sequence[RateStep], *, now: float) -> RateJudgement:
         self.asked += 1
         if not self.is_there:
             raise StoreUnavailable("gone")
-        return (await self.rates.judge(steps, now=now))._replace(told_as=self.told_as)
+        return (await self.rates.judge(steps, now=now))._replace(counted_as=self.counted_as)
 
 
 class Replica:
@@ -222,12 +222,12 @@ async def test_what_counts_without_the_store_teaches_nothing() -> None:
     """Its parts are smaller than what is shared: who remembered them would refuse what the store allows."""
     store = Counted()
     at, other = Replica(store, IP), Replica(store, IP)
-    store.told_as = "fail_local"
+    store.counted_as = "fail_local"
     for _ in range(3):
         assert await other.serves() is None
     assert RateJudged("ip", "ip", "fail_local") in other.facts.all
     assert await at.serves() == "ip"
-    store.rates, store.told_as = MemoryRateStore(), "allowed"
+    store.rates, store.counted_as = MemoryRateStore(), "allowed"
     assert await at.serves() is None
 
 

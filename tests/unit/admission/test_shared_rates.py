@@ -10,7 +10,7 @@ from taskgate.admission.rules import OnStoreError
 from taskgate.admission.shared_rates import SharedRates
 from taskgate.domain.rates import Demand
 from taskgate.errors import StoreUnavailable
-from taskgate.stores.base import Judgement, RateStepMode, Step
+from taskgate.stores.base import RateJudgement, RateStep, RateStepMode
 from taskgate.stores.rates import MemoryRateStore
 from taskgate.telemetry.events import RatesFellBack
 from unit.admission.gates import policy
@@ -24,7 +24,7 @@ class Failing:
     def __init__(self) -> None:
         self.is_there, self.rates = True, MemoryRateStore()
 
-    async def judge(self, steps: Sequence[Step], *, now: float) -> Judgement:
+    async def judge(self, steps: Sequence[RateStep], *, now: float) -> RateJudgement:
         if not self.is_there:
             raise StoreUnavailable("gone")
         return await self.rates.judge(steps, now=now)
@@ -41,9 +41,9 @@ class Sharing:
         )
         self.store.is_there = False
 
-    async def takes(self, burst: int = 1, every: float = 1.0, cost: int = 1) -> Judgement:
+    async def takes(self, burst: int = 1, every: float = 1.0, cost: int = 1) -> RateJudgement:
         limited = policy("calls", burst, every=every, cost=cost)
-        step = Step(RateStepMode.TAKE, (Demand("alice", limited.limit, cost, limited),))
+        step = RateStep(RateStepMode.TAKE, (Demand("alice", limited.limit, cost, limited),))
         return await self.rates.judge((step,), now=self.clock.elapsed())
 
     async def passes(self, times: int, burst: int) -> int:
@@ -53,7 +53,7 @@ class Sharing:
 async def test_while_the_store_answers_it_alone_counts() -> None:
     at = Sharing(OnStoreError.LOCAL, processes=4)
     at.store.is_there = True
-    assert (await at.takes()).told_as == "allowed"
+    assert (await at.takes()).counted_as == "allowed"
     assert (await at.takes()).refused == 0
     assert at.facts.all == []
 
@@ -82,8 +82,8 @@ async def test_a_cost_above_the_part_passes_once_all_is_there() -> None:
 
 
 async def test_what_passed_is_told_apart() -> None:
-    assert (await Sharing(OnStoreError.LOCAL).takes()).told_as == "fail_local"
-    assert (await Sharing(OnStoreError.OPEN).takes()).told_as == "fail_open"
+    assert (await Sharing(OnStoreError.LOCAL).takes()).counted_as == "fail_local"
+    assert (await Sharing(OnStoreError.OPEN).takes()).counted_as == "fail_open"
 
 
 async def test_open_lets_everything_pass() -> None:
@@ -119,4 +119,4 @@ async def test_the_store_counts_again_as_soon_as_it_answers() -> None:
     at = Sharing(OnStoreError.LOCAL)
     await at.takes()
     at.store.is_there = True
-    assert (await at.takes()).told_as == "allowed"
+    assert (await at.takes()).counted_as == "allowed"

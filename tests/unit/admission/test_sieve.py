@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from taskgate.admission.sieve import LocalRateCache
 from taskgate.domain.gcra import RateLimit
 from taskgate.domain.rates import Demand, RateEvent, RatePolicy, Scope
-from taskgate.stores.base import Judgement, RateStepMode, Step
+from taskgate.stores.base import RateJudgement, RateStep, RateStepMode
 from taskgate.stores.rates import MemoryRateStore
 from unit.admission.gates import policy
 
@@ -20,8 +20,8 @@ def of(policy: RatePolicy, cost: int = 1) -> Demand:
     return Demand(policy.name, policy.limit, cost, policy)
 
 
-COMES = (Step(RateStepMode.LOOK, (of(FAILURES),)), Step(RateStepMode.TAKE, (of(ARRIVALS),)))
-CALL = Step(RateStepMode.TAKE, (of(CALLS),))
+COMES = (RateStep(RateStepMode.LOOK, (of(FAILURES),)), RateStep(RateStepMode.TAKE, (of(ARRIVALS),)))
+CALL = RateStep(RateStepMode.TAKE, (of(CALLS),))
 
 
 class Gateway:
@@ -33,7 +33,7 @@ class Gateway:
     async def lets_through(self, now: float) -> bool:
         return (await self.sieve.judge(COMES, now=now)).refused is None
 
-    async def serves(self, now: float, *more: Step) -> Judgement:
+    async def serves(self, now: float, *more: RateStep) -> RateJudgement:
         """What the store says to a request that was let through."""
         steps = (*COMES, *more)
         judged = await self.shared.judge(steps, now=now)
@@ -68,7 +68,7 @@ async def test_what_is_under_way_counts_before_its_answer_comes() -> None:
 async def test_what_the_store_did_not_take_is_given_back() -> None:
     gateway = Gateway(MemoryRateStore())
     for _ in range(2):
-        await gateway.shared.judge((Step(RateStepMode.NOTE, (of(FAILURES),)),), now=0.0)
+        await gateway.shared.judge((RateStep(RateStepMode.NOTE, (of(FAILURES),)),), now=0.0)
     assert [await gateway.lets_through(0.0) for _ in range(3)] == [True, True, True]
     assert [(await gateway.serves(0.0)).refused for _ in range(3)] == [0, 0, 0]
     # It knows of the failures now, and refuses for those until they are forgiven; of arrivals none has counted.
@@ -93,7 +93,7 @@ async def test_nobody_is_refused_whom_the_store_would_let_in(
     """Two gateways, requests that overlap: whenever a sieve refuses, so would the store, then and there."""
     every, burst = limit
     ip = Demand("ip", RateLimit(every=every, burst=burst), 1, ARRIVALS)
-    steps = (Step(RateStepMode.TAKE, (ip,)),)
+    steps = (RateStep(RateStepMode.TAKE, (ip,)),)
     shared = MemoryRateStore()
     gateways, now = [Gateway(shared), Gateway(shared)], 0.0
     under_way: list[Gateway] = []
@@ -112,14 +112,14 @@ async def test_nobody_is_refused_whom_the_store_would_let_in(
             under_way.append(gateway)
         else:
             await settle()
-            assert (await shared.judge((Step(RateStepMode.LOOK, (ip,)),), now=now)).refused == 0
+            assert (await shared.judge((RateStep(RateStepMode.LOOK, (ip,)),), now=now)).refused == 0
         if not overlaps:
             await settle()
 
 
 @pytest.mark.parametrize("shadow", [ARRIVALS, FAILURES])
 async def test_what_only_tells_refuses_nobody(shadow: RatePolicy) -> None:
-    silent = Step(RateStepMode.TAKE, (Demand("ip", shadow.limit, 1, policy("ip", shadow=True, before_auth=True)),))
+    silent = RateStep(RateStepMode.TAKE, (Demand("ip", shadow.limit, 1, policy("ip", shadow=True, before_auth=True)),))
     sieve = LocalRateCache()
     for _ in range(9):
         assert (await sieve.judge((silent,), now=0.0)).refused is None

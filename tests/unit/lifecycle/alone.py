@@ -8,7 +8,7 @@ from helpers.shared_memory import LeasesInMemory
 from taskgate.clock import SharedClock
 from taskgate.lifecycle.leasing import Leasing
 from taskgate.stores.memory import MemoryStore
-from taskgate.stores.sharing import Leases
+from taskgate.stores.shared import LeaseStore
 from unit.lifecycle.facts import Facts
 from unit.lifecycle.several_runners import RULES
 
@@ -32,6 +32,6 @@ class Alone:
         )
 
     @asynccontextmanager
-    async def apart(self) -> AsyncIterator[Leases]:
+    async def apart(self) -> AsyncIterator[LeaseStore]:
         self.opened += 1
         yield self.leases

@@ -226,7 +226,7 @@ class World:
 
     def head(self, record: TaskRecord) -> TaskRecord:
         """A task as it is stored."""
-        return self.store._kept[record.id].head
+        return self.store._tasks[record.id].head
 
     def note(self, found: Any) -> None:
         """Remember of what a replica reads at which revisions it had the lease."""
@@ -245,7 +245,7 @@ class World:
 
     def _look(self) -> None:
         """What must be so at any moment: an end stays as it is."""
-        for id, kept in self.store._kept.items():
+        for id, kept in self.store._tasks.items():
             if kept.head.status.is_terminal:
                 before = self.ended.setdefault(id, kept.head)
                 assert (before.status, before.revision) == (kept.head.status, kept.head.revision)
@@ -253,7 +253,7 @@ class World:
                 assert id not in self.ended, "an end is no end any more"
 
     def _is_ended(self, task: TaskId) -> bool:
-        kept = self.store._kept.get(task)
+        kept = self.store._tasks.get(task)
         return kept is not None and kept.head.status.is_terminal
 
     def _unfinished(self) -> list[TaskRecord]:

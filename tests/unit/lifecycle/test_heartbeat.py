@@ -10,7 +10,7 @@ from helpers.manual_clock import EPOCH, ManualClock
 from helpers.shared_memory import LeasesInMemory
 from taskgate.errors import StoreUnavailable
 from taskgate.lifecycle.heartbeat import Heartbeat
-from taskgate.stores.sharing import Beat, Leases
+from taskgate.stores.shared import HeartbeatReply, LeaseStore
 from unit.lifecycle.alone import Alone
 from unit.lifecycle.several_runners import RULES
 
@@ -39,7 +39,7 @@ async def test_signs_of_life_go_on_while_the_loop_of_the_calls_stands_still() ->
     beaten = threading.Semaphore(0)
     threads = set()
 
-    async def beat(_: Leases) -> bool:
+    async def beat(_: LeaseStore) -> bool:
         threads.add(threading.current_thread().name)
         beaten.release()
         return True
@@ -58,7 +58,7 @@ async def test_signs_of_life_go_on_whatever_goes_wrong_with_one(
     monkeypatch.setattr("taskgate.lifecycle.heartbeat.RETRY", timedelta(milliseconds=1))
     one, beaten = Alone(), threading.Semaphore(0)
 
-    async def beat(_: Leases) -> bool:
+    async def beat(_: LeaseStore) -> bool:
         beaten.release()
         raise ValueError("unforeseen")
 
@@ -114,7 +114,7 @@ async def test_a_process_is_not_heard_by_a_store_that_takes_nothing_new(monkeypa
     one = Alone()
     beat, full = one.leases.beat, True
 
-    async def telling(*arguments: Any, **named: Any) -> Beat:
+    async def telling(*arguments: Any, **named: Any) -> HeartbeatReply:
         return (await beat(*arguments, **named))._replace(full=full)
 
     monkeypatch.setattr(one.leases, "beat", telling)

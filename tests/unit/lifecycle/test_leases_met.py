@@ -14,7 +14,7 @@ from taskgate.domain.events import Progressed
 from taskgate.domain.record import TaskRecord, TaskStatus
 from taskgate.lifecycle.leasing import _Sign
 from taskgate.lifecycle.task_runs import TaskRun
-from taskgate.stores.sharing import Beat
+from taskgate.stores.shared import HeartbeatReply
 from taskgate.telemetry.events import LeaseLost
 from unit.lifecycle.alone import Alone
 from unit.lifecycle.gated import Replica
@@ -133,6 +133,6 @@ def test_a_task_that_was_taken_again_since_is_not_the_one_that_was_lost(asked: f
     run = TaskRun(record, listener)
     one.leasing.begin(run, record)
     nothing: frozenset[str] = frozenset()
-    said = Beat(EPOCH, ended=nothing, lost=frozenset({record.id}), behind=nothing, alive=nothing, before=None)
+    said = HeartbeatReply(EPOCH, ended=nothing, lost=frozenset({record.id}), behind=nothing, alive=nothing, before=None)
     one.leasing._hear(said, _Sign({record.id: 0}, asked, RULES.length, None), asked)
     assert run.is_lost is is_lost

@@ -10,8 +10,8 @@ from helpers.manual_clock import ManualClock
 from taskgate.domain.record import TaskId, TaskRecord
 from taskgate.errors import StoreUnavailable
 from taskgate.lifecycle.measured import MeasuredLeases, MeasuredRates
-from taskgate.stores.base import Judgement, Step
-from taskgate.stores.sharing import Beat
+from taskgate.stores.base import RateJudgement, RateStep
+from taskgate.stores.shared import HeartbeatReply
 from taskgate.telemetry.events import StoreUsed
 from unit.lifecycle.facts import Facts
 
@@ -26,10 +26,10 @@ class Slow:
         self.is_there = True
         self._clock = clock
 
-    async def judge(self, steps: Sequence[Step], *, now: float) -> Judgement:
+    async def judge(self, steps: Sequence[RateStep], *, now: float) -> RateJudgement:
         return self._answer()
 
-    async def beat(self, holder: str, held: Mapping[TaskId, int], *, lease: timedelta) -> Beat:
+    async def beat(self, holder: str, held: Mapping[TaskId, int], *, lease: timedelta) -> HeartbeatReply:
         return self._answer()
 
     async def restore(self, record: TaskRecord) -> bool:

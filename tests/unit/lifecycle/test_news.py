@@ -20,7 +20,7 @@ from taskgate.lifecycle.changes import Changes
 from taskgate.lifecycle.news import ACQUAINTANCE, StatusNotifier
 from taskgate.lifecycle.offers import InputDelivery
 from taskgate.protocol.legacy.downstream import LegacyDownstream
-from taskgate.stores.base import News, RecordChange, Store, Watch
+from taskgate.stores.base import ChangeBatch, RecordChange, Store, Watch
 from taskgate.stores.open import open_store
 from taskgate.streams.event_stream import EventStream
 from taskgate.streams.sse_connection import SseConnection
@@ -36,17 +36,17 @@ class ToldStore:
 
     def __init__(self, inner: Store) -> None:
         self._inner = inner
-        self.news: asyncio.Queue[News] = asyncio.Queue()
+        self.news: asyncio.Queue[ChangeBatch] = asyncio.Queue()
         self.patience: list[timedelta] = []
         self.watched_in: list[RequestContext | None] = []
         self.unreadable: set[str] = set()
 
-    async def changed(self, watch: Watch, *, timeout: timedelta) -> News:
+    async def changed(self, watch: Watch, *, timeout: timedelta) -> ChangeBatch:
         self.patience.append(timeout)
         self.watched_in.append(current())
         if timeout < module.PATIENCE and self.news.empty():
             await asyncio.sleep(0)
-            return News(place=1)
+            return ChangeBatch(place=1)
         return await self.news.get()
 
     async def load(self, owner: Any, id: str, **more: Any) -> Any:
@@ -126,9 +126,9 @@ async def world() -> AsyncIterator[World]:
 
 async def test_what_waits_is_asked_when_the_store_has_forgotten_what_changed(world: World) -> None:
     mine, foreign = await world.asking(), await world.asking("another")
-    world.store.news.put_nowait(News(place=1, complete=False))
+    world.store.news.put_nowait(ChangeBatch(place=1, complete=False))
     await eventually(lambda: world.asked(mine) == [1])
-    world.store.news.put_nowait(News(place=2, complete=False))
+    world.store.news.put_nowait(ChangeBatch(place=2, complete=False))
     await eventually(lambda: len(world.store.patience) == 3 and not world.news._background._running)
     assert world.asked(mine, foreign) == [1, 0]
 
@@ -136,7 +136,7 @@ async def test_what_waits_is_asked_when_the_store_has_forgotten_what_changed(wor
 async def test_what_cannot_be_read_is_looked_at_again_soon_and_keeps_nothing_else_back(world: World) -> None:
     damaged, whole = await world.asking(), await world.asking()
     world.store.unreadable = {damaged.id}
-    world.store.news.put_nowait(News(place=1, changes=(RecordChange(damaged.id, 2), RecordChange(whole.id, 2))))
+    world.store.news.put_nowait(ChangeBatch(place=1, changes=(RecordChange(damaged.id, 2), RecordChange(whole.id, 2))))
     await eventually(lambda: world.asked(damaged, whole) == [0, 1])
     await eventually(lambda: len(world.store.patience) > 3)
     assert world.store.patience[1:3] == [timedelta(seconds=module.RETRY)] * 2
@@ -176,7 +176,7 @@ async def test_a_record_that_is_never_readable_is_given_up_some_time(
 async def test_news_of_a_task_advise_how_soon_to_ask_for_it(world: World) -> None:
     # Two seconds, whatever the record was made with.
     record = await world.asking()
-    world.store.news.put_nowait(News(place=1, changes=(RecordChange(id=record.id, revision=record.revision),)))
+    world.store.news.put_nowait(ChangeBatch(place=1, changes=(RecordChange(id=record.id, revision=record.revision),)))
     await eventually(lambda: any(b'"pollInterval":2000' in piece for piece, _ in world.line._waiting))
 
 

@@ -76,7 +76,7 @@ def _judge(world: World, most: int = 1) -> None:
     for task, record in world.acknowledged.items():
         assert record.call.params is not None
         assert world.server.sent[record.call.params] <= most
-        head = world.store._kept[task].head
+        head = world.store._tasks[task].head
         assert head.status.is_terminal
         if task in world.cancelled:
             assert head.status is TaskStatus.CANCELLED
@@ -120,7 +120,7 @@ def _judge_living(world: World) -> None:
     for replica in world.replicas:
         assert not [fact for fact in replica.facts.all if isinstance(fact, LeaseLost | TaskRecovered)]
     for task, record in world.acknowledged.items():
-        head, sent = world.store._kept[task].head, world.server.sent[record.call.params or ""]
+        head, sent = world.store._tasks[task].head, world.server.sent[record.call.params or ""]
         # A call whose mark could not be written was not sent, and says so.
         assert head.status is not TaskStatus.FAILED or sent == 0
 

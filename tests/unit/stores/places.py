@@ -4,8 +4,8 @@ from datetime import timedelta
 from pathlib import Path
 
 from helpers.waiting import bounded
-from taskgate.stores.sqlite import SqliteStore
-from taskgate.stores.sqlite_file import OpenFile, SqliteOptions, open_file
+from taskgate.stores.sqlite.file import OpenFile, SqliteOptions, open_file
+from taskgate.stores.sqlite.store import SqliteStore
 
 
 class Place:

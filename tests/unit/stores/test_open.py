@@ -17,8 +17,8 @@ from taskgate.errors import StoreUnavailable
 from taskgate.stores.base import Store
 from taskgate.stores.memory import MemoryStore
 from taskgate.stores.open import SqliteOptions, open_store
-from taskgate.stores.sqlite import SqliteStore
-from taskgate.stores.sqlite_file import OpenFile, open_file
+from taskgate.stores.sqlite.file import OpenFile, open_file
+from taskgate.stores.sqlite.store import SqliteStore
 
 WRITER = """
 import asyncio, sys

@@ -8,7 +8,7 @@ import pytest
 from requirements import covers
 from taskgate.domain.gcra import RateLimit
 from taskgate.domain.rates import Demand, RatePolicy, Scope
-from taskgate.stores.base import RateStepMode, Step
+from taskgate.stores.base import RateStep, RateStepMode
 from taskgate.stores.rates import MemoryRateStore
 
 SECOND = RateLimit(every=1.0, burst=3)
@@ -86,7 +86,7 @@ async def test_a_look_charges_nothing_and_says_what_taking_would() -> None:
 
 async def test_many_at_once_get_no_more_than_there_is() -> None:
     store = MemoryRateStore()
-    step = Step(RateStepMode.TAKE, (demand(burst=5),))
+    step = RateStep(RateStepMode.TAKE, (demand(burst=5),))
     judged = await asyncio.gather(*(store.judge((step,), now=0.0) for _ in range(200)))
     assert sum(each.refused is None for each in judged) == 5
 

@@ -7,9 +7,9 @@ import pytest
 from taskgate.domain.caps import Cap, CapScope
 from taskgate.domain.record import Faulted, FaultReason, Outcome, Succeeded
 from taskgate.errors import TooManyBytes, TooManyTasks
-from taskgate.stores.room import Shares, StoreUsage, stored_size
+from taskgate.stores.capacity import CapKeys, StoreUsage, stored_size
 
-MINE = Shares("context", "tenant", "tool", "upstream")
+MINE = CapKeys("context", "tenant", "tool", "upstream")
 
 
 def at_most(limit: int, scope: CapScope = CapScope.CONTEXT, **changes: Any) -> tuple[Cap, ...]:
@@ -19,8 +19,8 @@ def at_most(limit: int, scope: CapScope = CapScope.CONTEXT, **changes: Any) -> t
 @pytest.mark.parametrize("scope", CapScope)
 def test_every_scope_counts_what_shares_it(scope: CapScope) -> None:
     room, place = StoreUsage(), list(CapScope).index(scope)
-    shares = Shares(*(key if at == place else f"other {key}" for at, key in enumerate(MINE)))
-    room.begin(shares, 10)
+    shares = CapKeys(*(key if at == place else f"other {key}" for at, key in enumerate(MINE)))
+    room.add_task(shares, 10)
     refusal = room.refusal(MINE, at_most(1, scope), 9)
     assert isinstance(refusal, TooManyTasks)
     assert (refusal.limit, refusal.scope) == (1, scope.value)
@@ -28,7 +28,7 @@ def test_every_scope_counts_what_shares_it(scope: CapScope) -> None:
     assert room.refusal(MINE, at_most(2, scope), 9) is None
     for other in CapScope:
         assert other is scope or room.refusal(MINE, at_most(1, other), 9) is None
-    room.end(shares, 10)
+    room.remove_task(shares, 10)
     assert room.refusal(MINE, at_most(1, scope), 9) is None
 
 
@@ -50,18 +50,18 @@ def test_a_refusal_says_whose_tasks_are_too_many(scope: CapScope, whose: str) ->
 @pytest.mark.parametrize("missing", ["tenant", "tool", "upstream"])
 def test_what_a_record_has_not_is_shared_with_nobody(missing: str) -> None:
     room, shares = StoreUsage(), MINE._replace(**{missing: None})
-    room.begin(shares, 10)
+    room.add_task(shares, 10)
     assert room.refusal(shares, at_most(0, CapScope(missing)), 0) is None
     assert room.refusal(MINE, at_most(1, CapScope(missing)), 0) is None
     assert room.refusal(shares, at_most(1), 0) is not None
-    room.end(shares, 10)
+    room.remove_task(shares, 10)
     assert room.refusal(shares, at_most(1), 0) is None
 
 
 def test_the_first_cap_without_room_refuses() -> None:
     room = StoreUsage()
-    room.begin(MINE, 10)
-    room.keep(MINE.context, 5)
+    room.add_task(MINE, 10)
+    room.add_bytes(MINE.context, 5)
     caps = (*at_most(2), *at_most(1, CapScope.UPSTREAM), *at_most(1, CapScope.GLOBAL), *at_most(5, bytes=True))
     refusals = [room.refusal(MINE, caps[place:], 0) for place in range(5)]
     scopes = [(type(refusal), refusal.scope) for refusal in refusals if refusal is not None]
@@ -76,15 +76,15 @@ def test_the_first_cap_without_room_refuses() -> None:
 
 def test_bytes_are_kept_of_a_context_and_of_everybody() -> None:
     room = StoreUsage()
-    room.keep("context", 4)
-    room.keep("other", 3)
+    room.add_bytes("context", 4)
+    room.add_bytes("other", 3)
     for scope, kept in ((CapScope.CONTEXT, 4), (CapScope.GLOBAL, 7)):
         refusal = room.refusal(MINE, at_most(kept, scope, bytes=True), 0)
         assert isinstance(refusal, TooManyBytes)
         assert (refusal.limit, refusal.scope) == (kept, scope.value)
         assert room.refusal(MINE, at_most(kept + 1, scope, bytes=True), 0) is None
-    room.keep("other", -3)
-    room.keep("context", -4)
+    room.add_bytes("other", -3)
+    room.add_bytes("context", -4)
     assert room.refusal(MINE, at_most(1, bytes=True), 0) is None
     assert room.refusal(MINE, at_most(1, CapScope.GLOBAL, bytes=True), 0) is None
 

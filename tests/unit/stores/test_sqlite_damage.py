@@ -17,8 +17,8 @@ from taskgate.domain.record import TaskId, TaskRecord
 from taskgate.errors import StoreUnavailable
 from taskgate.stores.base import HolderWatch, RecordChange, TaskWatch
 from taskgate.stores.codec import as_head, pack_head
-from taskgate.stores.sqlite import SqliteStore
-from taskgate.stores.sqlite_file import OpenFile, SqliteOptions, open_file
+from taskgate.stores.sqlite.file import OpenFile, SqliteOptions, open_file
+from taskgate.stores.sqlite.store import SqliteStore
 
 SECOND = timedelta(seconds=1)
 FAR_OFF = EPOCH + timedelta(days=1)

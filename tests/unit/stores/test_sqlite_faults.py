@@ -10,8 +10,8 @@ import pytest
 
 from helpers.waiting import bounded
 from taskgate.errors import StoreFault, StoreUnavailable
-from taskgate.stores.sqlite_faults import unavailable
-from taskgate.stores.sqlite_writer import Writer
+from taskgate.stores.sqlite.faults import unavailable
+from taskgate.stores.sqlite.writer import SqliteWriter
 
 PAGE = 4096
 
@@ -39,32 +39,34 @@ def connection(tmp_path: Path) -> sqlite3.Connection:
 
 
 @pytest.fixture
-async def writer(connection: sqlite3.Connection) -> AsyncIterator[Writer]:
+async def writer(connection: sqlite3.Connection) -> AsyncIterator[SqliteWriter]:
     """What writes to it."""
-    writer = Writer(connection, asyncio.get_running_loop())
+    writer = SqliteWriter(connection, asyncio.get_running_loop())
     yield writer
     async with bounded():
         await writer.close()
 
 
-async def fault_of(writer: Writer, size: int) -> StoreFault | None:
+async def fault_of(writer: SqliteWriter, size: int) -> StoreFault | None:
     """The fault with which so many bytes are refused."""
     with pytest.raises(StoreUnavailable) as refusal:
         await writer.submit(lambda cursor: cursor.execute("INSERT INTO seen VALUES (zeroblob(?))", (size,)).rowcount)
     return refusal.value.fault
 
 
-async def test_a_file_that_may_not_grow_is_at_its_limit(writer: Writer) -> None:
+async def test_a_file_that_may_not_grow_is_at_its_limit(writer: SqliteWriter) -> None:
     assert await fault_of(writer, 2000 * PAGE) is StoreFault.SIZE_LIMIT
 
 
-async def test_a_connection_that_may_not_write_is_read_only(connection: sqlite3.Connection, writer: Writer) -> None:
+async def test_a_connection_that_may_not_write_is_read_only(
+    connection: sqlite3.Connection, writer: SqliteWriter
+) -> None:
     connection.execute("PRAGMA query_only = ON")
     assert await fault_of(writer, 1) is StoreFault.READ_ONLY
 
 
 async def test_a_lock_of_another_program_is_told(
-    connection: sqlite3.Connection, writer: Writer, tmp_path: Path
+    connection: sqlite3.Connection, writer: SqliteWriter, tmp_path: Path
 ) -> None:
     other = sqlite3.connect(tmp_path / "some.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")

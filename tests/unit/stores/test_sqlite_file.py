@@ -18,14 +18,14 @@ from helpers.records import new_record
 from requirements import covers
 from taskgate.errors import StoreUnavailable
 from taskgate.stores.codec import pack_head
-from taskgate.stores.sqlite_file import LAYOUT, OpenFile, SqliteOptions, open_file
+from taskgate.stores.sqlite.file import LAYOUT, OpenFile, SqliteOptions, open_file
 
 OPENER = """
 import sys
 from datetime import timedelta
 from pathlib import Path
 from taskgate.errors import StoreUnavailable
-from taskgate.stores.sqlite_file import SqliteOptions, open_file
+from taskgate.stores.sqlite.file import SqliteOptions, open_file
 try:
     opened = open_file(SqliteOptions(
         path=Path(sys.argv[1]), synchronous="FULL", busy_timeout=timedelta(seconds=1), max_size=1 << 30))

@@ -12,8 +12,8 @@ from helpers.records import OWNER, after, keep, new_record
 from helpers.waiting import bounded
 from taskgate.domain.events import CallSucceeded
 from taskgate.errors import StoreFault, StoreUnavailable
-from taskgate.stores.sqlite import SqliteStore
-from taskgate.stores.sqlite_file import SqliteOptions, open_file
+from taskgate.stores.sqlite.file import SqliteOptions, open_file
+from taskgate.stores.sqlite.store import SqliteStore
 
 ENDED = CallSucceeded(result='{"content":[]}', tool_error=False)
 

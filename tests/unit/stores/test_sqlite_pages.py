@@ -12,8 +12,8 @@ from helpers.manual_clock import EPOCH
 from helpers.records import OWNER
 from taskgate.domain.listing import STATES, OrderBy, Position, TaskFilter, TaskOrder, TaskState
 from taskgate.domain.record import TaskStatus
-from taskgate.stores.sqlite_file import OpenFile, SqliteOptions, open_file
-from taskgate.stores.sqlite_pages import page_statement
+from taskgate.stores.sqlite.file import OpenFile, SqliteOptions, open_file
+from taskgate.stores.sqlite.queries import page_statement
 
 SECOND = timedelta(seconds=1)
 ENDED = frozenset(state for state in STATES if state.status in (TaskStatus.COMPLETED, TaskStatus.FAILED))

@@ -9,15 +9,15 @@ import pytest
 
 from helpers.waiting import bounded
 from taskgate.errors import StoreUnavailable
-from taskgate.stores.sqlite_reader import Reader
+from taskgate.stores.sqlite.reader import SqliteReader
 
 COUNT = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT ?) SELECT count(*) FROM n"
 
 
 @pytest.fixture
-async def reader(tmp_path: Path) -> AsyncIterator[Reader]:
+async def reader(tmp_path: Path) -> AsyncIterator[SqliteReader]:
     near, far = (sqlite3.connect(tmp_path / "file", check_same_thread=False) for _ in range(2))
-    made = Reader(near, far)
+    made = SqliteReader(near, far)
     yield made
     async with bounded():
         await made.close()
@@ -35,7 +35,7 @@ class Counting:
         return int(connection.execute(COUNT, (self.number,)).fetchone()[0])
 
 
-async def test_a_short_look_is_on_the_loop(reader: Reader) -> None:
+async def test_a_short_look_is_on_the_loop(reader: SqliteReader) -> None:
     look = Counting(100)
     for _ in range(50):
         # Each anew: what the ones before took is not counted.
@@ -43,20 +43,20 @@ async def test_a_short_look_is_on_the_loop(reader: Reader) -> None:
     assert set(look.on_loop) == {True}
 
 
-async def test_a_long_look_is_given_up_on_the_loop_and_had_on_the_thread(reader: Reader) -> None:
+async def test_a_long_look_is_given_up_on_the_loop_and_had_on_the_thread(reader: SqliteReader) -> None:
     look = Counting(100_000)
     async with bounded():
         assert await reader.glance(look) == 100_000
     assert look.on_loop == [True, False]
 
 
-async def test_what_was_given_up_keeps_nothing_else_from_being_read(reader: Reader) -> None:
+async def test_what_was_given_up_keeps_nothing_else_from_being_read(reader: SqliteReader) -> None:
     async with bounded():
         await reader.glance(Counting(100_000))
     assert reader.row(COUNT, (100_000,)) == (100_000,)
 
 
-async def test_what_fails_in_both_places_is_no_store(reader: Reader) -> None:
+async def test_what_fails_in_both_places_is_no_store(reader: SqliteReader) -> None:
     with pytest.raises(StoreUnavailable):
         async with bounded():
             await reader.glance(lambda connection: connection.execute("SELECT nonsense"))
@@ -64,7 +64,7 @@ async def test_what_fails_in_both_places_is_no_store(reader: Reader) -> None:
 
 async def test_a_closed_reader_is_no_store(tmp_path: Path) -> None:
     near, far = (sqlite3.connect(tmp_path / "file", check_same_thread=False) for _ in range(2))
-    made = Reader(near, far)
+    made = SqliteReader(near, far)
     async with bounded():
         await made.close()
     with pytest.raises(StoreUnavailable):

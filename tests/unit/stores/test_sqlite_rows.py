@@ -27,7 +27,7 @@ from taskgate.domain.machine import advance
 from taskgate.domain.record import FaultReason, Succeeded, TaskStatus
 from taskgate.errors import StoreUnavailable, TooManyTasks
 from taskgate.stores.codec import pack_time
-from taskgate.stores.sqlite import BRIEF
+from taskgate.stores.sqlite.store import BRIEF
 from unit.stores.places import Place
 
 FAR_OFF = EPOCH + timedelta(days=365)

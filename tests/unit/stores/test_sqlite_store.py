@@ -17,11 +17,11 @@ from taskgate.domain.events import CallSucceeded, Dispatched, Progressed
 from taskgate.domain.listing import Position, TaskFilter, TaskOrder
 from taskgate.domain.record import TaskStatus
 from taskgate.errors import StoreUnavailable
-from taskgate.stores import sqlite_statements as sql
 from taskgate.stores.base import TaskWatch
-from taskgate.stores.sqlite import LARGE, SqliteStore
-from taskgate.stores.sqlite_file import OpenFile, SqliteOptions, open_file
-from taskgate.stores.sqlite_pages import page_statement
+from taskgate.stores.sqlite import statements as sql
+from taskgate.stores.sqlite.file import OpenFile, SqliteOptions, open_file
+from taskgate.stores.sqlite.queries import page_statement
+from taskgate.stores.sqlite.store import LARGE, SqliteStore
 
 FAR_OFF = EPOCH + timedelta(days=365)
 ENDED = CallSucceeded(result='{"content":[]}', tool_error=False)

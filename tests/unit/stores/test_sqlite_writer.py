@@ -12,7 +12,7 @@ import pytest
 
 from helpers.waiting import PATIENCE, bounded
 from taskgate.errors import StoreUnavailable
-from taskgate.stores.sqlite_writer import Writer
+from taskgate.stores.sqlite.writer import SqliteWriter
 
 LOCK_PATIENCE = 1.0
 """How long a work waits for a lock of somebody else, in seconds."""
@@ -32,7 +32,7 @@ class Bench:
         connection.set_trace_callback(self.said.append)
         self.connection = connection
         self.other = self.connect(path)
-        self.writer = Writer(connection, asyncio.get_running_loop())
+        self.writer = SqliteWriter(connection, asyncio.get_running_loop())
 
     @staticmethod
     def connect(path: Path) -> sqlite3.Connection:

@@ -13,7 +13,7 @@ from taskgate.domain.record import OwnerKey
 from taskgate.errors import StoreUnavailable
 from taskgate.stores.base import SessionRecord
 from taskgate.stores.codec import pack_peer, pack_time, unpack_peer
-from taskgate.stores.redis.connection import RedisConnection, read_script
+from taskgate.stores.redis.client import RedisClient, read_script
 from taskgate.stores.redis.keys import KeyNames, digest
 from taskgate.stores.redis.records.rows import unpack_moment
 
@@ -28,11 +28,11 @@ _AT_ONCE: Final = 1000
 """How many a purge forgets in one step."""
 
 
-class SessionsInRedis:
+class RedisSessionStore:
     """A SessionStore."""
 
-    def __init__(self, connection: RedisConnection, keys: KeyNames) -> None:
-        self._connection = connection
+    def __init__(self, client: RedisClient, keys: KeyNames) -> None:
+        self._client = client
         self._keys = keys
         self._index = keys.of("sessions")
 
@@ -40,12 +40,12 @@ class SessionsInRedis:
         """See SessionStore.put."""
         name = digest(record.id)
         kept = (digest(*record.owner), pack_peer(record.peer), pack_time(record.expires_at), name, _SLACK)
-        if not await self._connection.run(_PUT, (self._row(record.id), self._index), kept, durable=True):
+        if not await self._client.run(_PUT, (self._row(record.id), self._index), kept, durable=True):
             raise StoreUnavailable("A session of that id is stored already")
 
     async def find(self, owner: OwnerKey, id: str, *, now: datetime) -> SessionRecord | None:
         """See SessionStore.find."""
-        whose, peer, expires = await self._connection.do("HMGET", self._row(id), "owner", "peer", "expires")
+        whose, peer, expires = await self._client.do("HMGET", self._row(id), "owner", "peer", "expires")
         if whose != digest(*owner).encode():
             return None
         ends = unpack_moment(expires)
@@ -55,19 +55,19 @@ class SessionsInRedis:
         """See SessionStore.touch."""
         if ids:
             rows, names = [self._row(id) for id in ids], [digest(id) for id in ids]
-            await self._connection.run(_TOUCH, (self._index, *rows), (pack_time(until), _SLACK, *names))
+            await self._client.run(_TOUCH, (self._index, *rows), (pack_time(until), _SLACK, *names))
 
     async def drop(self, owner: OwnerKey, id: str) -> bool:
         """See SessionStore.drop."""
         whose = (digest(*owner), digest(id))
-        return bool(await self._connection.run(_DROP, (self._row(id), self._index), whose, durable=True))
+        return bool(await self._client.run(_DROP, (self._row(id), self._index), whose, durable=True))
 
     async def purge_sessions(self, *, now: datetime) -> int:
         """See SessionStore.purge_sessions."""
         forgotten = 0
         while True:
             limits = (pack_time(now), self._keys.of("session:"), _AT_ONCE)
-            met: int = await self._connection.run(_PURGE, (self._index,), limits)
+            met: int = await self._client.run(_PURGE, (self._index,), limits)
             forgotten += met
             if met < _AT_ONCE:
                 return forgotten

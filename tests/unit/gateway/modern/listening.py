@@ -229,7 +229,7 @@ def only_json() -> Listener:
 
 def waiters(world: World) -> int:
     """How many wait for news of the store."""
-    count: int = world.store._inner._journal.waiters
+    count: int = world.store._inner._changes.waiters
     return count
 
 

@@ -79,7 +79,7 @@ async def test_what_is_not_the_callers_is_not_found_and_stays_as_it_is(world: Wo
     more: dict[str, Any] = {"input_1": ACCEPT} if method == "update" else {}
     with pytest.raises(TaskNotFound):
         await getattr(world, method)(task, mount="other" if which == "other mount" else AT, **more)
-    kept = world.store._inner._kept[record.id].head
+    kept = world.store._inner._tasks[record.id].head
     assert kept.revision == record.revision
     assert world.desk.heard == []
 

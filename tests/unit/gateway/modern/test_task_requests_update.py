@@ -52,7 +52,7 @@ async def test_a_task_with_some_of_its_answers_waits_for_the_others(world: World
 async def test_the_server_hears_an_answer_from_who_gave_it(world: World) -> None:
     record = await world.asking()
     before: list[dict[str, str]] = []
-    world.desk.look = lambda: before.append(world.store._inner._kept[record.id].head.answers)
+    world.desk.look = lambda: before.append(world.store._inner._tasks[record.id].head.answers)
     await world.update(record.id, input_1=ACCEPT)
     assert world.desk.heard == [((OWNER,), record.id, ANONYMOUS)]
     assert before == [{}]
@@ -133,7 +133,7 @@ async def test_a_question_on_a_stream_of_the_other_era_is_answered_and_taken_bac
     await offers.offer(await world.now(record), EventStream(line), new_peer())
     assert (await world.now(record)).inputs[0].claimed_by is not None
     news.attend(OWNER, session)
-    await eventually(lambda: world.store._inner._journal.waiters)
+    await eventually(lambda: world.store._inner._changes.waiters)
     await world.update(record.id, input_1=ACCEPT)
     await eventually(lambda: len(line._waiting) == 2)
     assert b'"notifications/cancelled"' in line._waiting[1][0]

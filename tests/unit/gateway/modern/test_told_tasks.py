@@ -17,7 +17,7 @@ from taskgate.errors import StoreUnavailable
 from taskgate.gateway.modern import told_tasks as module
 from taskgate.gateway.modern.told_tasks import ToldTasks
 from taskgate.protocol.modern.downstream import ModernDownstream
-from taskgate.stores.base import News, OwnerWatch, RecordChange, Store, Watch
+from taskgate.stores.base import ChangeBatch, OwnerWatch, RecordChange, Store, Watch
 from taskgate.stores.open import open_store
 
 DONE = CallSucceeded(result='{"content":[]}', tool_error=False, message=None)
@@ -28,15 +28,15 @@ class ToldStore:
 
     def __init__(self, inner: Store) -> None:
         self._inner = inner
-        self.news: asyncio.Queue[News | Exception] = asyncio.Queue()
+        self.news: asyncio.Queue[ChangeBatch | Exception] = asyncio.Queue()
         self.watches: list[tuple[Watch, timedelta]] = []
         self.unreadable: set[str] = set()
 
-    async def changed(self, watch: Watch, *, timeout: timedelta) -> News:
+    async def changed(self, watch: Watch, *, timeout: timedelta) -> ChangeBatch:
         self.watches.append((watch, timeout))
         if timeout < module.PATIENCE and self.news.empty():
             await asyncio.sleep(0)
-            return News(place=1)
+            return ChangeBatch(place=1)
         news = await self.news.get()
         if isinstance(news, Exception):
             raise news
@@ -88,7 +88,7 @@ async def test_everything_is_looked_at_when_the_store_has_forgotten_what_changed
     await world.begin(first, second)
     await eventually(lambda: len(world.told) == 2)
     await world.swap(second, Progressed(message="3/10"))
-    world.store.news.put_nowait(News(place=2, complete=False))
+    world.store.news.put_nowait(ChangeBatch(place=2, complete=False))
     await eventually(lambda: len(world.told) == 3)
     assert world.told[2] == (second.id, "working")
 
@@ -97,7 +97,7 @@ async def test_each_wait_goes_on_where_the_last_one_ended(world: World) -> None:
     record = new_record()
     await keep(world.store, record)
     await world.begin(record)
-    world.store.news.put_nowait(News(place=17))
+    world.store.news.put_nowait(ChangeBatch(place=17))
     await eventually(lambda: len(world.store.watches) == 3)
     places = [watch.since for watch, _ in world.store.watches if isinstance(watch, OwnerWatch)]
     assert places == [None, 1, 17]
@@ -122,7 +122,7 @@ async def test_changes_of_other_tasks_of_the_owner_are_not_looked_at(world: Worl
     await world.begin(mine)
     await eventually(lambda: world.told)
     world.store.unreadable = {other.id}
-    world.store.news.put_nowait(News(place=2, changes=(RecordChange(other.id, 1),)))
+    world.store.news.put_nowait(ChangeBatch(place=2, changes=(RecordChange(other.id, 1),)))
     await eventually(lambda: len(world.store.watches) == 3)
     assert world.store.watches[-1][1] == module.PATIENCE
 
@@ -135,7 +135,7 @@ async def test_a_watch_that_fails_goes_on(world: World, monkeypatch: pytest.Monk
     await eventually(lambda: world.told)
     await world.swap(record, DONE)
     world.store.news.put_nowait(StoreUnavailable("as the test wants"))
-    world.store.news.put_nowait(News(place=2, changes=(RecordChange(record.id, 2),)))
+    world.store.news.put_nowait(ChangeBatch(place=2, changes=(RecordChange(record.id, 2),)))
     await eventually(telling.done)
     assert world.told[1:] == [(record.id, "completed")]
 

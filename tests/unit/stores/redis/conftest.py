@@ -6,7 +6,7 @@ import pytest
 
 from helpers.redis_stores import LosingConnection, connect, store_over
 from taskgate.stores.redis.options import RedisOptions
-from taskgate.stores.redis.records.tasks import RedisStore
+from taskgate.stores.redis.records.store import RedisStore
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from helpers.waiting import bounded
-from taskgate.stores.redis import growth as module
-from taskgate.stores.redis.growth import Growth
+from taskgate.stores.redis import streams as module
+from taskgate.stores.redis.streams import StreamWatch
 
 LONG = timedelta(hours=1)
 
@@ -45,7 +45,7 @@ def wires() -> list[Wire | Exception]:
 
 
 @pytest.fixture
-async def growth(wires: list[Wire | Exception], monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Growth]:
+async def growth(wires: list[Wire | Exception], monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[StreamWatch]:
     monkeypatch.setattr(module, "_PAUSE", 0)
     made = iter(wires)
 
@@ -54,13 +54,13 @@ async def growth(wires: list[Wire | Exception], monkeypatch: pytest.MonkeyPatch)
             raise wire
         return wire
 
-    listening = Growth(opened)
+    listening = StreamWatch(opened)
     yield listening
     await listening.close()
 
 
 async def test_a_failure_that_nobody_has_foreseen_lets_go_of_who_waits_and_is_told_once(
-    growth: Growth, wires: list[Wire | Exception], caplog: pytest.LogCaptureFixture
+    growth: StreamWatch, wires: list[Wire | Exception], caplog: pytest.LogCaptureFixture
 ) -> None:
     failing = [Wire(), Wire()]
     wires += failing
@@ -74,7 +74,9 @@ async def test_a_failure_that_nobody_has_foreseen_lets_go_of_who_waits_and_is_to
     assert "UnicodeDecodeError" in caplog.text
 
 
-async def test_who_waits_after_a_failure_is_listened_for_anew(growth: Growth, wires: list[Wire | Exception]) -> None:
+async def test_who_waits_after_a_failure_is_listened_for_anew(
+    growth: StreamWatch, wires: list[Wire | Exception]
+) -> None:
     good = Wire()
     wires += [RuntimeError("not even made"), good]
     async with bounded():

@@ -16,7 +16,7 @@ from taskgate.domain.record import TaskStatus
 from taskgate.errors import StoreUnavailable, TooManyBytes
 from taskgate.stores.base import OwnerWatch, RecordChange
 from taskgate.stores.redis.options import RedisOptions
-from taskgate.stores.redis.records.tasks import RedisStore
+from taskgate.stores.redis.records.store import RedisStore
 
 LATER = EPOCH + timedelta(minutes=10)
 LONG = timedelta(hours=1)

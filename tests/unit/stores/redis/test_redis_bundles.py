@@ -10,8 +10,8 @@ import pytest
 from helpers.shared_store import SharedServer
 from helpers.waiting import bounded, eventually
 from taskgate.errors import StoreUnavailable
-from taskgate.stores.redis.connection import RedisConnection
-from taskgate.stores.redis.wires.wire import Wires
+from taskgate.stores.redis.client import RedisClient
+from taskgate.stores.redis.connector import RedisConnector
 
 AT_ONCE = 16
 SHORT = timedelta(milliseconds=300)
@@ -25,7 +25,7 @@ def server(tmp_path: Path) -> Iterator[SharedServer]:
 
 
 @pytest.fixture
-async def connection(server: SharedServer) -> AsyncIterator[RedisConnection]:
+async def connection(server: SharedServer) -> AsyncIterator[RedisClient]:
     """One by one who does not wait for long, and who has asked before."""
     opened = connect(server)
     await opened.do("SET", "word", "fox")
@@ -33,8 +33,10 @@ async def connection(server: SharedServer) -> AsyncIterator[RedisConnection]:
     await opened.close()
 
 
-def connect(server: SharedServer, *, limit: int = 8, wait: timedelta = timedelta(seconds=5)) -> RedisConnection:
-    return RedisConnection(Wires(server.options(command_timeout=SHORT, connect_timeout=SHORT)), limit=limit, wait=wait)
+def connect(server: SharedServer, *, limit: int = 8, wait: timedelta = timedelta(seconds=5)) -> RedisClient:
+    return RedisClient(
+        RedisConnector(server.options(command_timeout=SHORT, connect_timeout=SHORT)), limit=limit, wait=wait
+    )
 
 
 def connections(server: SharedServer) -> int:
@@ -42,7 +44,7 @@ def connections(server: SharedServer) -> int:
     return len([line for line in server.ask("CLIENT", "LIST").splitlines() if b"lib-name=redis-py" not in line])
 
 
-async def grow(connection: RedisConnection, count: int) -> list[asyncio.Task[int]]:
+async def grow(connection: RedisClient, count: int) -> list[asyncio.Task[int]]:
     """So many ask at once, in this turn of the loop."""
     asking = [asyncio.create_task(connection.do("INCR", "count")) for _ in range(count)]
     await asyncio.sleep(0)
@@ -51,7 +53,7 @@ async def grow(connection: RedisConnection, count: int) -> list[asyncio.Task[int
 
 @pytest.mark.parametrize(("count", "needed"), [(1, 1), (AT_ONCE, 1), (AT_ONCE + 1, 2), (10 * AT_ONCE, 8)])
 async def test_as_many_as_fit_share_a_connection_and_their_order_is_kept(
-    server: SharedServer, connection: RedisConnection, count: int, needed: int
+    server: SharedServer, connection: RedisClient, count: int, needed: int
 ) -> None:
     async with bounded():
         answers = await asyncio.gather(*await grow(connection, count))
@@ -61,13 +63,13 @@ async def test_as_many_as_fit_share_a_connection_and_their_order_is_kept(
     assert all(bundle == sorted(bundle) for bundle in bundles)
 
 
-async def test_what_is_large_goes_without_others_behind_it(server: SharedServer, connection: RedisConnection) -> None:
+async def test_what_is_large_goes_without_others_behind_it(server: SharedServer, connection: RedisClient) -> None:
     async with bounded():
         await asyncio.gather(connection.do("SET", "large", "x" * 70_000), connection.do("GET", "word"))
     assert connections(server) == 2
 
 
-async def test_one_that_is_refused_is_refused_alone(server: SharedServer, connection: RedisConnection) -> None:
+async def test_one_that_is_refused_is_refused_alone(server: SharedServer, connection: RedisClient) -> None:
     async with bounded():
         answers = await asyncio.gather(
             *(connection.do(*command) for command in (("GET", "word"), ("INCR", "word"), ("GET", "word"))),
@@ -78,9 +80,7 @@ async def test_one_that_is_refused_is_refused_alone(server: SharedServer, connec
     assert connections(server) == 1
 
 
-async def test_who_gives_up_before_it_leaves_has_asked_nothing(
-    server: SharedServer, connection: RedisConnection
-) -> None:
+async def test_who_gives_up_before_it_leaves_has_asked_nothing(server: SharedServer, connection: RedisClient) -> None:
     asking = await grow(connection, 5)
     for task in asking[1:4]:
         task.cancel()
@@ -108,7 +108,7 @@ async def test_who_gives_up_while_it_waits_for_a_connection_has_asked_nothing(se
 
 
 async def test_who_gives_up_later_leaves_the_answers_of_the_others(
-    server: SharedServer, connection: RedisConnection
+    server: SharedServer, connection: RedisClient
 ) -> None:
     server.pause()
     asking = await grow(connection, 5)
@@ -125,7 +125,7 @@ async def test_who_gives_up_later_leaves_the_answers_of_the_others(
 
 
 async def test_all_that_went_over_a_connection_that_breaks_are_told_and_nothing_is_done_twice(
-    server: SharedServer, connection: RedisConnection
+    server: SharedServer, connection: RedisClient
 ) -> None:
     server.pause()
     asking = await grow(connection, AT_ONCE + 3)

@@ -10,10 +10,10 @@ from redis.exceptions import OutOfMemoryError
 
 from helpers.waiting import bounded
 from taskgate.errors import StoreUnavailable
-from taskgate.stores.redis.growth import Growth
+from taskgate.stores.redis import health as module
+from taskgate.stores.redis.health import RedisHealth
 from taskgate.stores.redis.records.withdrawals import Withdrawals
-from taskgate.stores.redis.wires import health as module
-from taskgate.stores.redis.wires.health import RedisHealth
+from taskgate.stores.redis.streams import StreamWatch
 
 REQUEST: ContextVar[str | None] = ContextVar("REQUEST", default=None)
 FULL = OutOfMemoryError("command not allowed")
@@ -83,7 +83,7 @@ async def test_one_listens_for_the_growth_of_streams_in_nobody_s_name() -> None:
         named.append(REQUEST.get())
         raise ConnectionError
 
-    growth = Growth(refuse)
+    growth = StreamWatch(refuse)
     REQUEST.set("the first that waits")
     async with bounded():
         waiting = asyncio.create_task(growth.wait("channel", timedelta(hours=1)))

@@ -12,9 +12,9 @@ from redis.exceptions import ConnectionError, NoPermissionError
 from helpers.records import OWNER
 from helpers.waiting import bounded
 from taskgate.errors import StoreUnavailable
-from taskgate.stores.base import News, OwnerWatch, RecordChange, TaskWatch
+from taskgate.stores.base import ChangeBatch, OwnerWatch, RecordChange, TaskWatch
 from taskgate.stores.redis.records import rows
-from taskgate.stores.redis.records.news import Newsfeed
+from taskgate.stores.redis.records.change_subscriber import ChangeSubscriber
 
 LONG = timedelta(hours=1)
 WATCH = OwnerWatch(owner=OWNER)
@@ -66,14 +66,14 @@ def wires() -> list[Wire]:
 
 
 @pytest.fixture
-async def news(wires: list[Wire], monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Newsfeed]:
-    monkeypatch.setattr("taskgate.stores.redis.records.news._AGAIN", 0)
+async def news(wires: list[Wire], monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ChangeSubscriber]:
+    monkeypatch.setattr("taskgate.stores.redis.records.change_subscriber._AGAIN", 0)
 
     def opened() -> Wire:
         wires.append(Wire())
         return wires[-1]
 
-    feed = Newsfeed(opened, "channel", origin="me", refused=never, usable=at_once)
+    feed = ChangeSubscriber(opened, "channel", origin="me", refused=never, usable=at_once)
     assert await feed.listening(timeout=timedelta(seconds=5))
     yield feed
     await feed.close()
@@ -83,16 +83,16 @@ async def look(_: str) -> int:
     return 0
 
 
-async def heard(news: Newsfeed, since: int | None = None) -> News:
+async def heard(news: ChangeSubscriber, since: int | None = None) -> ChangeBatch:
     async with bounded():
         return await news.changed(OwnerWatch(owner=OWNER, since=since), timeout=LONG, look=look)
 
 
-async def place(news: Newsfeed) -> int:
+async def place(news: ChangeSubscriber) -> int:
     return (await news.changed(WATCH, timeout=timedelta(), look=look)).place
 
 
-async def test_what_others_say_is_news(news: Newsfeed, wires: list[Wire]) -> None:
+async def test_what_others_say_is_news(news: ChangeSubscriber, wires: list[Wire]) -> None:
     since = await place(news)
     wires[0].tell(3, "task", holder="p")
     assert (await heard(news, since)).changes == (RecordChange("task", 3),)
@@ -100,7 +100,7 @@ async def test_what_others_say_is_news(news: Newsfeed, wires: list[Wire]) -> Non
 
 
 async def test_what_this_process_said_itself_is_no_news_unless_it_is_in_doubt(
-    news: Newsfeed, wires: list[Wire]
+    news: ChangeSubscriber, wires: list[Wire]
 ) -> None:
     since = await place(news)
     known, doubted = news.mark(), news.mark()
@@ -115,7 +115,7 @@ async def test_what_this_process_said_itself_is_no_news_unless_it_is_in_doubt(
 
 
 async def test_a_connection_that_breaks_is_made_anew_and_everything_before_is_forgotten(
-    news: Newsfeed, wires: list[Wire], caplog: pytest.LogCaptureFixture
+    news: ChangeSubscriber, wires: list[Wire], caplog: pytest.LogCaptureFixture
 ) -> None:
     since = await place(news)
     waiting = asyncio.create_task(heard(news, since))
@@ -128,7 +128,7 @@ async def test_a_connection_that_breaks_is_made_anew_and_everything_before_is_fo
 
 
 async def test_a_server_that_is_away_for_longer_is_complained_of_once(
-    news: Newsfeed, wires: list[Wire], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    news: ChangeSubscriber, wires: list[Wire], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refusals = 3
 
@@ -148,7 +148,7 @@ async def test_a_server_that_is_away_for_longer_is_complained_of_once(
     assert len(caplog.records) == 1
 
 
-async def test_a_silent_connection_is_asked_once_and_then_given_up(news: Newsfeed, wires: list[Wire]) -> None:
+async def test_a_silent_connection_is_asked_once_and_then_given_up(news: ChangeSubscriber, wires: list[Wire]) -> None:
     since = await place(news)
     wires[0].said.put_nowait(None)
     wires[0].said.put_nowait(None)
@@ -156,7 +156,7 @@ async def test_a_silent_connection_is_asked_once_and_then_given_up(news: Newsfee
     assert (wires[0].asked, wires[0].closed, len(wires)) == (1, True, 2)
 
 
-async def test_a_connection_that_answers_is_kept(news: Newsfeed, wires: list[Wire]) -> None:
+async def test_a_connection_that_answers_is_kept(news: ChangeSubscriber, wires: list[Wire]) -> None:
     since = await place(news)
     for said in (None, {"type": "pong"}, None, {"type": "pong"}):
         wires[0].said.put_nowait(said)
@@ -165,23 +165,25 @@ async def test_a_connection_that_answers_is_kept(news: Newsfeed, wires: list[Wir
     assert (wires[0].asked, len(wires)) == (2, 1)
 
 
-async def test_a_place_of_before_a_new_connection_is_not_remembered(news: Newsfeed, wires: list[Wire]) -> None:
+async def test_a_place_of_before_a_new_connection_is_not_remembered(news: ChangeSubscriber, wires: list[Wire]) -> None:
     since = await place(news)
     wires[0].said.put_nowait({"type": "subscribe"})
-    assert await heard(news, since) == News(place=since + 1, complete=False)
+    assert await heard(news, since) == ChangeBatch(place=since + 1, complete=False)
     wires[0].tell(1, "task")
     assert (await heard(news, since + 1)).changes == (RecordChange("task", 1),)
 
 
-async def test_who_watches_one_task_looks_again_after_a_while(news: Newsfeed, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_watches_one_task_looks_again_after_a_while(
+    news: ChangeSubscriber, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A message may be lost without anybody noticing: the wait ends early, and its caller looks."""
-    monkeypatch.setattr("taskgate.stores.redis.records.news.PATIENCE", timedelta(milliseconds=1))
+    monkeypatch.setattr("taskgate.stores.redis.records.change_subscriber.PATIENCE", timedelta(milliseconds=1))
     async with bounded():
         told = await news.changed(TaskWatch(id="task", revision=0), timeout=LONG, look=look)
     assert (told.changes, told.complete) == ((), True)
 
 
-async def test_what_comes_during_the_look_ends_the_wait(news: Newsfeed, wires: list[Wire]) -> None:
+async def test_what_comes_during_the_look_ends_the_wait(news: ChangeSubscriber, wires: list[Wire]) -> None:
     async def slow_look(_: str) -> int:
         news.note("task", 1, owner="o", holder=None)
         return 0
@@ -200,7 +202,7 @@ async def test_nobody_listens_where_there_is_no_server(caplog: pytest.LogCapture
     async def subscribe(*channels: str) -> None:
         raise ConnectionError
 
-    news = Newsfeed(refuse, "channel", origin="me", refused=never, usable=at_once)
+    news = ChangeSubscriber(refuse, "channel", origin="me", refused=never, usable=at_once)
     assert not await news.listening(timeout=timedelta(milliseconds=1))
     await news.close()
     with pytest.raises(StoreUnavailable):
@@ -210,7 +212,7 @@ async def test_nobody_listens_where_there_is_no_server(caplog: pytest.LogCapture
 
 
 async def test_a_server_that_does_not_let_it_listen_is_told_of_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("taskgate.stores.redis.records.news._AGAIN", 0)
+    monkeypatch.setattr("taskgate.stores.redis.records.change_subscriber._AGAIN", 0)
     told: asyncio.Queue[BaseException] = asyncio.Queue()
     refusal = NoPermissionError("the channel is not yours")
 
@@ -219,7 +221,7 @@ async def test_a_server_that_does_not_let_it_listen_is_told_of_each_time(monkeyp
         wire.said.put_nowait(refusal)
         return wire
 
-    news = Newsfeed(refuse, "channel", origin="me", refused=told.put_nowait, usable=at_once)
+    news = ChangeSubscriber(refuse, "channel", origin="me", refused=told.put_nowait, usable=at_once)
     async with bounded():
         assert [await told.get(), await told.get()] == [refusal, refusal]
     await news.close()
@@ -228,7 +230,7 @@ async def test_a_server_that_does_not_let_it_listen_is_told_of_each_time(monkeyp
 async def test_nobody_is_woken_to_look_before_the_server_can_be_asked(
     wires: list[Wire], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("taskgate.stores.redis.records.news._AGAIN", 0)
+    monkeypatch.setattr("taskgate.stores.redis.records.change_subscriber._AGAIN", 0)
     can_be_asked, asked = asyncio.Event(), asyncio.Event()
     can_be_asked.set()
 
@@ -240,7 +242,7 @@ async def test_nobody_is_woken_to_look_before_the_server_can_be_asked(
         wires.append(Wire())
         return wires[-1]
 
-    feed = Newsfeed(opened, "channel", origin="me", refused=never, usable=usable)
+    feed = ChangeSubscriber(opened, "channel", origin="me", refused=never, usable=usable)
     assert await feed.listening(timeout=timedelta(seconds=5))
     since = await place(feed)
     waiting = asyncio.create_task(heard(feed, since))
@@ -258,18 +260,18 @@ async def test_nobody_is_woken_to_look_before_the_server_can_be_asked(
 
 
 async def test_what_cannot_be_read_is_dropped_and_told_once(
-    news: Newsfeed, wires: list[Wire], caplog: pytest.LogCaptureFixture
+    news: ChangeSubscriber, wires: list[Wire], caplog: pytest.LogCaptureFixture
 ) -> None:
     since = await place(news)
     for garbage in (b"\xff\xfe", b"too\0few", b"m\0one\0o\0h\0id"):
         wires[0].said.put_nowait({"type": "message", "data": garbage})
     wires[0].tell(1, "task")
-    assert await heard(news, since) == News(changes=(RecordChange("task", 1),), place=since + 1)
+    assert await heard(news, since) == ChangeBatch(changes=(RecordChange("task", 1),), place=since + 1)
     assert (len(wires), len(caplog.records)) == (1, 1)
 
 
 async def test_what_nobody_has_foreseen_is_met_as_a_connection_that_breaks(
-    news: Newsfeed, wires: list[Wire], caplog: pytest.LogCaptureFixture
+    news: ChangeSubscriber, wires: list[Wire], caplog: pytest.LogCaptureFixture
 ) -> None:
     since = await place(news)
     for number in range(2):
@@ -286,7 +288,7 @@ async def test_what_nobody_has_foreseen_is_met_as_a_connection_that_breaks(
 async def test_a_connection_that_cannot_even_be_made_is_made_later(
     wires: list[Wire], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("taskgate.stores.redis.records.news._AGAIN", 0)
+    monkeypatch.setattr("taskgate.stores.redis.records.change_subscriber._AGAIN", 0)
     failures = iter((RuntimeError(), None))
 
     def opened() -> Wire:
@@ -294,6 +296,6 @@ async def test_a_connection_that_cannot_even_be_made_is_made_later(
             raise failure
         return Wire()
 
-    feed = Newsfeed(opened, "channel", origin="me", refused=never, usable=at_once)
+    feed = ChangeSubscriber(opened, "channel", origin="me", refused=never, usable=at_once)
     assert await feed.listening(timeout=timedelta(seconds=5))
     await feed.close()

@@ -19,9 +19,9 @@ from taskgate.domain.record import TaskRecord, TaskStatus
 from taskgate.errors import StoreUnavailable
 from taskgate.stores.base import OwnerWatch, RecordChange, TaskWatch
 from taskgate.stores.codec import as_head
-from taskgate.stores.redis.connection import Value
+from taskgate.stores.redis.client import Value
 from taskgate.stores.redis.options import RedisOptions
-from taskgate.stores.redis.records.tasks import RedisStore
+from taskgate.stores.redis.records.store import RedisStore
 
 LATER = EPOCH + timedelta(minutes=10)
 LONG = timedelta(hours=1)

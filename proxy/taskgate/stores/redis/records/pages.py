@@ -10,7 +10,7 @@ from taskgate.domain.listing import STATES, ListedTask, OrderBy, Page, Position,
 from taskgate.domain.record import OwnerKey
 from taskgate.errors import StoreUnavailable
 from taskgate.stores.codec import pack_text, pack_time, unpack_listed, unpack_text, unpack_time
-from taskgate.stores.redis.connection import RedisConnection, Value
+from taskgate.stores.redis.client import RedisClient, Value
 from taskgate.stores.redis.records import rows
 
 _MOST: Final = 10**rows.TIME_WIDTH
@@ -26,11 +26,11 @@ class _Bounds(NamedTuple):
     before: int
 
 
-class Pages:
+class PageReader:
     """Reads pages of what lies under one root."""
 
-    def __init__(self, connection: RedisConnection, root: str) -> None:
-        self._connection = connection
+    def __init__(self, client: RedisClient, root: str) -> None:
+        self._client = client
         self._root = root
 
     async def read(
@@ -53,7 +53,7 @@ class Pages:
             ends = (low, place or high) if order.descending else (place or low, high)
             values = (rows.owner_name(owner), by, int(order.descending), *ends, wanted, pack_time(now))
             arguments: list[Value] = [self._root, *values, other, least, most, *states]
-            part, *on = await self._connection.run(rows.PAGE, (self._root + "open",), arguments)
+            part, *on = await self._client.run(rows.PAGE, (self._root + "open",), arguments)
             found += part
             if not on:
                 return _page(found, limit)
@@ -67,7 +67,7 @@ class Pages:
         if not ids:
             return []
         name, moment = rows.owner_name(owner).encode(), pack_time(now)
-        kept = await self._connection.run(rows.PICK, (self._root + "open",), (self._root, *ids))
+        kept = await self._client.run(rows.PICK, (self._root + "open",), (self._root, *ids))
         mine = (head for head, whose, expires in kept if head is not None and whose == name and int(expires) > moment)
         tasks = [task for task in map(_listed, mine) if task is not None and _is_wanted(task, where)]
         tasks.sort(key=lambda task: task.place(order.by), reverse=order.descending)

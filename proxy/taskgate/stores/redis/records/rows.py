@@ -27,6 +27,7 @@ from taskgate.domain.listing import STATES, TaskState
 from taskgate.domain.record import Lease, Outcome, OwnerKey, TaskRecord
 from taskgate.errors import StoreUnavailable
 from taskgate.jsontext.spans import RawJson
+from taskgate.stores.capacity import record_size, stored_size
 from taskgate.stores.codec import (
     pack_head,
     pack_outcome,
@@ -38,9 +39,8 @@ from taskgate.stores.codec import (
     unpack_time,
     with_bodies,
 )
-from taskgate.stores.redis.connection import Script, Value
+from taskgate.stores.redis.client import Script, Value
 from taskgate.stores.redis.keys import digest
-from taskgate.stores.room import made_size, stored_size
 
 BACKSTOP: Final = 7 * 24 * 3600 * 1000
 """Milliseconds."""
@@ -120,7 +120,7 @@ def inserted(
     return [
         *(root, mark, record.id, record.revision, _span(record), owner, state),
         *(_time_text(record.created_at), _time_text(record.updated_at), pack_time(record.expires_at)),
-        *(is_open, holder, until, name, made_size(record)),
+        *(is_open, holder, until, name, record_size(record)),
         *(" ".join(filter(None, shares)), _sends(record), head or pack_head(record), len(bounds) // 3, not_after),
         *bounds,
         *_bodies(record),

@@ -10,9 +10,9 @@ from typing import Final
 
 from taskgate.domain.record import TaskId
 from taskgate.errors import StoreUnavailable
-from taskgate.stores.redis.connection import RedisConnection
+from taskgate.stores.redis.client import RedisClient
 from taskgate.stores.redis.records import rows
-from taskgate.stores.redis.records.news import Newsfeed
+from taskgate.stores.redis.records.change_subscriber import ChangeSubscriber
 
 _PAUSE: Final = 0.5
 """Seconds between two attempts."""
@@ -27,10 +27,10 @@ _MOST: Final = 4096
 class Withdrawals:
     """What is to be removed. Belongs to one event loop."""
 
-    def __init__(self, connection: RedisConnection, root: str, news: Newsfeed) -> None:
-        self._connection = connection
+    def __init__(self, client: RedisClient, root: str, changes: ChangeSubscriber) -> None:
+        self._client = client
         self._root = root
-        self._news = news
+        self._changes = changes
         self._left: dict[TaskId, tuple[str, int]] = {}
         self._task: asyncio.Task[None] | None = None
         self._closed = False
@@ -64,8 +64,8 @@ class Withdrawals:
     async def _withdraw_one(self, id: TaskId) -> None:
         mark, looks = self._left[id]
         task = f"{self._root}task:{id}"
-        was_there = await self._connection.run(
-            rows.WITHDRAW, (task,), (self._root, self._news.mark(), id, mark), durable=True
+        was_there = await self._client.run(
+            rows.WITHDRAW, (task,), (self._root, self._changes.mark(), id, mark), durable=True
         )
         if was_there or looks == 1:
             del self._left[id]

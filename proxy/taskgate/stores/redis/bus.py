@@ -12,7 +12,7 @@ from logging import getLogger
 from typing import Any, Final
 
 from taskgate.errors import StoreUnavailable
-from taskgate.stores.redis.connection import Line, RedisConnection, read_script
+from taskgate.stores.redis.client import BlockingConnection, RedisClient, read_script
 from taskgate.stores.redis.keys import KeyNames
 from taskgate.system.log_throttle import ThrottledLog
 
@@ -32,15 +32,15 @@ _BEFORE_ALL: Final = b"0-0"
 log = getLogger("taskgate.stores")
 
 
-class PostInRedis:
+class RedisMessageLog:
     """See MessageLog. `origin` is a mark that no other process has."""
 
-    def __init__(self, connection: RedisConnection, keys: KeyNames, *, origin: str) -> None:
-        self._connection = connection
+    def __init__(self, client: RedisClient, keys: KeyNames, *, origin: str) -> None:
+        self._client = client
         self._keys = keys
         self._stream = keys.of("post")
         self._origin = origin.encode()
-        self._line: Line = connection.line()
+        self._reader: BlockingConnection = client.blocking_connection()
         self._place: bytes | None = None
         self._is_sure = False
         self._unheard = ThrottledLog(
@@ -52,7 +52,7 @@ class PostInRedis:
 
     async def begin(self) -> None:
         """From now on every word is heard. Raises StoreUnavailable; then it is from the first time it is there on."""
-        newest = await self._line.do("XREVRANGE", self._stream, "+", "-", "COUNT", 1)
+        newest = await self._reader.do("XREVRANGE", self._stream, "+", "-", "COUNT", 1)
         last: bytes = newest[0][0] if newest else _BEFORE_ALL
         # What was forgotten by a server that took over is not waited for.
         self._place = last if self._place is None else min(last, self._place, key=_order)
@@ -60,7 +60,7 @@ class PostInRedis:
 
     async def send(self, word: bytes) -> None:
         """See MessageLog.send."""
-        if await self._connection.run(_SEND, (self._stream,), (self._origin, word, _MOST, _KEEP)):
+        if await self._client.run(_SEND, (self._stream,), (self._origin, word, _MOST, _KEEP)):
             self._dropped.emit()
 
     async def receive(self, *, timeout: timedelta) -> tuple[bytes, ...]:
@@ -79,23 +79,23 @@ class PostInRedis:
 
     async def leave(self, name: str, parcel: bytes, *, keep: timedelta) -> None:
         """See MessageLog.leave."""
-        await self._connection.do("SET", self._keys.of("parcel", name), parcel, "PX", _milliseconds(keep))
+        await self._client.do("SET", self._keys.of("parcel", name), parcel, "PX", _milliseconds(keep))
 
     async def fetch(self, name: str) -> bytes | None:
         """See MessageLog.fetch."""
-        parcel: bytes | None = await self._connection.do("GETDEL", self._keys.of("parcel", name))
+        parcel: bytes | None = await self._client.do("GETDEL", self._keys.of("parcel", name))
         return parcel
 
     async def close(self) -> None:
         """Hear no more."""
-        await self._line.close()
+        await self._reader.close()
 
     async def _hear(self, wait: timedelta) -> tuple[bytes, ...]:
-        if self._place is None or not self._is_sure or not await self._line.is_there():
+        if self._place is None or not self._is_sure or not await self._reader.is_there():
             await self.begin()
             assert self._place is not None
         asked = ("XREAD", "COUNT", _AT_ONCE, "BLOCK", _milliseconds(wait), "STREAMS", self._stream, self._place)
-        answer: Any = await self._line.do(*asked, patience=wait)
+        answer: Any = await self._reader.do(*asked, patience=wait)
         if answer is None:
             # The stream may have begun anew, below the last word that was heard.
             self._is_sure = False

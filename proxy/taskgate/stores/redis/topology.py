@@ -28,7 +28,7 @@ _NODES: Final = 64
 """How many nodes of a cluster are remembered: one of them has to be there when others took over."""
 
 
-class Whereabouts(Protocol):
+class Topology(Protocol):
     """Finds the server; what was found is remembered until somebody says that it is there no more."""
 
     async def find(self) -> ServerAddress:
@@ -44,24 +44,24 @@ class Whereabouts(Protocol):
         ...
 
 
-class Fixed:
+class StandaloneTopology:
     """One server that is always in its place."""
 
     def __init__(self, place: ServerAddress) -> None:
         self._place = place
 
     async def find(self) -> ServerAddress:
-        """See Whereabouts.find."""
+        """See Topology.find."""
         return self._place
 
     def leave(self, place: ServerAddress) -> None:
-        """See Whereabouts.leave."""
+        """See Topology.leave."""
 
     def move(self, place: ServerAddress) -> None:
-        """See Whereabouts.move."""
+        """See Topology.move."""
 
 
-class _Asked:
+class _DiscoveredTopology:
     """What is known by asking somebody: one question at a time, however many want to know."""
 
     def __init__(self, dial: Dial, within: float) -> None:
@@ -71,7 +71,7 @@ class _Asked:
         self._found: ServerAddress | None = None
 
     async def find(self) -> ServerAddress:
-        """See Whereabouts.find."""
+        """See Topology.find."""
         if self._found is None:
             async with self._lock:
                 if self._found is None:
@@ -79,12 +79,12 @@ class _Asked:
         return self._found
 
     def leave(self, place: ServerAddress) -> None:
-        """See Whereabouts.leave."""
+        """See Topology.leave."""
         if self._found == place:
             self._found = None
 
     def move(self, place: ServerAddress) -> None:
-        """See Whereabouts.move."""
+        """See Topology.move."""
         self._found = place
 
     async def _look(self) -> ServerAddress:
@@ -99,17 +99,17 @@ class _Asked:
                 raise
             return await self._exchange(self._dial(place, True), question)
 
-    async def _exchange(self, wire: redis.Connection, question: Sequence[str]) -> Any:
+    async def _exchange(self, connection: redis.Connection, question: Sequence[str]) -> Any:
         try:
             async with asyncio.timeout(self._within):
-                await wire.connect()  # type: ignore[no-untyped-call]
-                await wire.send_command(*question)
-                return await wire.read_response()
+                await connection.connect()  # type: ignore[no-untyped-call]
+                await connection.send_command(*question)
+                return await connection.read_response()
         finally:
-            await wire.disconnect(nowait=True)
+            await connection.disconnect(nowait=True)
 
 
-class Elected(_Asked):
+class SentinelTopology(_DiscoveredTopology):
     """The primary that the sentinels name."""
 
     def __init__(self, sentinels: Sequence[ServerAddress], service: str, dial: Dial, within: float) -> None:
@@ -135,7 +135,7 @@ class Elected(_Asked):
         raise failed
 
 
-class Slotted(_Asked):
+class ClusterTopology(_DiscoveredTopology):
     """The node of a cluster that has the slot of a key."""
 
     def __init__(self, first: ServerAddress, key: str, dial: Dial, within: float) -> None:
@@ -145,7 +145,7 @@ class Slotted(_Asked):
         self._nodes: list[ServerAddress] = []
 
     def leave(self, place: ServerAddress) -> None:
-        """See Whereabouts.leave. It is asked last the next time."""
+        """See Topology.leave. It is asked last the next time."""
         super().leave(place)
         with suppress(ValueError):
             self._nodes.remove(place)

@@ -18,10 +18,9 @@ from redis import asyncio as redis
 from redis.exceptions import MovedError, NoScriptError, RedisError, ResponseError
 
 from taskgate.errors import StoreUnavailable
-from taskgate.stores.redis.wires.bundles import FOREIGN, UNUSABLE, Bundles
-from taskgate.stores.redis.wires.health import RedisHealth
-from taskgate.stores.redis.wires.pool import RedisPool
-from taskgate.stores.redis.wires.wire import Wires
+from taskgate.stores.redis.connector import RedisConnector
+from taskgate.stores.redis.health import RedisHealth
+from taskgate.stores.redis.pipeline import FOREIGN, UNUSABLE, CommandPipeline, RedisPool
 
 Value = str | bytes | int
 
@@ -42,16 +41,18 @@ def read_script(name: str) -> Script:
     return Script(resources.files(__package__).joinpath(name).read_text(encoding="utf-8"))
 
 
-class RedisConnection:
+class RedisClient:
     """Commands, each one round trip. Belongs to one event loop."""
 
-    def __init__(self, wires: Wires, *, limit: int, wait: timedelta, replicas: int = 0, quiet: bool = False) -> None:
-        self._wires = wires
-        self._pool = RedisPool(wires.make, limit=limit, wait=wait)
+    def __init__(
+        self, connector: RedisConnector, *, limit: int, wait: timedelta, replicas: int = 0, quiet: bool = False
+    ) -> None:
+        self._connector = connector
+        self._pool = RedisPool(connector.make, limit=limit, wait=wait)
         self._replicas = replicas
-        self.health = RedisHealth(wires.vet, quiet=quiet)
+        self.health = RedisHealth(connector.vet, quiet=quiet)
         """Whether it can be used; whoever opens it may close it for a failure that he met."""
-        self._bundles = Bundles(self._pool, wires, self.health)
+        self._pipeline = CommandPipeline(self._pool, connector, self.health)
 
     async def run(
         self, script: Script, keys: Sequence[str], arguments: Sequence[Value], *, durable: bool = False
@@ -82,16 +83,16 @@ class RedisConnection:
 
         What it raises is the library's. It does not follow the server: one that fails is closed, and another made.
         """
-        return self._wires.pubsub()
+        return self._connector.pubsub()
 
-    def line(self) -> "Line":
+    def blocking_connection(self) -> "BlockingConnection":
         """A connection of its own for one who waits for an answer: whoever has it closes it."""
-        return Line(self._wires)
+        return BlockingConnection(self._connector)
 
     async def close(self) -> None:
         """Let go of it; a second time does nothing."""
         await self.health.close()
-        await self._bundles.close()
+        await self._pipeline.close()
         await self._pool.close()
 
     async def _follow(self, command: Sequence[Value], what: str, *, durable: bool) -> Any:
@@ -117,23 +118,23 @@ class RedisConnection:
 
     async def _exchange(self, command: Sequence[Value], what: str, *, durable: bool) -> Any:
         if not (durable and self._replicas):
-            return await self._bundles.ask(_pack(command))
-        async with self._bundles.lent() as wire:
-            return await self._lasting(wire, command, what)
+            return await self._pipeline.ask(_pack(command))
+        async with self._pipeline.lent() as connection:
+            return await self._lasting(connection, command, what)
 
-    async def _lasting(self, wire: redis.Connection, command: Sequence[Value], what: str) -> Any:
+    async def _lasting(self, connection: redis.Connection, command: Sequence[Value], what: str) -> Any:
         """The answer, once enough replicas have what was written before it."""
-        within = self._wires.within
+        within = self._connector.within
         patience = int(within * 1000 / 2)
         async with asyncio.timeout(within):
-            await wire.send_packed_command(_pack(command) + _pack(("WAIT", self._replicas, patience)))
+            await connection.send_packed_command(_pack(command) + _pack(("WAIT", self._replicas, patience)))
             refused: ResponseError | None = None
             answer: Any = None
             try:
-                answer = await wire.read_response()
+                answer = await connection.read_response()
             except ResponseError as error:
                 refused = error
-            have = await wire.read_response()
+            have = await connection.read_response()
         if refused is not None:
             raise refused
         if have < self._replicas:
@@ -143,27 +144,27 @@ class RedisConnection:
         return answer
 
 
-class Line:
+class BlockingConnection:
     """One connection, for commands that wait at the server; for one caller at a time."""
 
-    def __init__(self, wires: Wires) -> None:
-        self._wires = wires
+    def __init__(self, connector: RedisConnector) -> None:
+        self._connector = connector
         self._wire: redis.Connection | None = None
 
     async def do(self, *command: Value, patience: timedelta = timedelta(0)) -> Any:
         """What one command returns that may wait so long. Raises StoreUnavailable; the next one is asked anew."""
         await self.is_there()
-        wire = self._wire
+        connection = self._wire
         try:
-            if wire is None:
-                wire = self._wires.make()
-                await self._wires.open(wire)
-                self._wire = wire
-            async with asyncio.timeout(self._wires.within + patience.total_seconds()):
-                await wire.send_command(*command)
-                return await wire.read_response()
+            if connection is None:
+                connection = self._connector.make()
+                await self._connector.open(connection)
+                self._wire = connection
+            async with asyncio.timeout(self._connector.within + patience.total_seconds()):
+                await connection.send_command(*command)
+                return await connection.read_response()
         except FOREIGN as error:
-            await self._fail(wire)
+            await self._fail(connection)
             raise StoreUnavailable("The task store is not available") from error
         except BaseException:
             # Whatever it still answers is not the answer to what is asked next.
@@ -179,17 +180,17 @@ class Line:
             await self.close()
         return self._wire is not None
 
-    async def _fail(self, wire: redis.Connection | None) -> None:
+    async def _fail(self, connection: redis.Connection | None) -> None:
         self._wire = None
-        if wire is not None:
-            await self._wires.drop(wire)
+        if connection is not None:
+            await self._connector.drop(connection)
 
     async def close(self) -> None:
         """Let go of it."""
-        wire, self._wire = self._wire, None
-        if wire is not None:
+        connection, self._wire = self._wire, None
+        if connection is not None:
             with suppress(*FOREIGN):
-                await wire.disconnect(nowait=True)
+                await connection.disconnect(nowait=True)
 
 
 def _pack(command: Sequence[Value]) -> bytes:

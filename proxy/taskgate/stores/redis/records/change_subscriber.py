@@ -17,9 +17,9 @@ from redis.exceptions import NoPermissionError, RedisError
 
 from taskgate.domain.record import OwnerKey, TaskId
 from taskgate.errors import StoreUnavailable
-from taskgate.stores.base import News, OwnerWatch, TaskWatch, Watch
+from taskgate.stores.base import ChangeBatch, OwnerWatch, TaskWatch, Watch
+from taskgate.stores.change_feed import GONE, ChangeFeed
 from taskgate.stores.codec import unpack_text
-from taskgate.stores.journal import GONE, Journal
 from taskgate.stores.redis.records import rows
 from taskgate.system.log_throttle import ThrottledLog
 
@@ -47,7 +47,7 @@ class PubSub(Protocol):
     async def aclose(self) -> None: ...
 
 
-class Newsfeed:
+class ChangeSubscriber:
     """Listens from when it is made until it is closed, on the running loop.
 
     `refused` is told where the server is there and does not let us listen; `usable` waits until it can be asked.
@@ -64,7 +64,7 @@ class Newsfeed:
     ) -> None:
         self._origin = f"{origin}-"
         self._marks = count(1)
-        self._journal = Journal()
+        self._feed = ChangeFeed()
         self._open = open_pubsub
         self._channel = channel
         self._refused = refused
@@ -85,15 +85,17 @@ class Newsfeed:
 
     def note(self, id: TaskId, revision: int, *, owner: str, holder: str | None) -> None:
         """A task may be at a revision, or GONE; whose and whose lease it is, or was, as messages have it."""
-        self._journal.hear(id, revision, owner=_veiled(owner), holder=holder)
+        self._feed.add(id, revision, owner=_veiled(owner), holder=holder)
 
-    async def changed(self, watch: Watch, *, timeout: timedelta, look: Callable[[TaskId], Awaitable[int]]) -> News:
+    async def changed(
+        self, watch: Watch, *, timeout: timedelta, look: Callable[[TaskId], Awaitable[int]]
+    ) -> ChangeBatch:
         """What `TaskStore.changed` promises; `look` asks the store what revision a task is at."""
         if isinstance(watch, TaskWatch):
-            return await self._journal.changed_anywhere(watch, timeout=min(timeout, PATIENCE), look=look)
+            return await self._feed.changed_remotely(watch, timeout=min(timeout, PATIENCE), look=look)
         if isinstance(watch, OwnerWatch):
             watch = OwnerWatch(owner=_veiled(rows.owner_name(watch.owner)), since=watch.since)
-        return await self._journal.changed(watch, timeout=timeout, look=_nowhere)
+        return await self._feed.changed(watch, timeout=timeout, look=_nowhere)
 
     def mark(self) -> str:
         """What stands for one change by this process, and for no other."""
@@ -105,7 +107,7 @@ class Newsfeed:
 
     async def close(self) -> None:
         """Stop listening and end every wait."""
-        self._journal.close()
+        self._feed.close()
         self._task.cancel()
         await asyncio.wait((self._task,))
 
@@ -154,7 +156,7 @@ class Newsfeed:
         self._doubtful.clear()
         # Whoever is woken looks, and would be refused who looks before it is known that the server is there.
         await self._usable()
-        self._journal.forget()
+        self._feed.reset()
         self._listens.set()
 
     def _read(self, message: bytes) -> None:

@@ -16,7 +16,7 @@ from logging import getLogger
 from typing import Any, Final, TypeVar
 
 from taskgate.errors import StoreUnavailable
-from taskgate.stores.sqlite_faults import unavailable
+from taskgate.stores.sqlite.faults import unavailable
 
 _Value = TypeVar("_Value")
 
@@ -50,20 +50,20 @@ class _WriteJob:
 
 
 class _Batch:
-    """Errands that share a commit; `is_done` when all but that is done."""
+    """Jobs that share a commit; `is_done` when all but that is done."""
 
-    __slots__ = ("errands", "is_done")
+    __slots__ = ("is_done", "jobs")
 
-    def __init__(self, errands: list[_WriteJob], is_done: bool) -> None:
-        self.errands = errands
+    def __init__(self, jobs: list[_WriteJob], is_done: bool) -> None:
+        self.jobs = jobs
         self.is_done = is_done
 
 
-class _Spoiled(Exception):
+class _WorkFailed(Exception):
     """A work failed halfway, and with it the transaction that holds others too."""
 
 
-class Writer:
+class SqliteWriter:
     """Takes work on the event loop, commits it on its own thread. Owns the connection from here on and closes it."""
 
     def __init__(self, connection: sqlite3.Connection, loop: asyncio.AbstractEventLoop) -> None:
@@ -117,14 +117,14 @@ class Writer:
     # --- on the loop ---------------------------------------------------------------------------------------------
 
     def _send(self) -> None:
-        errands = self._waiting[:_LARGEST_BATCH]
+        jobs = self._waiting[:_LARGEST_BATCH]
         del self._waiting[:_LARGEST_BATCH]
-        self._batches.put(_Batch(errands, all(errand.is_brief for errand in errands) and self._is_done_here(errands)))
+        self._batches.put(_Batch(jobs, all(job.is_brief for job in jobs) and self._is_done_here(jobs)))
 
-    def _is_done_here(self, errands: list[_WriteJob]) -> bool:
+    def _is_done_here(self, jobs: list[_WriteJob]) -> bool:
         """Do works up to their commit. Whatever goes wrong is undone and met again by the thread, which may wait."""
         try:
-            self._perform(errands)
+            self._perform(jobs)
         except Exception:
             with suppress(sqlite3.Error):
                 self._undo()
@@ -138,8 +138,8 @@ class Writer:
             self._batches.put(None)
         else:
             self._is_busy = False
-        for errand in batch.errands:
-            _end(errand)
+        for job in batch.jobs:
+            _end(job)
 
     # --- on the thread -------------------------------------------------------------------------------------------
 
@@ -152,29 +152,29 @@ class Writer:
 
     def _write(self, batch: _Batch) -> None:
         try:
-            self._commit(batch.errands, batch.is_done)
-        except _Spoiled:
+            self._commit(batch.jobs, batch.is_done)
+        except _WorkFailed:
             # Rare, so it may be slow: each by itself, and only the one that fails has failed.
-            for errand in batch.errands:
-                self._write_alone(errand)
+            for job in batch.jobs:
+                self._write_alone(job)
         except Exception as error:
-            for errand in batch.errands:
-                errand.error = self._unavailable(error)
+            for job in batch.jobs:
+                job.error = self._unavailable(error)
 
-    def _write_alone(self, errand: _WriteJob) -> None:
+    def _write_alone(self, job: _WriteJob) -> None:
         try:
-            self._commit([errand], False)
-        except _Spoiled as spoiled:
-            errand.error = self._unavailable(spoiled.__cause__)
+            self._commit([job], False)
+        except _WorkFailed as spoiled:
+            job.error = self._unavailable(spoiled.__cause__)
         except Exception as error:
-            errand.error = self._unavailable(error)
+            job.error = self._unavailable(error)
 
-    def _commit(self, errands: list[_WriteJob], is_done: bool) -> None:
+    def _commit(self, jobs: list[_WriteJob], is_done: bool) -> None:
         try:
             if not is_done:
                 self._wait_for_locks(self._patience)
                 try:
-                    self._perform(errands)
+                    self._perform(jobs)
                 finally:
                     self._wait_for_locks(0)
             self._cursor.execute("COMMIT")
@@ -187,14 +187,14 @@ class Writer:
 
     # --- on either -----------------------------------------------------------------------------------------------
 
-    def _perform(self, errands: list[_WriteJob]) -> None:
+    def _perform(self, jobs: list[_WriteJob]) -> None:
         cursor = self._cursor
         cursor.execute("BEGIN IMMEDIATE")
-        for errand in errands:
+        for job in jobs:
             try:
-                errand.value = errand.work(cursor)
+                job.value = job.work(cursor)
             except Exception as error:
-                raise _Spoiled from error
+                raise _WorkFailed from error
 
     def _undo(self) -> None:
         if self._connection.in_transaction:
@@ -204,24 +204,24 @@ class Writer:
         self._connection.execute(f"PRAGMA busy_timeout = {milliseconds}").fetchall()
 
 
-def _end(errand: _WriteJob) -> None:
-    future, error = errand.future, errand.error
+def _end(job: _WriteJob) -> None:
+    future, error = job.future, job.error
     try:
-        _tell(errand)
+        _tell(job)
     except Exception as failure:
         # What is committed is done, and whoever waits for the rest of the batch has no part in it.
         log.error("What a store did was told to one who failed", exc_info=failure)
     if future.done():
         return
     if error is None:
-        future.set_result(errand.value)
+        future.set_result(job.value)
     else:
         future.set_exception(error)
 
 
-def _tell(errand: _WriteJob) -> None:
-    if errand.error is None:
-        if errand.tell is not None:
-            errand.tell(errand.value)
-    elif errand.undone is not None:
-        errand.undone()
+def _tell(job: _WriteJob) -> None:
+    if job.error is None:
+        if job.tell is not None:
+            job.tell(job.value)
+    elif job.undone is not None:
+        job.undone()

@@ -23,7 +23,7 @@ _CALM: Final = 5.0
 """Seconds without a refusal of a kind after which what is done again tells that it is over."""
 
 
-class Unfit(Exception):
+class UnfitServerError(Exception):
     """The server answers, but is not one to keep anything at; the text is for the operator."""
 
 
@@ -111,7 +111,7 @@ class RedisHealth:
                 break
             except Exception as error:  # whatever it answers, it is asked again
                 # What it lacks may change while nobody can use it: the operator is told of the new reason.
-                if isinstance(error, Unfit) and _said(error) != known:
+                if isinstance(error, UnfitServerError) and _said(error) != known:
                     known = _said(error)
                     log.log(self._level, "The task store cannot be used: %s", known)
             await asyncio.sleep(_PAUSE.total_seconds())

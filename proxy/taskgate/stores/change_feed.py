@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from taskgate.domain.record import OwnerKey, TaskId, TaskRecord
 from taskgate.errors import StoreUnavailable
-from taskgate.stores.base import HolderWatch, News, OwnerWatch, RecordChange, TaskWatch, Watch
+from taskgate.stores.base import ChangeBatch, HolderWatch, OwnerWatch, RecordChange, TaskWatch, Watch
 
 GONE: Final = -1
 """The revision of a record that is no more."""
@@ -34,7 +34,7 @@ class _Entry(NamedTuple):
     holder: str | None
 
 
-class Journal:
+class ChangeFeed:
     """Recent changes in the order they were made, and those who wait for the next."""
 
     def __init__(self, *, remembered: int = REMEMBERED) -> None:
@@ -50,28 +50,28 @@ class Journal:
         """How many wait right now."""
         return sum(1 for _ in self._all_waiters())
 
-    def note(self, record: TaskRecord, *, held_by: str | None = None) -> None:
+    def add_committed(self, record: TaskRecord, *, held_by: str | None = None) -> None:
         """A record was committed. `held_by` is who held its lease before: the last change takes the lease away."""
         if held_by is None and record.lease is not None:
             held_by = record.lease.holder
         self._add(_Entry(record.id, record.revision, record.owner, held_by))
 
-    def gone(self, id: TaskId, *, owner: OwnerKey | None, holder: str | None) -> None:
+    def add_removed(self, id: TaskId, *, owner: OwnerKey | None, holder: str | None) -> None:
         """A record was removed; `owner` is None where it could not be read any more."""
         self._add(_Entry(id, GONE, owner, holder))
 
-    def hear(self, id: TaskId, revision: int, *, owner: OwnerKey | None, holder: str | None) -> None:
+    def add(self, id: TaskId, revision: int, *, owner: OwnerKey | None, holder: str | None) -> None:
         """A record is told to be at a revision, or GONE; `holder` is who held its lease before."""
         self._add(_Entry(id, revision, owner, holder))
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Changes may have been missed: every place until now is forgotten, and every wait ends."""
         self._place += 1
         self._recent.clear()
         for waiter in self._all_waiters():
-            waiter.hear(self._place)
+            waiter.wake(self._place)
 
-    async def changed(self, watch: Watch, *, timeout: timedelta, look: Callable[[TaskId], int]) -> News:
+    async def changed(self, watch: Watch, *, timeout: timedelta, look: Callable[[TaskId], int]) -> ChangeBatch:
         """What `TaskStore.changed` promises; `look` tells the revision a task is at now, or GONE.
 
         A place that is not remembered gives early, empty news that are not complete. Raises StoreUnavailable once
@@ -85,22 +85,22 @@ class Journal:
                 await waiter.wait(timeout)
                 # Whatever ended the wait: a change that came after its end and before this line counts as well.
                 news = None if waiter.first is None else self._recall(watch, waiter.first - 1)
-        return news or News(place=self._place)
+        return news or ChangeBatch(place=self._place)
 
-    async def changed_anywhere(
+    async def changed_remotely(
         self, watch: TaskWatch, *, timeout: timedelta, look: Callable[[TaskId], Awaitable[int]]
-    ) -> News:
+    ) -> ChangeBatch:
         """As `changed`, where a look takes time, and others change what is looked at."""
         self._expect_open()
         index, key, known = self._where(watch)
         with _Waiter(index, key, known) as waiter:
             revision = await look(watch.id)
             if _is_newer(revision, known):
-                return News(changes=(RecordChange(watch.id, revision),), place=self._place)
+                return ChangeBatch(changes=(RecordChange(watch.id, revision),), place=self._place)
             # What was heard during the look has ended the wait already.
             await waiter.wait(timeout)
             news = None if waiter.first is None else self._recall(watch, waiter.first - 1)
-        return news or News(place=self._place)
+        return news or ChangeBatch(place=self._place)
 
     def close(self) -> None:
         """End every wait, early and without news; nobody can wait any more."""
@@ -122,28 +122,28 @@ class Journal:
         ):
             for waiter in index.get(key, ()):
                 if _is_newer(entry.revision, waiter.known):
-                    waiter.hear(self._place)
+                    waiter.wake(self._place)
 
-    def _at_once(self, watch: Watch, look: Callable[[TaskId], int]) -> News | None:
+    def _at_once(self, watch: Watch, look: Callable[[TaskId], int]) -> ChangeBatch | None:
         """News that need no waiting."""
         if not isinstance(watch, TaskWatch):
             return None if watch.since is None else self._recall(watch, watch.since)
         revision = look(watch.id)
         if not _is_newer(revision, watch.revision):
             return None
-        return News(changes=(RecordChange(watch.id, revision),), place=self._place)
+        return ChangeBatch(changes=(RecordChange(watch.id, revision),), place=self._place)
 
-    def _recall(self, watch: Watch, since: int) -> News | None:
+    def _recall(self, watch: Watch, since: int) -> ChangeBatch | None:
         """The changes after a place, each task's newest only; None if there were none."""
         missed = self._place - since
         if not 0 <= missed <= len(self._recent):
-            return News(place=self._place, complete=False)
+            return ChangeBatch(place=self._place, complete=False)
         newest: dict[TaskId, int] = {}
         for entry in islice(reversed(self._recent), missed):
             if _concerns(entry, watch):
                 newest.setdefault(entry.id, entry.revision)
         changes = tuple(RecordChange(id, revision) for id, revision in reversed(newest.items()))
-        return News(changes=changes, place=self._place) if changes else None
+        return ChangeBatch(changes=changes, place=self._place) if changes else None
 
     def _where(self, watch: Watch) -> "tuple[_Index, Hashable, int]":
         if isinstance(watch, TaskWatch):
@@ -183,7 +183,7 @@ class _Waiter:
         if not waiters:
             del self._index[self._key]
 
-    def hear(self, place: int) -> None:
+    def wake(self, place: int) -> None:
         """There was a change at that place: remembered from the first one on, and the end of the wait."""
         if self.first is None:
             self.first = place

@@ -1,36 +1,88 @@
 """Tasks in Redis or Valkey, shared by several processes: the whole Store, of which sessions are handed on.
 
 Each verb is one round trip, but for pages of which much is passed over. What this process changes it hears of at once;
-of the others it hears through the news. What must not live here: how a task lies there (`rows`).
+of the others it hears through the news.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from typing import Any, Final
 
 from taskgate.domain.caps import Cap, CapScope
 from taskgate.domain.listing import STATES, Page, Position, TaskFilter, TaskOrder
-from taskgate.domain.record import Lease, OwnerKey, TaskId, TaskRecord, TaskStatus
+from taskgate.domain.record import Lease, OwnerKey, TaskId, TaskRecord, TaskStatus, altered
 from taskgate.errors import StoreUnavailable, TooManyBytes, TooManyTasks
-from taskgate.stores.base import (
-    Census,
-    News,
-    SessionRecord,
-    SessionStore,
-    Store,
-    Watch,
-)
-from taskgate.stores.codec import as_head, pack_head, pack_text, pack_time, unpack_head, unpack_text
-from taskgate.stores.journal import GONE
-from taskgate.stores.redis.connection import RedisConnection, Script, Value
+from taskgate.stores.base import ChangeBatch, SessionRecord, SessionStore, Store, StoreCensus, Watch
+from taskgate.stores.capacity import TOO_MANY
+from taskgate.stores.change_feed import GONE
+from taskgate.stores.codec import as_head, pack_head, pack_text, pack_time, unpack_head, unpack_text, with_bodies
+from taskgate.stores.redis.client import RedisClient, Script, Value
 from taskgate.stores.redis.keys import KeyNames
-from taskgate.stores.redis.records import heads, rows
-from taskgate.stores.redis.records.heads import Heads
-from taskgate.stores.redis.records.news import Newsfeed
-from taskgate.stores.redis.records.pages import Pages
+from taskgate.stores.redis.records import rows
+from taskgate.stores.redis.records.change_subscriber import ChangeSubscriber
+from taskgate.stores.redis.records.pages import PageReader
 from taskgate.stores.redis.records.withdrawals import Withdrawals
-from taskgate.stores.room import TOO_MANY
+
+# --- heads of rows ---------------------------------------------------------------------------------------------------
+
+
+SEEN: Final = 4096
+"""How many are kept: of tasks that run here, and for who polls a task that does not change."""
+
+log = logging.getLogger("taskgate.stores")
+
+
+class HeadCache:
+    """Heads as they were seen last. They are never taken for the truth: what was read is compared with them."""
+
+    def __init__(self) -> None:
+        self._seen: dict[TaskId, tuple[bytes, TaskRecord]] = {}
+
+    def unpack(self, id: TaskId, head: bytes, lease: Lease | None) -> TaskRecord:
+        """The record whose head was read. Raises StoreUnavailable where it cannot be."""
+        seen = self._seen.get(id)
+        if seen is None or seen[0] != head:
+            return self.see(id, head, unpack_head(head, lease))
+        record = seen[1]
+        return record if record.lease == lease else self.see(id, head, altered(record, lease=lease))
+
+    def see(self, id: TaskId, head: bytes, record: TaskRecord) -> TaskRecord:
+        """Remember a record as a head."""
+        if id not in self._seen and len(self._seen) >= SEEN:
+            del self._seen[next(iter(self._seen))]
+        self._seen[id] = (head, record)
+        return record
+
+    def forget(self, id: TaskId) -> None:
+        """It will hardly be asked for again."""
+        self._seen.pop(id, None)
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._seen.clear()
+
+
+def read_head(head: bytes | None, lease: Lease | None, params: bytes | None = None) -> TaskRecord | None:
+    """A record that is one of many; None where it cannot be read, which must not hide the others."""
+    try:
+        record = None if head is None else unpack_head(head, lease)
+        return record if record is None or params is None else with_bodies(record, unpack_text(params), None)
+    except StoreUnavailable:
+        return None
+
+
+def readable_records(records: list[TaskRecord | None], done: str) -> list[TaskRecord]:
+    """Those that could be read; the operator is told of the others, with what was done to them."""
+    found = [record for record in records if record is not None]
+    if len(found) < len(records):
+        log.warning("%d stored tasks that cannot be read were %s", len(records) - len(found), done)
+    return found
+
+
+# --- the store -------------------------------------------------------------------------------------------------------
+
 
 NOT_KNOWN: Final = GONE - 1
 """Older than every revision."""
@@ -50,23 +102,23 @@ class RedisStore:
 
     def __init__(
         self,
-        connection: RedisConnection,
+        client: RedisClient,
         keys: KeyNames,
         *,
         sessions: SessionStore,
-        news: Newsfeed,
-        let_go: Callable[[], Awaitable[None]],
+        changes: ChangeSubscriber,
+        on_close: Callable[[], Awaitable[None]],
         within: timedelta | None = None,
     ) -> None:
-        self._connection = connection
+        self._client = client
         self._within = within
         self._root = keys.of("")
         self._sessions = sessions
-        self._news = news
-        self._let_go = let_go
-        self._pages = Pages(connection, self._root)
-        self._heads = Heads()
-        self._withdrawals = Withdrawals(connection, self._root, news)
+        self._changes = changes
+        self._let_go = on_close
+        self._pages = PageReader(client, self._root)
+        self._heads = HeadCache()
+        self._withdrawals = Withdrawals(client, self._root, changes)
         self._closing: asyncio.Task[None] | None = None
 
     # --- tasks ---------------------------------------------------------------------------------------------------
@@ -75,7 +127,7 @@ class RedisStore:
         """See TaskStore.insert."""
         self._check()
         asked = tuple(cap for cap in caps if record.tenant is not None or cap.scope is not CapScope.TENANT)
-        head, mark = pack_head(record), self._news.mark()
+        head, mark = pack_head(record), self._changes.mark()
         arguments = rows.inserted(self._root, mark, record, asked, head=head, within=self._within)
         try:
             end = await self._change(rows.INSERT, record, mark, arguments)
@@ -97,7 +149,7 @@ class RedisStore:
     async def repeated(self, owner: OwnerKey, key: str, *, now: datetime) -> TaskId | None:
         """See TaskStore.repeated."""
         self._check()
-        value = await self._connection.do("GET", f"{self._root}repeat:{rows.repeat_name(owner, key)}")
+        value = await self._client.do("GET", f"{self._root}repeat:{rows.repeat_name(owner, key)}")
         if value is None:
             return None
         ends, _, id = value.partition(b" ")
@@ -122,7 +174,7 @@ class RedisStore:
     async def swap(self, record: TaskRecord, *, expected: int) -> bool:
         """See TaskStore.swap."""
         self._check()
-        head, mark = pack_head(record), self._news.mark()
+        head, mark = pack_head(record), self._changes.mark()
         arguments = rows.swapped(self._root, mark, record, expected, head=head)
         end = await self._change(rows.SWAP, record, mark, arguments)
         if end is None:
@@ -151,17 +203,17 @@ class RedisStore:
         self._check()
         return await self._pages.read(owner, where, order, after, limit, now)
 
-    async def changed(self, watch: Watch, *, timeout: timedelta) -> News:
+    async def changed(self, watch: Watch, *, timeout: timedelta) -> ChangeBatch:
         """See TaskStore.changed."""
         self._check()
-        return await self._news.changed(watch, timeout=timeout, look=self._revision)
+        return await self._changes.changed(watch, timeout=timeout, look=self._revision)
 
     async def renew(self, holder: str, ids: frozenset[TaskId], until: datetime) -> None:
         """See TaskStore.renew."""
         self._check()
         mine = [id for id in ids if id.isprintable()]
         if mine:
-            await self._connection.run(
+            await self._client.run(
                 rows.RENEW, (self._root + "open",), (self._root, pack_text(holder), pack_time(until), *mine)
             )
 
@@ -172,9 +224,9 @@ class RedisStore:
         while len(found) < limit:
             wanted = limit - len(found)
             arguments = (self._root, pack_text(holder), pack_time(until), pack_time(now), wanted)
-            met = await self._connection.run(rows.LAPSED, (self._root + "open",), arguments, durable=True)
-            read = [heads.read(head, lease, params) for _, head, params in met]
-            found += heads.readable(read, "taken over")
+            met = await self._client.run(rows.LAPSED, (self._root + "open",), arguments, durable=True)
+            read = [read_head(head, lease, params) for _, head, params in met]
+            found += readable_records(read, "taken over")
             if len(met) < wanted:
                 break
         return tuple(found)
@@ -182,9 +234,9 @@ class RedisStore:
     async def purge(self, *, now: datetime, limit: int) -> tuple[TaskRecord, ...]:
         """See TaskStore.purge."""
         self._check()
-        arguments: list[Value] = [self._root, self._news.mark(), pack_time(now), limit, *rows.ALL_STATES]
-        removed = await self._connection.run(rows.PURGE, (self._root + "open",), arguments)
-        return tuple(heads.readable([self._removed(*row) for row in removed], "removed"))
+        arguments: list[Value] = [self._root, self._changes.mark(), pack_time(now), limit, *rows.ALL_STATES]
+        removed = await self._client.run(rows.PURGE, (self._root + "open",), arguments)
+        return tuple(readable_records([self._removed(*row) for row in removed], "removed"))
 
     # --- host sessions -------------------------------------------------------------------------------------------
 
@@ -215,19 +267,19 @@ class RedisStore:
 
     # --- the whole -----------------------------------------------------------------------------------------------
 
-    async def census(self) -> Census:
+    async def census(self) -> StoreCensus:
         """See Store.census; the size is not known: what else the server holds is nobody's here."""
         self._check()
-        counts = await self._connection.run(rows.COUNT, (self._root + "open",), (self._root, *rows.ALL_STATES))
+        counts = await self._client.run(rows.COUNT, (self._root + "open",), (self._root, *rows.ALL_STATES))
         tasks = dict.fromkeys(TaskStatus, 0)
         for state, there in zip(STATES, counts, strict=True):
             tasks[state.status] += there
-        return Census(tasks=tasks)
+        return StoreCensus(tasks=tasks)
 
     async def check(self) -> None:
         """See Store.check."""
         self._check()
-        await self._connection.do("SET", self._root + "check", "", "PX", CHECK_MS, durable=True)
+        await self._client.do("SET", self._root + "check", "", "PX", CHECK_MS, durable=True)
 
     async def verify(self) -> None:
         """See Store.verify; whether its server keeps what it is given is asked when it is opened."""
@@ -241,7 +293,7 @@ class RedisStore:
     async def _close(self) -> None:
         self._heads.clear()
         await self._withdrawals.close()
-        await self._news.close()
+        await self._changes.close()
         await self._let_go()
 
     def _check(self) -> None:
@@ -253,12 +305,12 @@ class RedisStore:
         task = (self._task(record.id),)
         try:
             try:
-                return await self._connection.run(script, task, arguments, durable=True)
+                return await self._client.run(script, task, arguments, durable=True)
             except StoreUnavailable:
-                return await self._connection.run(script, task, arguments, durable=True)
+                return await self._client.run(script, task, arguments, durable=True)
         except (StoreUnavailable, asyncio.CancelledError):
             # Nobody knows now. Whoever waits looks again, and once more should it be told to have been done.
-            self._news.doubt(mark)
+            self._changes.doubt(mark)
             self._hear(record)
             raise
 
@@ -267,7 +319,7 @@ class RedisStore:
         self._check()
         if not id.isprintable():
             return [None] * len(names)
-        fields: list[Any] = await self._connection.do("HMGET", self._task(id), *names)
+        fields: list[Any] = await self._client.do("HMGET", self._task(id), *names)
         return fields
 
     async def _revision(self, id: TaskId) -> int:
@@ -291,13 +343,13 @@ class RedisStore:
         except StoreUnavailable:
             head, lease = None, None
         # Whose it was may be damaged, too: then it is nobody's.
-        self._news.note(id, GONE, owner=owner.decode(errors="replace"), holder=lease.holder if lease else None)
-        return heads.read(head, lease)
+        self._changes.note(id, GONE, owner=owner.decode(errors="replace"), holder=lease.holder if lease else None)
+        return read_head(head, lease)
 
     def _hear(self, record: TaskRecord, *, held_by: bytes = b"") -> None:
         """Tell those who wait here of a record, and who held it before: the last change takes the lease away."""
         holder = unpack_text(held_by) or (record.lease.holder if record.lease else None)
-        self._news.note(record.id, record.revision, owner=rows.owner_name(record.owner), holder=holder)
+        self._changes.note(record.id, record.revision, owner=rows.owner_name(record.owner), holder=holder)
 
 
 def _refusal(cap: Cap) -> TooManyTasks | TooManyBytes:

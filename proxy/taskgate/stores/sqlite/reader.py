@@ -11,7 +11,7 @@ from itertools import count
 from typing import Any, Final, TypeVar
 
 from taskgate.errors import StoreUnavailable
-from taskgate.stores.sqlite_faults import unavailable
+from taskgate.stores.sqlite.faults import unavailable
 
 _FEW_STEPS: Final = 20_000
 """Instructions of SQLite's machine that the loop may be kept from other work for: about a millisecond."""
@@ -23,11 +23,11 @@ UNREADABLE: Final = "The store could not read"
 _Value = TypeVar("_Value")
 _Row = tuple[Any, ...]
 
-Look = Callable[[sqlite3.Connection], _Value]
+Query = Callable[[sqlite3.Connection], _Value]
 """One reading statement and what is made of its rows."""
 
 
-class Reader:
+class SqliteReader:
     """Two connections that only read. Owns them from here on and closes them."""
 
     def __init__(self, near: sqlite3.Connection, far: sqlite3.Connection) -> None:
@@ -47,7 +47,7 @@ class Reader:
             raise unavailable(UNREADABLE, error) from error
         return rows[0] if rows else None
 
-    async def glance(self, look: Look[_Value]) -> _Value:
+    async def glance(self, look: Query[_Value]) -> _Value:
         """What `look` makes of a connection: on the loop if that takes few steps, else again on the reading thread."""
         self._check()
         steps = count(1)
@@ -61,7 +61,7 @@ class Reader:
             self._near.set_progress_handler(None, 0)
         return await self.look(look)
 
-    async def look(self, look: Look[_Value]) -> _Value:
+    async def look(self, look: Query[_Value]) -> _Value:
         """What `look` makes of a connection, on the reading thread."""
         self._check()
         try:

@@ -15,7 +15,7 @@ from taskgate.domain.record import TaskId, TaskRecord
 from taskgate.stores.base import RateStore, Store
 
 
-class Beat(NamedTuple):
+class HeartbeatReply(NamedTuple):
     """What a store says to a sign of life.
 
     `time` is the store's own. `ended` are held tasks that are unfinished no more, `lost` those that another process
@@ -34,10 +34,10 @@ class Beat(NamedTuple):
     full: bool = False
 
 
-class Leases(Protocol):
+class LeaseStore(Protocol):
     """Who lives, and who holds what, by the store's clock."""
 
-    async def beat(self, holder: str, held: Mapping[TaskId, int], *, lease: timedelta) -> Beat:
+    async def beat(self, holder: str, held: Mapping[TaskId, int], *, lease: timedelta) -> HeartbeatReply:
         """Renew the holder's leases of `held`, which has the revisions that it knows to be stored. One round trip.
 
         A task whose lease has lapsed but that nobody took over is renewed, too. No revision is touched.
@@ -126,7 +126,7 @@ class StreamLog(Protocol):
         """What came after an event; None where the stream is not known."""
         ...
 
-    async def grown(self, session: str, stream: str, *, timeout: timedelta) -> None:
+    async def wait_for_events(self, session: str, stream: str, *, timeout: timedelta) -> None:
         """Wait until a stream may have grown, at most `timeout`. A hint, which may come early and may be lost.
 
         Who asks for the first time in a while is told at once: what was appended before is not listened to. So who
@@ -139,23 +139,23 @@ class StreamLog(Protocol):
         ...
 
 
-class Shared(NamedTuple):
+class SharedBackend(NamedTuple):
     """A backend that several processes use at once; closing the store closes all of it.
 
-    All belong to the event loop that they were opened on, but for what is had through `apart`.
+    All belong to the event loop that they were opened on, but for what is had through `open_leases`.
     """
 
     store: Store
     rates: RateStore
-    leases: Leases
-    post: MessageLog
+    leases: LeaseStore
+    bus: MessageLog
     streams: StreamLog
-    apart: "Apart"
+    open_leases: "LeaseStoreFactory"
 
 
-class Apart(Protocol):
+class LeaseStoreFactory(Protocol):
     """Opens the leases a second time, for another thread with an event loop of its own."""
 
-    def __call__(self) -> AbstractAsyncContextManager[Leases]:
+    def __call__(self) -> AbstractAsyncContextManager[LeaseStore]:
         """Connected when it is first used; whoever is inside of the block has a connection that nobody shares."""
         ...

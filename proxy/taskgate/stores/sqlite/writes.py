@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from taskgate.domain.listing import ListedTask
 from taskgate.domain.record import Lease, TaskId, TaskRecord
 from taskgate.errors import StoreUnavailable
-from taskgate.stores import sqlite_statements as sql
+from taskgate.stores.capacity import CapKeys
 from taskgate.stores.codec import (
     longer_lease,
     pack_head,
@@ -26,7 +26,7 @@ from taskgate.stores.codec import (
     unpack_time,
     with_bodies,
 )
-from taskgate.stores.room import Shares
+from taskgate.stores.sqlite import statements as sql
 
 NOBODY = 0
 """Stands in `lease_until` while nobody holds the call."""
@@ -35,7 +35,7 @@ _BEFORE_ALL = (-(2**63), 0)
 """A place before every record, by creation and row."""
 
 
-class Swapped(NamedTuple):
+class SwapResult(NamedTuple):
     """A swap that won: whose the lease was before it, what the lease is now, and whether the record was unfinished.
 
     `size` is how many more bytes are kept.
@@ -47,7 +47,7 @@ class Swapped(NamedTuple):
     size: int
 
 
-class Met(NamedTuple):
+class TakenRow(NamedTuple):
     """A row that was taken over, and whose lease is on it; the record is None where it is unreadable."""
 
     id: TaskId
@@ -55,21 +55,21 @@ class Met(NamedTuple):
     record: TaskRecord | None
 
 
-class Removed(NamedTuple):
+class PurgedRow(NamedTuple):
     """A row that was removed, as with Met, and what room it leaves; `expires` is None where it had ended."""
 
     id: TaskId
     holder: str | None
     record: TaskRecord | None
-    shares: Shares
+    keys: CapKeys
     size: int
     expires: int | None
 
 
-def shares_of(record: TaskRecord) -> Shares:
+def cap_keys_of(record: TaskRecord) -> CapKeys:
     """What of a record caps count by, as its row has it."""
     (context, mount), tool = record.owner, record.call.tool
-    return Shares(
+    return CapKeys(
         sql.context_digest(context),
         None if record.tenant is None else sql.tenant_digest(record.tenant),
         sql.tool_digest(mount, tool),
@@ -77,14 +77,14 @@ def shares_of(record: TaskRecord) -> Shares:
     )
 
 
-def insert(record: TaskRecord, shares: Shares, size: int) -> Callable[[sqlite3.Cursor], None]:
+def insert(record: TaskRecord, keys: CapKeys, size: int) -> Callable[[sqlite3.Cursor], None]:
     """Keep the record, whose shares and size are these."""
     params = None if record.call.params is None else pack_text(record.call.params)
     outcome = None if record.outcome is None else pack_outcome(record.outcome)
     row = (
         record.id,
         sql.owner_digest(record.owner),
-        *shares[:-1],
+        *keys[:-1],
         None if record.repeat_key is None else sql.repeat_digest(record.owner, record.repeat_key),
         pack_time(record.created_at),
         pack_time(record.updated_at),
@@ -108,7 +108,7 @@ def insert(record: TaskRecord, shares: Shares, size: int) -> Callable[[sqlite3.C
     return work
 
 
-def swap(record: TaskRecord, expected: int) -> Callable[[sqlite3.Cursor], Swapped | None]:
+def swap(record: TaskRecord, expected: int) -> Callable[[sqlite3.Cursor], SwapResult | None]:
     """Put the record in the place of the one at `expected`; None when there is no such."""
     head, id = pack_head(record), sql.name(record.id)
     indexed = updated, unfinished, status, tool_error = (
@@ -120,7 +120,7 @@ def swap(record: TaskRecord, expected: int) -> Callable[[sqlite3.Cursor], Swappe
     outcome = None if record.outcome is None else pack_outcome(record.outcome)
     size = 0 if outcome is None else len(outcome[1])
 
-    def work(cursor: sqlite3.Cursor) -> Swapped | None:
+    def work(cursor: sqlite3.Cursor) -> SwapResult | None:
         kept = cursor.execute(sql.FIND_SWAPPED, (id, expected)).fetchone()
         if kept is None:
             return None
@@ -136,7 +136,7 @@ def swap(record: TaskRecord, expected: int) -> Callable[[sqlite3.Cursor], Swappe
             cursor.execute(sql.PUT_OUTCOME, (seq, *outcome))
         if is_named and record.repeat_key is None:
             cursor.execute(sql.FORGET_REPEAT, (seq,))
-        return Swapped(held_by, lease, bool(kept_indexed[1]), size)
+        return SwapResult(held_by, lease, bool(kept_indexed[1]), size)
 
     if outcome is not None or record.updated_at != record.created_at:
         return work
@@ -145,19 +145,19 @@ def swap(record: TaskRecord, expected: int) -> Callable[[sqlite3.Cursor], Swappe
     holder, lease_until = _pack_lease(record.lease)
     unmoved = (record.revision, head, id, expected, status, tool_error, updated, holder, lease_until)
 
-    def work_at_once(cursor: sqlite3.Cursor) -> Swapped | None:
+    def work_at_once(cursor: sqlite3.Cursor) -> SwapResult | None:
         if cursor.execute(sql.UPDATE_UNMOVED, unmoved).rowcount:
-            return Swapped(holder, record.lease, unfinished, 0)
+            return SwapResult(holder, record.lease, unfinished, 0)
         return work(cursor)
 
     return work_at_once
 
 
-def take_lapsed(lease: Lease, now: datetime, limit: int) -> Callable[[sqlite3.Cursor], tuple[Met, ...]]:
+def take_lapsed(lease: Lease, now: datetime, limit: int) -> Callable[[sqlite3.Cursor], tuple[TakenRow, ...]]:
     """Put `lease` on the oldest unfinished records that nobody holds any more, until `limit` can be read."""
 
-    def work(cursor: sqlite3.Cursor) -> tuple[Met, ...]:
-        met: list[Met] = []
+    def work(cursor: sqlite3.Cursor) -> tuple[TakenRow, ...]:
+        met: list[TakenRow] = []
         place, missing = _BEFORE_ALL, limit
         while missing:
             created, seq = place
@@ -174,10 +174,10 @@ def take_lapsed(lease: Lease, now: datetime, limit: int) -> Callable[[sqlite3.Cu
     return work
 
 
-def purge(now: datetime, limit: int) -> Callable[[sqlite3.Cursor], tuple[Removed, ...]]:
+def purge(now: datetime, limit: int) -> Callable[[sqlite3.Cursor], tuple[PurgedRow, ...]]:
     """Remove what has expired, bodies included and readable or not."""
 
-    def work(cursor: sqlite3.Cursor) -> tuple[Removed, ...]:
+    def work(cursor: sqlite3.Cursor) -> tuple[PurgedRow, ...]:
         rows = cursor.execute(sql.EXPIRED, (pack_time(now), limit)).fetchall()
         for delete in sql.DELETES:
             cursor.executemany(delete, [(seq,) for seq, *_ in rows])
@@ -228,21 +228,21 @@ def unpack_whole(row: tuple[Any, ...]) -> TaskRecord:
 
 def _removed(
     _: int, id: TaskId, head: bytes, holder: str | None, until: int, context: bytes, size: int, *counted: Any
-) -> Removed:
+) -> PurgedRow:
     unfinished, tenant, tool, upstream, expires = counted
-    shares = Shares(context, tenant, tool, upstream)
-    return Removed(id, holder, read_head(head, holder, until), shares, size, expires if unfinished else None)
+    keys = CapKeys(context, tenant, tool, upstream)
+    return PurgedRow(id, holder, read_head(head, holder, until), keys, size, expires if unfinished else None)
 
 
-def _taken(cursor: sqlite3.Cursor, seq: int, lease: Lease) -> Met:
+def _taken(cursor: sqlite3.Cursor, seq: int, lease: Lease) -> TakenRow:
     ((id, packed),) = cursor.execute(sql.TAKEN, (seq,)).fetchall()
     try:
         head = unpack_head(packed, lease)
         # Large, and of use only to who runs the call.
         row = cursor.execute(sql.LOAD_PARAMS, (seq,)).fetchone() if head.may_go_on else None
-        return Met(id, lease.holder, head if row is None else with_bodies(head, unpack_text(row[0]), None))
+        return TakenRow(id, lease.holder, head if row is None else with_bodies(head, unpack_text(row[0]), None))
     except StoreUnavailable:
-        return Met(id, lease.holder, None)
+        return TakenRow(id, lease.holder, None)
 
 
 def _pack_lease(lease: Lease | None) -> tuple[str | None, int]:

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from taskgate.errors import StoreUnavailable
-from taskgate.stores import sqlite_statements as sql
-from taskgate.stores.room import Shares, StoreUsage
-from taskgate.stores.sqlite_works import read_head
+from taskgate.stores.capacity import CapKeys, StoreUsage
+from taskgate.stores.sqlite import statements as sql
+from taskgate.stores.sqlite.writes import read_head
 
 LAYOUT: Final = 3
 """The layout in schema.sql and lists.sql, kept in the file as `user_version`.
@@ -62,7 +62,7 @@ class OpenFile:
     near: sqlite3.Connection
     far: sqlite3.Connection
     locks: tuple[int, ...]
-    room: StoreUsage
+    usage: StoreUsage
     identities: tuple[tuple[Path, _Identity], ...]
 
     def is_gone(self) -> bool:
@@ -115,13 +115,13 @@ def _open(options: SqliteOptions, undo: ExitStack) -> OpenFile:
     if layout < LAYOUT:
         _lay_out(writer, layout)
     writer.execute("UPDATE tasks SET holder = NULL, lease_until = 0 WHERE unfinished = 1 AND lease_until > 0")
-    room = _room(writer)
+    usage = _usage(writer)
     near = undo.enter_context(closing(_connect(path, "ro", _NEAR_TIMEOUT)))
     far = undo.enter_context(closing(_connect(path, "ro", options.busy_timeout.total_seconds())))
     for reader in (near, far):
         reader.execute("SELECT 1 FROM tasks LIMIT 1").fetchall()
     locks = by_name, by_itself
-    return OpenFile(writer=writer, near=near, far=far, locks=locks, room=room, identities=_identities(options.path))
+    return OpenFile(writer=writer, near=near, far=far, locks=locks, usage=usage, identities=_identities(options.path))
 
 
 def _lock(path: Path, *flags: int) -> int:
@@ -196,7 +196,7 @@ def _lay_out(connection: sqlite3.Connection, layout: int) -> None:
     # Names are in heads alone, and what stands for them is made here.
     for name, digest in (("tool_of", _tool_of), ("upstream_of", _upstream_of)):
         connection.create_function(name, 1, digest, deterministic=True)
-    texts = " ".join(resources.files("taskgate.stores").joinpath(name).read_text() for name in names)
+    texts = " ".join(resources.files("taskgate.stores.sqlite").joinpath(name).read_text() for name in names)
     marks = f"PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {LAYOUT};"
     connection.executescript(f"BEGIN IMMEDIATE; {texts} {marks} COMMIT;")
 
@@ -217,13 +217,13 @@ def _identity(path: Path) -> _Identity | None:
     return found.st_dev, found.st_ino
 
 
-def _room(connection: sqlite3.Connection) -> StoreUsage:
-    room = StoreUsage()
+def _usage(connection: sqlite3.Connection) -> StoreUsage:
+    usage = StoreUsage()
     for *keys, expires in connection.execute(sql.UNFINISHED):
-        room.begin(Shares(*keys), expires)
+        usage.add_task(CapKeys(*keys), expires)
     for context, size in connection.execute(sql.KEPT):
-        room.keep(context, size)
-    return room
+        usage.add_bytes(context, size)
+    return usage
 
 
 def _tool_of(head: bytes) -> bytes | None:

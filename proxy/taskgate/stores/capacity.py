@@ -1,10 +1,8 @@
-"""What caps are held against, in a store that one process holds: unfinished tasks by every scope, and kept bytes.
+"""What caps are held against, in a store that one process holds: unfinished tasks by every scope, and kept bytes."""
 
-Belongs to one event loop, so that looking and taking room are one step. Knows keys, times and sizes; no store.
-"""
-
+from bisect import bisect_left, bisect_right, insort
 from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from typing import Final, NamedTuple
 
 from taskgate.domain.caps import Cap, CapScope
@@ -13,7 +11,43 @@ from taskgate.errors import TooManyBytes, TooManyTasks
 from taskgate.jsontext.large import LargeJson
 from taskgate.jsontext.spans import RawJson
 from taskgate.stores.codec import pack_peer, pack_text
-from taskgate.stores.unfinished import Unfinished
+
+
+class UnfinishedCounter:
+    """When the unfinished tasks of each key expire, in microseconds since 1970."""
+
+    def __init__(self, kept: Iterable[tuple[Hashable, int]] = ()) -> None:
+        # In order, and nearly always added at the end.
+        self._ends: dict[Hashable, list[int]] = {}
+        for key, expires in kept:
+            self.add(key, expires)
+
+    def count(self, key: Hashable, now: int) -> int:
+        """How many of the key have not expired."""
+        ends = self._ends.get(key)
+        return 0 if ends is None else len(ends) - bisect_right(ends, now)
+
+    def add(self, key: Hashable, expires: int) -> None:
+        """There is one more."""
+        ends = self._ends.get(key)
+        if ends is None:
+            self._ends[key] = [expires]
+        elif ends[-1] <= expires:
+            ends.append(expires)
+        else:
+            insort(ends, expires)
+
+    def remove(self, key: Hashable, expires: int) -> None:
+        """One that expires then is unfinished no more; one that was never added is passed over."""
+        ends = self._ends.get(key)
+        if ends is None:
+            return
+        place = bisect_left(ends, expires)
+        if place < len(ends) and ends[place] == expires:
+            del ends[place]
+            if not ends:
+                del self._ends[key]
+
 
 EVERYBODY: Final = b""
 """What all records share."""
@@ -29,7 +63,7 @@ TOO_MANY: Final = {
 """What there are too many of."""
 
 
-class Shares(NamedTuple):
+class CapKeys(NamedTuple):
     """What a record has in common with others, one key for each CapScope, in their order; None where it has nothing."""
 
     context: Hashable
@@ -43,10 +77,10 @@ class StoreUsage:
     """How much of it is taken."""
 
     def __init__(self) -> None:
-        self._unfinished = tuple(Unfinished() for _ in CapScope)
+        self._unfinished = tuple(UnfinishedCounter() for _ in CapScope)
         self._bytes: Counter[Hashable] = Counter()
 
-    def refusal(self, shares: Shares, caps: tuple[Cap, ...], now: int) -> TooManyTasks | TooManyBytes | None:
+    def refusal(self, shares: CapKeys, caps: tuple[Cap, ...], now: int) -> TooManyTasks | TooManyBytes | None:
         """What the first of the caps that has no room for one more says at `now`, in microseconds since 1970."""
         for cap in caps:
             place, limit = cap.place, cap.limit
@@ -58,19 +92,19 @@ class StoreUsage:
                 return TooManyTasks(limit, TOO_MANY[cap.scope], scope=cap.scope.value)
         return None
 
-    def begin(self, shares: Shares, expires: int) -> None:
+    def add_task(self, shares: CapKeys, expires: int) -> None:
         """There is one more unfinished task."""
         for unfinished, key in zip(self._unfinished, shares, strict=True):
             if key is not None:
                 unfinished.add(key, expires)
 
-    def end(self, shares: Shares, expires: int) -> None:
+    def remove_task(self, shares: CapKeys, expires: int) -> None:
         """One is unfinished no more; one that never began is passed over."""
         for unfinished, key in zip(self._unfinished, shares, strict=True):
             if key is not None:
                 unfinished.remove(key, expires)
 
-    def keep(self, context: Hashable, size: int) -> None:
+    def add_bytes(self, context: Hashable, size: int) -> None:
         """So many more bytes of a context are kept; fewer where `size` is below 0."""
         kept = self._bytes[context] = self._bytes[context] + size
         if not kept:
@@ -79,7 +113,7 @@ class StoreUsage:
         self._bytes[EVERYBODY] += size
 
 
-def made_size(record: TaskRecord) -> int:
+def record_size(record: TaskRecord) -> int:
     """The bytes that count of a record when it is made: its bodies, and what its host declared beyond what is usual."""
     size, peer = stored_size(record.call.params, record.outcome), record.call.peer
     return size + max(0, len(pack_peer(peer)) - USUAL_PEER) if peer.capabilities else size

@@ -13,102 +13,104 @@ from redis.exceptions import AuthenticationError, RedisError, ResponseError
 
 from taskgate.clock import SharedClock
 from taskgate.errors import StoreUnavailable
-from taskgate.stores.redis.connection import RedisConnection
+from taskgate.stores.redis.bus import RedisMessageLog
+from taskgate.stores.redis.client import RedisClient
+from taskgate.stores.redis.connector import RedisConnector
+from taskgate.stores.redis.health import UnfitServerError
 from taskgate.stores.redis.keys import KeyNames
-from taskgate.stores.redis.leases import LeasesInRedis
+from taskgate.stores.redis.leases import RedisLeaseStore
 from taskgate.stores.redis.options import RedisOptions
-from taskgate.stores.redis.post import PostInRedis
 from taskgate.stores.redis.rates import RedisRateStore
-from taskgate.stores.redis.records.news import Newsfeed
-from taskgate.stores.redis.records.tasks import RedisStore
-from taskgate.stores.redis.sessions import SessionsInRedis
-from taskgate.stores.redis.streams import StreamsInRedis
-from taskgate.stores.redis.wires.health import Unfit
-from taskgate.stores.redis.wires.wire import Wires
-from taskgate.stores.sharing import Leases, Shared
+from taskgate.stores.redis.records.change_subscriber import ChangeSubscriber
+from taskgate.stores.redis.records.store import RedisStore
+from taskgate.stores.redis.sessions import RedisSessionStore
+from taskgate.stores.redis.streams import RedisStreamLog
+from taskgate.stores.shared import LeaseStore, SharedBackend
 
 _APART = 2
 """Connections of another thread, which gives signs of life and does nothing else."""
 
 
-async def open_redis(options: RedisOptions, clock: SharedClock | None = None) -> Shared:
+async def open_redis(options: RedisOptions, clock: SharedClock | None = None) -> SharedBackend:
     """See stores.open.open_shared."""
     _expect_files(options)
-    wires = Wires(options, clock)
-    connection = _connect(options, wires, limit=options.max_connections)
+    connector = RedisConnector(options, clock)
+    client = _connect(options, connector, limit=options.max_connections)
     keys = KeyNames(options.key_prefix)
     try:
-        there = await _vet(connection, wires)
-        return await _open(options, connection, keys, there=there)
+        there = await _vet(client, connector)
+        return await _open(options, client, keys, there=there)
     except BaseException:
-        await connection.close()
+        await client.close()
         raise
 
 
-async def _open(options: RedisOptions, connection: RedisConnection, keys: KeyNames, *, there: bool) -> Shared:
+async def _open(options: RedisOptions, client: RedisClient, keys: KeyNames, *, there: bool) -> SharedBackend:
     origin = uuid4().hex
-    post, streams = PostInRedis(connection, keys, origin=origin), StreamsInRedis(connection, keys)
+    bus, streams = RedisMessageLog(client, keys, origin=origin), RedisStreamLog(client, keys)
     # Without news hosts would wait here for what others did long ago: a gateway that hears none is none to ask.
-    health = connection.health
-    news = Newsfeed(connection.pubsub, keys.of("news"), origin=origin, refused=health.lose, usable=health.recovered)
+    health = client.health
+    changes = ChangeSubscriber(
+        client.pubsub, keys.of("news"), origin=origin, refused=health.lose, usable=health.recovered
+    )
 
-    async def let_go() -> None:
+    async def on_close() -> None:
         await streams.close()
-        await post.close()
-        await connection.close()
+        await bus.close()
+        await client.close()
 
     store = RedisStore(
-        connection,
+        client,
         keys,
-        sessions=SessionsInRedis(connection, keys),
-        news=news,
-        let_go=let_go,
+        sessions=RedisSessionStore(client, keys),
+        changes=changes,
+        on_close=on_close,
         # Who was not answered by then may have been told that nothing was done.
         within=options.command_timeout,
     )
     try:
         if there:
-            await news.listening(timeout=options.connect_timeout)
-            await _begin(post)
+            await changes.listening(timeout=options.connect_timeout)
+            await _begin(bus)
     except BaseException:
         await store.close()
         raise
 
     @asynccontextmanager
-    async def apart() -> AsyncIterator[Leases]:
-        own = _connect(options, Wires(options), limit=_APART, quiet=True)
+    async def open_leases() -> AsyncIterator[LeaseStore]:
+        own = _connect(options, RedisConnector(options), limit=_APART, quiet=True)
         try:
-            yield LeasesInRedis(own, keys)
+            yield RedisLeaseStore(own, keys)
         finally:
             await own.close()
 
-    return Shared(
+    return SharedBackend(
         store=store,
-        rates=RedisRateStore(connection, keys),
-        leases=LeasesInRedis(connection, keys),
-        post=post,
+        rates=RedisRateStore(client, keys),
+        leases=RedisLeaseStore(client, keys),
+        bus=bus,
         streams=streams,
-        apart=apart,
+        open_leases=open_leases,
     )
 
 
-def _connect(options: RedisOptions, wires: Wires, *, limit: int, quiet: bool = False) -> RedisConnection:
-    return RedisConnection(wires, limit=limit, wait=options.pool_timeout, replicas=options.wait_replicas, quiet=quiet)
+def _connect(options: RedisOptions, connector: RedisConnector, *, limit: int, quiet: bool = False) -> RedisClient:
+    return RedisClient(connector, limit=limit, wait=options.pool_timeout, replicas=options.wait_replicas, quiet=quiet)
 
 
-async def _begin(post: PostInRedis) -> None:
+async def _begin(bus: RedisMessageLog) -> None:
     try:
-        await post.begin()
+        await bus.begin()
     except StoreUnavailable:
         # It was there a moment ago. Words are heard from when it is there again.
         return
 
 
-async def _vet(connection: RedisConnection, wires: Wires) -> bool:
+async def _vet(client: RedisClient, connector: RedisConnector) -> bool:
     """Whether the server is there. Raises StoreUnavailable, for the operator, where it will not do."""
     try:
-        await wires.vet()
-    except Unfit as error:
+        await connector.vet()
+    except UnfitServerError as error:
         raise StoreUnavailable(f"The server at store.redis.url will not do: {error}") from error
     except AuthenticationError as error:
         raise StoreUnavailable("The server at store.redis.url does not accept the username or the password") from error
@@ -116,7 +118,7 @@ async def _vet(connection: RedisConnection, wires: Wires) -> bool:
         raise StoreUnavailable(f"The server at store.redis.url refuses what store.redis asks for: {error}") from error
     except (RedisError, OSError, TimeoutError) as error:
         _expect_trust(error)
-        connection.health.lose(error)
+        client.health.lose(error)
         return False
     return True
 

@@ -16,16 +16,22 @@ from redis.exceptions import ConnectionError, MovedError, NoPermissionError, Rea
 
 from taskgate.clock import SharedClock
 from taskgate.stores.codec import unpack_time
+from taskgate.stores.redis.health import UnfitServerError, log
 from taskgate.stores.redis.keys import KeyNames
 from taskgate.stores.redis.options import RedisOptions
-from taskgate.stores.redis.wires.health import Unfit, log
-from taskgate.stores.redis.wires.whereabouts import Elected, Fixed, ServerAddress, Slotted, Whereabouts
+from taskgate.stores.redis.topology import (
+    ClusterTopology,
+    SentinelTopology,
+    ServerAddress,
+    StandaloneTopology,
+    Topology,
+)
 
 _OLDEST: Final = 7
 """The first version of Redis that has all that is used. Valkey says that it is a later one."""
 
 
-class Wires:
+class RedisConnector:
     """Connections to the server of one deployment. Belongs to one event loop.
 
     `clock` is told the server's time whenever that is vetted, and so before it is used.
@@ -41,104 +47,108 @@ class Wires:
         self._channels = keys.of("news"), keys.of("grown", "any")
         self._warned = False
         self._class, self._kept = _arguments(options)
-        self._whereabouts = self._find_out()
+        self._topology = self._find_out()
 
     def make(self) -> redis.Connection:
         """A connection that is still to be opened."""
         return self._dial(ServerAddress("", 0))
 
-    async def open(self, wire: redis.Connection) -> None:
+    async def open(self, connection: redis.Connection) -> None:
         """Connect to where the server is now; what it raises is the library's."""
-        wire.host, wire.port = await self._whereabouts.find()
+        connection.host, connection.port = await self._topology.find()
         try:
             async with asyncio.timeout(self._connecting):
-                await wire.connect()  # type: ignore[no-untyped-call]
+                await connection.connect()  # type: ignore[no-untyped-call]
                 if self._options.mode == "sentinel":
-                    await _expect_primary(wire)
+                    await _expect_primary(connection)
         except BaseException:
-            await self.drop(wire)
+            await self.drop(connection)
             raise
 
-    async def drop(self, wire: redis.Connection) -> None:
+    async def drop(self, connection: redis.Connection) -> None:
         """Close a connection over which something failed: the server may be elsewhere by now."""
-        self._whereabouts.leave(ServerAddress(wire.host, wire.port))
-        await wire.disconnect(nowait=True)
+        self._topology.leave(ServerAddress(connection.host, connection.port))
+        await connection.disconnect(nowait=True)
 
-    def moved(self, wire: redis.Connection, error: MovedError) -> None:
+    def moved(self, connection: redis.Connection, error: MovedError) -> None:
         """The server that was asked says who is to be asked instead."""
-        self._whereabouts.move(ServerAddress(error.host or wire.host, error.port))
+        self._topology.move(ServerAddress(error.host or connection.host, error.port))
 
     async def vet(self) -> None:
         """Whether the server is there, and fit to keep something; raises what the library does, or Unfit."""
-        wire = self.make()
+        connection = self.make()
         try:
-            await self.open(wire)
+            await self.open(connection)
             async with asyncio.timeout(self.within):
-                await self._judge(wire)
-                await self._take_time(wire)
+                await self._judge(connection)
+                await self._take_time(connection)
                 # What a node says that does not have our slot, or whose cluster is not whole.
-                await wire.send_command("EXISTS", self._any)
-                await wire.read_response()
-                await self._expect_channels(wire)
+                await connection.send_command("EXISTS", self._any)
+                await connection.read_response()
+                await self._expect_channels(connection)
         except BaseException:
-            await self.drop(wire)
+            await self.drop(connection)
             raise
         finally:
-            await wire.disconnect(nowait=True)
+            await connection.disconnect(nowait=True)
 
     def pubsub(self) -> Any:
         """The library's listener, over a connection that is made for it."""
-        return PubSub(_Listening(self))
+        return PubSub(_SubscriberPool(self))
 
-    async def _judge(self, wire: redis.Connection) -> None:
-        await wire.send_command("INFO")
+    async def _judge(self, connection: redis.Connection) -> None:
+        await connection.send_command("INFO")
         try:
-            facts = _facts(await wire.read_response())
+            facts = _facts(await connection.read_response())
         except NoPermissionError:
             if not self._warned:
                 log.warning("This user may not ask the task store for INFO: see to it that it evicts nothing")
             self._warned = True
             return
         if int(facts.get("redis_version", "7").partition(".")[0]) < _OLDEST:
-            raise Unfit(f"its version is {facts['redis_version']}, and {_OLDEST}.0 is the oldest that will do")
+            raise UnfitServerError(
+                f"its version is {facts['redis_version']}, and {_OLDEST}.0 is the oldest that will do"
+            )
         policy = facts.get("maxmemory_policy", "noeviction")
         if facts.get("maxmemory", "0") != "0" and policy != "noeviction":
-            raise Unfit(f"it drops keys when its memory is full (maxmemory-policy {policy}): set it to noeviction")
+            raise UnfitServerError(
+                f"it drops keys when its memory is full (maxmemory-policy {policy}): set it to noeviction"
+            )
         if facts.get("cluster_enabled") == "1" and self._options.mode != "cluster":
-            raise Unfit("it is a node of a cluster, and store.redis.mode is not cluster")
+            raise UnfitServerError("it is a node of a cluster, and store.redis.mode is not cluster")
         if facts.get("role", "master") != "master":
             raise ReadOnlyError("it is a replica, to which nothing can be written")
 
-    async def _take_time(self, wire: redis.Connection) -> None:
+    async def _take_time(self, connection: redis.Connection) -> None:
         # Scripts ask for it, too: a user who may not would find out at the first sign of life.
         asked = 0.0 if self._clock is None else self._clock.elapsed()
-        await wire.send_command("TIME")
-        seconds, more = await wire.read_response()
+        await connection.send_command("TIME")
+        seconds, more = await connection.read_response()
         if self._clock is not None:
             moment = unpack_time(int(seconds) * 1_000_000 + int(more))
             self._clock.align(moment, asked=asked, answered=self._clock.elapsed())
 
-    async def _expect_channels(self, wire: redis.Connection) -> None:
+    async def _expect_channels(self, connection: redis.Connection) -> None:
         """The last that is asked over a connection: from then on it listens."""
         news, grown = self._channels
         # A word on one that nobody listens to; what is said on the other is read.
         for command in (("PUBLISH", grown, ""), ("SUBSCRIBE", news)):
-            await wire.send_command(*command)
+            await connection.send_command(*command)
             try:
-                await wire.read_response()
+                await connection.read_response()
             except NoPermissionError as error:
                 wanted = f"the channels under store.redis.key_prefix (&{self._options.key_prefix}* +@pubsub)"
-                raise Unfit(f"its user has to be given {wanted}: {error}") from error
+                raise UnfitServerError(f"its user has to be given {wanted}: {error}") from error
 
-    def _find_out(self) -> Whereabouts:
+    def _find_out(self) -> Topology:
         options = self._options
         place = ServerAddress(options.host, options.port)
         if options.mode == "standalone":
-            return Fixed(place)
+            return StandaloneTopology(place)
         if options.mode == "cluster":
-            return Slotted(place, self._any, self._dial, self._connecting)
+            return ClusterTopology(place, self._any, self._dial, self._connecting)
         assert options.service is not None, "sentinels watch a service"
-        return Elected(
+        return SentinelTopology(
             [ServerAddress(*each) for each in options.sentinels], options.service, self._dial, self._connecting
         )
 
@@ -147,20 +157,20 @@ class Wires:
         return self._class(host=place.host, port=place.port, **kept)
 
 
-class _Listening(redis.ConnectionPool):
+class _SubscriberPool(redis.ConnectionPool):
     """What the library's listener asks for its connection: one each time, wherever the server is then."""
 
-    def __init__(self, wires: Wires) -> None:
+    def __init__(self, connector: RedisConnector) -> None:
         super().__init__()
-        self._wires = wires
+        self._connector = connector
 
     async def get_connection(self, command_name: Any = None, *keys: Any, **options: Any) -> redis.Connection:
         """A connection that is open."""
-        wire = self._wires.make()
-        await self._wires.open(wire)
+        connection = self._connector.make()
+        await self._connector.open(connection)
         # The listener would connect again by itself, to where the server was, and for as long as that takes.
-        wire.redis_connect_func = _refuse
-        return wire
+        connection.redis_connect_func = _refuse
+        return connection
 
     async def release(self, connection: Any) -> None:
         """It is not used again."""
@@ -195,11 +205,11 @@ def _refuse(connection: Any) -> None:
     raise ConnectionError("a connection that is lost is not made again")
 
 
-async def _expect_primary(wire: redis.Connection) -> None:
+async def _expect_primary(connection: redis.Connection) -> None:
     """A sentinel may be behind: what it names may have been made a replica since."""
-    await wire.send_command("ROLE")
+    await connection.send_command("ROLE")
     try:
-        role = (await wire.read_response())[0]
+        role = (await connection.read_response())[0]
     except NoPermissionError:
         return
     if role != b"master":

@@ -1,0 +1,1 @@
+"""Records in one SQLite file that one process holds."""
