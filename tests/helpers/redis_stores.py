@@ -56,7 +56,11 @@ async def store_over(connection: RedisClient, options: RedisOptions, *, within: 
     keys = KeyNames(options.key_prefix)
     origin, health = f"process-{next(_numbers)}", connection.health
     changes = ChangeSubscriber(
-        connection.pubsub, keys.of("news"), origin=origin, refused=health.lose, usable=health.recovered
+        connection.pubsub,
+        keys.of("news"),
+        origin=origin,
+        on_refused=health.mark_down,
+        wait_until_usable=health.wait_until_up,
     )
     store = RedisStore(
         connection,
@@ -66,7 +70,7 @@ async def store_over(connection: RedisClient, options: RedisOptions, *, within: 
         on_close=connection.close,
         within=within,
     )
-    assert await changes.listening(timeout=timedelta(seconds=5))
+    assert await changes.wait_until_subscribed(timeout=timedelta(seconds=5))
     return store
 
 

@@ -35,7 +35,7 @@ async def test_news_that_cannot_be_read_are_dropped(
     assert news.complete
     assert [change.id for change in news.changes] == [record.id]
     # Each of the two processes, once.
-    assert caplog.text.count("News that cannot be read") == 2
+    assert caplog.text.count("An unreadable change message was ignored") == 2
 
 
 async def test_garbage_on_the_channel_of_a_stream_is_a_hint_like_any(

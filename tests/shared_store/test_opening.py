@@ -111,7 +111,7 @@ async def test_a_user_without_the_channels_is_refused(tmp_path: Path, kind: Kind
     user = f"gate on >{SECRET} ~mine:* resetchannels {granted}"
     async with SharedServer(tmp_path, kind, settings={"user": user}) as server:
         told = await refusal(server.options(username="gate", password=SECRET, key_prefix="mine:"))
-    assert "has to be given the channels under store.redis.key_prefix (&mine:* +@pubsub)" in told
+    assert "needs access to the channels under store.redis.key_prefix (&mine:* +@pubsub)" in told
     assert "permissions to" in told
 
 
@@ -136,7 +136,7 @@ async def test_a_store_whose_channels_are_taken_away_is_not_used_until_they_are_
         shared = await open_shared(server.options(username="gate", password=SECRET))
         # Whoever listens there is cut off by that.
         server.ask("ACL", "SETUSER", "gate", "resetchannels")
-        while "has to be given the channels" not in caplog.text:
+        while "needs access to the channels" not in caplog.text:
             await asyncio.sleep(0)
         with pytest.raises(StoreUnavailable):
             await shared.store.census()
@@ -167,7 +167,7 @@ async def test_a_user_who_may_not_ask_for_the_policy_is_warned(
         server.start()
         await until_it_works(shared)
         await shared.store.close()
-    assert caplog.text.count("see to it that it evicts nothing") == 1
+    assert caplog.text.count("make sure that the server's maxmemory-policy is noeviction") == 1
 
 
 async def test_a_database_that_is_not_there_is_refused(shared_options: RedisOptions) -> None:

@@ -133,7 +133,7 @@ async def test_what_is_no_word_is_passed_over(
     shared_server.ask("XADD", stream_of(shared_options), "*", "by", "nobody")
     await one.bus.send(b"after")
     assert await heard(other, 2) == [b"between", b"after"]
-    assert caplog.text.count("What is no word") == 1
+    assert caplog.text.count("An entry of the cluster bus that no gateway wrote") == 1
 
 
 @pytest.mark.parametrize("placed", [("SET", "nothing"), ("XADD", HIGHEST, "by", "somebody", "word", "the last")])
@@ -146,7 +146,7 @@ async def test_what_takes_no_more_words_makes_room_for_what_does(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr("taskgate.stores.redis.bus._AT_A_TIME", SHORT)
+    monkeypatch.setattr("taskgate.stores.redis.bus._LONGEST_WAIT", SHORT)
     await one.bus.send(b"before")
     assert await heard(other, 1) == [b"before"]
     command, *rest = placed
@@ -160,7 +160,7 @@ async def test_what_takes_no_more_words_makes_room_for_what_does(
     speaking.cancel()
     await asyncio.wait((speaking,))
     assert set(words) == {b"anew"}
-    assert caplog.text.count("begin anew") == 1
+    assert caplog.text.count("The stream of the cluster bus was replaced") == 1
 
 
 async def heard_of(shared: SharedBackend) -> tuple[bytes, ...]:

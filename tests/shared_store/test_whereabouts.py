@@ -21,9 +21,9 @@ def slotted(options: RedisOptions, first: ServerAddress) -> ClusterTopology:
 async def test_a_place_that_another_node_names_is_believed_without_asking() -> None:
     options = RedisOptions(mode="cluster")
     nodes = slotted(options, NOWHERE)
-    nodes.move(ServerAddress("127.0.0.1", 7))
+    nodes.redirect(ServerAddress("127.0.0.1", 7))
     async with bounded():
-        assert await nodes.find() == ("127.0.0.1", 7)
+        assert await nodes.locate() == ("127.0.0.1", 7)
 
 
 async def test_other_nodes_are_asked_where_the_first_is_gone(tmp_path: Path) -> None:
@@ -33,12 +33,12 @@ async def test_other_nodes_are_asked_where_the_first_is_gone(tmp_path: Path) -> 
         holder = cluster.primaries[slot * 3 // 16384]
         nodes = slotted(options, ServerAddress("127.0.0.1", cluster.primaries[0].port))
         there = ServerAddress("127.0.0.1", holder.port)
-        assert await nodes.find() == there
+        assert await nodes.locate() == there
         next(node for node in cluster.primaries if node is not holder).kill()
-        nodes.leave(NOWHERE)
-        assert await nodes.find() == there
-        nodes.leave(there)
-        assert await nodes.find() == there
+        nodes.forget(NOWHERE)
+        assert await nodes.locate() == there
+        nodes.forget(there)
+        assert await nodes.locate() == there
 
 
 async def test_sentinels_are_asked_once_however_many_want_to_know(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ async def test_sentinels_are_asked_once_however_many_want_to_know(tmp_path: Path
         sentinels = [ServerAddress(*each) for each in options.sentinels]
         elected = SentinelTopology(sentinels, watched.SERVICE, RedisConnector(options)._dial, 2)
         before = watched.sentinel.info("stats")["total_connections_received"]
-        found = await asyncio.gather(*(elected.find() for _ in range(20)))
+        found = await asyncio.gather(*(elected.locate() for _ in range(20)))
         assert set(found) == {("127.0.0.1", watched.primary.port)}
         # One that asks for the primary, and one that counts.
         assert watched.sentinel.info("stats")["total_connections_received"] <= before + 2

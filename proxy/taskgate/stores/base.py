@@ -1,10 +1,13 @@
-"""The seams between the engine and its stores, and what every store promises.
+"""The protocols of a store and what every store promises: `TaskStore`, `SessionStore`, `RateStore`,
+and `Store`.
 
-`now` always comes from the caller: no store reads a clock. No store knows a rule of the task machine. Whatever goes
-wrong below a store leaves it as StoreUnavailable. `tests/contract/` holds every implementation to this page.
+`now` always comes from the caller: no store reads a clock. No store knows a rule of the task state
+machine. Every failure inside a store is raised as StoreUnavailable. `tests/contract/` checks every
+implementation against this module.
 
-A record that cannot be read (damaged, or of another version) is StoreUnavailable to who asks for that one. Where many
-are looked at it is left out, and never keeps the others from being found, taken over or removed.
+A record can be unreadable: damaged, or written by another version. A request for that record raises
+StoreUnavailable. An operation over many records omits it, and still finds, takes over or removes
+the others.
 """
 
 from collections.abc import Sequence
@@ -23,7 +26,7 @@ from taskgate.domain.versions import Peer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskWatch:
-    """News of one task, once it is newer than `revision`."""
+    """Watches one task for a revision newer than `revision`."""
 
     id: TaskId
     revision: int
@@ -31,7 +34,9 @@ class TaskWatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnerWatch:
-    """News of all tasks of an owner, from a place in the store's sequence of changes; None starts now."""
+    """Watches all tasks of an owner from the position `since` in the store's sequence of changes;
+    None starts now.
+    """
 
     owner: OwnerKey
     since: int | None = None
@@ -39,7 +44,7 @@ class OwnerWatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HolderWatch:
-    """News of all tasks whose call a process holds, as with an owner."""
+    """Watches all tasks whose lease `holder` has; `since` as in OwnerWatch."""
 
     holder: str
     since: int | None = None
@@ -49,7 +54,7 @@ Watch = TaskWatch | OwnerWatch | HolderWatch
 
 
 class RecordChange(NamedTuple):
-    """A hint that a record is at `revision` now, or gone (-1)."""
+    """A hint that a record is now at `revision`, or was removed (-1)."""
 
     id: TaskId
     revision: int
@@ -57,10 +62,11 @@ class RecordChange(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeBatch:
-    """Changes since a watch's place, and the place to watch from next. Nothing in it is truth: load the record.
+    """Changes since the position of a watch, and the position to watch from next (`place`).
 
-    `complete` is False when the watch's place is not remembered, because the watcher came back too late or the place is
-    of another process: then anything that is watched may have changed, and `changes` does not tell what.
+    The changes are hints: load the record to know its state. `complete` is False when the store no
+    longer remembers the position, because the watcher came back too late or the position belongs to
+    another process. Then any watched record may have changed, and `changes` does not list them.
     """
 
     changes: tuple[RecordChange, ...] = ()
@@ -69,39 +75,44 @@ class ChangeBatch:
 
 
 class TaskStore(Protocol):
-    """Task records, and the news of their changes."""
+    """Task records, and notifications of their changes."""
 
     async def insert(self, record: TaskRecord, *, caps: tuple[Cap, ...]) -> TaskId:
-        """Keep a new record, durably, if every cap has room: all in one step, or TooManyTasks and nothing.
+        """Store a new record durably if every cap has room, in one atomic step. Otherwise store
+        nothing.
 
-        The id is that of the record that stands for the call from now on: its own, or that of an unexpired one of the
-        same owner with the same `repeat_key`, which is durable, too; then nothing is stored and no cap is asked. Of the
-        caps that have no room the first one refuses; one of bytes does so with TooManyBytes. A record without a tenant
-        takes no part in caps of tenants.
+        Returns the id of the record that stands for the call. If an unexpired, durable record of
+        the same owner has the same `repeat_key`, that is its id; then nothing is stored and no cap
+        is checked. The first cap without room raises TooManyTasks, or TooManyBytes if it limits
+        bytes. Tenant caps ignore a record without a tenant.
         """
         ...
 
     async def repeated(self, owner: OwnerKey, key: str, *, now: datetime) -> TaskId | None:
-        """The unexpired, durable record of the owner with that `repeat_key`."""
+        """The id of the owner's unexpired, durable record with that `repeat_key`."""
         ...
 
     async def load(self, owner: OwnerKey, id: TaskId, *, now: datetime, bodies: bool = False) -> TaskRecord | None:
-        """The record, as a head unless `bodies`. Unknown, expired and foreign are the same None."""
+        """The record; without `bodies` only its head.
+
+        None if it is unknown, expired or owned by another owner.
+        """
         ...
 
     async def owner_of(self, id: TaskId) -> OwnerKey | None:
-        """Whose a record is, expired or not, as long as it is kept; None where there is none.
+        """The owner of a stored record, expired or not; None if there is no record.
 
-        For operators alone: no answer to a host may depend on it, nor wait for it.
+        Only for operators: no answer to a host may depend on it or wait for it.
         """
         ...
 
     async def swap(self, record: TaskRecord, *, expected: int) -> bool:
-        """Replace the head whose revision is `expected`, durably, and keep the outcome if the record has one.
+        """Replace the head at revision `expected` durably, and store the outcome if the record has
+        one.
 
-        A record that has no `repeat_key` any more stands for that no longer, from this same step on.
-        Exactly one of several racers wins; the others, and a swap of a record that is gone, get False. What is swapped
-        of a record that had ended before is no news: nobody waits for it.
+        If the record has no `repeat_key` any more, the same step releases the key. Exactly one of
+        several concurrent swaps wins. The others, and a swap of a removed record, return False. A
+        swap of a record that had already ended notifies no watch: no caller waits for it.
         """
         ...
 
@@ -115,48 +126,55 @@ class TaskStore(Protocol):
         limit: int,
         now: datetime,
     ) -> Page:
-        """A page of the owner's unexpired records. A position stays stable under inserts and updates.
+        """A page of the owner's unexpired records. A position stays stable under inserts and
+        updates.
 
-        Served by an index in either order, however many records do not meet `where` by state, id or the time that is
-        ordered by; those that fail the bounds of the other time are passed over one by one.
+        An index serves either order: records that fail `where` by state, id or the ordering time
+        cost nothing. Records that fail the bounds of the other time are skipped one by one.
         """
         ...
 
     async def changed(self, watch: Watch, *, timeout: timedelta) -> ChangeBatch:
-        """Wait for news, at most `timeout`; at once if there is some already. May return early and empty.
+        """Wait for changes, at most `timeout`; return at once if there are some. May return early
+        and empty.
 
-        No change is lost that comes between the caller's look and this wait, or while the wait ends: it is told now or
-        to who goes on from the place given. Where that cannot be had, the news says that it is not complete.
+        No change is lost between the caller's last load and this wait, or while the wait ends. It
+        is in this batch or in that of the next watch from `place`. If the store cannot promise
+        that, `complete` is False.
         """
         ...
 
     async def renew(self, holder: str, ids: frozenset[TaskId], until: datetime) -> None:
-        """Extend the holder's own leases; touches no revision. Records held by others or gone are passed over."""
+        """Extend the holder's own leases; changes no revision.
+
+        Skips removed records and those of other holders.
+        """
         ...
 
     async def lapsed(self, *, holder: str, until: datetime, now: datetime, limit: int) -> tuple[TaskRecord, ...]:
         """Take over unfinished, unexpired records whose lease has lapsed, oldest first.
 
-        They are heads, but one that may go on has its parameters: it was never dispatched, may run again, or rests
-        between two rounds. Each is given to one taker only: the lease is the taker's, until `until`, when this returns.
-        Records that cannot be read are taken, too, so that they are not met again, and left out; they do not count:
-        fewer than `limit` are returned only when no more are left. In a store that one process holds, every lease of an
-        earlier process has lapsed when the store opens.
+        Returns heads. A record that may go on also has its parameters: it was never dispatched, may
+        run again, or waits between two rounds. Each record goes to one caller only, which has the
+        lease until `until` when this returns. Unreadable records are taken over too, so that no
+        later call meets them, but not returned and not counted: fewer than `limit` means that no
+        more are left. A record without a lease counts as lapsed. In a store of one process, every
+        lease of an earlier process has lapsed when the store opens.
         """
         ...
 
     async def purge(self, *, now: datetime, limit: int) -> tuple[TaskRecord, ...]:
         """Remove expired records, at most `limit`, and return their heads.
 
-        Records that cannot be read are removed, too, and count, but are left out of what is returned: an empty answer
-        does not mean that nothing is left.
+        Unreadable records are removed and counted but not returned: an empty result does not mean
+        that nothing is left.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionRecord:
-    """A session of a host of the legacy era: what outlives the process that opened it."""
+    """A host session of the legacy era: the part that outlives the process that opened it."""
 
     id: str
     owner: OwnerKey
@@ -165,52 +183,59 @@ class SessionRecord:
 
 
 class SessionStore(Protocol):
-    """Host sessions."""
+    """Host sessions of the legacy era."""
 
     async def put(self, record: SessionRecord) -> None:
-        """Keep a new session, durably."""
+        """Store a new session durably."""
         ...
 
     async def find(self, owner: OwnerKey, id: str, *, now: datetime) -> SessionRecord | None:
-        """The session; unknown, expired and foreign are the same None."""
+        """The session; None if it is unknown, expired or owned by another owner."""
         ...
 
     async def touch(self, ids: frozenset[str], *, until: datetime) -> None:
-        """Move the expiry of sessions; those that are gone are passed over. Need not be durable."""
+        """Move the expiry of sessions; skips removed ones. Need not be durable."""
         ...
 
     async def drop(self, owner: OwnerKey, id: str) -> bool:
-        """Forget a session, durably; whether there was one."""
+        """Remove a session durably; whether there was one."""
         ...
 
     async def purge_sessions(self, *, now: datetime) -> int:
-        """Forget expired sessions; how many."""
+        """Remove expired sessions; returns their number."""
         ...
 
 
 class RateStepMode(IntEnum):
-    """What is done with the budgets of a step."""
+    """What a step does with its budgets."""
 
     LOOK = 1
-    """Nothing is charged; but where one that enforces has no room, nothing behind is, either."""
+    """Charges nothing. If an enforcing budget has no room, the later steps are not done."""
     TAKE = 2
-    """All that enforce are charged, or none and nothing behind; a shadow is charged where it has room."""
+    """Charges all enforcing budgets, or none; then the later steps are not done.
+
+    A shadow is charged if it has room.
+    """
     NOTE = 3
-    """For what has happened already: each is charged that has room, whatever the others have. Nothing is refused."""
+    """For an event in the past: charges each budget that has room, independently of the others.
+
+    Refuses nothing.
+    """
 
 
 class RateStep(NamedTuple):
-    """Some budgets, each once, and what is done with them."""
+    """Some budgets, each at most once, and what to do with them."""
 
     way: RateStepMode
     demands: Sequence[Demand]
 
 
 class RateJudgement(NamedTuple):
-    """What a rate store said: verdicts for each demand of each step, up to the step that refused, if any did.
+    """The verdicts of a rate store, for each demand of each step, up to the step that refused.
 
-    `remaining` is what remains after it: of a step that refused, what there was. `told_as` is what a policy that had
-    room counts as: see RateJudged.
+    `refused` is the index of that step. A verdict's `remaining` is the rest after the step; if the
+    step refused, the rest before it. `counted_as` is the result that metrics count for a policy
+    that had room: see RateJudged.
     """
 
     verdicts: Sequence[tuple[RateVerdict, ...]]
@@ -219,36 +244,45 @@ class RateJudgement(NamedTuple):
 
 
 class RateStore(Protocol):
-    """What is left of the budgets of rates. `now` is in seconds that never go back, or the store's own time counts."""
+    """The budgets of rate limits.
+
+    `now` is in monotonic seconds; a store with a clock of its own ignores it.
+    """
 
     async def judge(self, steps: Sequence[RateStep], *, now: float) -> RateJudgement:
-        """Do the steps one after the other, as one: nobody else takes in between. At most one round trip."""
+        """Do the steps in order, as one atomic operation, in at most one round trip."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreCensus:
-    """What a store holds."""
+    """The number of tasks in each status, and the size of the store in bytes where known."""
 
     tasks: dict[TaskStatus, int] = field(default_factory=dict)
     size: int | None = None
 
 
 class Store(TaskStore, SessionStore, Protocol):
-    """A whole backend: both kinds of records behind one connection."""
+    """A whole backend: tasks and sessions in one store."""
 
     async def census(self) -> StoreCensus:
-        """Count what is kept; `size` in bytes where the backend knows it. Raises StoreUnavailable when it is not."""
+        """Count the stored tasks. Raises StoreUnavailable."""
         ...
 
     async def check(self) -> None:
-        """Write something, durably, and remove it: to find out that a fault is over. Raises StoreUnavailable."""
+        """Write and remove a value durably, to find out that a fault is over.
+
+        Raises StoreUnavailable.
+        """
         ...
 
     async def verify(self) -> None:
-        """See whether a restart would find what is written. Cheap: asked each second. Raises StoreUnavailable."""
+        """Check that a restart would find the stored data.
+
+        Cheap: called each second. Raises StoreUnavailable.
+        """
         ...
 
     async def close(self) -> None:
-        """Finish what was acknowledged and let go of everything; a second close does nothing."""
+        """Finish acknowledged writes and release everything; a second close does nothing."""
         ...

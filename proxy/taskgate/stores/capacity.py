@@ -1,4 +1,9 @@
-"""What caps are held against, in a store that one process holds: unfinished tasks by every scope, and kept bytes."""
+"""The counts that caps limit in a store of one process: `StoreUsage`.
+
+It counts unfinished tasks of every scope, and stored bytes. `CapKeys` are the keys that one
+record counts under. It belongs to one event loop, so checking a cap and adding a record are one
+step. It knows keys, times and sizes, and no store.
+"""
 
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
@@ -14,21 +19,21 @@ from taskgate.stores.codec import pack_peer, pack_text
 
 
 class UnfinishedCounter:
-    """When the unfinished tasks of each key expire, in microseconds since 1970."""
+    """The expiry times of the unfinished tasks of each key, in microseconds since 1970."""
 
-    def __init__(self, kept: Iterable[tuple[Hashable, int]] = ()) -> None:
-        # In order, and nearly always added at the end.
+    def __init__(self, tasks: Iterable[tuple[Hashable, int]] = ()) -> None:
+        # Sorted; a new one nearly always goes to the end.
         self._ends: dict[Hashable, list[int]] = {}
-        for key, expires in kept:
+        for key, expires in tasks:
             self.add(key, expires)
 
     def count(self, key: Hashable, now: int) -> int:
-        """How many of the key have not expired."""
+        """The number of tasks of the key that have not expired."""
         ends = self._ends.get(key)
         return 0 if ends is None else len(ends) - bisect_right(ends, now)
 
     def add(self, key: Hashable, expires: int) -> None:
-        """There is one more."""
+        """Add one task."""
         ends = self._ends.get(key)
         if ends is None:
             self._ends[key] = [expires]
@@ -38,7 +43,7 @@ class UnfinishedCounter:
             insort(ends, expires)
 
     def remove(self, key: Hashable, expires: int) -> None:
-        """One that expires then is unfinished no more; one that was never added is passed over."""
+        """Remove one task with that expiry; ignores one that was not added."""
         ends = self._ends.get(key)
         if ends is None:
             return
@@ -49,42 +54,44 @@ class UnfinishedCounter:
                 del self._ends[key]
 
 
-EVERYBODY: Final = b""
-"""What all records share."""
-USUAL_PEER: Final = 1024
-"""Bytes that a host may say of itself before they count: those of hosts have some hundreds."""
+ALL_RECORDS: Final = b""
+"""The key of all records, for global caps."""
+FREE_PEER_SIZE: Final = 1024
+"""Bytes of a host's declaration that do not count; real hosts declare some hundreds."""
 TOO_MANY: Final = {
     CapScope.CONTEXT: "unfinished tasks",
     CapScope.TENANT: "unfinished tasks of the tenant",
-    CapScope.TOOL: "unfinished tasks of the tool, whoever made them",
-    CapScope.UPSTREAM: "unfinished tasks of the server, whoever made them",
+    CapScope.TOOL: "unfinished tasks of the tool, from all callers",
+    CapScope.UPSTREAM: "unfinished tasks of the server, from all callers",
     CapScope.GLOBAL: "unfinished tasks of all callers",
 }
-"""What there are too many of."""
+"""What a refusal names, by scope."""
 
 
 class CapKeys(NamedTuple):
-    """What a record has in common with others, one key for each CapScope, in their order; None where it has nothing."""
+    """The keys that a record counts under, one for each CapScope in order; None if it has none."""
 
     context: Hashable
     tenant: Hashable | None
     tool: Hashable | None
     upstream: Hashable | None
-    everybody: Hashable = EVERYBODY
+    all_records: Hashable = ALL_RECORDS
 
 
 class StoreUsage:
-    """How much of it is taken."""
+    """The unfinished tasks and stored bytes of a store, by key."""
 
     def __init__(self) -> None:
         self._unfinished = tuple(UnfinishedCounter() for _ in CapScope)
         self._bytes: Counter[Hashable] = Counter()
 
-    def refusal(self, shares: CapKeys, caps: tuple[Cap, ...], now: int) -> TooManyTasks | TooManyBytes | None:
-        """What the first of the caps that has no room for one more says at `now`, in microseconds since 1970."""
+    def refusal(self, keys: CapKeys, caps: tuple[Cap, ...], now: int) -> TooManyTasks | TooManyBytes | None:
+        """The refusal of the first cap that has no room for one more; `now` is in microseconds
+        since 1970.
+        """
         for cap in caps:
             place, limit = cap.place, cap.limit
-            key = shares[place]
+            key = keys[place]
             if cap.bytes:
                 if self._bytes[key] >= limit:
                     return TooManyBytes(limit, scope=cap.scope.value)
@@ -92,35 +99,37 @@ class StoreUsage:
                 return TooManyTasks(limit, TOO_MANY[cap.scope], scope=cap.scope.value)
         return None
 
-    def add_task(self, shares: CapKeys, expires: int) -> None:
-        """There is one more unfinished task."""
-        for unfinished, key in zip(self._unfinished, shares, strict=True):
+    def add_task(self, keys: CapKeys, expires: int) -> None:
+        """Count one more unfinished task."""
+        for unfinished, key in zip(self._unfinished, keys, strict=True):
             if key is not None:
                 unfinished.add(key, expires)
 
-    def remove_task(self, shares: CapKeys, expires: int) -> None:
-        """One is unfinished no more; one that never began is passed over."""
-        for unfinished, key in zip(self._unfinished, shares, strict=True):
+    def remove_task(self, keys: CapKeys, expires: int) -> None:
+        """Count one unfinished task less; ignores a task that was not counted."""
+        for unfinished, key in zip(self._unfinished, keys, strict=True):
             if key is not None:
                 unfinished.remove(key, expires)
 
     def add_bytes(self, context: Hashable, size: int) -> None:
-        """So many more bytes of a context are kept; fewer where `size` is below 0."""
-        kept = self._bytes[context] = self._bytes[context] + size
-        if not kept:
-            # As many contexts are remembered as have anything.
+        """Count more stored bytes of a context; fewer if `size` is negative."""
+        total = self._bytes[context] = self._bytes[context] + size
+        if not total:
+            # Only contexts with stored bytes take memory.
             del self._bytes[context]
-        self._bytes[EVERYBODY] += size
+        self._bytes[ALL_RECORDS] += size
 
 
 def record_size(record: TaskRecord) -> int:
-    """The bytes that count of a record when it is made: its bodies, and what its host declared beyond what is usual."""
+    """The bytes of a new record that count: its bodies, and the host's declaration beyond
+    FREE_PEER_SIZE.
+    """
     size, peer = stored_size(record.call.params, record.outcome), record.call.peer
-    return size + max(0, len(pack_peer(peer)) - USUAL_PEER) if peer.capabilities else size
+    return size + max(0, len(pack_peer(peer)) - FREE_PEER_SIZE) if peer.capabilities else size
 
 
 def stored_size(params: RawJson | None, outcome: Outcome | None) -> int:
-    """The bytes that bodies take as they are stored."""
+    """The bytes of stored bodies."""
     size = 0 if params is None else _size(params)
     if outcome is not None:
         size += _size(outcome.result if isinstance(outcome, Succeeded) else outcome.error)

@@ -1,8 +1,10 @@
-"""The news of one process: which records changed lately, and who waits to hear of it.
+"""The recent changes of records in one process, and the watches that wait for the next:
+`ChangeFeed`.
 
-What other processes change is here if somebody tells of it. Nothing here is truth: an entry is a hint to look at the
-record. Every waiter has a future of its own, found by the task, owner or holder it waits for, so a change wakes those
-it concerns and costs next to nothing when there are none. All of it belongs to one event loop; there are no locks.
+A store adds each change to its feed; `TaskStore.changed` waits here. Changes of other processes are
+in the feed only if the store is notified of them. An entry is a hint to load the record. Each
+waiter has its own future, indexed by task, owner or holder: a change wakes only its own waiters,
+and costs almost nothing without any. A feed belongs to one event loop, so it has no locks.
 """
 
 import asyncio
@@ -18,13 +20,13 @@ from taskgate.errors import StoreUnavailable
 from taskgate.stores.base import ChangeBatch, HolderWatch, OwnerWatch, RecordChange, TaskWatch, Watch
 
 GONE: Final = -1
-"""The revision of a record that is no more."""
+"""The revision of a removed record."""
 
 REMEMBERED: Final = 8192
-"""How many changes are kept for those who watch an owner or a holder and are away for a moment."""
+"""Changes that are stored for watches of owners and holders that pause for a moment."""
 
 _ANY: Final = GONE - 1
-"""Older than every revision: what is known by those who watch more than one task."""
+"""Older than every revision: the known revision of a watch of more than one task."""
 
 
 class _Entry(NamedTuple):
@@ -35,7 +37,7 @@ class _Entry(NamedTuple):
 
 
 class ChangeFeed:
-    """Recent changes in the order they were made, and those who wait for the next."""
+    """The recent changes in order, and the waiters for the next one."""
 
     def __init__(self, *, remembered: int = REMEMBERED) -> None:
         self._place = 0
@@ -47,63 +49,67 @@ class ChangeFeed:
 
     @property
     def waiters(self) -> int:
-        """How many wait right now."""
+        """The number of current waiters."""
         return sum(1 for _ in self._all_waiters())
 
     def add_committed(self, record: TaskRecord, *, held_by: str | None = None) -> None:
-        """A record was committed. `held_by` is who held its lease before: the last change takes the lease away."""
+        """Add a committed record.
+
+        `held_by` is the holder of its lease before, since the last change removes the lease.
+        """
         if held_by is None and record.lease is not None:
             held_by = record.lease.holder
         self._add(_Entry(record.id, record.revision, record.owner, held_by))
 
     def add_removed(self, id: TaskId, *, owner: OwnerKey | None, holder: str | None) -> None:
-        """A record was removed; `owner` is None where it could not be read any more."""
+        """Add the removal of a record; `owner` is None if the record was unreadable."""
         self._add(_Entry(id, GONE, owner, holder))
 
     def add(self, id: TaskId, revision: int, *, owner: OwnerKey | None, holder: str | None) -> None:
-        """A record is told to be at a revision, or GONE; `holder` is who held its lease before."""
+        """Add a reported change: a revision or GONE; `holder` is the holder of the lease before."""
         self._add(_Entry(id, revision, owner, holder))
 
     def reset(self) -> None:
-        """Changes may have been missed: every place until now is forgotten, and every wait ends."""
+        """Forget all positions and end all waits, because changes may have been missed."""
         self._place += 1
         self._recent.clear()
         for waiter in self._all_waiters():
             waiter.wake(self._place)
 
     async def changed(self, watch: Watch, *, timeout: timedelta, look: Callable[[TaskId], int]) -> ChangeBatch:
-        """What `TaskStore.changed` promises; `look` tells the revision a task is at now, or GONE.
+        """Wait as `TaskStore.changed` promises; `look` returns the current revision of a task, or
+        GONE.
 
-        A place that is not remembered gives early, empty news that are not complete. Raises StoreUnavailable once
-        closed.
+        A forgotten position returns at once with an empty, incomplete batch. Raises
+        StoreUnavailable after `close`.
         """
         self._expect_open()
-        index, key, known = self._where(watch)
+        index, key, known = self._index_of(watch)
         with _Waiter(index, key, known) as waiter:
-            news = self._at_once(watch, look)
-            if news is None:
+            batch = self._available(watch, look)
+            if batch is None:
                 await waiter.wait(timeout)
-                # Whatever ended the wait: a change that came after its end and before this line counts as well.
-                news = None if waiter.first is None else self._recall(watch, waiter.first - 1)
-        return news or ChangeBatch(place=self._place)
+                # A change between the end of the wait and this line counts as well.
+                batch = None if waiter.first is None else self._changes_since(watch, waiter.first - 1)
+        return batch or ChangeBatch(place=self._place)
 
     async def changed_remotely(
         self, watch: TaskWatch, *, timeout: timedelta, look: Callable[[TaskId], Awaitable[int]]
     ) -> ChangeBatch:
-        """As `changed`, where a look takes time, and others change what is looked at."""
+        """As `changed`, for a `look` that must be awaited while other processes change the record."""
         self._expect_open()
-        index, key, known = self._where(watch)
+        index, key, known = self._index_of(watch)
         with _Waiter(index, key, known) as waiter:
             revision = await look(watch.id)
             if _is_newer(revision, known):
                 return ChangeBatch(changes=(RecordChange(watch.id, revision),), place=self._place)
-            # What was heard during the look has ended the wait already.
+            # A change during the look has already ended the wait.
             await waiter.wait(timeout)
-            news = None if waiter.first is None else self._recall(watch, waiter.first - 1)
-        return news or ChangeBatch(place=self._place)
+            batch = None if waiter.first is None else self._changes_since(watch, waiter.first - 1)
+        return batch or ChangeBatch(place=self._place)
 
     def close(self) -> None:
-        """End every wait, early and without news; nobody can wait any more."""
+        """End every wait early without changes; no wait can begin any more."""
         self._closed = True
         for waiter in self._all_waiters():
             waiter.end()
@@ -124,28 +130,28 @@ class ChangeFeed:
                 if _is_newer(entry.revision, waiter.known):
                     waiter.wake(self._place)
 
-    def _at_once(self, watch: Watch, look: Callable[[TaskId], int]) -> ChangeBatch | None:
-        """News that need no waiting."""
+    def _available(self, watch: Watch, look: Callable[[TaskId], int]) -> ChangeBatch | None:
+        """Changes that need no wait; None if there are none."""
         if not isinstance(watch, TaskWatch):
-            return None if watch.since is None else self._recall(watch, watch.since)
+            return None if watch.since is None else self._changes_since(watch, watch.since)
         revision = look(watch.id)
         if not _is_newer(revision, watch.revision):
             return None
         return ChangeBatch(changes=(RecordChange(watch.id, revision),), place=self._place)
 
-    def _recall(self, watch: Watch, since: int) -> ChangeBatch | None:
-        """The changes after a place, each task's newest only; None if there were none."""
-        missed = self._place - since
-        if not 0 <= missed <= len(self._recent):
+    def _changes_since(self, watch: Watch, since: int) -> ChangeBatch | None:
+        """The changes after a position, only the newest of each task; None if there were none."""
+        count = self._place - since
+        if not 0 <= count <= len(self._recent):
             return ChangeBatch(place=self._place, complete=False)
         newest: dict[TaskId, int] = {}
-        for entry in islice(reversed(self._recent), missed):
-            if _concerns(entry, watch):
+        for entry in islice(reversed(self._recent), count):
+            if _matches(entry, watch):
                 newest.setdefault(entry.id, entry.revision)
         changes = tuple(RecordChange(id, revision) for id, revision in reversed(newest.items()))
         return ChangeBatch(changes=changes, place=self._place) if changes else None
 
-    def _where(self, watch: Watch) -> "tuple[_Index, Hashable, int]":
+    def _index_of(self, watch: Watch) -> "tuple[_Index, Hashable, int]":
         if isinstance(watch, TaskWatch):
             return self._by_task, watch.id, watch.revision
         if isinstance(watch, OwnerWatch):
@@ -160,7 +166,10 @@ class ChangeFeed:
 
 
 class _Waiter:
-    """One wait: found in its index from entry to exit, however the wait ends. `first` is the first change it heard."""
+    """One wait, in its index from entry to exit.
+
+    `first` is the position of the first change that woke it.
+    """
 
     __slots__ = ("_future", "_index", "_key", "first", "known")
 
@@ -184,7 +193,7 @@ class _Waiter:
             del self._index[self._key]
 
     def wake(self, place: int) -> None:
-        """There was a change at that place: remembered from the first one on, and the end of the wait."""
+        """Record the position of the first change, and end the wait."""
         if self.first is None:
             self.first = place
         self.end()
@@ -195,7 +204,7 @@ class _Waiter:
             self._future.set_result(None)
 
     async def wait(self, timeout: timedelta) -> None:
-        """Until the end, or the end of the time."""
+        """Wait for the end, at most `timeout`."""
         timer = self._future.get_loop().call_later(timeout.total_seconds(), self.end)
         try:
             await self._future
@@ -210,7 +219,7 @@ def _is_newer(revision: int, known: int) -> bool:
     return revision > known or revision == GONE
 
 
-def _concerns(entry: _Entry, watch: Watch) -> bool:
+def _matches(entry: _Entry, watch: Watch) -> bool:
     if isinstance(watch, TaskWatch):
         return entry.id == watch.id and _is_newer(entry.revision, watch.revision)
     if isinstance(watch, OwnerWatch):

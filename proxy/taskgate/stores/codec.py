@@ -1,10 +1,11 @@
-"""Task heads, bodies and sessions as the bytes that stores keep.
+"""The codec of stored records: task heads, bodies and sessions as bytes, and back.
 
-A head is one JSON array that starts with its schema number; lease and bodies are not in it, because they change, or
-are written, apart from it. What few records have is one more member, which the others, and all of earlier versions, do
-without: what came with a later version stands at the end of that, where it is there at all. Parameters, results and
-errors stay the text they came in. Times are microseconds since 1970, spans microseconds. Pure: knows no backend. What
-cannot be read back raises StoreUnavailable.
+A head is one JSON array that starts with its schema number. Lease and bodies are stored apart from
+it, because they change or are written apart from it. Fields that few records have are in one more
+array at the end, which other records and those of earlier versions lack. Fields of a later version
+are at the end of that array. Parameters, results and errors stay the text in which they came. Times
+are microseconds since 1970, spans are microseconds. Pure: no backend is known here. Bytes that
+cannot be decoded raise StoreUnavailable.
 """
 
 import codecs
@@ -36,18 +37,18 @@ from taskgate.errors import StoreUnavailable
 from taskgate.jsontext.large import LargeJson
 from taskgate.jsontext.spans import RawJson
 
-MAX_REMEMBERED: Final = 1024
-"""Heads up to so many bytes are remembered as what lists tell of them."""
+MAX_CACHED: Final = 1024
+"""The largest head, in bytes, whose listed form is cached."""
 
 LARGE: Final = 64 * 1024
-"""Bytes of a body above which it is read off the event loop, and an outcome stays the bytes that it is."""
+"""Bytes of a body above which it is read off the event loop, and an outcome stays bytes."""
 
 SCHEMA: Final = 1
-"""The number every head and every session starts with; another number is refused, never guessed at."""
+"""The first element of every head and session; any other number is refused."""
 
 
 def pack_head(record: TaskRecord) -> bytes:
-    """Everything of a record but its lease, parameters and outcome."""
+    """Encode a record without its lease, parameters and outcome."""
     call, peer = record.call, record.call.peer
     fields = [
         SCHEMA,
@@ -76,18 +77,18 @@ def pack_head(record: TaskRecord) -> bytes:
     late: list[Any] = [record.trace, None if waits is None else pack_time(waits), record.retrieved]
     if record.kept is not None:
         late = [*late, [record.kept.sealed, record.kept.given]]
-    if late != _NOTHING_LATE:
+    if late != _DEFAULT_LATE:
         fields.append(rare + late)
-    elif rare != _NOTHING_RARE:
+    elif rare != _DEFAULT_RARE:
         fields.append(rare)
     return _dump(fields)
 
 
 def unpack_head(head: bytes, lease: Lease | None) -> TaskRecord:
-    """The record whose head this is, as a head."""
+    """Decode a head: a record without bodies."""
     try:
         record = _unpack_head(head, lease)
-        # An end beyond all time would be met by whoever asks for it, far from here.
+        # Fail here and not later if the expiry is beyond the range of datetime.
         _ = record.expires_at
         return record
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
@@ -95,12 +96,13 @@ def unpack_head(head: bytes, lease: Lease | None) -> TaskRecord:
 
 
 def unpack_listed(head: bytes) -> ListedTask:
-    """What a list tells of the record whose head this is; the rest of it is neither made nor judged.
+    """Decode only the fields of a head that lists show.
 
-    Lists are asked for again and again, and most of what is in them has not changed: short heads are remembered.
+    Hosts list again and again, and most tasks have not changed: the results of short heads are
+    cached.
     """
     try:
-        return _remembered(head) if len(head) <= MAX_REMEMBERED else _unpack_listed(head)
+        return _cached_listed(head) if len(head) <= MAX_CACHED else _unpack_listed(head)
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         raise _unreadable() from error
 
@@ -113,7 +115,7 @@ def as_head(record: TaskRecord) -> TaskRecord:
 
 
 def with_bodies(head: TaskRecord, params: RawJson | None, outcome: Outcome | None) -> TaskRecord:
-    """The whole record again."""
+    """The record with its bodies."""
     return altered(head, call=_with_params(head.call, params), outcome=outcome)
 
 
@@ -127,22 +129,24 @@ def _with_params(call: ToolCall, params: RawJson | None) -> ToolCall:
     )
 
 
-def longer_lease(kept: Lease | None, new: Lease | None) -> Lease | None:
-    """The lease after a swap: the new one, unless the same holder renewed the kept one for longer meanwhile."""
-    if kept is not None and new is not None and kept.holder == new.holder and kept.until > new.until:
-        return kept
+def longer_lease(stored: Lease | None, new: Lease | None) -> Lease | None:
+    """The lease after a swap: `new`, unless the same holder meanwhile renewed the stored lease for
+    longer.
+    """
+    if stored is not None and new is not None and stored.holder == new.holder and stored.until > new.until:
+        return stored
     return new
 
 
 def pack_outcome(outcome: Outcome) -> tuple[str, bytes]:
-    """What kind of outcome it is, and its body."""
+    """Encode an outcome as its kind and its body."""
     if isinstance(outcome, Succeeded):
         return _TOOL_ERROR if outcome.tool_error else _RESULT, pack_text(outcome.result)
     return outcome.reason.value, pack_text(outcome.error)
 
 
 def unpack_outcome(kind: str, body: bytes) -> Outcome:
-    """The outcome of that kind and body; a large one stays bytes."""
+    """Decode an outcome from its kind and body; a large one stays bytes."""
     text = LargeJson(body) if len(body) > LARGE and _is_utf8(body) else unpack_text(body)
     if kind in (_RESULT, _TOOL_ERROR):
         return Succeeded(result=text, tool_error=kind == _TOOL_ERROR)
@@ -153,17 +157,17 @@ def unpack_outcome(kind: str, body: bytes) -> Outcome:
 
 
 def as_stored(outcome: Outcome) -> Outcome:
-    """The outcome as stores give it: a large one as bytes."""
+    """The outcome as a store returns it: a large one as bytes."""
     return unpack_outcome(*pack_outcome(outcome)) if len(text_of(outcome)) > LARGE else outcome
 
 
 def pack_peer(peer: Peer) -> bytes:
-    """What one side of a session said about itself."""
+    """Encode what one side of a session declared about itself."""
     return _dump([SCHEMA, peer.revision, peer.capabilities, peer.info])
 
 
 def unpack_peer(text: bytes) -> Peer:
-    """The peer that `pack_peer` made the text of."""
+    """Decode the text that `pack_peer` made."""
     try:
         schema, revision, capabilities, info = _load(text)
         _expect_schema(schema)
@@ -173,12 +177,12 @@ def unpack_peer(text: bytes) -> Peer:
 
 
 def pack_text(text: RawJson | LargeJson) -> bytes:
-    """A body as bytes; text that no encoding knows (a lone surrogate) comes back as it was, too."""
+    """Encode a body; a lone surrogate survives the round trip."""
     return text.body if isinstance(text, LargeJson) else text.encode("utf-8", "surrogatepass")
 
 
 def unpack_text(body: bytes) -> RawJson:
-    """The text of a body."""
+    """Decode a body."""
     try:
         return body.decode("utf-8", "surrogatepass")
     except UnicodeDecodeError as error:
@@ -186,7 +190,7 @@ def unpack_text(body: bytes) -> RawJson:
 
 
 def pack_names(names: frozenset[str]) -> bytes:
-    """A set of ids as a JSON array."""
+    """Encode a set of ids as a JSON array."""
     return _dump(list(names))
 
 
@@ -196,7 +200,7 @@ def pack_time(moment: datetime) -> int:
 
 
 def unpack_time(microseconds: int) -> datetime:
-    """The moment, in UTC."""
+    """The time in UTC."""
     return _EPOCH + timedelta(0, 0, microseconds)
 
 
@@ -210,11 +214,11 @@ _STATUSES: Final = {status.value: status for status in TaskStatus}
 _REVISIONS: Final = {revision.value: revision for revision in Revision}
 _RESULT: Final = "result"
 _TOOL_ERROR: Final = "tool_error"
-_NOTHING_RARE: Final[list[Any]] = [None, None, 0, None]
-_NOTHING_LATE: Final[list[Any]] = [None, None, False]
-_OF_KEPT: Final = ("sealed", "given")
+_DEFAULT_RARE: Final[list[Any]] = [None, None, 0, None]
+_DEFAULT_LATE: Final[list[Any]] = [None, None, False]
+_CHECKPOINT_FIELDS: Final = ("sealed", "given")
 _SLOW_PATH: Final = b" "
-"""Stands before what the standard encoder wrote: only the standard decoder gives that back unchanged."""
+"""Marks output of the standard encoder, which only the standard decoder reads back unchanged."""
 
 
 def _unpack_head(head: bytes, lease: Lease | None) -> TaskRecord:
@@ -225,9 +229,9 @@ def _unpack_head(head: bytes, lease: Lease | None) -> TaskRecord:
         status_message, created_at, updated_at, ttl, poll_interval, revision, dispatched, inputs, inputs_made, answers,
         tool_error, *rare,
     ) = fields  # fmt: skip
-    ((tenant, deadline, reruns, repeat_key, *late),) = rare or (_NOTHING_RARE,)
-    trace, waits, retrieved, *rest = late or _NOTHING_LATE
-    (kept,) = rest or (None,)
+    ((tenant, deadline, reruns, repeat_key, *late),) = rare or (_DEFAULT_RARE,)
+    trace, waits, retrieved, *rest = late or _DEFAULT_LATE
+    (checkpoint,) = rest or (None,)
     return TaskRecord(
         id=task_id,
         owner=OwnerKey(context, mount),
@@ -258,7 +262,7 @@ def _unpack_head(head: bytes, lease: Lease | None) -> TaskRecord:
         trace=trace,
         waiting_since=None if waits is None else unpack_time(waits),
         retrieved=retrieved,
-        kept=None if kept is None else SealedCheckpoint(**dict(zip(_OF_KEPT, kept, strict=True))),
+        kept=None if checkpoint is None else SealedCheckpoint(**dict(zip(_CHECKPOINT_FIELDS, checkpoint, strict=True))),
     )
 
 
@@ -268,19 +272,19 @@ def _unpack_listed(head: bytes) -> ListedTask:
     _, _, _, _, _, tool_error, *rare = rest
     if rare:
         ((_, _, _, _, *late),) = rare
-        _, _, _, *_ = late or _NOTHING_LATE
+        _, _, _, *_ = late or _DEFAULT_LATE
     made, life = unpack_time(created), _span(ttl)
     _ = made + life
     changed = made if updated == created else unpack_time(updated)
     return ListedTask(id, tool, _STATUSES[status], message, made, changed, life, _span(poll), tool_error)
 
 
-_remembered = lru_cache(maxsize=4096)(_unpack_listed)
+_cached_listed = lru_cache(maxsize=4096)(_unpack_listed)
 
 
 @lru_cache(maxsize=256)
 def _span(microseconds: int) -> timedelta:
-    """There are few spans, and many tasks of each."""
+    """A cached span: many tasks share few spans."""
     return timedelta(0, 0, microseconds)
 
 
@@ -291,7 +295,7 @@ def _unpack_input(
 
 
 def _dump(value: Any) -> bytes:
-    """JSON that `_load` gives back as it was: lone surrogates and integers of any size included."""
+    """JSON that `_load` decodes unchanged, including lone surrogates and integers of any size."""
     try:
         return orjson.dumps(value)
     except TypeError:
@@ -303,7 +307,7 @@ def _load(text: bytes) -> Any:
 
 
 def _is_utf8(body: bytes) -> bool:
-    """Whether it can be sent as it is; a string of it is not made."""
+    """Whether the body is valid UTF-8, checked in chunks so that no whole string is made."""
     decoder, view = codecs.getincrementaldecoder("utf-8")(), memoryview(body)
     try:
         for at in range(0, len(view), LARGE):

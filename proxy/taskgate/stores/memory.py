@@ -1,7 +1,8 @@
-"""The reference implementation: records in this process, gone with it, and the oracle the other stores are held to.
+"""The store of one process in its memory: `MemoryStore`, which also is the oracle for the tests of
+other stores.
 
-No method awaits between looking and changing, which is what makes each of them atomic. Bodies lie apart from heads,
-as in every store, so what only needs heads can only see heads.
+No method awaits between a look and a change, so each of them is atomic. Bodies are apart from
+heads, as in every store: code that needs only heads can see only heads.
 """
 
 import heapq
@@ -31,7 +32,11 @@ _Run = list[Position]
 
 
 class OwnerIndex:
-    """The tasks of one owner."""
+    """The task positions of one owner, sorted, apart by state.
+
+    It has the shape of the indexes of lists.sql: a list merges sorted runs, and no page needs a
+    sort.
+    """
 
     def __init__(self) -> None:
         self._runs: dict[tuple[OrderBy, TaskState], _Run] = {}
@@ -40,26 +45,26 @@ class OwnerIndex:
         return any(self._runs.values())
 
     def add(self, record: TaskRecord) -> None:
-        """List a record."""
+        """Add a record."""
         for by in OrderBy:
             insort(self._runs.setdefault((by, _state(record)), []), _place(record, by))
 
     def remove(self, record: TaskRecord) -> None:
-        """List a record no longer; it must be as it was when it was listed."""
+        """Remove a record; it must be the version that was added."""
         for by in OrderBy:
             run = self._runs[by, _state(record)]
             del run[bisect_left(run, _place(record, by))]
 
     def move(self, old: TaskRecord, new: TaskRecord) -> None:
-        """List a record as it is now."""
+        """Replace a record by its new version."""
         if (_state(old), old.updated_at) != (_state(new), new.updated_at):
             self.remove(old)
             self.add(new)
 
     def found(self, where: TaskFilter, order: TaskOrder, after: Position | None) -> Iterator[TaskId]:
-        """The ids of what is in the states and within the bounds of the time that is ordered by, in order.
+        """The ids in the filter's states and within its bounds of the ordering time, in order.
 
-        What else the filter says is left to `is_wanted`.
+        The caller checks the rest of the filter with `matches`.
         """
         states = STATES if where.states is None else where.states
         runs = (self._runs.get((order.by, state), []) for state in states)
@@ -68,13 +73,13 @@ class OwnerIndex:
 
 
 def sorted_ids(records: list[TaskRecord], order: TaskOrder, after: Position | None) -> list[TaskId]:
-    """The ids of a few records, those after a place, in order."""
+    """The ids of a few records after a position, in order."""
     places = sorted((_place(record, order.by) for record in records), reverse=order.descending)
     return [place.id for place in places if after is None or (place < after if order.descending else place > after)]
 
 
 def matches(head: TaskRecord, where: TaskFilter) -> bool:
-    """Whether the record meets the filter."""
+    """Whether a record matches the filter."""
     return (
         (where.ids is None or head.id in where.ids)
         and (where.states is None or _state(head) in where.states)
@@ -119,6 +124,7 @@ _NO_LISTS = OwnerIndex()
 @dataclass(slots=True, kw_only=True)
 class _StoredTask:
     number: int
+    """The order of insertion."""
     head: TaskRecord
     params: RawJson | None
     outcome: Outcome | None
@@ -129,7 +135,7 @@ class _StoredTask:
 
 
 class MemoryStore:
-    """A store without a file. Belongs to the event loop it is used from."""
+    """A store without a file. It belongs to the event loop that uses it."""
 
     def __init__(self) -> None:
         self._tasks: dict[TaskId, _StoredTask] = {}
@@ -138,7 +144,7 @@ class MemoryStore:
         self._lists: dict[OwnerKey, OwnerIndex] = {}
         self._unfinished: set[TaskId] = set()
         self._usage = StoreUsage()
-        self._repeats: dict[tuple[OwnerKey, str], TaskId] = {}
+        self._ids_by_key: dict[tuple[OwnerKey, str], TaskId] = {}
         self._expiring: list[tuple[datetime, TaskId]] = []
         self._sessions: dict[str, SessionRecord] = {}
         self._changes = ChangeFeed()
@@ -147,7 +153,6 @@ class MemoryStore:
     # --- tasks ---------------------------------------------------------------------------------------------------
 
     async def insert(self, record: TaskRecord, *, caps: tuple[Cap, ...]) -> TaskId:
-        """See TaskStore.insert."""
         self._check()
         if record.repeat_key is not None:
             earlier = self._repeated(record.owner, record.repeat_key, record.created_at)
@@ -167,7 +172,7 @@ class MemoryStore:
             size=size,
         )
         if record.repeat_key is not None:
-            self._repeats[record.owner, record.repeat_key] = record.id
+            self._ids_by_key[record.owner, record.repeat_key] = record.id
         self._lists.setdefault(record.owner, OwnerIndex()).add(record)
         if not record.status.is_terminal:
             self._begin(record)
@@ -178,41 +183,37 @@ class MemoryStore:
         return record.id
 
     async def repeated(self, owner: OwnerKey, key: str, *, now: datetime) -> TaskId | None:
-        """See TaskStore.repeated."""
         self._check()
         return self._repeated(owner, key, now)
 
     async def load(self, owner: OwnerKey, id: TaskId, *, now: datetime, bodies: bool = False) -> TaskRecord | None:
-        """See TaskStore.load."""
         self._check()
-        kept = self._tasks.get(id)
-        if kept is None or kept.head.owner != owner or kept.head.expires_at <= now:
+        stored = self._tasks.get(id)
+        if stored is None or stored.head.owner != owner or stored.head.expires_at <= now:
             return None
-        return kept.whole() if bodies else kept.head
+        return stored.whole() if bodies else stored.head
 
     async def owner_of(self, id: TaskId) -> OwnerKey | None:
-        """See TaskStore.owner_of."""
         self._check()
-        kept = self._tasks.get(id)
-        return None if kept is None else kept.head.owner
+        stored = self._tasks.get(id)
+        return None if stored is None else stored.head.owner
 
     async def swap(self, record: TaskRecord, *, expected: int) -> bool:
-        """See TaskStore.swap."""
         self._check()
-        kept = self._tasks.get(record.id)
-        if kept is None or kept.head.revision != expected:
+        stored = self._tasks.get(record.id)
+        if stored is None or stored.head.revision != expected:
             return False
-        lease, is_news = kept.head.lease, not kept.head.status.is_terminal
-        self._lists[record.owner].move(kept.head, record)
-        self._counts[kept.head.status] -= 1
+        lease, is_news = stored.head.lease, not stored.head.status.is_terminal
+        self._lists[record.owner].move(stored.head, record)
+        self._counts[stored.head.status] -= 1
         self._counts[record.status] += 1
         if record.repeat_key is None:
-            self._unname(kept.head)
-        kept.head = altered(as_head(record), lease=longer_lease(lease, record.lease))
+            self._release_key(stored.head)
+        stored.head = altered(as_head(record), lease=longer_lease(lease, record.lease))
         if record.outcome is not None:
-            kept.outcome = as_stored(record.outcome)
+            stored.outcome = as_stored(record.outcome)
             size = stored_size(None, record.outcome)
-            kept.size += size
+            stored.size += size
             self._usage.add_bytes(record.owner.context, size)
         if record.status.is_terminal:
             self._end(record)
@@ -232,43 +233,38 @@ class MemoryStore:
         limit: int,
         now: datetime,
     ) -> Page:
-        """See TaskStore.page."""
         self._check()
         if where.ids is None:
             found: Iterable[TaskId] = self._lists.get(owner, _NO_LISTS).found(where, order, after)
         else:
-            few = (self._tasks[id].head for id in where.ids if id in self._tasks)
-            found = sorted_ids([head for head in few if head.owner == owner], order, after)
+            heads_by_id = (self._tasks[id].head for id in where.ids if id in self._tasks)
+            found = sorted_ids([head for head in heads_by_id if head.owner == owner], order, after)
         heads = (head for id in found if (head := self._tasks[id].head).expires_at > now and matches(head, where))
-        # One more than asked for tells whether there is a next page.
+        # One more than the limit shows whether there is a next page.
         tasks = [listed(head) for head in islice(heads, limit + 1)]
         return Page(tasks=tuple(tasks[:limit]), next=tasks[limit - 1].place(order.by) if len(tasks) > limit else None)
 
     def changed(self, watch: Watch, *, timeout: timedelta) -> Coroutine[Any, Any, ChangeBatch]:
-        """See TaskStore.changed."""
         return self._changes.changed(watch, timeout=timeout, look=self._revision)
 
     async def renew(self, holder: str, ids: frozenset[TaskId], until: datetime) -> None:
-        """See TaskStore.renew."""
         self._check()
         for id in ids:
-            kept = self._tasks.get(id)
-            if kept is not None and kept.head.lease is not None and kept.head.lease.holder == holder:
-                kept.head = altered(kept.head, lease=Lease(holder=holder, until=until))
+            stored = self._tasks.get(id)
+            if stored is not None and stored.head.lease is not None and stored.head.lease.holder == holder:
+                stored.head = altered(stored.head, lease=Lease(holder=holder, until=until))
 
     async def lapsed(self, *, holder: str, until: datetime, now: datetime, limit: int) -> tuple[TaskRecord, ...]:
-        """See TaskStore.lapsed. A record that nobody holds counts as lapsed."""
         self._check()
         unfinished = (self._tasks[id] for id in self._unfinished)
-        waiting = [kept for kept in unfinished if kept.head.expires_at > now and _is_lapsed(kept.head, now)]
-        waiting.sort(key=lambda kept: (kept.head.created_at, kept.number))
-        taken = waiting[:limit]
-        for kept in taken:
-            kept.head = altered(kept.head, lease=Lease(holder=holder, until=until))
-        return tuple(kept.whole() if kept.head.may_go_on else kept.head for kept in taken)
+        lapsed = [stored for stored in unfinished if stored.head.expires_at > now and _is_lapsed(stored.head, now)]
+        lapsed.sort(key=lambda stored: (stored.head.created_at, stored.number))
+        taken = lapsed[:limit]
+        for stored in taken:
+            stored.head = altered(stored.head, lease=Lease(holder=holder, until=until))
+        return tuple(stored.whole() if stored.head.may_go_on else stored.head for stored in taken)
 
     async def purge(self, *, now: datetime, limit: int) -> tuple[TaskRecord, ...]:
-        """See TaskStore.purge."""
         self._check()
         heads: list[TaskRecord] = []
         while self._expiring and self._expiring[0][0] <= now and len(heads) < limit:
@@ -279,27 +275,23 @@ class MemoryStore:
     # --- host sessions -------------------------------------------------------------------------------------------
 
     async def put(self, record: SessionRecord) -> None:
-        """See SessionStore.put."""
         self._check()
         if record.id in self._sessions:
             raise StoreUnavailable("A session of that id is stored already")
         self._sessions[record.id] = record
 
     async def find(self, owner: OwnerKey, id: str, *, now: datetime) -> SessionRecord | None:
-        """See SessionStore.find."""
         self._check()
         record = self._sessions.get(id)
         return record if record is not None and record.owner == owner and record.expires_at > now else None
 
     async def touch(self, ids: frozenset[str], *, until: datetime) -> None:
-        """See SessionStore.touch."""
         self._check()
         for id in ids:
             if id in self._sessions:
                 self._sessions[id] = replace(self._sessions[id], expires_at=until)
 
     async def drop(self, owner: OwnerKey, id: str) -> bool:
-        """See SessionStore.drop."""
         self._check()
         record = self._sessions.get(id)
         if record is None or record.owner != owner:
@@ -308,7 +300,6 @@ class MemoryStore:
         return True
 
     async def purge_sessions(self, *, now: datetime) -> int:
-        """See SessionStore.purge_sessions."""
         self._check()
         expired = [id for id, record in self._sessions.items() if record.expires_at <= now]
         for id in expired:
@@ -318,19 +309,16 @@ class MemoryStore:
     # --- the whole -----------------------------------------------------------------------------------------------
 
     async def census(self) -> StoreCensus:
-        """See Store.census; the size is not known."""
         self._check()
         return StoreCensus(tasks=dict(self._counts))
 
     async def check(self) -> None:
-        """See Store.check; what is in memory needs no writing."""
         self._check()
 
     async def verify(self) -> None:
-        """See Store.verify; a restart finds nothing of it in any case."""
+        """Nothing to check: a restart finds no data in any case."""
 
     async def close(self) -> None:
-        """See Store.close."""
         self._closed = True
         self._changes.close()
 
@@ -339,16 +327,16 @@ class MemoryStore:
             raise StoreUnavailable("The store is closed")
 
     def _revision(self, id: TaskId) -> int:
-        kept = self._tasks.get(id)
-        return GONE if kept is None else kept.head.revision
+        stored = self._tasks.get(id)
+        return GONE if stored is None else stored.head.revision
 
     def _repeated(self, owner: OwnerKey, key: str, now: datetime) -> TaskId | None:
-        id = self._repeats.get((owner, key))
+        id = self._ids_by_key.get((owner, key))
         return id if id is not None and self._tasks[id].head.expires_at > now else None
 
-    def _unname(self, head: TaskRecord) -> None:
-        if head.repeat_key is not None and self._repeats[head.owner, head.repeat_key] == head.id:
-            del self._repeats[head.owner, head.repeat_key]
+    def _release_key(self, head: TaskRecord) -> None:
+        if head.repeat_key is not None and self._ids_by_key[head.owner, head.repeat_key] == head.id:
+            del self._ids_by_key[head.owner, head.repeat_key]
 
     def _begin(self, record: TaskRecord) -> None:
         self._unfinished.add(record.id)
@@ -360,15 +348,15 @@ class MemoryStore:
             self._usage.remove_task(_shares(record), pack_time(record.expires_at))
 
     def _remove(self, id: TaskId) -> TaskRecord:
-        kept = self._tasks.pop(id)
-        head = kept.head
+        stored = self._tasks.pop(id)
+        head = stored.head
         lists = self._lists[head.owner]
         lists.remove(head)
         if not lists:
             del self._lists[head.owner]
         self._end(head)
-        self._usage.add_bytes(head.owner.context, -kept.size)
-        self._unname(head)
+        self._usage.add_bytes(head.owner.context, -stored.size)
+        self._release_key(head)
         self._counts[head.status] -= 1
         self._changes.add_removed(id, owner=head.owner, holder=head.lease.holder if head.lease else None)
         return head

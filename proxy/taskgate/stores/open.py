@@ -1,6 +1,7 @@
-"""Opening the store that is configured: the only place that names implementations.
+"""The opener of the configured store: `open_store` for one process, `open_shared` for several
+gateways.
 
-What must not live here: anything a store does once it is open.
+Only this module names the implementations.
 """
 
 import asyncio
@@ -20,34 +21,38 @@ __all__ = ["RedisOptions", "SqliteOptions", "open_shared", "open_store"]
 
 
 async def open_store(backend: Literal["memory", "sqlite"], options: SqliteOptions | None) -> Store:
-    """The store, open, on the running loop; whatever blocks is done off it. `options` are for sqlite alone.
+    """Open a store for the running loop; blocking work runs on a thread. `options` are for sqlite
+    only.
 
-    Raises StoreUnavailable, with a text for the operator, when the file is refused or cannot be opened.
-    When this is cancelled, what was opened is closed again as soon as it is open.
+    Raises StoreUnavailable, with a text for the operator, if the file is refused or cannot be
+    opened. If this is cancelled, the file is closed as soon as it is open.
     """
     if backend == "memory":
         return MemoryStore()
     assert options is not None, "a store in a file needs options"
     thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="taskgate-store-opener")
     opening = thread.submit(open_file, options)
-    # The thread ends with the one thing it was given.
+    # The thread ends after this one job.
     thread.shutdown(wait=False)
     try:
         return SqliteStore(await asyncio.wrap_future(opening))
     except asyncio.CancelledError:
-        # A thread cannot be stopped. It closes what it has opened itself: the loop may be gone by then.
-        opening.add_done_callback(_let_go)
+        # A thread cannot be stopped. It closes the file itself, because the loop may be closed by
+        # then.
+        opening.add_done_callback(_close_opened)
         raise
 
 
 async def open_shared(options: RedisOptions, clock: SharedClock | None = None) -> SharedBackend:
-    """The store that several gateways share, on the running loop; closing `store` closes all of it.
+    """Open the store that several gateways share, for the running loop; closing `store` closes all
+    of it.
 
-    `clock` is aligned with its server's each time before that is begun to be used, now or once it is there.
+    Each time before the server is used after a start or an outage, `clock` is aligned with the
+    server's clock.
 
-    Where the server is not there, it is opened all the same: whatever is asked raises StoreUnavailable until it is.
-    Raises StoreUnavailable, with a text for the operator, when the server refuses us, when it would not keep what it is
-    given, or when what speaks to it is not installed.
+    An unreachable server is no error: every operation raises StoreUnavailable until the server
+    answers. Raises StoreUnavailable, with a text for the operator, if the server refuses the
+    gateway, might drop stored data, or if the client library is not installed.
     """
     try:
         from taskgate.stores.redis.open import open_redis  # noqa: PLC0415 - only with the extra
@@ -58,6 +63,6 @@ async def open_shared(options: RedisOptions, clock: SharedClock | None = None) -
     return await open_redis(options, clock)
 
 
-def _let_go(opening: "Future[OpenFile]") -> None:
+def _close_opened(opening: "Future[OpenFile]") -> None:
     if not opening.cancelled() and opening.exception() is None:
         opening.result().close()

@@ -1,6 +1,7 @@
-"""What is left of the budgets of rates, in this process: after a restart all are full again.
+"""The rate budgets of one process, in memory: `MemoryRateStore`. After a restart all budgets are
+full again.
 
-What must not live here: arithmetic (`domain/gcra`), and which budgets a request is for (`domain/rates`).
+The arithmetic is in `domain/gcra`; `domain/rates` decides which budgets a request is charged to.
 """
 
 from collections import OrderedDict
@@ -12,100 +13,104 @@ from taskgate.domain.rates import Demand
 from taskgate.stores.base import RateJudgement, RateStep, RateStepMode, RateStore
 
 SIZE: Final = 200_000
-"""Budgets that are remembered: some 30 MB at the most."""
+"""Stored budgets: at most some 30 MB."""
 _TRIES: Final = 8
-"""Budgets that are looked at for one that is full again, so that another may have its place."""
+"""Budgets that are checked for a full one, which a new budget may replace."""
 
 
 class MemoryRateStore:
-    """A RateStore that remembers `size` budgets, one or more. What it costs does not depend on how many are known.
+    """A RateStore of at most `size` budgets, one or more. The cost of an operation does not depend
+    on their number.
 
-    A budget is forgotten where it is full again, the one asked for longest ago first. While none is, all newcomers of a
-    policy share one budget: many identities cannot have a debt forgotten. With `is_lenient` they can, as what is asked
-    for longest ago is forgotten whatever it owes; that is for where another store counts, too.
+    When it is full, a new budget replaces a full one, the least recently used first. While there is
+    no full one, all new callers of a policy share one budget: an attacker with many identities
+    cannot evict a debt. With `is_lenient` the least recently used budget is evicted whatever it
+    owes. That is for a cache in front of another rate store.
     """
 
     def __init__(self, size: int = SIZE, *, is_lenient: bool = False) -> None:
         self._size = size
         self._is_lenient = is_lenient
-        # The one asked for longest ago in front. A plain dict would have to search for its front.
+        # The least recently used first. A plain dict would have to search for its first entry.
         self._tats: OrderedDict[str, float] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._tats)
 
     async def judge(self, steps: Sequence[RateStep], *, now: float) -> RateJudgement:
-        """See RateStore."""
-        told: list[tuple[RateVerdict, ...]] = []
+        results: list[tuple[RateVerdict, ...]] = []
         for way, demands in steps:
             if way is RateStepMode.NOTE:
-                told.append(tuple([self.take((each,), now=now)[0] for each in demands]))
+                results.append(tuple([self.take((each,), now=now)[0] for each in demands]))
                 continue
             verdicts = (self.take if way is RateStepMode.TAKE else self.peek)(demands, now=now)
-            told.append(verdicts)
+            results.append(verdicts)
             if refuses(demands, verdicts):
-                return RateJudgement(told, len(told) - 1)
-        return RateJudgement(told)
+                return RateJudgement(results, len(results) - 1)
+        return RateJudgement(results)
 
     def take(self, demands: Sequence[Demand], *, now: float) -> tuple[RateVerdict, ...]:
-        """A verdict for each demand, in one step. Where one that enforces has no room, none of those is charged."""
+        """A verdict for each demand, in one step.
+
+        If an enforcing budget has no room, no enforcing budget is charged.
+        """
         verdicts, taken = [], []
         for demand in demands:
             key, limit, cost, policy = demand
-            kept = self._tats.get(key)
-            if kept is None and len(self._tats) >= self._size:
-                key = self._place(demand, now)
-                kept = self._tats.get(key)
-            verdict, tat = gcra(kept, now, limit, cost)
+            stored = self._tats.get(key)
+            if stored is None and len(self._tats) >= self._size:
+                key = self._key_of_new(demand, now)
+                stored = self._tats.get(key)
+            verdict, tat = gcra(stored, now, limit, cost)
             verdicts.append(verdict)
             if verdict.allowed:
                 taken.append((key, tat))
             elif not policy.shadow:
-                return self._nothing(demands, now)
-            elif kept is not None:
-                self._tats[key] = min(tat, kept)
+                return self._refused(demands, now)
+            elif stored is not None:
+                self._tats[key] = min(tat, stored)
         for key, tat in taken:
-            self._keep(key, tat)
+            self._store(key, tat)
         return tuple(verdicts)
 
     def peek(self, demands: Sequence[Demand], *, now: float) -> tuple[RateVerdict, ...]:
-        """What `take` would say; charges nothing."""
+        """The verdicts that `take` would give; charges nothing."""
         return tuple([self._look(each, now) for each in demands])
 
     def correct(self, demand: Demand, *, given_back: bool, owed_until: float) -> None:
-        """Another store counts the same budget, too, and for all.
+        """Correct a budget from another store that counts it for all processes.
 
-        What was taken here last was not taken there, if it is `given_back`; and there something is owed until some
-        time at the least.
+        With `given_back` the last charge here was not made there, and is undone. `owed_until` is
+        the time until which the other store counts a debt, at least.
         """
-        kept = self._tats.get(demand.key)
-        if kept is None:
-            kept = owed_until
+        stored = self._tats.get(demand.key)
+        if stored is None:
+            stored = owed_until
         elif given_back:
-            kept -= demand.cost * demand.limit.every
-        self._keep(demand.key, max(kept, owed_until))
+            stored -= demand.cost * demand.limit.every
+        self._store(demand.key, max(stored, owed_until))
 
-    def _nothing(self, demands: Sequence[Demand], now: float) -> tuple[RateVerdict, ...]:
-        """The verdicts where nothing is taken: what remains is what there was."""
+    def _refused(self, demands: Sequence[Demand], now: float) -> tuple[RateVerdict, ...]:
+        """The verdicts of a refused step: `remaining` is the rest before it."""
         verdicts = self.peek(demands, now=now)
         untouched = self.peek([each._replace(cost=0) for each in demands], now=now)
         return tuple(there if one.allowed else one for one, there in zip(verdicts, untouched, strict=True))
 
     def _look(self, demand: Demand, now: float) -> RateVerdict:
         key, tats = demand.key, self._tats
-        kept = tats.get(key)
-        if kept is None and len(tats) >= self._size and not self._is_lenient:
-            key = self._place(demand, now)
-            kept = tats.get(key)
-        verdict, tat = gcra(kept, now, demand.limit, demand.cost)
-        if kept is not None:
+        stored = tats.get(key)
+        if stored is None and len(tats) >= self._size and not self._is_lenient:
+            key = self._key_of_new(demand, now)
+            stored = tats.get(key)
+        verdict, tat = gcra(stored, now, demand.limit, demand.cost)
+        if stored is not None:
             tats.move_to_end(key)
             if not verdict.allowed:
-                # What was owed to a slower limit is forgiven once, not at every look anew.
-                tats[key] = min(tat, kept)
+                # A debt to a slower limit is reduced once, not again at every look.
+                tats[key] = min(tat, stored)
         return verdict
 
-    def _keep(self, key: str, tat: float) -> None:
+    def _store(self, key: str, tat: float) -> None:
         tats = self._tats
         if key in tats:
             tats.move_to_end(key)
@@ -113,10 +118,11 @@ class MemoryRateStore:
             tats.popitem(last=False)
         tats[key] = tat
 
-    def _place(self, demand: Demand, now: float) -> str:
-        """Under which key a newcomer to a full store counts: its own where there is room after all, else that of all.
+    def _key_of_new(self, demand: Demand, now: float) -> str:
+        """The key that a new budget of a full store counts under: its own if room can be made, else
+        the shared one.
 
-        There are a few more budgets than `size`, then: one for each policy.
+        There is one shared budget for each policy, beyond `size`.
         """
         tats = self._tats
         if self._is_lenient:
@@ -127,12 +133,12 @@ class MemoryRateStore:
                 del tats[key]
                 return demand.key
             tats.move_to_end(key)
-        # The keys of callers have more than the name alone.
+        # A caller's key is longer than the policy name, so it never equals this.
         return f"{demand.policy.name}\n\n"
 
 
 def refuses(demands: Sequence[Demand], verdicts: Sequence[RateVerdict]) -> bool:
-    """Whether one that enforces has no room."""
+    """Whether an enforcing budget has no room."""
     return any(not (one.allowed or each.policy.shadow) for each, one in zip(demands, verdicts, strict=True))
 
 

@@ -1,8 +1,8 @@
-"""The seams of what a store does besides, where several processes share it: its time, leases, words, streams.
+"""The protocols of a store that several gateways share: `SharedBackend` with its leases, message
+log and stream log.
 
-As in `base`: whatever goes wrong below leaves as StoreUnavailable, and no rule of the task machine is known here. What
-must not live here: what a process does when a lease of its own is gone (`lifecycle`), what words and streams say
-(`cluster`, `streams`).
+As in `base`, every failure is raised as StoreUnavailable, and no rule of the task state machine
+applies here. `lifecycle` uses the leases, `cluster` the message log, and `streams` the stream log.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,13 +16,14 @@ from taskgate.stores.base import RateStore, Store
 
 
 class HeartbeatReply(NamedTuple):
-    """What a store says to a sign of life.
+    """The store's reply to a heartbeat of a holder.
 
-    `time` is the store's own. `ended` are held tasks that are unfinished no more, `lost` those that another process
-    holds, `behind` those that are gone, or that the store has at an older revision than the holder wrote: it forgot
-    what it had acknowledged. `alive` are the holders that gave a sign of life lately, this one included. `before` is
-    until when the store had it, before this sign, that the holder lives; None where it knew nothing of that. `full` is
-    whether it takes nothing new, for want of memory.
+    `time` is the store's own time. `ended` are held tasks that have ended, `lost` those that
+    another process holds. `behind` are tasks that are missing, or older than the revision that the
+    holder wrote: the store lost an acknowledged write. `alive` are the holders with a recent
+    heartbeat, this one included. `before` is the time until which the store counted the holder as
+    alive before this heartbeat; None if it did not know the holder. `full` is true if the store has
+    no memory for new data.
     """
 
     time: datetime
@@ -35,62 +36,72 @@ class HeartbeatReply(NamedTuple):
 
 
 class LeaseStore(Protocol):
-    """Who lives, and who holds what, by the store's clock."""
+    """The live processes and the leases of tasks, by the store's clock."""
 
     async def beat(self, holder: str, held: Mapping[TaskId, int], *, lease: timedelta) -> HeartbeatReply:
-        """Renew the holder's leases of `held`, which has the revisions that it knows to be stored. One round trip.
+        """Renew the holder's leases of `held`, in one round trip. Changes no revision.
 
-        A task whose lease has lapsed but that nobody took over is renewed, too. No revision is touched.
+        `held` maps each task to the revision that the holder knows to be stored. A lapsed lease is
+        renewed too, unless another process took the task over.
         """
         ...
 
     async def restore(self, record: TaskRecord) -> bool:
-        """Put back what the holder of its lease wrote last, bodies and all, where the store has forgotten it.
+        """Write back the last version of a record, with its bodies, after the store lost it.
+        Returns whether it did.
 
-        Only where there is no such record, or an unfinished one of an older revision that nobody else holds; whether it
-        was put back. No cap is asked. A record that has ended has no lease; then `unfinished one` is enough.
+        It does so if the store has no such record, or an unfinished one of an older revision
+        without another holder. A record that has ended has no lease, so its holder is not compared.
+        No cap is checked.
         """
         ...
 
     async def part(self, holder: str) -> None:
-        """The process ends: it is not counted any more. Leases stay as they are."""
+        """Stop counting the process as alive, because it ends. Its leases do not change."""
         ...
 
 
 class MessageLog(Protocol):
-    """Words between the processes: each is heard once by every other process that lives, in the order it was sent.
+    """Messages between the processes: every other live process receives each one once, in the order
+    of sending.
 
-    A word is small; what is large travels as a parcel that a word names.
+    A message is small. Large data travels as a parcel that a message names.
     """
 
-    async def send(self, word: bytes) -> None:
-        """Say something to all others. It is kept for those that are not connected just now, for a while."""
+    async def send(self, message: bytes) -> None:
+        """Send a message to all other processes.
+
+        It stays stored for a while for those that are not connected.
+        """
         ...
 
     async def receive(self, *, timeout: timedelta) -> tuple[bytes, ...]:
-        """What others said since the last call, or since the store was opened; empty after `timeout`. For one reader.
+        """The messages of others since the last call, or since the store was opened; empty after
+        `timeout`.
 
-        Where words were lost, because nobody fetched them in time, what is left of them is returned. Raises
-        StoreUnavailable, after a moment, and loses no word by that; nor does a call that is cancelled.
+        For one reader. If messages expired before this process read them, the rest is returned.
+        Raises StoreUnavailable after a short pause. Neither that nor a cancelled call loses a
+        message.
         """
         ...
 
     async def leave(self, name: str, parcel: bytes, *, keep: timedelta) -> None:
-        """Keep something under a name for whoever fetches it, so long at the most."""
+        """Store a parcel under a name for the process that fetches it, for at most `keep`."""
         ...
 
     async def fetch(self, name: str) -> bytes | None:
-        """What was left under a name, which nobody gets again; None where there is nothing."""
+        """Remove and return the parcel under a name; None if there is none."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamSegment:
-    """A part of a stream: its events after some number, in order, each with its number.
+    """A part of a stream: its events after a given number, in order, each with its number.
 
-    `about` is what its writer said when it began. `newest` is the number of the newest event. `over` is whether the
-    stream has ended: then no other event comes. `whole` is whether nothing is missing before the first of `events`.
-    `holder` is the process that writes it, `lives` whether that gave a sign of life lately.
+    `about` is the description that the writer gave at the start. `newest` is the number of the
+    newest event. `over` is true if the stream has ended. `whole` is true if no event before the
+    first of `events` is missing. `holder` is the process that writes the stream, and `lives` is
+    true if it had a recent heartbeat.
     """
 
     about: bytes
@@ -103,46 +114,52 @@ class StreamSegment:
 
 
 class StreamLog(Protocol):
-    """The events of hosts' streams, where every process finds them; see streams/event_log for what they are.
+    """The events of hosts' streams, readable by every process; `streams/event_log` explains the
+    events.
 
-    A stream is named by whoever makes it, together with its session: `session` is the id of a host session.
+    The writer names a stream. `session` is the id of a host session, and part of the stream's
+    identity.
     """
 
     async def begin(self, session: str, stream: str, *, holder: str, about: bytes, keep: timedelta) -> None:
-        """A stream begins. It is kept for `keep` after what was last done with it."""
+        """Create a stream, which expires `keep` after its last use."""
         ...
 
     async def append(
         self, session: str, stream: str, events: Sequence[tuple[int, bytes]], *, over: bool, keep: timedelta
     ) -> None:
-        """Keep events, in order; `over` ends the stream. Whoever reads it is told. Bounded: the oldest give way.
+        """Store events in order, and notify readers; `over` ends the stream. The oldest events
+        beyond a bound are dropped.
 
-        Numbers grow by one: one that is left out makes what comes before it not whole. An event that is there already
-        is left as it is, so that a call that failed may be made again. A stream that is not known is not begun by this.
+        Numbers grow by one: after a gap, what comes before it is not whole. An event that is
+        already stored does not change, so a failed call may be repeated. An unknown stream is not
+        created.
         """
         ...
 
     async def read(self, session: str, stream: str, *, after: int) -> StreamSegment | None:
-        """What came after an event; None where the stream is not known."""
+        """The part of a stream after an event; None if the stream is unknown."""
         ...
 
     async def wait_for_events(self, session: str, stream: str, *, timeout: timedelta) -> None:
-        """Wait until a stream may have grown, at most `timeout`. A hint, which may come early and may be lost.
+        """Wait until a stream may have new events, at most `timeout`. The wake-up is a hint: it may
+        be early or lost.
 
-        Who asks for the first time in a while is told at once: what was appended before is not listened to. So who
-        reads, waits, and reads again misses nothing.
+        The first wait in a while returns at once, because the subscription begins only then. A
+        reader that reads, waits and reads again misses nothing.
         """
         ...
 
     async def forget(self, session: str, stream: str) -> None:
-        """Drop a stream."""
+        """Remove a stream."""
         ...
 
 
 class SharedBackend(NamedTuple):
     """A backend that several processes use at once; closing the store closes all of it.
 
-    All belong to the event loop that they were opened on, but for what is had through `open_leases`.
+    All parts belong to the event loop that opened them, except the lease stores that `open_leases`
+    makes.
     """
 
     store: Store
@@ -154,8 +171,8 @@ class SharedBackend(NamedTuple):
 
 
 class LeaseStoreFactory(Protocol):
-    """Opens the leases a second time, for another thread with an event loop of its own."""
+    """Opens a second lease store, for another thread with its own event loop."""
 
     def __call__(self) -> AbstractAsyncContextManager[LeaseStore]:
-        """Connected when it is first used; whoever is inside of the block has a connection that nobody shares."""
+        """A lease store with a connection of its own, which is opened at its first use."""
         ...

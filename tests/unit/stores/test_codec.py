@@ -234,7 +234,7 @@ def test_a_list_tells_of_a_packed_head_what_it_tells_of_the_record(head: TaskRec
     assert codec.unpack_listed(codec.pack_head(head)) == listed(head)
 
 
-@pytest.mark.parametrize("length", [1, codec.MAX_REMEMBERED], ids=["short", "long"])
+@pytest.mark.parametrize("length", [1, codec.MAX_CACHED], ids=["short", "long"])
 def test_only_short_heads_are_remembered(length: int) -> None:
     head = codec.pack_head(new_record(status_message="m" * length))
     assert (codec.unpack_listed(head) is codec.unpack_listed(bytes(bytearray(head)))) is (length == 1)

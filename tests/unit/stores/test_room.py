@@ -37,8 +37,8 @@ def test_every_scope_counts_what_shares_it(scope: CapScope) -> None:
     [
         (CapScope.CONTEXT, ""),
         (CapScope.TENANT, " of the tenant"),
-        (CapScope.TOOL, " of the tool, whoever made them"),
-        (CapScope.UPSTREAM, " of the server, whoever made them"),
+        (CapScope.TOOL, " of the tool, from all callers"),
+        (CapScope.UPSTREAM, " of the server, from all callers"),
         (CapScope.GLOBAL, " of all callers"),
     ],
 )

@@ -183,8 +183,8 @@ async def test_the_log_tells_how_many_and_nothing_of_them(place: Place, caplog: 
         await place.store.purge(now=records[-1].expires_at, limit=9)
         await place.store.purge(now=records[-1].expires_at, limit=9)
     assert caplog.messages == [
-        "2 stored tasks that cannot be read were taken over",
-        "2 stored tasks that cannot be read were removed",
+        "2 unreadable stored tasks were taken over",
+        "2 unreadable stored tasks were removed",
     ]
 
 

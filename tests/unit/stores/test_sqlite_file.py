@@ -222,7 +222,7 @@ def folder(path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
-        (noise, "damaged or no SQLite file"),
+        (noise, "damaged or not a SQLite file"),
         (torn, "damaged"),
         (scribbled, "damaged"),
         (foreign, "belongs to another program"),

@@ -230,7 +230,7 @@ async def test_no_read_holds_the_log(place: Place) -> None:
 PAGE, PAGE_VALUES = page_statement(OWNER, TaskFilter(), TaskOrder(), Position(EPOCH, "id"), 5, EPOCH)
 STATEMENTS = {
     "unfinished": (sql.UNFINISHED, ()),
-    "unmoved": (sql.UPDATE_UNMOVED, (0, 1, b"", "id", 0, "working", 0, "p", 0)),
+    "unmoved": (sql.UPDATE_UNCHANGED, (0, 1, b"", "id", 0, "working", 0, "p", 0)),
     "swapped": (sql.FIND_SWAPPED, ("id", 0)),
     "head": (sql.LOAD_HEAD, ("id", b"", 0)),
     "whole": (sql.LOAD_WHOLE, ("id", b"", 0)),

@@ -208,8 +208,8 @@ async def test_telling_happens_although_nobody_waits_any_more(bench: Bench) -> N
 @pytest.mark.parametrize("waits", [True, False], ids=["waiting", "gone"])
 async def test_what_was_not_done_is_told_as_undone(bench: Bench, waits: bool) -> None:
     told: list[object] = []
-    done = bench.submit(adds(1), told.append, undone=lambda: told.append("undone 1"))
-    failed = bench.submit(fails, told.append, undone=lambda: told.append("undone 2"))
+    done = bench.submit(adds(1), told.append, on_failure=lambda: told.append("undone 1"))
+    failed = bench.submit(fails, told.append, on_failure=lambda: told.append("undone 2"))
     if not waits:
         failed.cancel()
     await ends(done, failed)
@@ -225,9 +225,9 @@ async def test_who_fails_when_told_harms_nobody_else_and_is_logged(
     told: list[object] = []
     found = await ends(
         bench.submit(adds(1), refuses),
-        bench.submit(fails, told.append, undone=refuses),
+        bench.submit(fails, told.append, on_failure=refuses),
         bench.submit(adds(2), told.append),
-        bench.submit(fails, undone=lambda: told.append("undone")),
+        bench.submit(fails, on_failure=lambda: told.append("undone")),
     )
     assert [found[0], found[2]] == [1, 2]
     assert [isinstance(end, StoreUnavailable) for end in found] == [False, True, False, True]

@@ -1,6 +1,7 @@
-"""Whether the server answers. While it does not, nobody waits for it: it is asked in the background until it does.
+"""The health of the server: `RedisHealth`, a circuit breaker with a probe in the background.
 
-What must not live here: what makes it fit to be used (`opening`), and what is asked of it.
+While the server is down, callers fail at once and do not wait for it. `RedisConnector.check` is the
+probe.
 """
 
 import asyncio
@@ -16,108 +17,113 @@ from taskgate.errors import StoreUnavailable
 log = logging.getLogger("taskgate.stores")
 
 _PAUSE: Final = timedelta(milliseconds=500)
-"""Between two looks at a server that does not answer."""
+"""The time between two probes."""
 _QUIET: Final = 60.0
-"""Seconds for which the same complaint is not logged again."""
+"""Seconds between two logs of the same kind of refusal."""
 _CALM: Final = 5.0
-"""Seconds without a refusal of a kind after which what is done again tells that it is over."""
+"""Seconds without a refusal of a kind, after which a success ends it."""
 
 
 class UnfitServerError(Exception):
-    """The server answers, but is not one to keep anything at; the text is for the operator."""
+    """The server answers, but is not fit to store data; the text is for the operator."""
 
 
 class _Refusals:
-    """Of one kind: what was refused, as the server said it last, and when it was told."""
+    """The refusals of one kind: the commands, the last message, and the times of the last one and
+    of its log.
+    """
 
-    __slots__ = ("last", "said", "told", "what")
+    __slots__ = ("commands", "last", "logged", "message")
 
     def __init__(self) -> None:
-        self.what: set[str] = set()
-        self.said = ""
+        self.commands: set[str] = set()
+        self.message = ""
         self.last = 0.0
-        self.told = float("-inf")
+        self.logged = float("-inf")
 
 
 class RedisHealth:
-    """Open, or closed by a failure until a look at the server succeeds. Belongs to one event loop.
+    """Up, or down after a failure until a probe succeeds. It belongs to one event loop.
 
-    `quiet` is for one of several of a process: the operator is told once.
+    `quiet` is for a second client of the same process, so that the operator reads each log line
+    once.
     """
 
-    def __init__(self, look: Callable[[], Awaitable[None]], *, quiet: bool = False) -> None:
-        self._look = look
+    def __init__(self, probe: Callable[[], Awaitable[None]], *, quiet: bool = False) -> None:
+        self._probe = probe
         self._level = logging.DEBUG if quiet else logging.ERROR
-        self._looking: asyncio.Task[None] | None = None
+        self._probing: asyncio.Task[None] | None = None
         self._refusals: dict[str, _Refusals] = {}
         self._closed = False
 
     @property
-    def is_well(self) -> bool:
-        """Whether the server answered when it was asked last."""
-        return self._looking is None
+    def is_up(self) -> bool:
+        """Whether the server is up."""
+        return self._probing is None
 
-    def expect(self) -> None:
-        """Raises StoreUnavailable at once while the server does not answer."""
-        if self._looking is not None:
+    def check(self) -> None:
+        """Raise StoreUnavailable while the server is down."""
+        if self._probing is not None:
             raise StoreUnavailable("The task store is not available")
 
-    async def recovered(self) -> None:
-        """Wait until it answers again, or nobody looks any more."""
-        if self._looking is not None:
-            await asyncio.wait((self._looking,))
+    async def wait_until_up(self) -> None:
+        """Wait until the server is up again, or this is closed."""
+        if self._probing is not None:
+            await asyncio.wait((self._probing,))
 
-    def lose(self, reason: BaseException) -> None:
-        """It does not answer, or not as it should: nobody asks it until it does."""
-        if self._looking is None and not self._closed:
-            log.log(self._level, "The task store cannot be used: %s", _said(reason))
-            # It is nobody's: whoever met it first is answered long before it is over.
-            looking = self._keep_looking(_said(reason))
-            self._looking = asyncio.create_task(looking, name="taskgate-store-health", context=Context())
+    def mark_down(self, reason: BaseException) -> None:
+        """Mark the server as down and start to probe it."""
+        if self._probing is None and not self._closed:
+            log.log(self._level, "The task store cannot be used: %s", _reason_text(reason))
+            # An empty context: the request that met the failure ends before the probing does.
+            probing = self._probe_until_up(_reason_text(reason))
+            self._probing = asyncio.create_task(probing, name="taskgate-store-health", context=Context())
 
-    def complain(self, reason: BaseException, what: str) -> None:
-        """It refused something, `what`: logged now and then, for it may do so for every request."""
-        now, said = asyncio.get_running_loop().time(), _said(reason)
-        # What the library has no class for begins with its kind.
+    def report_refusal(self, reason: BaseException, what: str) -> None:
+        """Log that the server refused a command, at intervals, because it may refuse every request."""
+        now, said = asyncio.get_running_loop().time(), _reason_text(reason)
+        # The message of an error without a class in the library begins with its kind.
         refusals = self._refusals.setdefault(f"{type(reason).__name__} {said.partition(' ')[0]}", _Refusals())
-        refusals.what.add(what)
-        refusals.last, refusals.said = now, said
-        if now - refusals.told >= _QUIET:
-            refusals.told = now
-            log.log(self._level, "The task store refuses what it is asked: %s", said)
+        refusals.commands.add(what)
+        refusals.last, refusals.message = now, said
+        if now - refusals.logged >= _QUIET:
+            refusals.logged = now
+            log.log(self._level, "The task store refuses a command: %s", said)
 
-    def done(self, what: str) -> None:
-        """It did something: where it had refused that before, and nothing of the kind lately, it is told to be over."""
+    def report_success(self, what: str) -> None:
+        """Log the end of a refusal, if the server refused this command before and none of the kind
+        lately.
+        """
         if not self._refusals:
             return
         calm, level = asyncio.get_running_loop().time() - _CALM, min(self._level, logging.WARNING)
         for kind, refusals in tuple(self._refusals.items()):
-            if what in refusals.what and refusals.last <= calm:
+            if what in refusals.commands and refusals.last <= calm:
                 del self._refusals[kind]
-                log.log(level, "The task store does again what it refused: %s", refusals.said)
+                log.log(level, "The task store accepts a command again that it refused: %s", refusals.message)
 
     async def close(self) -> None:
-        """Look no more."""
+        """Stop probing."""
         self._closed = True
-        if self._looking is not None:
-            self._looking.cancel()
+        if self._probing is not None:
+            self._probing.cancel()
             with suppress(asyncio.CancelledError):
-                await self._looking
+                await self._probing
 
-    async def _keep_looking(self, known: str) -> None:
+    async def _probe_until_up(self, known: str) -> None:
         while True:
             try:
-                await self._look()
+                await self._probe()
                 break
-            except Exception as error:  # whatever it answers, it is asked again
-                # What it lacks may change while nobody can use it: the operator is told of the new reason.
-                if isinstance(error, UnfitServerError) and _said(error) != known:
-                    known = _said(error)
+            except Exception as error:  # probe again after any failure
+                # The reason may change during an outage: log the new one.
+                if isinstance(error, UnfitServerError) and _reason_text(error) != known:
+                    known = _reason_text(error)
                     log.log(self._level, "The task store cannot be used: %s", known)
             await asyncio.sleep(_PAUSE.total_seconds())
-        self._looking = None
+        self._probing = None
         log.log(min(self._level, logging.WARNING), "The task store can be used again")
 
 
-def _said(reason: BaseException) -> str:
+def _reason_text(reason: BaseException) -> str:
     return str(reason) or ("it does not answer" if isinstance(reason, TimeoutError) else type(reason).__name__)

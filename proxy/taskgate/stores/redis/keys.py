@@ -1,8 +1,8 @@
-"""The names of keys. All begin with the operator's prefix and share one hash tag, so that a script may touch any.
+"""The names of keys in Redis: `KeyNames`.
 
-A cluster is used for its failover: the keys of one deployment lie in one slot. Parts of a name that others choose are
-digested, so that no name says more than it is to, and none runs into another (T24). What must not live here: what is
-kept under a name.
+All begin with the operator's prefix and share one hash tag, so that a script may use any of them. A
+cluster only provides failover: all keys of one deployment are in one slot. Parts that hosts or
+operators choose are digested, so that a key name reveals nothing and no two names collide (T24).
 """
 
 from hashlib import blake2s
@@ -15,17 +15,17 @@ class KeyNames:
         self._root = f"{prefix}{{taskgate}}:"
 
     def of(self, kind: str, *parts: str) -> str:
-        """The name of one thing; `parts` are whose it is, whatever they hold."""
+        """The key of a kind, for one set of `parts` of any content."""
         return f"{self._root}{kind}:{digest(*parts)}" if parts else f"{self._root}{kind}"
 
     @property
     def every(self) -> str:
-        """A pattern that all of them match."""
+        """A pattern that matches all keys."""
         return f"{self._root}*"
 
 
 def digest(*parts: str) -> str:
-    """Parts, in few letters: 128 bits that no other parts have."""
+    """A digest of the parts, of 128 bits in hexadecimal."""
     hashed = blake2s(digest_size=16)
     for part in parts:
         text = part.encode(errors="surrogatepass")

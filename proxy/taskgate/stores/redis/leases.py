@@ -1,8 +1,8 @@
-"""Who lives and who holds what, in Redis or Valkey, by the server's clock.
+"""The leases and heartbeats in Redis or Valkey, by the server's clock: `RedisLeaseStore`.
 
     lives    ZSET  holders, each by the time until which it counts as alive
 
-What must not live here: what a process does without its lease, and how a task lies in the store (`rows`).
+`records/rows` has the layout of a task, with its lease.
 """
 
 from collections.abc import Mapping
@@ -17,12 +17,12 @@ from taskgate.stores.redis.records import rows
 from taskgate.stores.shared import HeartbeatReply
 
 _BEAT: Final = read_script("beat.lua")
-_NOBODY: Final = ""
-"""Who tells the news of what was put back: this process hears of it as the others do."""
+_NO_MARK: Final = ""
+"""The mark of a restored record: this process receives the change as the others do."""
 
 
 class RedisLeaseStore:
-    """A LeaseStore."""
+    """A LeaseStore over the rows of tasks."""
 
     def __init__(self, client: RedisClient, keys: KeyNames) -> None:
         self._client = client
@@ -30,12 +30,11 @@ class RedisLeaseStore:
         self._lives = keys.of("lives")
 
     async def beat(self, holder: str, held: Mapping[TaskId, int], *, lease: timedelta) -> HeartbeatReply:
-        """See LeaseStore.beat."""
         arguments: list[Value] = [self._root, pack_text(holder), pack_span(lease)]
         for id, revision in held.items():
             arguments += (id, revision)
-        said = await self._client.run(_BEAT, (self._lives, f"{self._root}open"), arguments)
-        seconds, microseconds, ended, lost, behind, alive, before, full = said
+        reply = await self._client.run(_BEAT, (self._lives, f"{self._root}open"), arguments)
+        seconds, microseconds, ended, lost, behind, alive, before, full = reply
         return HeartbeatReply(
             time=unpack_time(int(seconds) * 1_000_000 + int(microseconds)),
             ended=_ids(ended),
@@ -47,13 +46,11 @@ class RedisLeaseStore:
         )
 
     async def restore(self, record: TaskRecord) -> bool:
-        """See LeaseStore.restore."""
-        arguments = rows.inserted(self._root, _NOBODY, record, ())
+        arguments = rows.insert_arguments(self._root, _NO_MARK, record, ())
         row = f"{self._root}task:{record.id}"
         return bool(await self._client.run(rows.RESTORE, (row,), arguments, durable=True))
 
     async def part(self, holder: str) -> None:
-        """See LeaseStore.part."""
         await self._client.do("ZREM", self._lives, pack_text(holder))
 
 

@@ -1,7 +1,8 @@
-"""Opening a deployment's part of Redis or Valkey: all that is shared, over connections of this process.
+"""The opener of a shared deployment in Redis or Valkey: `open_redis` builds the SharedBackend of
+one process.
 
-What must not live here: what is kept, and how. What holds: a server that is not there is no reason not to open; one
-that refuses us, or that would not keep what it is given, is.
+An unreachable server does not stop it: the backend works once the server answers. A server that
+refuses the gateway, or might drop data, raises StoreUnavailable.
 """
 
 import ssl
@@ -27,31 +28,36 @@ from taskgate.stores.redis.sessions import RedisSessionStore
 from taskgate.stores.redis.streams import RedisStreamLog
 from taskgate.stores.shared import LeaseStore, SharedBackend
 
-_APART = 2
-"""Connections of another thread, which gives signs of life and does nothing else."""
+_HEARTBEAT_CONNECTIONS = 2
+"""Connections of the heartbeat thread, which does nothing else."""
 
 
 async def open_redis(options: RedisOptions, clock: SharedClock | None = None) -> SharedBackend:
-    """See stores.open.open_shared."""
-    _expect_files(options)
+    """Open the backend; `stores.open.open_shared` has the contract."""
+    _check_tls_files(options)
     connector = RedisConnector(options, clock)
     client = _connect(options, connector, limit=options.max_connections)
     keys = KeyNames(options.key_prefix)
     try:
-        there = await _vet(client, connector)
-        return await _open(options, client, keys, there=there)
+        is_up = await _check(client, connector)
+        return await _open(options, client, keys, is_up=is_up)
     except BaseException:
         await client.close()
         raise
 
 
-async def _open(options: RedisOptions, client: RedisClient, keys: KeyNames, *, there: bool) -> SharedBackend:
+async def _open(options: RedisOptions, client: RedisClient, keys: KeyNames, *, is_up: bool) -> SharedBackend:
     origin = uuid4().hex
     bus, streams = RedisMessageLog(client, keys, origin=origin), RedisStreamLog(client, keys)
-    # Without news hosts would wait here for what others did long ago: a gateway that hears none is none to ask.
+    # Without changes from others, hosts would wait too long: a gateway that cannot subscribe counts
+    # as without a store.
     health = client.health
     changes = ChangeSubscriber(
-        client.pubsub, keys.of("news"), origin=origin, refused=health.lose, usable=health.recovered
+        client.pubsub,
+        keys.of("news"),
+        origin=origin,
+        on_refused=health.mark_down,
+        wait_until_usable=health.wait_until_up,
     )
 
     async def on_close() -> None:
@@ -65,20 +71,20 @@ async def _open(options: RedisOptions, client: RedisClient, keys: KeyNames, *, t
         sessions=RedisSessionStore(client, keys),
         changes=changes,
         on_close=on_close,
-        # Who was not answered by then may have been told that nothing was done.
+        # After that time the caller may have been told that the insert failed.
         within=options.command_timeout,
     )
     try:
-        if there:
-            await changes.listening(timeout=options.connect_timeout)
-            await _begin(bus)
+        if is_up:
+            await changes.wait_until_subscribed(timeout=options.connect_timeout)
+            await _begin_receiving(bus)
     except BaseException:
         await store.close()
         raise
 
     @asynccontextmanager
     async def open_leases() -> AsyncIterator[LeaseStore]:
-        own = _connect(options, RedisConnector(options), limit=_APART, quiet=True)
+        own = _connect(options, RedisConnector(options), limit=_HEARTBEAT_CONNECTIONS, quiet=True)
         try:
             yield RedisLeaseStore(own, keys)
         finally:
@@ -98,48 +104,55 @@ def _connect(options: RedisOptions, connector: RedisConnector, *, limit: int, qu
     return RedisClient(connector, limit=limit, wait=options.pool_timeout, replicas=options.wait_replicas, quiet=quiet)
 
 
-async def _begin(bus: RedisMessageLog) -> None:
+async def _begin_receiving(bus: RedisMessageLog) -> None:
     try:
         await bus.begin()
     except StoreUnavailable:
-        # It was there a moment ago. Words are heard from when it is there again.
+        # It was up a moment ago. Messages are received once it is up again.
         return
 
 
-async def _vet(client: RedisClient, connector: RedisConnector) -> bool:
-    """Whether the server is there. Raises StoreUnavailable, for the operator, where it will not do."""
+async def _check(client: RedisClient, connector: RedisConnector) -> bool:
+    """Whether the server is up.
+
+    Raises StoreUnavailable, for the operator, if the server is unfit.
+    """
     try:
-        await connector.vet()
+        await connector.check()
     except UnfitServerError as error:
-        raise StoreUnavailable(f"The server at store.redis.url will not do: {error}") from error
+        raise StoreUnavailable(f"The server at store.redis.url cannot be used: {error}") from error
     except AuthenticationError as error:
         raise StoreUnavailable("The server at store.redis.url does not accept the username or the password") from error
     except ResponseError as error:
-        raise StoreUnavailable(f"The server at store.redis.url refuses what store.redis asks for: {error}") from error
+        raise StoreUnavailable(
+            f"The server at store.redis.url refuses a command that taskgate needs: {error}"
+        ) from error
     except (RedisError, OSError, TimeoutError) as error:
-        _expect_trust(error)
-        client.health.lose(error)
+        _raise_if_untrusted(error)
+        client.health.mark_down(error)
         return False
     return True
 
 
-def _expect_files(options: RedisOptions) -> None:
-    """Raises StoreUnavailable where the library would find out at every attempt to connect."""
+def _check_tls_files(options: RedisOptions) -> None:
+    """Raises StoreUnavailable if the TLS files are unusable; the library would fail at each
+    connect.
+    """
     if not options.tls:
         return
     try:
         context = ssl.create_default_context(cafile=options.ca_file)
         if options.cert_file is not None:
-            # Nobody is there to be asked for a passphrase.
+            # There is no operator to ask for a passphrase.
             context.load_cert_chain(options.cert_file, options.key_file, password=lambda: "")
     except OSError as error:
         raise StoreUnavailable(
-            "The files of store.redis.tls cannot be used: are they there, readable, a pair?"
+            "The files of store.redis.tls cannot be used: check that they exist, are readable, and match"
         ) from error
 
 
-def _expect_trust(error: BaseException) -> None:
-    """Raises StoreUnavailable where the server is not the one that is meant: no waiting would help."""
+def _raise_if_untrusted(error: BaseException) -> None:
+    """Raises StoreUnavailable if the server's certificate is not accepted: waiting would not help."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ssl.SSLCertVerificationError):

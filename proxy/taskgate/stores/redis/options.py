@@ -1,4 +1,4 @@
-"""How Redis or Valkey is reached. Values only, readable without the library that speaks to it."""
+"""The settings of the shared store: `RedisOptions`. It imports without the client library."""
 
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -8,11 +8,11 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedisOptions:
-    """Where the store is, who asks, and how long anything may take.
+    """The address of the store, the credentials, and the time limits.
 
-    `host` and `port` are of the server, or of any node of a cluster; with `mode` sentinel the `sentinels` know where
-    the primary of `service` is. `password` is never shown. `wait_replicas` is how many replicas have to have a write
-    before it counts as durable.
+    `host` and `port` are those of the server, or of any node of a cluster. With `mode` sentinel,
+    the `sentinels` name the primary of `service`. `password` is never shown. `wait_replicas` is the
+    number of replicas that must confirm a durable write.
     """
 
     mode: Literal["standalone", "sentinel", "cluster"] = "standalone"

@@ -1,7 +1,10 @@
-"""Commands that are asked for in the same turn of the loop go together, over one connection, each with its own answer.
+"""The pipelining of commands over pooled connections: `CommandPipeline`, with the connections of
+`RedisPool`.
 
-Hosts come many at a time, and nothing about a command takes as long as to send it by itself. What holds: nothing is
-sent twice, nor for somebody who has given up by then; an answer that nobody waits for any more is read and left.
+Commands of one turn of the event loop go together over one connection, and each gets its own
+answer. Many hosts come at the same time, and sending a command alone is its largest cost. No
+command is sent twice, or after its caller gave up. The answer to a cancelled caller is read and
+dropped.
 """
 
 import asyncio
@@ -32,109 +35,109 @@ from taskgate.stores.redis.health import RedisHealth
 
 
 _LONGEST_IDLE: Final = 45.0
-"""Seconds: what lay unused for longer may have been forgotten by something on the way, without a word."""
+"""Seconds that a connection may be idle: a middlebox may drop a longer one silently."""
 
 
 class RedisPool:
-    """Lends connections, the one that was used last first. Belongs to one event loop."""
+    """A bounded pool of connections, the most recently used first. It belongs to one event loop."""
 
     def __init__(self, make: Callable[[], redis.Connection], *, limit: int, wait: timedelta) -> None:
         self._make = make
         self._limit = limit
         self._wait = wait.total_seconds()
         self._free: list[tuple[redis.Connection, float]] = []
-        self._lent: set[redis.Connection] = set()
+        self._in_use: set[redis.Connection] = set()
         self._waiting: deque[asyncio.Future[None]] = deque()
-        self._promised = 0
+        self._reserved = 0
         self._closed = False
 
-    async def take(self) -> redis.Connection:
-        """A connection that nobody else has: open and without a word in it, or still to be opened.
+    async def acquire(self) -> redis.Connection:
+        """An exclusive connection: open and without unread data, or not open yet.
 
-        Raises StoreUnavailable when none gets free in time.
+        Raises StoreUnavailable if none becomes free in time.
         """
-        if len(self._lent) + self._promised >= self._limit:
-            await self._turn()
+        if len(self._in_use) + self._reserved >= self._limit:
+            await self._wait_for_free()
         if self._closed:
             raise StoreUnavailable("The task store is closed")
         since = asyncio.get_running_loop().time() - _LONGEST_IDLE
         while self._free:
-            connection, given_back = self._free.pop()
-            # Lent before anything is awaited: the bound holds.
-            self._lent.add(connection)
-            if given_back > since and await _is_silent(connection):
+            connection, released_at = self._free.pop()
+            # In use before the first await, so that the bound holds.
+            self._in_use.add(connection)
+            if released_at > since and await _is_clean(connection):
                 return connection
-            self._lent.discard(connection)
-            await _hang_up(connection)
+            self._in_use.discard(connection)
+            await _disconnect(connection)
         connection = self._make()
-        self._lent.add(connection)
+        self._in_use.add(connection)
         return connection
 
-    def give(self, connection: redis.Connection) -> None:
-        """Take a connection back; one that is not open is dropped."""
-        if connection not in self._lent:
+    def release(self, connection: redis.Connection) -> None:
+        """Take a connection back; a closed one is dropped."""
+        if connection not in self._in_use:
             return
-        self._lent.discard(connection)
+        self._in_use.discard(connection)
         if connection.is_connected:
             self._free.append((connection, asyncio.get_running_loop().time()))
         self._wake()
 
     async def drop_idle(self) -> None:
-        """Close what nobody uses just now: it leads to where the server is no more."""
+        """Close the idle connections: they lead to a server that moved."""
         idle, self._free = self._free, []
         for connection, _ in idle:
-            await _hang_up(connection)
+            await _disconnect(connection)
 
     async def close(self) -> None:
-        """Close everything; whoever still waits for an answer has none."""
+        """Close all connections, also those in use."""
         self._closed = True
         while self._waiting:
             self._wake()
-        lent, self._lent = self._lent, set()
-        for connection in lent:
-            await _hang_up(connection)
+        in_use, self._in_use = self._in_use, set()
+        for connection in in_use:
+            await _disconnect(connection)
         await self.drop_idle()
 
-    async def _turn(self) -> None:
-        """Wait for a connection to be given back; whoever comes later does not get it first."""
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
+    async def _wait_for_free(self) -> None:
+        """Wait for a released connection, in order of arrival."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
         try:
             async with asyncio.timeout(self._wait):
-                await turn
+                await waiter
         except TimeoutError:
-            self._decline(turn)
-            raise StoreUnavailable("Too much is asked of the task store at once") from None
+            self._cancel_wait(waiter)
+            raise StoreUnavailable("The task store is overloaded: no connection became free in time") from None
         except BaseException:
-            self._decline(turn)
+            self._cancel_wait(waiter)
             raise
-        self._promised -= 1
+        self._reserved -= 1
 
-    def _decline(self, turn: "asyncio.Future[None]") -> None:
-        if turn in self._waiting:
-            self._waiting.remove(turn)
-        elif not turn.cancelled():
-            self._promised -= 1
+    def _cancel_wait(self, waiter: "asyncio.Future[None]") -> None:
+        if waiter in self._waiting:
+            self._waiting.remove(waiter)
+        elif not waiter.cancelled():
+            self._reserved -= 1
             self._wake()
 
     def _wake(self) -> None:
         while self._waiting:
-            turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
-                self._promised += 1
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                self._reserved += 1
                 return
 
 
-async def _is_silent(connection: redis.Connection) -> bool:
-    """Whether it is open, and nothing came over it that nobody asked for: its end, too, would be something."""
+async def _is_clean(connection: redis.Connection) -> bool:
+    """Whether it is open and has no unread data, which includes its end."""
     try:
         return connection.is_connected and not await connection.can_read()
     except (RedisError, OSError):
         return False
 
 
-async def _hang_up(connection: redis.Connection) -> None:
+async def _disconnect(connection: redis.Connection) -> None:
     with suppress(RedisError, OSError, TimeoutError):
         await connection.disconnect(nowait=True)
 
@@ -142,15 +145,22 @@ async def _hang_up(connection: redis.Connection) -> None:
 # --- the pipeline ----------------------------------------------------------------------------------------------------
 
 
-UNUSABLE: Final = (AuthenticationError, BusyLoadingError, ClusterDownError, MasterDownError, ReadOnlyError, MovedError)
-"""What a server says of itself, and not of the command."""
-FOREIGN: Final = (RedisError, OSError, TimeoutError)
-"""What the library raises."""
+SERVER_UNUSABLE: Final = (
+    AuthenticationError,
+    BusyLoadingError,
+    ClusterDownError,
+    MasterDownError,
+    ReadOnlyError,
+    MovedError,
+)
+"""Errors about the server, not about the command."""
+LIBRARY_ERRORS: Final = (RedisError, OSError, TimeoutError)
+"""All errors that the library raises."""
 
 _MOST: Final = 16
-"""Commands of a bundle: more would hardly save more, and what is under way at once is to stay little."""
+"""Commands of a batch: more would save little, and few commands should be in flight at once."""
 _LARGE: Final = 64 * 1024
-"""Bytes after which nothing is put into a bundle any more."""
+"""Bytes after which a batch takes no more commands."""
 
 
 class _PendingCommand(NamedTuple):
@@ -159,7 +169,7 @@ class _PendingCommand(NamedTuple):
 
 
 class CommandPipeline:
-    """Sends what is asked over connections of a pool. Belongs to one event loop."""
+    """Sends commands in batches over the connections of a pool. It belongs to one event loop."""
 
     def __init__(self, pool: RedisPool, connector: RedisConnector, health: RedisHealth) -> None:
         self._pool = pool
@@ -170,104 +180,113 @@ class CommandPipeline:
         self._under_way: set[asyncio.Task[None]] = set()
         self._closed = False
 
-    async def ask(self, packed: bytes) -> Any:
-        """The answer to a command; raises what the library does, or StoreUnavailable. It may have been done then."""
+    async def send(self, packed: bytes) -> Any:
+        """The answer to a packed command.
+
+        Raises the library's errors or StoreUnavailable; the command may have run then.
+        """
         if self._closed:
             raise StoreUnavailable("The task store is closed")
         loop = asyncio.get_running_loop()
         if not self._next or len(self._next) >= _MOST or self._size >= _LARGE:
             self._next, self._size = [], 0
-            # It begins once everybody else had a turn.
-            leaving = loop.create_task(self._carry(self._next), name="taskgate-store-bundle")
-            self._under_way.add(leaving)
-            leaving.add_done_callback(self._under_way.discard)
+            # The task starts after the other callers of this turn of the loop.
+            sending = loop.create_task(self._send_batch(self._next), name="taskgate-store-bundle")
+            self._under_way.add(sending)
+            sending.add_done_callback(self._under_way.discard)
         answer: asyncio.Future[Any] = loop.create_future()
         self._next.append(_PendingCommand(packed, answer))
         self._size += len(packed)
         return await answer
 
     async def close(self) -> None:
-        """Whoever still waits has no answer, nor has one who asks again for that."""
+        """Cancel the batches; their callers and later ones get an error."""
         self._closed = True
         if self._under_way:
-            for leaving in self._under_way:
-                leaving.cancel()
+            for sending in self._under_way:
+                sending.cancel()
             await asyncio.wait(tuple(self._under_way))
 
     @asynccontextmanager
-    async def lent(self) -> AsyncIterator[redis.Connection]:
-        """A connection, open; where the block fails it is closed, and the server looked for anew if that may help."""
-        connection = await self._pool.take()
+    async def connection(self) -> AsyncIterator[redis.Connection]:
+        """An open connection.
+
+        If the block fails it is closed, and the server is located again if that may help.
+        """
+        connection = await self._pool.acquire()
         try:
             if not connection.is_connected:
                 await self._open(connection)
             yield connection
-        except UNUSABLE as error:
+        except SERVER_UNUSABLE as error:
             await self._connector.drop(connection)
             if isinstance(error, MovedError):
-                self._connector.moved(connection, error)
+                self._connector.redirect(connection, error)
             raise
         except ResponseError:
             raise
-        except FOREIGN as error:
+        except LIBRARY_ERRORS as error:
             await self._connector.drop(connection)
             if isinstance(error, TimeoutError):
-                self._health.lose(error)
+                self._health.mark_down(error)
             raise
         except BaseException:
-            # An answer that nobody reads must not be taken for the answer to something else.
+            # An unread answer must not be taken for the answer to another command.
             await connection.disconnect(nowait=True)
             raise
         finally:
-            self._pool.give(connection)
+            self._pool.release(connection)
 
     async def _open(self, connection: redis.Connection) -> None:
         try:
             await self._connector.open(connection)
-        except FOREIGN as error:
-            self._health.lose(error)
+        except LIBRARY_ERRORS as error:
+            self._health.mark_down(error)
             raise
 
-    async def _carry(self, commands: list[_PendingCommand]) -> None:
+    async def _send_batch(self, commands: list[_PendingCommand]) -> None:
         if commands is self._next:
-            # It is full: who comes now is in another.
+            # Commands from now on go into another batch.
             self._next = []
         try:
-            async with self.lent() as connection:
+            async with self.connection() as connection:
                 await self._exchange(connection, commands)
-        except Exception as error:  # whatever it is, it is theirs
+        except Exception as error:  # the callers get any error
             _refuse(commands, error)
         except BaseException:
             _refuse(commands, ConnectionError("closed"))
             raise
 
     async def _exchange(self, connection: redis.Connection, commands: list[_PendingCommand]) -> None:
-        """Raises what the server says of itself, once all have their answers."""
-        # Whoever gave up while it waited does something about it: it must not be sent after that.
-        wanted = [asked for asked in commands if not asked.answer.done()]
+        """Send a batch and read its answers.
+
+        Raises an error about the server, after all callers have their answers.
+        """
+        # A caller that gave up already handles that: its command must not be sent.
+        wanted = [command for command in commands if not command.answer.done()]
         if not wanted:
             return
         unusable: ResponseError | None = None
-        async with asyncio.timeout(self._connector.within):
-            await connection.send_packed_command(b"".join([asked.packed for asked in wanted]))
-            for asked in wanted:
+        async with asyncio.timeout(self._connector.command_timeout):
+            await connection.send_packed_command(b"".join([command.packed for command in wanted]))
+            for command in wanted:
                 try:
                     said = await connection.read_response()
                 except ResponseError as error:
-                    _refuse((asked,), error)
-                    if isinstance(error, UNUSABLE):
+                    _refuse((command,), error)
+                    if isinstance(error, SERVER_UNUSABLE):
                         unusable = error
                     if isinstance(error, MovedError):
-                        # Known before any of them asks again.
-                        self._connector.moved(connection, error)
+                        # Redirect before a caller tries again.
+                        self._connector.redirect(connection, error)
                 else:
-                    if not asked.answer.done():
-                        asked.answer.set_result(said)
+                    if not command.answer.done():
+                        command.answer.set_result(said)
         if unusable is not None:
             raise unusable
 
 
 def _refuse(commands: Iterable[_PendingCommand], error: Exception) -> None:
-    for asked in commands:
-        if not asked.answer.done():
-            asked.answer.set_exception(error)
+    for command in commands:
+        if not command.answer.done():
+            command.answer.set_exception(error)

@@ -1,9 +1,10 @@
-"""Host sessions in Redis or Valkey: a row for each, and an index of all of them by their expiry.
+"""The host sessions in Redis or Valkey: `RedisSessionStore`, with a row for each and an index by
+expiry.
 
     session:NAME    HASH  owner (a digest), peer, expires
     sessions        ZSET  names by expiry
 
-A name is the digest of an id. Times are microseconds since 1970. What must not live here: when a session is in use.
+A name is the digest of an id. Times are microseconds since 1970.
 """
 
 from datetime import datetime
@@ -23,13 +24,13 @@ _DROP: Final = read_script("session_drop.lua")
 _PURGE: Final = read_script("session_purge.lua")
 
 _SLACK: Final = 24 * 3600 * 1000
-"""Milliseconds for which a row outlives its session, so that it is a purge that removes it, and tells."""
+"""Milliseconds that a row outlives its session, so that a purge removes and counts it."""
 _AT_ONCE: Final = 1000
-"""How many a purge forgets in one step."""
+"""Sessions that a purge removes in one step."""
 
 
 class RedisSessionStore:
-    """A SessionStore."""
+    """A SessionStore; `records.store.RedisStore` delegates to it."""
 
     def __init__(self, client: RedisClient, keys: KeyNames) -> None:
         self._client = client
@@ -37,40 +38,35 @@ class RedisSessionStore:
         self._index = keys.of("sessions")
 
     async def put(self, record: SessionRecord) -> None:
-        """See SessionStore.put."""
         name = digest(record.id)
-        kept = (digest(*record.owner), pack_peer(record.peer), pack_time(record.expires_at), name, _SLACK)
-        if not await self._client.run(_PUT, (self._row(record.id), self._index), kept, durable=True):
+        values = (digest(*record.owner), pack_peer(record.peer), pack_time(record.expires_at), name, _SLACK)
+        if not await self._client.run(_PUT, (self._row(record.id), self._index), values, durable=True):
             raise StoreUnavailable("A session of that id is stored already")
 
     async def find(self, owner: OwnerKey, id: str, *, now: datetime) -> SessionRecord | None:
-        """See SessionStore.find."""
-        whose, peer, expires = await self._client.do("HMGET", self._row(id), "owner", "peer", "expires")
-        if whose != digest(*owner).encode():
+        stored_owner, peer, expires = await self._client.do("HMGET", self._row(id), "owner", "peer", "expires")
+        if stored_owner != digest(*owner).encode():
             return None
         ends = unpack_moment(expires)
         return SessionRecord(id=id, owner=owner, peer=unpack_peer(peer or b""), expires_at=ends) if ends > now else None
 
     async def touch(self, ids: frozenset[str], *, until: datetime) -> None:
-        """See SessionStore.touch."""
         if ids:
             rows, names = [self._row(id) for id in ids], [digest(id) for id in ids]
             await self._client.run(_TOUCH, (self._index, *rows), (pack_time(until), _SLACK, *names))
 
     async def drop(self, owner: OwnerKey, id: str) -> bool:
-        """See SessionStore.drop."""
         whose = (digest(*owner), digest(id))
         return bool(await self._client.run(_DROP, (self._row(id), self._index), whose, durable=True))
 
     async def purge_sessions(self, *, now: datetime) -> int:
-        """See SessionStore.purge_sessions."""
-        forgotten = 0
+        total = 0
         while True:
             limits = (pack_time(now), self._keys.of("session:"), _AT_ONCE)
-            met: int = await self._client.run(_PURGE, (self._index,), limits)
-            forgotten += met
-            if met < _AT_ONCE:
-                return forgotten
+            removed: int = await self._client.run(_PURGE, (self._index,), limits)
+            total += removed
+            if removed < _AT_ONCE:
+                return total
 
     def _row(self, id: str) -> str:
         return self._keys.of("session", id)

@@ -1,8 +1,9 @@
-"""The events of hosts' streams in Redis or Valkey, where every process finds them.
+"""The events of hosts' streams in Redis or Valkey: `RedisStreamLog`, and `StreamWatch` for new
+events.
 
-    stream:NAME     HASH    about, holder, newest, dropped (the newest event that is not there any more), size, over
+    stream:NAME     HASH    about, holder, newest, dropped (the newest event that was dropped), size, over
     events:NAME     STREAM  events, each under its number
-    grown:NAME      channel on which is said that there are more
+    grown:NAME      channel that announces new events
 
 A name is the digest of session and stream.
 """
@@ -23,33 +24,37 @@ from taskgate.stores.redis.keys import KeyNames
 from taskgate.stores.shared import StreamSegment
 from taskgate.system.log_throttle import ThrottledLog
 
-# --- news of streams -------------------------------------------------------------------------------------------------
+# --- new events -------------------------------------------------------------------------------------------------------
 
 
 _QUIET: Final = 1.5
-"""Seconds without a message after which the connection is asked whether it still is one, and for its answer."""
+"""Seconds without a message before a PING."""
 _LINGER: Final = 10.0
-"""Seconds for which a channel is listened to that nobody waits for: who read comes back."""
+"""Seconds that a channel without waiters stays subscribed: a reader usually returns."""
 _PAUSE: Final = 0.5
-"""Seconds that those are kept waiting who would listen to a server that is not there."""
-_FAILURES: Final = (RedisError, OSError, TimeoutError)
+"""Seconds of pause for waiters after a failure of the server."""
+_CONNECTION_ERRORS: Final = (RedisError, OSError, TimeoutError)
 
 log = getLogger("taskgate.stores")
 
 
 class _Channel:
-    """One that is listened to: how many wait, and since when nobody does."""
+    """A subscribed channel: the number of waiters, and the end of the last wait."""
 
-    __slots__ = ("since", "told", "waiting")
+    __slots__ = ("event", "last_wait", "waiting")
 
     def __init__(self) -> None:
-        self.told = asyncio.Event()
+        self.event = asyncio.Event()
         self.waiting = 0
-        self.since = 0.0
+        self.last_wait = 0.0
 
 
 class StreamWatch:
-    """Listens to the channels that somebody waits for. Belongs to one event loop."""
+    """Waits for announcements on channels, over one connection for all waiters. It belongs to one
+    event loop.
+
+    The connection exists as long as there are subscribed channels. An announcement is a hint.
+    """
 
     def __init__(self, open_pubsub: Callable[[], Any]) -> None:
         self._open = open_pubsub
@@ -57,105 +62,105 @@ class StreamWatch:
         self._pubsub: Any | None = None
         self._listening: asyncio.Task[None] | None = None
         self._closed = False
-        self._failed = ThrottledLog(log, "Listening for the growth of streams failed, and is begun anew")
+        self._failed = ThrottledLog(log, "The subscription to new stream events failed and is renewed")
 
     async def wait(self, name: str, timeout: timedelta) -> None:
-        """Until something was said on a channel since the last wait, or it is begun to be listened to."""
+        """Wait for an announcement since the last wait on the channel, or for its subscription."""
         if self._closed:
             return
         channel = self._channels.get(name)
         if channel is None:
             channel = self._channels[name] = _Channel()
-            await self._begin(name)
+            await self._subscribe(name)
         channel.waiting += 1
         try:
             async with asyncio.timeout(timeout.total_seconds()):
-                await channel.told.wait()
+                await channel.event.wait()
         except TimeoutError:
             pass
         finally:
-            channel.told.clear()
+            channel.event.clear()
             channel.waiting -= 1
-            channel.since = asyncio.get_running_loop().time()
+            channel.last_wait = asyncio.get_running_loop().time()
 
     async def close(self) -> None:
-        """End every wait, and let go of the connection."""
+        """End every wait and close the connection."""
         self._closed = True
         task = self._listening
         if task is not None:
             task.cancel()
             await asyncio.wait((task,))
-        self._tell_all()
+        self._wake_all()
 
-    async def _begin(self, name: str) -> None:
+    async def _subscribe(self, name: str) -> None:
         if self._listening is None:
-            # It is for all that come, and not for the request of the first.
+            # An empty context: the task serves all waiters, not only the first request.
             self._listening = asyncio.create_task(self._listen(), name="taskgate-stream-growth", context=Context())
         elif self._pubsub is not None:
-            # Where it fails, who listens meets it, too.
-            with suppress(*_FAILURES):
+            # The listening task meets the same failure.
+            with suppress(*_CONNECTION_ERRORS):
                 await self._pubsub.subscribe(name)
 
     async def _listen(self) -> None:
         try:
-            await self._hear_over(self._open())
-        except _FAILURES:
+            await self._listen_over(self._open())
+        except _CONNECTION_ERRORS:
             await asyncio.sleep(_PAUSE)
-        except Exception as error:  # whatever it is, those who wait are let go, and the next one begins anew
+        except Exception as error:  # after any failure the waiters wake, and the next one subscribes again
             self._failed.emit(error=error)
             await asyncio.sleep(_PAUSE)
         finally:
             self._listening = None
-            self._tell_all()
+            self._wake_all()
 
-    async def _hear_over(self, pubsub: Any) -> None:
+    async def _listen_over(self, pubsub: Any) -> None:
         try:
             async with asyncio.timeout(2 * _QUIET):
                 await pubsub.subscribe(*self._channels)
             self._pubsub = pubsub
-            await self._subscribe_late(pubsub)
+            await self._subscribe_missing(pubsub)
             while self._channels:
-                await self._hear(pubsub)
+                await self._receive(pubsub)
         finally:
             self._pubsub = None
             with suppress(Exception):
                 await pubsub.aclose()
 
-    async def _subscribe_late(self, pubsub: Any) -> None:
-        """Those that came while there was no connection yet."""
-        late = [name for name in self._channels if name.encode() not in pubsub.channels]
-        if late:
-            await pubsub.subscribe(*late)
+    async def _subscribe_missing(self, pubsub: Any) -> None:
+        """Subscribe the channels that were added before the connection was open."""
+        missing = [name for name in self._channels if name.encode() not in pubsub.channels]
+        if missing:
+            await pubsub.subscribe(*missing)
 
-    async def _hear(self, pubsub: Any) -> None:
+    async def _receive(self, pubsub: Any) -> None:
         message = await pubsub.get_message(timeout=_QUIET)
         if message is None:
             await pubsub.ping()
             message = await pubsub.get_message(timeout=2 * _QUIET)
             if message is None:
                 raise TimeoutError
-        self._note(message)
+        self._wake(message)
         await self._drop_idle(pubsub)
 
-    def _note(self, message: dict[str, Any]) -> None:
+    def _wake(self, message: dict[str, Any]) -> None:
         if message["type"] in ("message", "subscribe"):
             channel = self._channels.get(message["channel"].decode())
             if channel is not None:
-                channel.told.set()
+                channel.event.set()
 
     async def _drop_idle(self, pubsub: Any) -> None:
         now = asyncio.get_running_loop().time()
-        idle = [name for name, each in self._channels.items() if not each.waiting and now - each.since > _LINGER]
+        idle = [name for name, each in self._channels.items() if not each.waiting and now - each.last_wait > _LINGER]
         for name in idle:
             del self._channels[name]
         if idle and self._channels:
             await pubsub.unsubscribe(*idle)
 
-    def _tell_all(self) -> None:
-        """Whoever waits looks for himself; who waits again is listened for anew."""
+    def _wake_all(self) -> None:
+        """Wake all waiters, which read again; the next wait subscribes again."""
         channels, self._channels = self._channels, {}
         for channel in channels.values():
-            channel.told.set()
+            channel.event.set()
 
 
 # --- the log ---------------------------------------------------------------------------------------------------------
@@ -167,11 +172,11 @@ _READ: Final = read_script("stream_read.lua")
 
 MOST_EVENTS: Final = 2_048
 MOST_BYTES: Final = 1024 * 1024
-"""What is kept of a stream; its oldest events are dropped for newer ones, but never the newest."""
+"""The bounds of a stream; the oldest events are dropped for newer ones, but never the newest."""
 
 
 class RedisStreamLog:
-    """See StreamLog."""
+    """A StreamLog."""
 
     def __init__(self, client: RedisClient, keys: KeyNames) -> None:
         self._client = client
@@ -179,29 +184,32 @@ class RedisStreamLog:
         self._watch = StreamWatch(client.pubsub)
 
     async def begin(self, session: str, stream: str, *, holder: str, about: bytes, keep: timedelta) -> None:
-        """See StreamLog.begin."""
-        said = (pack_text(holder), about, _milliseconds(keep))
-        await self._client.run(_BEGIN, self._of(session, stream), said)
+        values = (pack_text(holder), about, _milliseconds(keep))
+        await self._client.run(_BEGIN, self._names(session, stream), values)
 
     async def append(
         self, session: str, stream: str, events: Sequence[tuple[int, bytes]], *, over: bool, keep: timedelta
     ) -> None:
-        """See StreamLog.append. Events that are there are left as they are; a stream that is not is not begun."""
-        added: list[Value] = [self._channel(session, stream), _milliseconds(keep), int(over), MOST_EVENTS, MOST_BYTES]
+        arguments: list[Value] = [
+            self._channel(session, stream),
+            _milliseconds(keep),
+            int(over),
+            MOST_EVENTS,
+            MOST_BYTES,
+        ]
         for number, event in events:
-            added += (number, event)
-        await self._client.run(_APPEND, self._of(session, stream), added)
+            arguments += (number, event)
+        await self._client.run(_APPEND, self._names(session, stream), arguments)
 
     async def read(self, session: str, stream: str, *, after: int) -> StreamSegment | None:
-        """See StreamLog.read."""
-        places = (*self._of(session, stream), self._keys.of("lives"))
-        said: Any = await self._client.run(_READ, places, (after,))
-        if said is None:
+        names = (*self._names(session, stream), self._keys.of("lives"))
+        reply: Any = await self._client.run(_READ, names, (after,))
+        if reply is None:
             return None
-        about, holder, newest, dropped, over, lives, entries = said
+        about, holder, newest, dropped, over, lives, entries = reply
         return StreamSegment(
             about=about,
-            events=tuple((int(place.partition(b"-")[0]), fields[1]) for place, fields in entries),
+            events=tuple((int(id.partition(b"-")[0]), fields[1]) for id, fields in entries),
             newest=int(newest),
             over=bool(over),
             whole=after >= int(dropped),
@@ -210,18 +218,16 @@ class RedisStreamLog:
         )
 
     async def wait_for_events(self, session: str, stream: str, *, timeout: timedelta) -> None:
-        """See StreamLog.grown. Who asks for the first time is told at once: what came before was not listened to."""
         await self._watch.wait(self._channel(session, stream), timeout)
 
     async def forget(self, session: str, stream: str) -> None:
-        """See StreamLog.forget."""
-        await self._client.do("DEL", *self._of(session, stream))
+        await self._client.do("DEL", *self._names(session, stream))
 
     async def close(self) -> None:
         """End every wait."""
         await self._watch.close()
 
-    def _of(self, session: str, stream: str) -> tuple[str, str]:
+    def _names(self, session: str, stream: str) -> tuple[str, str]:
         return self._keys.of("stream", session, stream), self._keys.of("events", session, stream)
 
     def _channel(self, session: str, stream: str) -> str:

@@ -1,7 +1,7 @@
-"""Where the server is that may be written to: it changes when another takes over.
+"""The address of the server that accepts writes, which changes at a failover: `Topology`.
 
-All keys of a deployment lie in one slot, so that there is one such server in a cluster, too. What must not live here:
-connections that outlive a question, and what is asked of that server (`wire`, `connection`).
+There is one class for each mode: standalone, sentinel and cluster. All keys of a deployment are in
+one slot, so there is one such server in a cluster too. Connections here serve one question only.
 """
 
 import asyncio
@@ -15,54 +15,55 @@ from redis.exceptions import AuthenticationError, ConnectionError, RedisError
 
 
 class ServerAddress(NamedTuple):
-    """Where a server listens."""
+    """The address of a server."""
 
     host: str
     port: int
 
 
 Dial = Callable[[ServerAddress, bool], redis.Connection]
-"""A connection to a server, not yet open; whether with the credentials."""
+"""Makes a connection to a server, not yet open; the flag says whether it has the credentials."""
 
 _NODES: Final = 64
-"""How many nodes of a cluster are remembered: one of them has to be there when others took over."""
+"""Cluster nodes that are remembered; one of them must be up after a failover."""
 
 
 class Topology(Protocol):
-    """Finds the server; what was found is remembered until somebody says that it is there no more."""
+    """Finds the server, and remembers its address until it is reported wrong."""
 
-    async def find(self) -> ServerAddress:
-        """Where it is. Raises what the library raises where nobody can tell."""
+    async def locate(self) -> ServerAddress:
+        """The address of the server. Raises the library's error if it cannot be found."""
         ...
 
-    def leave(self, place: ServerAddress) -> None:
-        """It is not there any more, as far as somebody saw; nothing where another place was found since."""
+    def forget(self, address: ServerAddress) -> None:
+        """Forget the address after a failure there; does nothing if another address was found
+        since.
+        """
         ...
 
-    def move(self, place: ServerAddress) -> None:
-        """It is there now: who was there before says so."""
+    def redirect(self, address: ServerAddress) -> None:
+        """Use this address: the previous server named it."""
         ...
 
 
 class StandaloneTopology:
-    """One server that is always in its place."""
+    """One server at a fixed address."""
 
-    def __init__(self, place: ServerAddress) -> None:
-        self._place = place
+    def __init__(self, address: ServerAddress) -> None:
+        self._address = address
 
-    async def find(self) -> ServerAddress:
-        """See Topology.find."""
-        return self._place
+    async def locate(self) -> ServerAddress:
+        return self._address
 
-    def leave(self, place: ServerAddress) -> None:
-        """See Topology.leave."""
+    def forget(self, address: ServerAddress) -> None:
+        """Nothing to forget."""
 
-    def move(self, place: ServerAddress) -> None:
-        """See Topology.move."""
+    def redirect(self, address: ServerAddress) -> None:
+        """Ignored: the address is fixed."""
 
 
 class _DiscoveredTopology:
-    """What is known by asking somebody: one question at a time, however many want to know."""
+    """An address that a query finds; concurrent callers share one query."""
 
     def __init__(self, dial: Dial, within: float) -> None:
         self._dial = dial
@@ -70,34 +71,34 @@ class _DiscoveredTopology:
         self._lock = asyncio.Lock()
         self._found: ServerAddress | None = None
 
-    async def find(self) -> ServerAddress:
-        """See Topology.find."""
+    async def locate(self) -> ServerAddress:
         if self._found is None:
             async with self._lock:
                 if self._found is None:
-                    self._found = await self._look()
+                    self._found = await self._query()
         return self._found
 
-    def leave(self, place: ServerAddress) -> None:
-        """See Topology.leave."""
-        if self._found == place:
+    def forget(self, address: ServerAddress) -> None:
+        if self._found == address:
             self._found = None
 
-    def move(self, place: ServerAddress) -> None:
-        """See Topology.move."""
-        self._found = place
+    def redirect(self, address: ServerAddress) -> None:
+        self._found = address
 
-    async def _look(self) -> ServerAddress:
+    async def _query(self) -> ServerAddress:
         raise NotImplementedError
 
-    async def _ask(self, place: ServerAddress, *question: str, known: bool = True) -> Any:
-        """What a server answers; `known` gives it the credentials at once, and otherwise when it asks for them."""
+    async def _ask(self, address: ServerAddress, *question: str, known: bool = True) -> Any:
+        """The answer of a server.
+
+        `known` sends it the credentials at once, otherwise only when it demands them.
+        """
         try:
-            return await self._exchange(self._dial(place, known), question)
+            return await self._exchange(self._dial(address, known), question)
         except AuthenticationError:
             if known:
                 raise
-            return await self._exchange(self._dial(place, True), question)
+            return await self._exchange(self._dial(address, True), question)
 
     async def _exchange(self, connection: redis.Connection, question: Sequence[str]) -> Any:
         try:
@@ -110,14 +111,14 @@ class _DiscoveredTopology:
 
 
 class SentinelTopology(_DiscoveredTopology):
-    """The primary that the sentinels name."""
+    """The primary named by the sentinels."""
 
     def __init__(self, sentinels: Sequence[ServerAddress], service: str, dial: Dial, within: float) -> None:
         super().__init__(dial, within)
         self._sentinels = list(sentinels)
         self._service = service
 
-    async def _look(self) -> ServerAddress:
+    async def _query(self) -> ServerAddress:
         failed: Exception = ConnectionError("no sentinel is configured")
         for sentinel in tuple(self._sentinels):
             try:
@@ -126,9 +127,9 @@ class SentinelTopology(_DiscoveredTopology):
                 failed = error
                 continue
             if named is None:
-                failed = ConnectionError(f"the sentinel knows no primary of {self._service}")
+                failed = ConnectionError(f"the sentinel knows no primary for {self._service}")
                 continue
-            # Who answered is asked first the next time.
+            # The next query starts with the sentinel that answered.
             self._sentinels.remove(sentinel)
             self._sentinels.insert(0, sentinel)
             return ServerAddress(named[0].decode(), int(named[1]))
@@ -136,7 +137,7 @@ class SentinelTopology(_DiscoveredTopology):
 
 
 class ClusterTopology(_DiscoveredTopology):
-    """The node of a cluster that has the slot of a key."""
+    """The node of a cluster that serves the slot of a key."""
 
     def __init__(self, first: ServerAddress, key: str, dial: Dial, within: float) -> None:
         super().__init__(dial, within)
@@ -144,15 +145,15 @@ class ClusterTopology(_DiscoveredTopology):
         self._slot = key_slot(key.encode())
         self._nodes: list[ServerAddress] = []
 
-    def leave(self, place: ServerAddress) -> None:
-        """See Topology.leave. It is asked last the next time."""
-        super().leave(place)
+    def forget(self, address: ServerAddress) -> None:
+        # The next query asks this node last.
+        super().forget(address)
         with suppress(ValueError):
-            self._nodes.remove(place)
-            self._nodes.append(place)
+            self._nodes.remove(address)
+            self._nodes.append(address)
 
-    async def _look(self) -> ServerAddress:
-        failed: Exception = ConnectionError("the slot is nobody's")
+    async def _query(self) -> ServerAddress:
+        failed: Exception = ConnectionError("no node serves the slot")
         for node in (*self._nodes, *(() if self._first in self._nodes else (self._first,))):
             try:
                 ranges = await self._ask(node, "CLUSTER", "SLOTS")
@@ -164,13 +165,18 @@ class ClusterTopology(_DiscoveredTopology):
         raise failed
 
     def _remember(self, ranges: Sequence[Any], asked: ServerAddress) -> ServerAddress | None:
-        """Who has the slot. A node that does not know a name for itself is where it was asked."""
+        """The node that serves the slot.
+
+        A node without a name of its own has the address at which it was asked.
+        """
         found: ServerAddress | None = None
         nodes = [asked]
         for first, last, *servers in ranges:
-            places = [ServerAddress(server[0].decode() if server[0] else asked.host, server[1]) for server in servers]
+            addresses = [
+                ServerAddress(server[0].decode() if server[0] else asked.host, server[1]) for server in servers
+            ]
             if first <= self._slot <= last:
-                found = places[0]
-            nodes += places
+                found = addresses[0]
+            nodes += addresses
         self._nodes = list(dict.fromkeys(nodes))[:_NODES]
         return found

@@ -1,7 +1,7 @@
-"""What an error of SQLite means for operators: `unavailable` makes the store's error of it, with its fault.
+"""The translation of SQLite's errors into StoreUnavailable with its fault: `unavailable`.
 
-SQLite says the same of a full disk and of a file at its largest size, and takes a read-only disk for a broken one. The
-file system is asked which of them it is. Blocking, as it asks the disk.
+SQLite reports a full disk and a file at its maximum size with the same code, and a read-only disk
+as an I/O error. The file system tells them apart. The functions block, because they query the disk.
 """
 
 import os
@@ -21,13 +21,13 @@ _FAULTS: Final = {
     sqlite3.SQLITE_NOTADB: StoreFault.DAMAGED,
     sqlite3.SQLITE_BUSY: StoreFault.LOCKED,
 }
-"""By primary result code; what is missing here is no fault of the file."""
+"""By primary result code; other codes are no fault of the file."""
 
 
 def unavailable(
     text: str, cause: BaseException | None, connection: sqlite3.Connection | None = None
 ) -> StoreUnavailable:
-    """The store's error for what SQLite raised; `connection` is the one that wrote, and is free."""
+    """The StoreUnavailable for an error of SQLite; `connection` is the writer's, and is idle."""
     code = getattr(cause, "sqlite_errorcode", None)
     fault = None if code is None else _FAULTS.get(code & 0xFF)
     if connection is not None and fault in (StoreFault.DISK_FULL, StoreFault.IO_ERROR):
@@ -52,5 +52,5 @@ def _fault_of_write(connection: sqlite3.Connection, fault: StoreFault) -> StoreF
     left = disk.f_bavail * disk.f_frsize
     if fault is StoreFault.IO_ERROR:
         return fault if left else StoreFault.DISK_FULL
-    # Both may be near; what had less left is what ran out.
+    # Both may be near their end: the one with less left is the cause.
     return StoreFault.SIZE_LIMIT if (most - used + unused) * page < left else fault

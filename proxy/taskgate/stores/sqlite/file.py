@@ -1,7 +1,8 @@
-"""Opening the one file of a SQLite store: ours alone, sound, of a layout we know, and durable as asked.
+"""The file of a SQLite store: `open_file` locks, checks, creates or upgrades it and returns an
+`OpenFile`.
 
-Blocking; runs off the event loop. A file that is refused is left as it is. Every refusal is a StoreUnavailable whose
-text is fit for an operator and names no path.
+The functions block and run off the event loop. A refused file stays unchanged. Every refusal is a
+StoreUnavailable with a text for the operator that names no path.
 """
 
 import fcntl
@@ -20,22 +21,25 @@ from taskgate.stores.sqlite import statements as sql
 from taskgate.stores.sqlite.writes import read_head
 
 LAYOUT: Final = 3
-"""The layout in schema.sql and lists.sql, kept in the file as `user_version`.
+"""The layout of schema.sql and lists.sql, stored in the file as `user_version`.
 
-1 had other indexes for lists; 2 and 1 lacked what caps count by and repeated calls are found by (caps.sql).
+Layout 1 had other indexes for lists. Layouts 1 and 2 lacked the columns for caps and idempotency
+keys (caps.sql).
 """
 
 _STEPS: Final = {0: ("schema.sql", "lists.sql"), 1: ("lists.sql", "caps.sql"), 2: ("caps.sql",)}
-"""What brings a file of a layout to ours."""
+"""The scripts that upgrade a file of each layout."""
 
 _APPLICATION: Final = 0x7461736B
-"""Marks a file as ours: `application_id`, ASCII "task"."""
+"""The `application_id` of a taskgate file: ASCII "task"."""
 
 _NEAR_TIMEOUT: Final = 0.05
-"""How long a read on the event loop may wait for a lock, in seconds; a reader of a WAL file hardly ever meets one."""
+"""Seconds that a read on the event loop may wait for a lock; a reader of a WAL file hardly ever
+meets one.
+"""
 
 _Identity = tuple[int, int]
-"""Device and inode: nobody else gets them while the file is open."""
+"""Device and inode: no other file gets them while this one is open."""
 
 _CHECKPOINT_PAGES: Final = 4000
 _LOG_LIMIT: Final = 64 * 1024 * 1024
@@ -43,7 +47,10 @@ _LOG_LIMIT: Final = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqliteOptions:
-    """Where the file is and how it is kept. `busy_timeout` bounds the wait for a lock; `max_size` is in bytes."""
+    """The path of the file and its settings.
+
+    `busy_timeout` bounds the wait for a lock; `max_size` is in bytes.
+    """
 
     path: Path
     synchronous: Literal["FULL", "NORMAL"]
@@ -53,9 +60,11 @@ class SqliteOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenFile:
-    """The connections to an open file: one that writes, one to read on the event loop, one to read off it.
+    """The connections to an open file: `writer`, `near` to read on the event loop, `far` to read on
+    a thread.
 
-    `room` has what is in it of what caps bound. `identities` are the files that are open, by the paths of a restart.
+    `usage` counts the stored records against caps. `identities` are the open files, by the paths
+    that a restart uses.
     """
 
     writer: sqlite3.Connection
@@ -66,18 +75,21 @@ class OpenFile:
     identities: tuple[tuple[Path, _Identity], ...]
 
     def is_gone(self) -> bool:
-        """Whether a restart would find another file, or none; blocking. Raises OSError where a path tells nothing."""
+        """Whether a restart would find another file, or none.
+
+        Blocks. Raises OSError if a path cannot be checked.
+        """
         return any(_identity(path) != identity for path, identity in self.identities)
 
     def close(self) -> None:
-        """Close everything; for a file that no store was made of."""
-        # The writer last: whoever closes the last connection folds the log into the file.
+        """Close everything; for a file without a store."""
+        # The writer last: closing the last connection folds the write-ahead log into the file.
         for connection in (self.near, self.far, self.writer):
             connection.close()
         self.unlock()
 
     def unlock(self) -> None:
-        """Let another process have the file; the connections must be closed by now."""
+        """Release the locks, after the connections are closed."""
         for lock in self.locks:
             os.close(lock)
 
@@ -85,8 +97,8 @@ class OpenFile:
 def open_file(options: SqliteOptions) -> OpenFile:
     """Open or create the file.
 
-    Raises StoreUnavailable when another process holds it, when it is damaged, not ours or newer than this program, or
-    when the file system refuses.
+    Raises StoreUnavailable if another process holds the file, if it is damaged, of another program
+    or of a newer version, or if the file system refuses.
     """
     try:
         with ExitStack() as undo:
@@ -102,12 +114,13 @@ def open_file(options: SqliteOptions) -> OpenFile:
 def _open(options: SqliteOptions, undo: ExitStack) -> OpenFile:
     path = options.path.resolve()
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # By its name, and by itself: a hard link or a mount gives it another name, and so another log beside it.
+    # Lock the name and the file: a hard link or a mount gives the file another name, and another
+    # log beside it.
     by_name = _lock(path.with_name(path.name + ".lock"), os.O_CREAT)
     undo.callback(os.close, by_name)
     _create(path)
     by_itself = _lock(path)
-    # Closed after every connection: with it go the locks that SQLite has in this process.
+    # Closed after every connection: closing it drops the locks that SQLite has in this process.
     undo.callback(os.close, by_itself)
     layout = _examine(path)
     writer = undo.enter_context(closing(_connect(path, "rw", options.busy_timeout.total_seconds())))
@@ -115,7 +128,7 @@ def _open(options: SqliteOptions, undo: ExitStack) -> OpenFile:
     if layout < LAYOUT:
         _lay_out(writer, layout)
     writer.execute("UPDATE tasks SET holder = NULL, lease_until = 0 WHERE unfinished = 1 AND lease_until > 0")
-    usage = _usage(writer)
+    usage = _count_usage(writer)
     near = undo.enter_context(closing(_connect(path, "ro", _NEAR_TIMEOUT)))
     far = undo.enter_context(closing(_connect(path, "ro", options.busy_timeout.total_seconds())))
     for reader in (near, far):
@@ -125,7 +138,7 @@ def _open(options: SqliteOptions, undo: ExitStack) -> OpenFile:
 
 
 def _lock(path: Path, *flags: int) -> int:
-    # The descriptor is not inheritable: a server that we start must not keep the file locked after our end.
+    # Not inheritable: a server process must not hold the lock after the gateway ends.
     lock = os.open(path, os.O_RDWR | os.O_CLOEXEC | sum(flags), 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -139,7 +152,10 @@ def _lock(path: Path, *flags: int) -> int:
 
 
 def _create(path: Path) -> None:
-    """Make an empty file that only its owner can read, if there is none; the log beside it will be as private."""
+    """Create an empty file that only its owner can read, if there is none.
+
+    Its log gets the same mode.
+    """
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     except FileExistsError:
@@ -152,9 +168,10 @@ def _create(path: Path) -> None:
 
 
 def _examine(path: Path) -> int:
-    """The file's layout, 0 where it is new; refuses what must not be touched.
+    """The layout of the file, 0 if it is new. Raises StoreUnavailable for a damaged or foreign
+    file.
 
-    Read-only, so that a damaged file stays as it is.
+    The connection is read-only, so that a damaged file stays unchanged.
     """
     with closing(_connect(path, "ro", 1.0)) as connection:
         try:
@@ -164,10 +181,12 @@ def _examine(path: Path) -> int:
             is_empty = connection.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,)
         except sqlite3.DatabaseError as error:
             if error.sqlite_errorname in ("SQLITE_CORRUPT", "SQLITE_NOTADB"):
-                raise StoreUnavailable("The store's file is damaged or no SQLite file; it was left as it is") from error
+                raise StoreUnavailable(
+                    "The store's file is damaged or not a SQLite file; it was not changed"
+                ) from error
             raise
     if verdict != "ok":
-        raise StoreUnavailable("The store's file is damaged; it was left as it is")
+        raise StoreUnavailable("The store's file is damaged; it was not changed")
     if is_empty and layout == 0:
         return 0
     if application != _APPLICATION:
@@ -179,7 +198,7 @@ def _examine(path: Path) -> int:
 
 def _prepare(connection: sqlite3.Connection, options: SqliteOptions) -> None:
     if _pragma(connection, "journal_mode = WAL") != "wal":
-        raise StoreUnavailable("The store's file is on a file system that cannot keep a write-ahead log")
+        raise StoreUnavailable("The store's file is on a file system that does not support a write-ahead log")
     page_size: int = _pragma(connection, "page_size")
     for setting in (
         f"synchronous = {options.synchronous}",
@@ -191,9 +210,9 @@ def _prepare(connection: sqlite3.Connection, options: SqliteOptions) -> None:
 
 
 def _lay_out(connection: sqlite3.Connection, layout: int) -> None:
-    """Bring a file from an earlier layout to ours, whole or not at all; what is in it stays."""
+    """Upgrade a file from an earlier layout in one transaction; its records stay."""
     names = _STEPS[layout]
-    # Names are in heads alone, and what stands for them is made here.
+    # Tool and upstream names are only in heads: these functions compute their digests.
     for name, digest in (("tool_of", _tool_of), ("upstream_of", _upstream_of)):
         connection.create_function(name, 1, digest, deterministic=True)
     texts = " ".join(resources.files("taskgate.stores.sqlite").joinpath(name).read_text() for name in names)
@@ -202,8 +221,8 @@ def _lay_out(connection: sqlite3.Connection, layout: int) -> None:
 
 
 def _identities(path: Path) -> tuple[tuple[Path, _Identity], ...]:
-    # By the name that is configured, which may be a link: a restart follows it again. The file with the lock is left
-    # out: where it is removed, the lock on the database itself keeps others out.
+    # The configured path may be a link, which a restart follows again. The lock file is not
+    # checked: if it is removed, the lock on the database itself keeps other processes out.
     resolved = path.resolve()
     found = ((each, _identity(each)) for each in (path, resolved.with_name(resolved.name + "-wal")))
     return tuple((each, identity) for each, identity in found if identity is not None)
@@ -217,7 +236,7 @@ def _identity(path: Path) -> _Identity | None:
     return found.st_dev, found.st_ino
 
 
-def _usage(connection: sqlite3.Connection) -> StoreUsage:
+def _count_usage(connection: sqlite3.Connection) -> StoreUsage:
     usage = StoreUsage()
     for *keys, expires in connection.execute(sql.UNFINISHED):
         usage.add_task(CapKeys(*keys), expires)
@@ -237,7 +256,7 @@ def _upstream_of(head: bytes) -> bytes | None:
 
 
 def _connect(path: Path, mode: Literal["ro", "rw"], timeout: float) -> sqlite3.Connection:
-    # Every connection is used by one thread at a time, though not by the one that opens it.
+    # One thread at a time uses a connection, but not the one that opens it.
     return sqlite3.connect(
         f"{path.as_uri()}?mode={mode}", uri=True, timeout=timeout, isolation_level=None, check_same_thread=False
     )

@@ -1,4 +1,9 @@
-"""What is read of the file that may take long: one statement each, and what is made of its rows."""
+"""The reads of a SQLite store that may take long: large records, owners, pages and counts.
+
+Each query runs one statement on a connection and decodes its rows. `page_statement` writes the SQL
+of a page, one text for each shape of a filter, always led by an index. A list omits unreadable
+records.
+"""
 
 import sqlite3
 from datetime import datetime
@@ -16,8 +21,8 @@ from taskgate.stores.sqlite.statements import name, names, owner_digest
 
 
 def load_large(connection: sqlite3.Connection, values: sql.Values) -> TaskRecord | None:
-    """One record with its bodies. The outcome is read into its own bytes: a row of it would be a second copy."""
-    # One moment, though it takes two steps.
+    """One record with its bodies. The outcome is read as a blob: a row would be a second copy."""
+    # One snapshot for both steps.
     connection.execute("BEGIN")
     try:
         row = connection.execute(sql.LOAD_LARGE, values).fetchone()
@@ -34,25 +39,25 @@ def load_large(connection: sqlite3.Connection, values: sql.Values) -> TaskRecord
 
 
 def find_owner(connection: sqlite3.Connection, id: TaskId) -> OwnerKey | None:
-    """Whose a record is: no column tells, for those hold digests."""
+    """The owner of a record, from its head: the columns have only digests."""
     row = connection.execute(sql.FIND_HEAD, (sql.name(id),)).fetchone()
     return None if row is None else unpack_head(row[0], None).owner
 
 
 def load_page(connection: sqlite3.Connection, statement: str, values: dict[str, Any], limit: int) -> Page:
-    """A page of what the statement finds, which looks for one more than `limit`."""
+    """A page of the rows of a statement, which finds up to one row more than `limit`."""
     rows = connection.execute(statement, values).fetchall()
     read = (writes.read_listed(head) for head, _, _ in rows[:limit])
     found = tuple(task for task in read if task is not None)
     if len(rows) <= limit:
         return Page(tasks=found, next=None)
-    # Of the row, not of a head: the last one may be unreadable.
+    # From the row, not the head: the last head may be unreadable.
     _, time, id = rows[limit - 1]
     return Page(tasks=found, next=Position(unpack_time(time), id))
 
 
 def count(connection: sqlite3.Connection) -> StoreCensus:
-    """How many tasks there are of each status, and how large the file is."""
+    """The number of tasks in each status, and the size of the file."""
     counts = {TaskStatus(status): number for status, number in connection.execute(sql.CENSUS).fetchall()}
     ((size,),) = connection.execute(sql.SIZE).fetchall()
     return StoreCensus(tasks=dict.fromkeys(TaskStatus, 0) | counts, size=size)
@@ -61,8 +66,8 @@ def count(connection: sqlite3.Connection) -> StoreCensus:
 # --- the SQL of a page -----------------------------------------------------------------------------------------------
 
 
-Named = dict[str, Any]
-"""Values by the names of their places."""
+NamedValues = dict[str, Any]
+"""Values by parameter name."""
 
 _NOTHING: Final = "SELECT NULL, NULL, NULL WHERE 0"
 _COLUMNS: Final = {OrderBy.CREATED: "created", OrderBy.UPDATED: "updated"}
@@ -70,8 +75,11 @@ _COLUMNS: Final = {OrderBy.CREATED: "created", OrderBy.UPDATED: "updated"}
 
 def page_statement(
     owner: OwnerKey, where: TaskFilter, order: TaskOrder, after: Position | None, limit: int, now: datetime
-) -> tuple[str, Named]:
-    """The text and values that list heads, their times and their ids; `limit` is the statement's own."""
+) -> tuple[str, NamedValues]:
+    """The SQL and values that list heads, their times and their ids.
+
+    `limit` is the LIMIT of the statement.
+    """
     column = _COLUMNS[order.by]
     terms, values = _bounds(where, order, after)
     values |= {"owner": owner_digest(owner), "now": pack_time(now), "limit": limit}
@@ -90,12 +98,13 @@ def page_statement(
     return f"{' UNION ALL '.join(parts)} ORDER BY {column} {direction}, id {direction} LIMIT :limit", values
 
 
-# Only names written in this module are put into a text; what a host says goes through the places.
+# The SQL text contains only names from this module; values of hosts are always bound as parameters.
 
 
 def _by_state(column: str, rest: str, at: int) -> str:
-    """A part for one state, read in the order of its index; SQLite merges such parts and sorts nothing."""
-    # The index is named, or bounds of the other time would lead through that one's, and what they let pass be sorted.
+    """The rows of one state, in the order of its index; SQLite merges such parts without a sort."""
+    # INDEXED BY, or SQLite might use the index of the other time for its bounds, and sort the
+    # result.
     return (
         f"SELECT head, {column}, id FROM tasks INDEXED BY tasks_{column} "  # noqa: S608
         f"WHERE status = :status{at} AND tool_error = :error{at} AND {rest}"
@@ -103,8 +112,9 @@ def _by_state(column: str, rest: str, at: int) -> str:
 
 
 def _by_ids(column: str, rest: str, states: int) -> str:
-    """Ids, which are few, are looked up one by one, and what they find is sorted."""
-    # The order of the tables is fixed: never are ids that are not there looked for in all that is the owner's.
+    """A few ids, looked up one by one; SQLite sorts the found rows."""
+    # CROSS JOIN fixes the order of the tables: SQLite must not scan all records of the owner for
+    # unknown ids.
     wanted = ", ".join(f"(:status{at}, :error{at})" for at in range(states))
     return (
         f"SELECT head, {column}, id FROM (SELECT value FROM json_each(:ids)) CROSS JOIN tasks ON id = value "  # noqa: S608
@@ -112,10 +122,12 @@ def _by_ids(column: str, rest: str, states: int) -> str:
     )
 
 
-def _bounds(where: TaskFilter, order: TaskOrder, after: Position | None) -> tuple[list[str], Named]:
-    """The terms of both times, of which an index serves the nearest on each side of the one that is ordered by."""
+def _bounds(where: TaskFilter, order: TaskOrder, after: Position | None) -> tuple[list[str], NamedValues]:
+    """The terms of both times; an index serves the tightest bound on each side of the ordering
+    time.
+    """
     created, updated = (where.created_after, where.created_before), (where.updated_after, where.updated_before)
-    # No record was updated before it was created, so a bound of one time may be one of the other, too.
+    # No record was updated before its creation, so a bound of one time may bound the other too.
     if order.by is OrderBy.CREATED:
         column, other, rest = "created", "updated", updated
         least, most = created[0], min(filter(None, (created[1], updated[1])), default=None)
@@ -123,8 +135,8 @@ def _bounds(where: TaskFilter, order: TaskOrder, after: Position | None) -> tupl
         column, other, rest = "updated", "created", created
         least, most = max(filter(None, (created[0], updated[0])), default=None), updated[1]
     terms: list[str] = []
-    values: Named = {}
-    # SQLite looks up one bound of a side: a place that is nearer than a bound stands for both.
+    values: NamedValues = {}
+    # SQLite uses one bound per side: a position that is tighter than a bound replaces it.
     if after is not None and order.descending and (most is None or after.time < most):
         terms, most = [f"({column}, id) < (:time, :id)"], None
     elif after is not None and not order.descending and (least is None or after.time > least):

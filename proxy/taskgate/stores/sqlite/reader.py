@@ -1,6 +1,8 @@
-"""Reading the file: at once on the event loop what is small, on one thread what may be long or turns out to be.
+"""The reads of a SQLite file: `SqliteReader` runs small ones on the event loop and long ones on one
+thread.
 
-Knows connections and threads and nothing of what is read. Whatever goes wrong leaves as StoreUnavailable.
+It knows connections and threads, and nothing about records. Every failure is raised as
+StoreUnavailable.
 """
 
 import asyncio
@@ -14,7 +16,7 @@ from taskgate.errors import StoreUnavailable
 from taskgate.stores.sqlite.faults import unavailable
 
 _FEW_STEPS: Final = 20_000
-"""Instructions of SQLite's machine that the loop may be kept from other work for: about a millisecond."""
+"""Instructions of SQLite's virtual machine that a read may take on the loop: about a millisecond."""
 
 _STEPS: Final = 1_000
 
@@ -24,11 +26,11 @@ _Value = TypeVar("_Value")
 _Row = tuple[Any, ...]
 
 Query = Callable[[sqlite3.Connection], _Value]
-"""One reading statement and what is made of its rows."""
+"""A read on a connection that decodes its rows."""
 
 
 class SqliteReader:
-    """Two connections that only read. Owns them from here on and closes them."""
+    """Two read-only connections, which it owns and closes."""
 
     def __init__(self, near: sqlite3.Connection, far: sqlite3.Connection) -> None:
         self._near = near
@@ -38,39 +40,42 @@ class SqliteReader:
         self._closed = False
 
     def row(self, statement: str, values: _Row) -> _Row | None:
-        """The only row of a statement that finds it by an index. Blocks the loop for as long as that takes."""
+        """The only row of a statement that uses an index; None if there is none.
+
+        Blocks the loop.
+        """
         self._check()
         try:
-            # All of it, so that the statement ends and no snapshot is held.
+            # Fetch all, so that the statement ends and holds no snapshot.
             rows = self._near.execute(statement, values).fetchall()
         except sqlite3.Error as error:
             raise unavailable(UNREADABLE, error) from error
         return rows[0] if rows else None
 
-    async def glance(self, look: Query[_Value]) -> _Value:
-        """What `look` makes of a connection: on the loop if that takes few steps, else again on the reading thread."""
+    async def glance(self, query: Query[_Value]) -> _Value:
+        """Run a query on the loop; if it takes too many steps, run it again on the reading thread."""
         self._check()
         steps = count(1)
         self._near.set_progress_handler(lambda: next(steps) > _FEW_STEPS // _STEPS, _STEPS)
         try:
-            return look(self._near)
+            return query(self._near)
         except (sqlite3.Error, ValueError):
-            # Given up, or waiting for a lock: the thread has the time, and meets again what is really wrong.
+            # Too long, or a lock: the thread has the time. A real fault occurs there again.
             pass
         finally:
             self._near.set_progress_handler(None, 0)
-        return await self.look(look)
+        return await self.look(query)
 
-    async def look(self, look: Query[_Value]) -> _Value:
-        """What `look` makes of a connection, on the reading thread."""
+    async def look(self, query: Query[_Value]) -> _Value:
+        """Run a query on the reading thread."""
         self._check()
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, look, self._far)
+            return await asyncio.get_running_loop().run_in_executor(self._thread, query, self._far)
         except (sqlite3.Error, ValueError) as error:
             raise unavailable(UNREADABLE, error) from error
 
     async def close(self) -> None:
-        """Finish the reads that have begun, close both connections and end the thread."""
+        """Finish running reads, close both connections and end the thread."""
         self._closed = True
         self._near.close()
         await asyncio.get_running_loop().run_in_executor(self._thread, self._far.close)

@@ -1,7 +1,8 @@
-"""Every text of SQL that the SQLite store speaks but for pages, and its values in the order of their places.
+"""The SQL statements of the SQLite store, except those of pages, and the encoding of their values.
 
-Values only: no connection, no transaction. The layout they speak to is schema.sql. Owners and contexts are told apart
-by digests; an id that no column could hold (a lone surrogate, a NUL) becomes NULL, which equals nothing.
+Values only: no connection and no transaction. The layout is in schema.sql. Digests stand for owners
+and contexts. An id that no column can hold (a lone surrogate, a NUL) becomes NULL, which equals
+nothing.
 """
 
 from collections.abc import Iterable
@@ -14,7 +15,7 @@ from taskgate.stores.codec import pack_names
 
 Values = tuple[Any, ...]
 
-# Of a file that was just opened, where nobody holds anything: that is what the index finds.
+# For a file that was just opened, where no lease is held: that is what the index finds.
 UNFINISHED: Final = """
     SELECT context, tenant, tool, upstream, expires FROM tasks WHERE unfinished = 1 AND lease_until = 0
 """
@@ -27,8 +28,9 @@ INSERT_TASK: Final = """
 INSERT_PARAMS: Final = "INSERT INTO params (task, body) VALUES (?, ?)"
 PUT_OUTCOME: Final = "INSERT OR REPLACE INTO outcomes (task, kind, body) VALUES (?, ?, ?)"
 
-# At once, where no column of an index changes: naming one makes SQLite write its indexes again, with whatever value.
-UPDATE_UNMOVED: Final = """
+# For a swap that changes no indexed column: naming one makes SQLite rewrite its indexes, even with
+# an equal value.
+UPDATE_UNCHANGED: Final = """
     UPDATE tasks SET revision = ?, head = ?
     WHERE id = ? AND revision = ? AND status = ? AND tool_error = ? AND updated = ? AND holder IS ? AND lease_until = ?
 """
@@ -63,8 +65,9 @@ FIND_HEAD: Final = "SELECT head FROM tasks WHERE id = ?"
 REPEATED: Final = "SELECT id FROM tasks WHERE repeat = ? AND expires > ?"
 REVISION: Final = "SELECT revision FROM tasks WHERE id = ?"
 
-# Nobody's calls and those whose time is up apart: each half is read in the order of its index, and the second is
-# nearly always empty. They come after a place, so that whoever asks again gets on whatever became of the first ones.
+# Records without a lease and with a lapsed one apart: each half is read in the order of its index,
+# and the second is nearly always empty. They start after a position, so that a repeated query
+# advances past unreadable records.
 LAPSED: Final = """
     SELECT created, seq FROM (
         SELECT * FROM (SELECT seq, created FROM tasks
@@ -99,7 +102,7 @@ TOUCH_SESSIONS: Final = "UPDATE sessions SET expires = ? WHERE id IN (SELECT val
 DROP_SESSION: Final = "DELETE FROM sessions WHERE id = ? AND owner = ?"
 PURGE_SESSIONS: Final = "DELETE FROM sessions WHERE expires <= ?"
 
-# No task has a number below 1. The body takes pages of its own, as much as most results need.
+# No task has a number below 1. The body takes pages of its own, as many as most results need.
 PUT_CHECK: Final = "INSERT OR REPLACE INTO outcomes (task, kind, body) VALUES (-1, '', zeroblob(65536))"
 DROP_CHECK: Final = "DELETE FROM outcomes WHERE task = -1"
 
@@ -109,51 +112,51 @@ SIZE: Final = "SELECT page_count * page_size FROM pragma_page_count, pragma_page
 
 @lru_cache(maxsize=1024)
 def owner_digest(owner: OwnerKey) -> bytes:
-    """What stands for an owner."""
+    """The digest of an owner."""
     return _digest_of_two(owner.context, owner.mount)
 
 
 @lru_cache(maxsize=1024)
 def context_digest(context: str) -> bytes:
-    """What stands for a context."""
+    """The digest of a context."""
     return _digest(_bytes(context))
 
 
 @lru_cache(maxsize=1024)
 def tenant_digest(tenant: str) -> bytes:
-    """What stands for a tenant."""
+    """The digest of a tenant."""
     return _digest(_bytes(tenant))
 
 
 @lru_cache(maxsize=256)
 def upstream_digest(mount: str) -> bytes:
-    """What stands for an upstream."""
+    """The digest of an upstream."""
     return _digest(_bytes(mount))
 
 
 @lru_cache(maxsize=1024)
 def tool_digest(mount: str, tool: str) -> bytes:
-    """What stands for a tool of an upstream."""
+    """The digest of a tool of an upstream."""
     return _digest_of_two(mount, tool)
 
 
 def repeat_digest(owner: OwnerKey, key: str) -> bytes:
-    """What stands for a call that its owner has given a name."""
+    """The digest of an owner's idempotency key."""
     return _digest(owner_digest(owner) + _bytes(key))
 
 
 def name(id: str) -> str | None:
-    """An id as a value to look for."""
+    """An id as the value of a lookup."""
     return id if id.isprintable() else None
 
 
 def names(ids: Iterable[str]) -> bytes:
-    """Ids as a value to look for any of."""
+    """Ids as one value of a lookup for any of them."""
     return pack_names(frozenset(id for id in ids if id.isprintable()))
 
 
 def _digest_of_two(one: str, other: str) -> bytes:
-    # The length in front keeps two names from flowing together.
+    # The length in front separates the two names.
     text = _bytes(one)
     return _digest(b"%d:%b%b" % (len(text), text, _bytes(other)))
 

@@ -1,9 +1,11 @@
-"""Commits that are shared, and the one thread that waits for the disk.
+"""The writes to a SQLite file: `SqliteWriter` shares commits among them and waits for the disk on
+one thread.
 
-Work that is handed in while a commit runs goes into the next one together. A future is done only after the commit
-that holds its work. Brief works are done on the event loop, where nobody competes with them for the interpreter, and
-only their commit on the thread; a batch that has any other work is the thread's from its beginning. The loop and the
-thread never have the connection at the same time. Knows transactions and nothing of what is written.
+Work that is submitted during a commit goes into the next one together. A future is done only after
+the commit of its work. Brief work runs on the event loop, where no other thread competes for the
+interpreter; only its commit runs on the thread. A batch with any other work runs on the thread from
+its start. The loop and the thread never use the connection at the same time. The writer knows
+transactions, and nothing about records.
 """
 
 import asyncio
@@ -21,28 +23,31 @@ from taskgate.stores.sqlite.faults import unavailable
 _Value = TypeVar("_Value")
 
 Work = Callable[[sqlite3.Cursor], _Value]
-"""Statements of one verb, run inside a transaction; may run twice, the first time undone."""
+"""The statements of one operation, run in a transaction.
+
+They may run twice, the first time rolled back.
+"""
 
 _LARGEST_BATCH: Final = 256
-"""How many works share a commit at most: bounds how long the loop is busy with them and with their ends."""
+"""Jobs that share a commit at most: bounds how long they and their callbacks block the loop."""
 
 log = getLogger("taskgate.stores")
 
 
 class _WriteJob:
-    __slots__ = ("error", "future", "is_brief", "tell", "undone", "value", "work")
+    __slots__ = ("error", "future", "is_brief", "on_commit", "on_failure", "value", "work")
 
     def __init__(
         self,
         work: Work[Any],
-        tell: Callable[[Any], None] | None,
-        undone: Callable[[], None] | None,
+        on_commit: Callable[[Any], None] | None,
+        on_failure: Callable[[], None] | None,
         is_brief: bool,
         future: "asyncio.Future[Any]",
     ) -> None:
         self.work = work
-        self.tell = tell
-        self.undone = undone
+        self.on_commit = on_commit
+        self.on_failure = on_failure
         self.is_brief = is_brief
         self.future = future
         self.value: Any = None
@@ -50,7 +55,7 @@ class _WriteJob:
 
 
 class _Batch:
-    """Jobs that share a commit; `is_done` when all but that is done."""
+    """Jobs that share a commit; with `is_done` only the commit is left."""
 
     __slots__ = ("is_done", "jobs")
 
@@ -60,17 +65,20 @@ class _Batch:
 
 
 class _WorkFailed(Exception):
-    """A work failed halfway, and with it the transaction that holds others too."""
+    """A job failed halfway, and with it the transaction that it shares with other jobs."""
 
 
 class SqliteWriter:
-    """Takes work on the event loop, commits it on its own thread. Owns the connection from here on and closes it."""
+    """Takes work on the event loop and commits it on its own thread.
+
+    It owns the connection and closes it.
+    """
 
     def __init__(self, connection: sqlite3.Connection, loop: asyncio.AbstractEventLoop) -> None:
         self._connection = connection
         self._cursor = connection.cursor()
-        # A lock of somebody else is waited for on the thread, never on the loop.
-        ((self._patience,),) = connection.execute("PRAGMA busy_timeout").fetchall()
+        # The thread waits for locks of other processes, the loop never does.
+        ((self._lock_timeout,),) = connection.execute("PRAGMA busy_timeout").fetchall()
         self._wait_for_locks(0)
         self._loop = loop
         self._waiting: list[_WriteJob] = []
@@ -78,35 +86,36 @@ class SqliteWriter:
         self._closed = False
         self._ended: asyncio.Future[None] = loop.create_future()
         self._batches: queue.SimpleQueue[_Batch | None] = queue.SimpleQueue()
-        # A daemon, so that a process that dies without closing its store does not hang: commits are whole anyway.
+        # A daemon, so that a process that dies without closing its store does not hang. Commits are
+        # atomic anyway.
         self._thread = threading.Thread(target=self._run, name="taskgate-store-writer", daemon=True)
         self._thread.start()
 
     def submit(
         self,
         work: Work[_Value],
-        tell: Callable[[_Value], None] | None = None,
+        on_commit: Callable[[_Value], None] | None = None,
         *,
-        undone: Callable[[], None] | None = None,
+        on_failure: Callable[[], None] | None = None,
         is_brief: bool = False,
     ) -> "asyncio.Future[_Value]":
-        """Have work done and committed; brief is what finds a few rows by an index and writes little.
+        """Run work and commit it. Brief work finds a few rows by an index and writes little.
 
-        On the loop `tell` is called with its value, or `undone` where it failed, also if nobody waits any more. What
-        they raise is logged and changes nothing. The future raises StoreUnavailable.
+        The loop calls `on_commit` with the value, or `on_failure`, even if the future was
+        cancelled. Their errors are logged and change nothing. The future raises StoreUnavailable.
         """
         if self._closed:
             raise StoreUnavailable("The store is closed")
         future: asyncio.Future[_Value] = self._loop.create_future()
-        self._waiting.append(_WriteJob(work, tell, undone, is_brief, future))
+        self._waiting.append(_WriteJob(work, on_commit, on_failure, is_brief, future))
         if not self._is_busy:
             self._is_busy = True
-            # Not at once: what else this turn of the loop submits is to share the commit.
+            # Not at once: other work of this turn of the loop shares the commit.
             self._loop.call_soon(self._send)
         return future
 
     async def close(self) -> None:
-        """Finish what was submitted, close the connection and end the thread."""
+        """Finish the submitted work, close the connection and end the thread."""
         if not self._closed:
             self._closed = True
             if not self._is_busy:
@@ -119,10 +128,13 @@ class SqliteWriter:
     def _send(self) -> None:
         jobs = self._waiting[:_LARGEST_BATCH]
         del self._waiting[:_LARGEST_BATCH]
-        self._batches.put(_Batch(jobs, all(job.is_brief for job in jobs) and self._is_done_here(jobs)))
+        self._batches.put(_Batch(jobs, all(job.is_brief for job in jobs) and self._ran_on_loop(jobs)))
 
-    def _is_done_here(self, jobs: list[_WriteJob]) -> bool:
-        """Do works up to their commit. Whatever goes wrong is undone and met again by the thread, which may wait."""
+    def _ran_on_loop(self, jobs: list[_WriteJob]) -> bool:
+        """Run jobs up to their commit.
+
+        A failure is rolled back; the thread tries again, and may wait for locks.
+        """
         try:
             self._perform(jobs)
         except Exception:
@@ -139,7 +151,7 @@ class SqliteWriter:
         else:
             self._is_busy = False
         for job in batch.jobs:
-            _end(job)
+            _finish(job)
 
     # --- on the thread -------------------------------------------------------------------------------------------
 
@@ -154,7 +166,8 @@ class SqliteWriter:
         try:
             self._commit(batch.jobs, batch.is_done)
         except _WorkFailed:
-            # Rare, so it may be slow: each by itself, and only the one that fails has failed.
+            # Rare, so it may be slow: each job in its own transaction, so that only the bad one
+            # fails.
             for job in batch.jobs:
                 self._write_alone(job)
         except Exception as error:
@@ -172,7 +185,7 @@ class SqliteWriter:
     def _commit(self, jobs: list[_WriteJob], is_done: bool) -> None:
         try:
             if not is_done:
-                self._wait_for_locks(self._patience)
+                self._wait_for_locks(self._lock_timeout)
                 try:
                     self._perform(jobs)
                 finally:
@@ -204,13 +217,13 @@ class SqliteWriter:
         self._connection.execute(f"PRAGMA busy_timeout = {milliseconds}").fetchall()
 
 
-def _end(job: _WriteJob) -> None:
+def _finish(job: _WriteJob) -> None:
     future, error = job.future, job.error
     try:
-        _tell(job)
+        _call_back(job)
     except Exception as failure:
-        # What is committed is done, and whoever waits for the rest of the batch has no part in it.
-        log.error("What a store did was told to one who failed", exc_info=failure)
+        # The commit is done, and the rest of the batch is not affected.
+        log.error("A callback failed after a write to the store", exc_info=failure)
     if future.done():
         return
     if error is None:
@@ -219,9 +232,9 @@ def _end(job: _WriteJob) -> None:
         future.set_exception(error)
 
 
-def _tell(job: _WriteJob) -> None:
+def _call_back(job: _WriteJob) -> None:
     if job.error is None:
-        if job.tell is not None:
-            job.tell(job.value)
-    elif job.undone is not None:
-        job.undone()
+        if job.on_commit is not None:
+            job.on_commit(job.value)
+    elif job.on_failure is not None:
+        job.on_failure()

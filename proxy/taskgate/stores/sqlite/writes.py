@@ -1,7 +1,9 @@
-"""What each verb writes: statements over a cursor, to be run inside a transaction that is somebody else's.
+"""The writes of a SQLite store: each function returns the work that `SqliteWriter` runs in a
+transaction.
 
-Knows no loop, no thread and no commit. Revisions and times are compared; what a status means is not known here beyond
-whether it is an end. Owner, parameters, creation and expiry of a record never change after its insert.
+Work runs statements over a cursor; it knows no loop, no thread and no commit. It compares revisions
+and times; of a status it knows only whether it is terminal. Owner, parameters, creation and expiry
+of a record never change after its insert.
 """
 
 import sqlite3
@@ -28,17 +30,18 @@ from taskgate.stores.codec import (
 )
 from taskgate.stores.sqlite import statements as sql
 
-NOBODY = 0
-"""Stands in `lease_until` while nobody holds the call."""
+NO_LEASE = 0
+"""The `lease_until` of a record without a lease."""
 
 _BEFORE_ALL = (-(2**63), 0)
-"""A place before every record, by creation and row."""
+"""A position before every record, by creation and row."""
 
 
 class SwapResult(NamedTuple):
-    """A swap that won: whose the lease was before it, what the lease is now, and whether the record was unfinished.
+    """A successful swap: the holder before it, the lease now, and whether the record was
+    unfinished.
 
-    `size` is how many more bytes are kept.
+    `size` is the number of bytes that it added.
     """
 
     held_by: str | None
@@ -48,7 +51,9 @@ class SwapResult(NamedTuple):
 
 
 class TakenRow(NamedTuple):
-    """A row that was taken over, and whose lease is on it; the record is None where it is unreadable."""
+    """A row that was taken over, and the holder of its lease; the record is None if it is
+    unreadable.
+    """
 
     id: TaskId
     holder: str | None
@@ -56,7 +61,9 @@ class TakenRow(NamedTuple):
 
 
 class PurgedRow(NamedTuple):
-    """A row that was removed, as with Met, and what room it leaves; `expires` is None where it had ended."""
+    """A removed row, as TakenRow, and what it counted under caps; `expires` is None if it had
+    ended.
+    """
 
     id: TaskId
     holder: str | None
@@ -67,7 +74,7 @@ class PurgedRow(NamedTuple):
 
 
 def cap_keys_of(record: TaskRecord) -> CapKeys:
-    """What of a record caps count by, as its row has it."""
+    """The keys that a record counts under, as digests."""
     (context, mount), tool = record.owner, record.call.tool
     return CapKeys(
         sql.context_digest(context),
@@ -78,7 +85,7 @@ def cap_keys_of(record: TaskRecord) -> CapKeys:
 
 
 def insert(record: TaskRecord, keys: CapKeys, size: int) -> Callable[[sqlite3.Cursor], None]:
-    """Keep the record, whose shares and size are these."""
+    """Insert a record with its cap keys and size."""
     params = None if record.call.params is None else pack_text(record.call.params)
     outcome = None if record.outcome is None else pack_outcome(record.outcome)
     row = (
@@ -109,7 +116,7 @@ def insert(record: TaskRecord, keys: CapKeys, size: int) -> Callable[[sqlite3.Cu
 
 
 def swap(record: TaskRecord, expected: int) -> Callable[[sqlite3.Cursor], SwapResult | None]:
-    """Put the record in the place of the one at `expected`; None when there is no such."""
+    """Replace the record at revision `expected`; None if there is none."""
     head, id = pack_head(record), sql.name(record.id)
     indexed = updated, unfinished, status, tool_error = (
         pack_time(record.updated_at),
@@ -121,43 +128,44 @@ def swap(record: TaskRecord, expected: int) -> Callable[[sqlite3.Cursor], SwapRe
     size = 0 if outcome is None else len(outcome[1])
 
     def work(cursor: sqlite3.Cursor) -> SwapResult | None:
-        kept = cursor.execute(sql.FIND_SWAPPED, (id, expected)).fetchone()
-        if kept is None:
+        row = cursor.execute(sql.FIND_SWAPPED, (id, expected)).fetchone()
+        if row is None:
             return None
-        seq, is_named, held_by, until, *kept_indexed = kept
+        seq, is_named, held_by, until, *old_indexed = row
         lease = longer_lease(unpack_lease(held_by, until), record.lease)
         holder, lease_until = _pack_lease(lease)
-        if [until, *kept_indexed] == [lease_until, *indexed]:
+        if [until, *old_indexed] == [lease_until, *indexed]:
             cursor.execute(sql.UPDATE_HEAD, (record.revision, holder, size, head, seq))
         else:
-            row = (*indexed, record.revision, holder, lease_until, size, head, seq)
-            cursor.execute(sql.UPDATE_TASK, row)
+            cursor.execute(sql.UPDATE_TASK, (*indexed, record.revision, holder, lease_until, size, head, seq))
         if outcome is not None:
             cursor.execute(sql.PUT_OUTCOME, (seq, *outcome))
         if is_named and record.repeat_key is None:
             cursor.execute(sql.FORGET_REPEAT, (seq,))
-        return SwapResult(held_by, lease, bool(kept_indexed[1]), size)
+        return SwapResult(held_by, lease, bool(old_indexed[1]), size)
 
     if outcome is not None or record.updated_at != record.created_at:
         return work
-    # Nothing that is searched for has moved since the record was made, as when a call leaves: one look is enough,
-    # unless the lease is another by now.
+    # No indexed column has changed since the insert, as at dispatch: one statement is enough,
+    # unless the lease changed.
     holder, lease_until = _pack_lease(record.lease)
-    unmoved = (record.revision, head, id, expected, status, tool_error, updated, holder, lease_until)
+    unchanged = (record.revision, head, id, expected, status, tool_error, updated, holder, lease_until)
 
-    def work_at_once(cursor: sqlite3.Cursor) -> SwapResult | None:
-        if cursor.execute(sql.UPDATE_UNMOVED, unmoved).rowcount:
+    def work_in_one_statement(cursor: sqlite3.Cursor) -> SwapResult | None:
+        if cursor.execute(sql.UPDATE_UNCHANGED, unchanged).rowcount:
             return SwapResult(holder, record.lease, unfinished, 0)
         return work(cursor)
 
-    return work_at_once
+    return work_in_one_statement
 
 
 def take_lapsed(lease: Lease, now: datetime, limit: int) -> Callable[[sqlite3.Cursor], tuple[TakenRow, ...]]:
-    """Put `lease` on the oldest unfinished records that nobody holds any more, until `limit` can be read."""
+    """Put `lease` on the oldest unfinished records with a lapsed lease, until `limit` readable ones
+    are taken.
+    """
 
     def work(cursor: sqlite3.Cursor) -> tuple[TakenRow, ...]:
-        met: list[TakenRow] = []
+        rows_taken: list[TakenRow] = []
         place, missing = _BEFORE_ALL, limit
         while missing:
             created, seq = place
@@ -165,17 +173,17 @@ def take_lapsed(lease: Lease, now: datetime, limit: int) -> Callable[[sqlite3.Cu
             rows = cursor.execute(sql.LAPSED, values).fetchall()
             cursor.executemany(sql.TAKE, [(*_pack_lease(lease), seq) for _, seq in rows])
             taken = [_taken(cursor, seq, lease) for _, seq in rows]
-            met += taken
+            rows_taken += taken
             if len(rows) < missing:
                 break
             place, missing = rows[-1], sum(one.record is None for one in taken)
-        return tuple(met)
+        return tuple(rows_taken)
 
     return work
 
 
 def purge(now: datetime, limit: int) -> Callable[[sqlite3.Cursor], tuple[PurgedRow, ...]]:
-    """Remove what has expired, bodies included and readable or not."""
+    """Remove expired records with their bodies, readable or not."""
 
     def work(cursor: sqlite3.Cursor) -> tuple[PurgedRow, ...]:
         rows = cursor.execute(sql.EXPIRED, (pack_time(now), limit)).fetchall()
@@ -187,7 +195,7 @@ def purge(now: datetime, limit: int) -> Callable[[sqlite3.Cursor], tuple[PurgedR
 
 
 def count_changed(statement: str, values: sql.Values) -> Callable[[sqlite3.Cursor], int]:
-    """One statement; how many rows it touched."""
+    """One statement; returns the number of changed rows."""
 
     def work(cursor: sqlite3.Cursor) -> int:
         return cursor.execute(statement, values).rowcount
@@ -196,12 +204,12 @@ def count_changed(statement: str, values: sql.Values) -> Callable[[sqlite3.Curso
 
 
 def unpack_lease(holder: str | None, until: int) -> Lease | None:
-    """The lease that two columns hold."""
+    """Decode a lease from its two columns."""
     return None if holder is None else Lease(holder=holder, until=unpack_time(until))
 
 
 def read_listed(head: bytes) -> ListedTask | None:
-    """What a list tells of a row; None where it cannot be read, as with `read_head`."""
+    """Decode the listed fields of a row; None if it is unreadable, as with `read_head`."""
     try:
         return unpack_listed(head)
     except StoreUnavailable:
@@ -209,7 +217,9 @@ def read_listed(head: bytes) -> ListedTask | None:
 
 
 def read_head(head: bytes, holder: str | None, until: int) -> TaskRecord | None:
-    """The head of a row that is one of many; None where it cannot be read, which must not hide the others."""
+    """Decode the head of one row of many; None if it is unreadable, so that it does not hide the
+    others.
+    """
     try:
         return unpack_head(head, unpack_lease(holder, until))
     except StoreUnavailable:
@@ -217,7 +227,7 @@ def read_head(head: bytes, holder: str | None, until: int) -> TaskRecord | None:
 
 
 def unpack_whole(row: tuple[Any, ...]) -> TaskRecord:
-    """The record of a row with bodies."""
+    """Decode the record of a row with bodies."""
     head, holder, until, params, kind, outcome = row
     return with_bodies(
         unpack_head(head, unpack_lease(holder, until)),
@@ -238,7 +248,7 @@ def _taken(cursor: sqlite3.Cursor, seq: int, lease: Lease) -> TakenRow:
     ((id, packed),) = cursor.execute(sql.TAKEN, (seq,)).fetchall()
     try:
         head = unpack_head(packed, lease)
-        # Large, and of use only to who runs the call.
+        # Parameters are large, and only a call that runs needs them.
         row = cursor.execute(sql.LOAD_PARAMS, (seq,)).fetchone() if head.may_go_on else None
         return TakenRow(id, lease.holder, head if row is None else with_bodies(head, unpack_text(row[0]), None))
     except StoreUnavailable:
@@ -246,4 +256,4 @@ def _taken(cursor: sqlite3.Cursor, seq: int, lease: Lease) -> TakenRow:
 
 
 def _pack_lease(lease: Lease | None) -> tuple[str | None, int]:
-    return (None, NOBODY) if lease is None else (lease.holder, pack_time(lease.until))
+    return (None, NO_LEASE) if lease is None else (lease.holder, pack_time(lease.until))

@@ -70,7 +70,7 @@ async def test_a_failure_that_nobody_has_foreseen_lets_go_of_who_waits_and_is_to
             wire.said.put_nowait({"type": "message", "channel": b"\xff\xfe"})
             await growth.wait("stream", LONG)
             assert wire.closed
-    assert caplog.text.count("Listening for the growth of streams failed") == 1
+    assert caplog.text.count("The subscription to new stream events failed") == 1
     assert "UnicodeDecodeError" in caplog.text
 
 

@@ -134,10 +134,10 @@ async def test_all_that_went_over_a_connection_that_breaks_are_told_and_nothing_
     async with bounded():
         await asyncio.wait(asking)
     assert all(isinstance(task.exception(), StoreUnavailable) for task in asking)
-    assert not connection.health.is_well
+    assert not connection.health.is_up
     server.resume()
     async with bounded():
-        await eventually(lambda: connection.health.is_well)
+        await eventually(lambda: connection.health.is_up)
         assert await connection.do("GET", "word") == b"fox"
     # What was sent before it was given up is done.
     assert int(server.ask("GET", "count") or 0) <= AT_ONCE + 3

@@ -17,7 +17,7 @@ from taskgate.stores.redis.streams import StreamWatch
 
 REQUEST: ContextVar[str | None] = ContextVar("REQUEST", default=None)
 FULL = OutOfMemoryError("command not allowed")
-OVER = "The task store does again what it refused: command not allowed"
+OVER = "The task store accepts a command again that it refused: command not allowed"
 
 
 @pytest.fixture
@@ -37,18 +37,18 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
 async def test_that_it_does_again_what_it_refused_is_told_once(
     health: RedisHealth, caplog: pytest.LogCaptureFixture
 ) -> None:
-    health.complain(FULL, "insert")
-    health.complain(FULL, "insert")
+    health.report_refusal(FULL, "insert")
+    health.report_refusal(FULL, "insert")
     for _ in range(3):
-        health.done("insert")
-    assert told(caplog) == ["The task store refuses what it is asked: command not allowed", OVER]
-    health.complain(FULL, "insert")
+        health.report_success("insert")
+    assert told(caplog) == ["The task store refuses a command: command not allowed", OVER]
+    health.report_refusal(FULL, "insert")
     assert len(told(caplog)) == 3
 
 
 async def test_what_was_never_refused_tells_nothing(health: RedisHealth, caplog: pytest.LogCaptureFixture) -> None:
-    health.complain(FULL, "insert")
-    health.done("load")
+    health.report_refusal(FULL, "insert")
+    health.report_success("load")
     assert OVER not in told(caplog)
 
 
@@ -56,8 +56,8 @@ async def test_it_is_not_over_while_it_refuses_others_of_the_same_kind(
     health: RedisHealth, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_CALM", 3600.0)
-    health.complain(FULL, "insert")
-    health.done("insert")
+    health.report_refusal(FULL, "insert")
+    health.report_success("insert")
     assert OVER not in told(caplog)
 
 
@@ -69,9 +69,9 @@ async def test_that_it_can_be_used_again_is_told_in_nobody_s_name() -> None:
 
     health = RedisHealth(look)
     REQUEST.set("the first that met it")
-    health.lose(ConnectionError())
+    health.mark_down(ConnectionError())
     async with bounded():
-        while not health.is_well:
+        while not health.is_up:
             await asyncio.sleep(0)
     assert named == [None]
 

@@ -73,8 +73,8 @@ async def news(wires: list[Wire], monkeypatch: pytest.MonkeyPatch) -> AsyncItera
         wires.append(Wire())
         return wires[-1]
 
-    feed = ChangeSubscriber(opened, "channel", origin="me", refused=never, usable=at_once)
-    assert await feed.listening(timeout=timedelta(seconds=5))
+    feed = ChangeSubscriber(opened, "channel", origin="me", on_refused=never, wait_until_usable=at_once)
+    assert await feed.wait_until_subscribed(timeout=timedelta(seconds=5))
     yield feed
     await feed.close()
 
@@ -104,7 +104,7 @@ async def test_what_this_process_said_itself_is_no_news_unless_it_is_in_doubt(
 ) -> None:
     since = await place(news)
     known, doubted = news.mark(), news.mark()
-    news.doubt(doubted)
+    news.expect_message(doubted)
     wires[0].tell(1, "known", mark=known)
     wires[0].tell(2, "task", mark=doubted)
     wires[0].tell(3, "another", mark="me")
@@ -185,7 +185,7 @@ async def test_who_watches_one_task_looks_again_after_a_while(
 
 async def test_what_comes_during_the_look_ends_the_wait(news: ChangeSubscriber, wires: list[Wire]) -> None:
     async def slow_look(_: str) -> int:
-        news.note("task", 1, owner="o", holder=None)
+        news.add("task", 1, owner="o", holder=None)
         return 0
 
     async with bounded():
@@ -202,8 +202,8 @@ async def test_nobody_listens_where_there_is_no_server(caplog: pytest.LogCapture
     async def subscribe(*channels: str) -> None:
         raise ConnectionError
 
-    news = ChangeSubscriber(refuse, "channel", origin="me", refused=never, usable=at_once)
-    assert not await news.listening(timeout=timedelta(milliseconds=1))
+    news = ChangeSubscriber(refuse, "channel", origin="me", on_refused=never, wait_until_usable=at_once)
+    assert not await news.wait_until_subscribed(timeout=timedelta(milliseconds=1))
     await news.close()
     with pytest.raises(StoreUnavailable):
         await news.changed(WATCH, timeout=LONG, look=look)
@@ -221,7 +221,7 @@ async def test_a_server_that_does_not_let_it_listen_is_told_of_each_time(monkeyp
         wire.said.put_nowait(refusal)
         return wire
 
-    news = ChangeSubscriber(refuse, "channel", origin="me", refused=told.put_nowait, usable=at_once)
+    news = ChangeSubscriber(refuse, "channel", origin="me", on_refused=told.put_nowait, wait_until_usable=at_once)
     async with bounded():
         assert [await told.get(), await told.get()] == [refusal, refusal]
     await news.close()
@@ -242,8 +242,8 @@ async def test_nobody_is_woken_to_look_before_the_server_can_be_asked(
         wires.append(Wire())
         return wires[-1]
 
-    feed = ChangeSubscriber(opened, "channel", origin="me", refused=never, usable=usable)
-    assert await feed.listening(timeout=timedelta(seconds=5))
+    feed = ChangeSubscriber(opened, "channel", origin="me", on_refused=never, wait_until_usable=usable)
+    assert await feed.wait_until_subscribed(timeout=timedelta(seconds=5))
     since = await place(feed)
     waiting = asyncio.create_task(heard(feed, since))
     can_be_asked.clear()
@@ -281,7 +281,7 @@ async def test_what_nobody_has_foreseen_is_met_as_a_connection_that_breaks(
         assert wires[number].closed
     wires[2].tell(1, "task")
     assert (await heard(news, since)).changes == (RecordChange("task", 1),)
-    assert caplog.text.count("Listening to the news from the task store failed") == 1
+    assert caplog.text.count("The subscription to task changes failed") == 1
     assert "never thought of" in caplog.text
 
 
@@ -296,6 +296,6 @@ async def test_a_connection_that_cannot_even_be_made_is_made_later(
             raise failure
         return Wire()
 
-    feed = ChangeSubscriber(opened, "channel", origin="me", refused=never, usable=at_once)
-    assert await feed.listening(timeout=timedelta(seconds=5))
+    feed = ChangeSubscriber(opened, "channel", origin="me", on_refused=never, wait_until_usable=at_once)
+    assert await feed.wait_until_subscribed(timeout=timedelta(seconds=5))
     await feed.close()

@@ -118,8 +118,8 @@ async def test_a_damaged_record_hides_no_other(
     assert [taken.id for taken in await store.lapsed(holder="next", until=LATER, now=EPOCH, limit=1)] == [other]
     assert [head.id for head in await store.purge(now=EPOCH + 9 * LONG, limit=9)] == [other]
     assert set((await store.census()).tasks.values()) == {0}
-    assert "1 stored tasks that cannot be read were taken over" in caplog.text
-    assert "1 stored tasks that cannot be read were removed" in caplog.text
+    assert "1 unreadable stored tasks were taken over" in caplog.text
+    assert "1 unreadable stored tasks were removed" in caplog.text
 
 
 async def test_a_row_that_is_gone_by_itself_leaves_nothing_that_is_met_again(

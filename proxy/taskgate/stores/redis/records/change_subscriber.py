@@ -1,8 +1,10 @@
-"""News of the other processes: one pub/sub connection, whose messages go into a journal of this process.
+"""The subscription to task changes of other processes: `ChangeSubscriber`, which adds them to its
+ChangeFeed.
 
-A message names ids, revisions and holders and no more (T25). What this process did itself it notes when it knows it;
-its own messages are left out, but for what it could not know. Whenever the connection is new, messages may be missing:
-then everything before counts as forgotten, and whoever waits looks again. What must not live here: what is watched for.
+It has one pub/sub connection. A message has ids, revisions and holders, and nothing else (T25). The
+store adds its own changes directly, so the process ignores its own messages, except those of
+changes with an unknown outcome. Messages may be missing after each new connection: then the feed
+forgets all positions, and every waiter loads its record again.
 """
 
 import asyncio
@@ -24,19 +26,21 @@ from taskgate.stores.redis.records import rows
 from taskgate.system.log_throttle import ThrottledLog
 
 _QUIET: Final = 1.5
-"""Seconds without a message after which the connection is asked whether it still is one, and for its answer."""
+"""Seconds without a message before a PING, and before its answer counts as missing."""
 
 _AGAIN: Final = 0.5
 """Seconds before the next attempt to connect."""
 
 PATIENCE: Final = timedelta(seconds=15)
-"""How long news of one task are waited for before the watcher is sent to look again: a message is no promise."""
+"""The longest wait for changes of one task; then the watcher loads it again, because a message may
+be lost.
+"""
 
 log = logging.getLogger("taskgate.stores")
 
 
 class PubSub(Protocol):
-    """What is used of the library's own."""
+    """The part of the library's PubSub that is used here."""
 
     async def subscribe(self, *channels: Any) -> None: ...
 
@@ -48,9 +52,10 @@ class PubSub(Protocol):
 
 
 class ChangeSubscriber:
-    """Listens from when it is made until it is closed, on the running loop.
+    """Listens on the running loop, from its creation until it is closed.
 
-    `refused` is told where the server is there and does not let us listen; `usable` waits until it can be asked.
+    `on_refused` is called if the server is up but denies the subscription. `wait_until_usable`
+    waits until the server accepts commands.
     """
 
     def __init__(
@@ -59,51 +64,51 @@ class ChangeSubscriber:
         channel: str,
         *,
         origin: str,
-        refused: Callable[[BaseException], None],
-        usable: Callable[[], Awaitable[None]],
+        on_refused: Callable[[BaseException], None],
+        wait_until_usable: Callable[[], Awaitable[None]],
     ) -> None:
         self._origin = f"{origin}-"
-        self._marks = count(1)
+        self._numbers = count(1)
         self._feed = ChangeFeed()
         self._open = open_pubsub
         self._channel = channel
-        self._refused = refused
-        self._usable = usable
-        self._doubtful: set[str] = set()
-        self._listens = asyncio.Event()
-        self._unread = ThrottledLog(
-            log, "News that cannot be read are dropped: somebody else speaks on the gateways' channel"
+        self._on_refused = on_refused
+        self._wait_until_usable = wait_until_usable
+        self._unknown_outcomes: set[str] = set()
+        self._is_subscribed = asyncio.Event()
+        self._unreadable_log = ThrottledLog(
+            log, "An unreadable change message was ignored: find the program that publishes on the gateways' channel"
         )
-        self._failed = ThrottledLog(log, "Listening to the news from the task store failed, and is begun anew")
+        self._failure_log = ThrottledLog(log, "The subscription to task changes failed and is renewed")
         self._task = asyncio.get_running_loop().create_task(self._listen())
 
-    async def listening(self, *, timeout: timedelta) -> bool:
-        """Wait until every change is heard of, at most `timeout`; whether that is so."""
+    async def wait_until_subscribed(self, *, timeout: timedelta) -> bool:
+        """Wait for the subscription, at most `timeout`; whether it is active."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._listens.wait(), timeout.total_seconds())
-        return self._listens.is_set()
+            await asyncio.wait_for(self._is_subscribed.wait(), timeout.total_seconds())
+        return self._is_subscribed.is_set()
 
-    def note(self, id: TaskId, revision: int, *, owner: str, holder: str | None) -> None:
-        """A task may be at a revision, or GONE; whose and whose lease it is, or was, as messages have it."""
-        self._feed.add(id, revision, owner=_veiled(owner), holder=holder)
+    def add(self, id: TaskId, revision: int, *, owner: str, holder: str | None) -> None:
+        """Add a possible change of a task to a revision, or GONE; owner and holder as in messages."""
+        self._feed.add(id, revision, owner=_digested(owner), holder=holder)
 
     async def changed(
         self, watch: Watch, *, timeout: timedelta, look: Callable[[TaskId], Awaitable[int]]
     ) -> ChangeBatch:
-        """What `TaskStore.changed` promises; `look` asks the store what revision a task is at."""
+        """Wait as `TaskStore.changed` promises; `look` loads the current revision of a task."""
         if isinstance(watch, TaskWatch):
             return await self._feed.changed_remotely(watch, timeout=min(timeout, PATIENCE), look=look)
         if isinstance(watch, OwnerWatch):
-            watch = OwnerWatch(owner=_veiled(rows.owner_name(watch.owner)), since=watch.since)
-        return await self._feed.changed(watch, timeout=timeout, look=_nowhere)
+            watch = OwnerWatch(owner=_digested(rows.owner_name(watch.owner)), since=watch.since)
+        return await self._feed.changed(watch, timeout=timeout, look=_no_look)
 
     def mark(self) -> str:
-        """What stands for one change by this process, and for no other."""
-        return f"{self._origin}{next(self._marks)}"
+        """A unique mark for one change by this process."""
+        return f"{self._origin}{next(self._numbers)}"
 
-    def doubt(self, mark: str) -> None:
-        """This process cannot know whether a change of its own was done: its message is to be heard, too."""
-        self._doubtful.add(mark)
+    def expect_message(self, mark: str) -> None:
+        """Do not ignore the message of an own change whose outcome is unknown."""
+        self._unknown_outcomes.add(mark)
 
     async def close(self) -> None:
         """Stop listening and end every wait."""
@@ -114,68 +119,72 @@ class ChangeSubscriber:
     async def _listen(self) -> None:
         while True:
             try:
-                await self._hear_over(self._open())
+                await self._listen_over(self._open())
             except (RedisError, OSError, TimeoutError) as error:
-                if self._listens.is_set():
-                    log.warning("No news from the task store until it is connected again (%s)", type(error).__name__)
+                if self._is_subscribed.is_set():
+                    log.warning(
+                        "No task changes are received until the task store is connected again (%s)",
+                        type(error).__name__,
+                    )
                 if isinstance(error, NoPermissionError):
-                    self._refused(error)
-            except Exception as error:  # whatever it is, nobody else would listen
-                self._failed.emit(error=error)
-            self._listens.clear()
+                    self._on_refused(error)
+            except Exception as error:  # after any failure, subscribe again
+                self._failure_log.emit(error=error)
+            self._is_subscribed.clear()
             await asyncio.sleep(_AGAIN)
 
-    async def _hear_over(self, pubsub: PubSub) -> None:
+    async def _listen_over(self, pubsub: PubSub) -> None:
         try:
-            await self._hear(pubsub)
+            await self._receive(pubsub)
         finally:
             with contextlib.suppress(Exception):
                 await pubsub.aclose()
 
-    async def _hear(self, pubsub: PubSub) -> None:
-        """Until the connection breaks, or says nothing though it was asked."""
+    async def _receive(self, pubsub: PubSub) -> None:
+        """Receive until the connection breaks, or does not answer a PING."""
         async with asyncio.timeout(2 * _QUIET):
             await pubsub.subscribe(self._channel)
-        asked = False
+        pinged = False
         while True:
             message = await pubsub.get_message(timeout=_QUIET)
             if message is None:
-                if asked:
+                if pinged:
                     raise TimeoutError
-                asked = True
+                pinged = True
                 await pubsub.ping()
                 continue
-            asked = False
+            pinged = False
             if message["type"] == "message":
-                self._read(message["data"])
+                self._add_message(message["data"])
             elif message["type"] == "subscribe":
-                await self._begin_anew()
+                await self._on_subscribed()
 
-    async def _begin_anew(self) -> None:
-        # The library connects again by itself, too.
-        self._doubtful.clear()
-        # Whoever is woken looks, and would be refused who looks before it is known that the server is there.
-        await self._usable()
+    async def _on_subscribed(self) -> None:
+        # Also after the library reconnected by itself.
+        self._unknown_outcomes.clear()
+        # The waiters load their records at once, which must not fail because the server still
+        # counts as down.
+        await self._wait_until_usable()
         self._feed.reset()
-        self._listens.set()
+        self._is_subscribed.set()
 
-    def _read(self, message: bytes) -> None:
+    def _add_message(self, message: bytes) -> None:
         try:
             mark, number, owner, holder, id = map(unpack_text, message.split(b"\0", 4))
             revision = int(number)
         except (ValueError, StoreUnavailable):
-            self._unread.emit()
+            self._unreadable_log.emit()
             return
-        if mark.startswith(self._origin) and mark not in self._doubtful:
+        if mark.startswith(self._origin) and mark not in self._unknown_outcomes:
             return
-        self._doubtful.discard(mark)
-        self.note(id, revision, owner=owner, holder=holder or None)
+        self._unknown_outcomes.discard(mark)
+        self.add(id, revision, owner=owner, holder=holder or None)
 
 
-def _veiled(owner: str) -> OwnerKey:
+def _digested(owner: str) -> OwnerKey:
     return OwnerKey(owner, "")
 
 
-def _nowhere(_: TaskId) -> int:
-    """Of watches that look at no task."""
+def _no_look(_: TaskId) -> int:
+    """For watches of owners and holders, which look at no task."""
     return GONE

@@ -1,6 +1,7 @@
-"""Pages of lists: bounds as the lists have them, and what is made of what a script found.
+"""The pages of task lists in Redis: `PageReader` encodes the bounds for a script and decodes its
+result.
 
-What cannot be read is left out. What must not live here: what a filter means to a host.
+A page omits unreadable records.
 """
 
 from datetime import datetime
@@ -14,11 +15,13 @@ from taskgate.stores.redis.client import RedisClient, Value
 from taskgate.stores.redis.records import rows
 
 _MOST: Final = 10**rows.TIME_WIDTH
-_NOTHING: Final = Page(tasks=(), next=None)
+_EMPTY_PAGE: Final = Page(tasks=(), next=None)
 
 
 class _Bounds(NamedTuple):
-    """What limits a list, as a script has it: places in it, and times of the other order, both excluded."""
+    """The bounds of a list for the script: positions in it, and times of the other order, all
+    exclusive.
+    """
 
     low: bytes
     high: bytes
@@ -27,7 +30,7 @@ class _Bounds(NamedTuple):
 
 
 class PageReader:
-    """Reads pages of what lies under one root."""
+    """Reads pages of the tasks of one deployment."""
 
     def __init__(self, client: RedisClient, root: str) -> None:
         self._client = client
@@ -36,40 +39,44 @@ class PageReader:
     async def read(
         self, owner: OwnerKey, where: TaskFilter, order: TaskOrder, after: Position | None, limit: int, now: datetime
     ) -> Page:
-        """See TaskStore.page. A list of which much is passed over takes more than one round trip."""
+        """Read a page; if the script skips many records, in more than one round trip."""
         states = [rows.state_name(state) for state in (STATES if where.states is None else where.states)]
         if not states or where.ids == frozenset():
-            return _NOTHING
+            return _EMPTY_PAGE
         if where.ids is not None:
-            return _cut(await self._picked(owner, where, order, after, now), order, limit)
+            return _cut(await self._of_ids(owner, where, order, after, now), order, limit)
         other = "updated" if order.by is OrderBy.CREATED else "created"
         by = "created" if order.by is OrderBy.CREATED else "updated"
         low, high, least, most = _bounds(where, order, after)
         found: list[tuple[bytes, bytes]] = []
         place: bytes | None = None
         while True:
-            # One more than asked for tells whether there is a next page.
+            # One more than the limit shows whether there is a next page.
             wanted = limit + 1 - len(found)
             ends = (low, place or high) if order.descending else (place or low, high)
             values = (rows.owner_name(owner), by, int(order.descending), *ends, wanted, pack_time(now))
             arguments: list[Value] = [self._root, *values, other, least, most, *states]
-            part, *on = await self._client.run(rows.PAGE, (self._root + "open",), arguments)
+            part, *rest = await self._client.run(rows.PAGE, (self._root + "open",), arguments)
             found += part
-            if not on:
+            if not rest:
                 return _page(found, limit)
-            place = on[0]
+            place = rest[0]
 
-    async def _picked(
+    async def _of_ids(
         self, owner: OwnerKey, where: TaskFilter, order: TaskOrder, after: Position | None, now: datetime
     ) -> list[ListedTask]:
-        """What meets the filter of a few ids, which are looked up one by one."""
+        """The matching tasks among a few ids, which are looked up one by one."""
         ids = [id for id in where.ids or () if id.isprintable()]
         if not ids:
             return []
         name, moment = rows.owner_name(owner).encode(), pack_time(now)
-        kept = await self._client.run(rows.PICK, (self._root + "open",), (self._root, *ids))
-        mine = (head for head, whose, expires in kept if head is not None and whose == name and int(expires) > moment)
-        tasks = [task for task in map(_listed, mine) if task is not None and _is_wanted(task, where)]
+        rows_found = await self._client.run(rows.PICK, (self._root + "open",), (self._root, *ids))
+        mine = (
+            head
+            for head, owner_found, expires in rows_found
+            if head is not None and owner_found == name and int(expires) > moment
+        )
+        tasks = [task for task in map(_listed, mine) if task is not None and _matches(task, where)]
         tasks.sort(key=lambda task: task.place(order.by), reverse=order.descending)
         return [task for task in tasks if after is None or _is_past(task.place(order.by), after, order)]
 
@@ -78,7 +85,7 @@ def _page(found: list[tuple[bytes, bytes]], limit: int) -> Page:
     tasks = tuple(task for head, _ in found[:limit] if (task := _listed(head)) is not None)
     if len(found) <= limit:
         return Page(tasks=tasks, next=None)
-    # Of the list, not of a head: the last one may be unreadable.
+    # From the list, not the head: the last head may be unreadable.
     _, place = found[limit - 1]
     time, id = place[: rows.TIME_WIDTH], place[rows.TIME_WIDTH :]
     return Page(tasks=tasks, next=Position(unpack_time(int(time)), unpack_text(id)))
@@ -99,8 +106,8 @@ def _listed(head: bytes) -> ListedTask | None:
 def _bounds(where: TaskFilter, order: TaskOrder, after: Position | None) -> _Bounds:
     created, updated = (where.created_after, where.created_before), (where.updated_after, where.updated_before)
     (least, most), (later, earlier) = (created, updated) if order.by is OrderBy.CREATED else (updated, created)
-    # A place is a time and an id; a bare time comes before every place of that time. All are excluded, but a bare time
-    # that is a lower end: nothing lies at it.
+    # A position is a time and an id; a bare time sorts before every position of that time. All
+    # bounds are exclusive, except a bare time as the lower end, where no record can be.
     lows = [] if least is None else [rows.time_text(pack_time(least) + 1)]
     highs = [] if most is None else [rows.time_text(pack_time(most))]
     place = None if after is None else rows.time_text(pack_time(after.time)) + pack_text(after.id)
@@ -114,7 +121,7 @@ def _bounds(where: TaskFilter, order: TaskOrder, after: Position | None) -> _Bou
     )
 
 
-def _is_wanted(task: ListedTask, where: TaskFilter) -> bool:
+def _matches(task: ListedTask, where: TaskFilter) -> bool:
     return (
         (where.states is None or TaskState(task.status, task.tool_error) in where.states)
         and (where.created_after is None or task.created_at > where.created_after)

@@ -1,19 +1,20 @@
-"""How a task lies in Redis: the names of keys, the fields of a row, and the scripts that know both.
+"""The layout of tasks in Redis: the names of keys, the fields of a row, and the scripts that use
+both.
 
-    task:ID                     HASH  the row: head, rev, owner, holder ("" for nobody), until (0 for nobody), open ("1"
-                                      while unfinished), mark (of its last change), sends ("1" where it may be sent),
-                                      what indexes and caps have it under and, written once, params, kind and outcome
+    task:ID                     HASH  the row: head, rev, owner, holder ("" without a lease), until (0 without one),
+                                      open ("1" while unfinished), mark (of its last change), sends ("1" if it may be
+                                      sent), the keys of its indexes and caps and, written once, params, kind, outcome
     created:STATE:OWNER         ZSET  one list of an owner: time and id in one text, in the order of these
     updated:STATE:OWNER         ZSET  the same by the other time
     all:STATE                   ZSET  ids by their expiry
-    open                        ZSET  ids of what is unfinished by the end of the lease
-    unfinished:SHARE            ZSET  ids of what is unfinished by expiry, for each thing that caps count by
-    kept:SHARE                  TEXT  bytes of bodies, for a context and for all
-    repeat:NAME                 TEXT  expiry and id of what stands for a name
+    open                        ZSET  ids of unfinished tasks by the end of the lease
+    unfinished:SHARE            ZSET  ids of unfinished tasks by expiry, for each key that caps count by
+    kept:SHARE                  TEXT  bytes of bodies, of a context and of all
+    repeat:NAME                 TEXT  expiry and id of the record of an idempotency key
 
-Each key outlives what is in it by BACKSTOP, for the case that nobody is left to purge. Times are microseconds since
-1970. A digest stands for whatever hosts or operators name; an id is its own. What must not live here: when anything of
-it is written or read.
+Each key outlives its content by BACKSTOP, in case no gateway is left to purge it. Times are
+microseconds since 1970. A digest replaces each name that hosts or operators choose; ids are used as
+they are. The other modules of this folder read and write the rows.
 """
 
 from collections.abc import Sequence
@@ -43,15 +44,15 @@ from taskgate.stores.redis.client import Script, Value
 from taskgate.stores.redis.keys import digest
 
 BACKSTOP: Final = 7 * 24 * 3600 * 1000
-"""Milliseconds."""
+"""Milliseconds that a key outlives its content."""
 
 TIME_WIDTH: Final = 18
-"""Letters of a time in a place of a list."""
+"""Characters of a time in a position of a list."""
 
 HEAD: Final = ("head", "owner", "holder", "until")
 WHOLE: Final = (*HEAD, "params", "kind", "outcome")
 
-_NOBODY: Final = 0
+_NO_LEASE: Final = 0
 _TEXTS: Final = resources.files(__package__)
 
 
@@ -73,26 +74,26 @@ COUNT: Final = _script("count")
 
 @lru_cache(maxsize=1024)
 def owner_name(owner: OwnerKey) -> str:
-    """What stands for an owner."""
+    """The digest of an owner."""
     return digest(*owner)
 
 
 def repeat_name(owner: OwnerKey, key: str) -> str:
-    """What stands for a call that its owner has given a name."""
+    """The digest of an owner's idempotency key."""
     return digest(*owner, key)
 
 
 def state_name(state: TaskState) -> str:
-    """What stands for a state."""
+    """The name of a state in keys."""
     return _STATE_NAMES[state]
 
 
 def time_text(moment: int) -> bytes:
-    """A time as what sorts as it does."""
+    """A time as text that sorts in the same order."""
     return b"%018d" % moment
 
 
-def inserted(
+def insert_arguments(
     root: str,
     mark: str,
     record: TaskRecord,
@@ -101,16 +102,15 @@ def inserted(
     head: bytes | None = None,
     within: timedelta | None = None,
 ) -> list[Value]:
-    """The arguments of INSERT and, without caps, of RESTORE; `head` if it is packed already.
+    """The arguments of INSERT and, without caps, of RESTORE; `head` if it is already encoded.
 
-    After `within` from when the record was made, by the server's time, it is not inserted any more.
-
-    `mark` is what no other change has; whose it is knows of the change without being told.
+    If `within` has passed since the creation of the record, by the server's time, the insert is
+    refused. `mark` is unique to this change; the process that made it ignores its message.
     """
-    shares = _shares(*record.owner, record.tenant, record.call.tool)
+    cap_keys = _cap_keys(*record.owner, record.tenant, record.call.tool)
     bounds: list[Value] = []
     for cap in caps:
-        share = shares[cap.place]
+        share = cap_keys[cap.place]
         if share is not None:
             bounds += ("bytes" if cap.bytes else "tasks", share, cap.limit)
     owner, state = owner_name(record.owner), _STATE_NAMES[TaskState(record.status, record.tool_error)]
@@ -121,13 +121,13 @@ def inserted(
         *(root, mark, record.id, record.revision, _span(record), owner, state),
         *(_time_text(record.created_at), _time_text(record.updated_at), pack_time(record.expires_at)),
         *(is_open, holder, until, name, record_size(record)),
-        *(" ".join(filter(None, shares)), _sends(record), head or pack_head(record), len(bounds) // 3, not_after),
+        *(" ".join(filter(None, cap_keys)), _sends(record), head or pack_head(record), len(bounds) // 3, not_after),
         *bounds,
         *_bodies(record),
     ]
 
 
-def swapped(root: str, mark: str, record: TaskRecord, expected: int, *, head: bytes) -> list[Value]:
+def swap_arguments(root: str, mark: str, record: TaskRecord, expected: int, *, head: bytes) -> list[Value]:
     """The arguments of SWAP."""
     holder, until = _pack_lease(record.lease)
     state = _STATE_NAMES[TaskState(record.status, record.tool_error)]
@@ -140,12 +140,12 @@ def swapped(root: str, mark: str, record: TaskRecord, expected: int, *, head: by
 
 
 def unpack_lease(holder: bytes | None, until: bytes | None) -> Lease | None:
-    """The lease that two fields hold. Raises StoreUnavailable where they hold none that anybody wrote."""
+    """Decode a lease from its two fields. Raises StoreUnavailable if they are damaged."""
     return Lease(holder=unpack_text(holder), until=unpack_moment(until)) if holder else None
 
 
 def unpack_moment(field: bytes | None) -> datetime:
-    """The moment that a field holds. Raises StoreUnavailable where it holds none."""
+    """Decode a time. Raises StoreUnavailable if the field is damaged."""
     try:
         return unpack_time(unpack_number(field))
     except OverflowError as error:
@@ -153,7 +153,7 @@ def unpack_moment(field: bytes | None) -> datetime:
 
 
 def unpack_number(field: bytes | None) -> int:
-    """The number that a field holds. Raises StoreUnavailable where it holds none."""
+    """Decode a number. Raises StoreUnavailable if the field is damaged."""
     try:
         return int(field or b"")
     except ValueError as error:
@@ -165,7 +165,7 @@ def _unreadable() -> StoreUnavailable:
 
 
 def unpack_bodies(head: TaskRecord, params: bytes | None, kind: bytes | None, outcome: bytes | None) -> TaskRecord:
-    """The record with the bodies that its row has."""
+    """The record with the bodies of its row."""
     return with_bodies(head, _text(params), None if kind is None else _unpack_outcome(kind, outcome))
 
 
@@ -174,8 +174,8 @@ ALL_STATES: Final = tuple(_STATE_NAMES.values())
 
 
 @lru_cache(maxsize=1024)
-def _shares(context: str, mount: str, tenant: str | None, tool: str) -> tuple[str | None, ...]:
-    """What a record has in common with others, in the order of CapScope."""
+def _cap_keys(context: str, mount: str, tenant: str | None, tool: str) -> tuple[str | None, ...]:
+    """The keys that a record counts under, in the order of CapScope."""
     return (
         f"context:{digest(context)}",
         None if tenant is None else f"tenant:{digest(tenant)}",
@@ -203,7 +203,7 @@ def _outcome(outcome: Outcome | None) -> Sequence[Value]:
 
 def _unpack_outcome(kind: bytes, body: bytes | None) -> Outcome:
     if body is None:
-        raise StoreUnavailable("A stored record cannot be read")
+        raise _unreadable()
     return unpack_outcome(unpack_text(kind), body)
 
 
@@ -216,9 +216,9 @@ def _sends(record: TaskRecord) -> str:
 
 
 def _span(record: TaskRecord) -> int:
-    """For how long the keys of a record have to be there, in milliseconds."""
+    """The lifetime of the keys of a record, in milliseconds."""
     return pack_span(record.ttl) // 1000 + BACKSTOP
 
 
 def _pack_lease(lease: Lease | None) -> tuple[bytes, int]:
-    return (b"", _NOBODY) if lease is None else (pack_text(lease.holder), pack_time(lease.until))
+    return (b"", _NO_LEASE) if lease is None else (pack_text(lease.holder), pack_time(lease.until))

@@ -1,7 +1,8 @@
-"""Tasks in Redis or Valkey, shared by several processes: the whole Store, of which sessions are handed on.
+"""The store in Redis or Valkey that several processes share: `RedisStore`, which delegates host
+sessions.
 
-Each verb is one round trip, but for pages of which much is passed over. What this process changes it hears of at once;
-of the others it hears through the news.
+Each operation is one round trip, except a page that skips many records. The process learns of its
+own changes at once, and of those of others through `change_subscriber`.
 """
 
 import asyncio
@@ -29,43 +30,46 @@ from taskgate.stores.redis.records.withdrawals import Withdrawals
 
 
 SEEN: Final = 4096
-"""How many are kept: of tasks that run here, and for who polls a task that does not change."""
+"""Heads in the cache: of tasks that run here, and of unchanged tasks that hosts poll."""
 
 log = logging.getLogger("taskgate.stores")
 
 
 class HeadCache:
-    """Heads as they were seen last. They are never taken for the truth: what was read is compared with them."""
+    """The last heads by their bytes, so that an unchanged head is not decoded again.
+
+    Never used without a read.
+    """
 
     def __init__(self) -> None:
-        self._seen: dict[TaskId, tuple[bytes, TaskRecord]] = {}
+        self._cached: dict[TaskId, tuple[bytes, TaskRecord]] = {}
 
     def unpack(self, id: TaskId, head: bytes, lease: Lease | None) -> TaskRecord:
-        """The record whose head was read. Raises StoreUnavailable where it cannot be."""
-        seen = self._seen.get(id)
-        if seen is None or seen[0] != head:
-            return self.see(id, head, unpack_head(head, lease))
-        record = seen[1]
-        return record if record.lease == lease else self.see(id, head, altered(record, lease=lease))
+        """Decode a head that was read. Raises StoreUnavailable if it is unreadable."""
+        cached = self._cached.get(id)
+        if cached is None or cached[0] != head:
+            return self.add(id, head, unpack_head(head, lease))
+        record = cached[1]
+        return record if record.lease == lease else self.add(id, head, altered(record, lease=lease))
 
-    def see(self, id: TaskId, head: bytes, record: TaskRecord) -> TaskRecord:
-        """Remember a record as a head."""
-        if id not in self._seen and len(self._seen) >= SEEN:
-            del self._seen[next(iter(self._seen))]
-        self._seen[id] = (head, record)
+    def add(self, id: TaskId, head: bytes, record: TaskRecord) -> TaskRecord:
+        """Cache a record as a head."""
+        if id not in self._cached and len(self._cached) >= SEEN:
+            del self._cached[next(iter(self._cached))]
+        self._cached[id] = (head, record)
         return record
 
     def forget(self, id: TaskId) -> None:
-        """It will hardly be asked for again."""
-        self._seen.pop(id, None)
+        """Drop a head that hosts will hardly request again."""
+        self._cached.pop(id, None)
 
     def clear(self) -> None:
-        """Forget all."""
-        self._seen.clear()
+        """Drop all heads."""
+        self._cached.clear()
 
 
 def read_head(head: bytes | None, lease: Lease | None, params: bytes | None = None) -> TaskRecord | None:
-    """A record that is one of many; None where it cannot be read, which must not hide the others."""
+    """Decode one record of many; None if it is unreadable, so that it does not hide the others."""
     try:
         record = None if head is None else unpack_head(head, lease)
         return record if record is None or params is None else with_bodies(record, unpack_text(params), None)
@@ -74,10 +78,10 @@ def read_head(head: bytes | None, lease: Lease | None, params: bytes | None = No
 
 
 def readable_records(records: list[TaskRecord | None], done: str) -> list[TaskRecord]:
-    """Those that could be read; the operator is told of the others, with what was done to them."""
+    """The readable records; logs the number of the others, with `done` to them."""
     found = [record for record in records if record is not None]
     if len(found) < len(records):
-        log.warning("%d stored tasks that cannot be read were %s", len(records) - len(found), done)
+        log.warning("%d unreadable stored tasks were %s", len(records) - len(found), done)
     return found
 
 
@@ -88,16 +92,17 @@ NOT_KNOWN: Final = GONE - 1
 """Older than every revision."""
 
 CHECK_MS: Final = 1000
-"""How long what a check writes stays."""
+"""Milliseconds until the value of a check expires."""
 
-_REFUSED: Final = {-1: "A task of that id is stored already", -2: "The task came to the store too late"}
+_REFUSED: Final = {-1: "A task of that id is stored already", -2: "The task reached the store too late"}
 
 
 class RedisStore:
-    """A store that other processes change as well. Belongs to the event loop it is made on.
+    """A store that other processes change as well. It belongs to the event loop that creates it.
 
-    `let_go` is awaited once, last in the close: whoever opened the connection closes it there. `within` is for how long
-    after it was made a record can be inserted; for records that are made by the server's time.
+    `close` awaits `on_close` last, where the opener closes the client. `within` is the time after
+    the creation of a record in which it can be inserted; it is for records whose times follow the
+    server's clock.
     """
 
     def __init__(
@@ -124,15 +129,15 @@ class RedisStore:
     # --- tasks ---------------------------------------------------------------------------------------------------
 
     async def insert(self, record: TaskRecord, *, caps: tuple[Cap, ...]) -> TaskId:
-        """See TaskStore.insert."""
         self._check()
-        asked = tuple(cap for cap in caps if record.tenant is not None or cap.scope is not CapScope.TENANT)
+        checked = tuple(cap for cap in caps if record.tenant is not None or cap.scope is not CapScope.TENANT)
         head, mark = pack_head(record), self._changes.mark()
-        arguments = rows.inserted(self._root, mark, record, asked, head=head, within=self._within)
+        arguments = rows.insert_arguments(self._root, mark, record, checked, head=head, within=self._within)
         try:
             end = await self._change(rows.INSERT, record, mark, arguments)
         except (StoreUnavailable, asyncio.CancelledError):
-            # Who comes again with its name is to find it; nobody would find another, and yet it would be run.
+            # A record with a key stays: a repeated call finds it. No caller finds one without, and
+            # yet it would run.
             if record.repeat_key is None:
                 self._withdrawals.add(record.id, mark)
             raise
@@ -141,13 +146,12 @@ class RedisStore:
         if end < 0:
             raise StoreUnavailable(_REFUSED[end])
         if end:
-            raise _refusal(asked[end - 1])
-        self._heads.see(record.id, head, as_head(record))
-        self._hear(record)
+            raise _refusal(checked[end - 1])
+        self._heads.add(record.id, head, as_head(record))
+        self._add_change(record)
         return record.id
 
     async def repeated(self, owner: OwnerKey, key: str, *, now: datetime) -> TaskId | None:
-        """See TaskStore.repeated."""
         self._check()
         value = await self._client.do("GET", f"{self._root}repeat:{rows.repeat_name(owner, key)}")
         if value is None:
@@ -156,7 +160,6 @@ class RedisStore:
         return unpack_text(id) if rows.unpack_moment(ends) > now else None
 
     async def load(self, owner: OwnerKey, id: TaskId, *, now: datetime, bodies: bool = False) -> TaskRecord | None:
-        """See TaskStore.load."""
         values = await self._fields(id, rows.WHOLE if bodies else rows.HEAD)
         head, kept_owner, holder, until, *rest = values
         if head is None or kept_owner != rows.owner_name(owner).encode():
@@ -167,15 +170,13 @@ class RedisStore:
         return rows.unpack_bodies(record, *rest) if bodies else record
 
     async def owner_of(self, id: TaskId) -> OwnerKey | None:
-        """See TaskStore.owner_of."""
         (head,) = await self._fields(id, ("head",))
         return None if head is None else unpack_head(head, None).owner
 
     async def swap(self, record: TaskRecord, *, expected: int) -> bool:
-        """See TaskStore.swap."""
         self._check()
         head, mark = pack_head(record), self._changes.mark()
-        arguments = rows.swapped(self._root, mark, record, expected, head=head)
+        arguments = rows.swap_arguments(self._root, mark, record, expected, head=head)
         end = await self._change(rows.SWAP, record, mark, arguments)
         if end is None:
             return False
@@ -183,10 +184,10 @@ class RedisStore:
         if record.status.is_terminal:
             self._heads.forget(record.id)
         else:
-            # It is looked at again before it is moved again, if only to be ended.
-            self._heads.see(record.id, head, as_head(record))
+            # It is read again before its next swap, if only to end it.
+            self._heads.add(record.id, head, as_head(record))
         if was_open:
-            self._hear(record, held_by=held_by)
+            self._add_change(record, held_by=held_by)
         return True
 
     async def page(
@@ -199,17 +200,14 @@ class RedisStore:
         limit: int,
         now: datetime,
     ) -> Page:
-        """See TaskStore.page."""
         self._check()
         return await self._pages.read(owner, where, order, after, limit, now)
 
     async def changed(self, watch: Watch, *, timeout: timedelta) -> ChangeBatch:
-        """See TaskStore.changed."""
         self._check()
         return await self._changes.changed(watch, timeout=timeout, look=self._revision)
 
     async def renew(self, holder: str, ids: frozenset[TaskId], until: datetime) -> None:
-        """See TaskStore.renew."""
         self._check()
         mine = [id for id in ids if id.isprintable()]
         if mine:
@@ -218,7 +216,6 @@ class RedisStore:
             )
 
     async def lapsed(self, *, holder: str, until: datetime, now: datetime, limit: int) -> tuple[TaskRecord, ...]:
-        """See TaskStore.lapsed. A record that nobody holds counts as lapsed."""
         self._check()
         lease, found = Lease(holder=holder, until=until), list[TaskRecord]()
         while len(found) < limit:
@@ -232,7 +229,6 @@ class RedisStore:
         return tuple(found)
 
     async def purge(self, *, now: datetime, limit: int) -> tuple[TaskRecord, ...]:
-        """See TaskStore.purge."""
         self._check()
         arguments: list[Value] = [self._root, self._changes.mark(), pack_time(now), limit, *rows.ALL_STATES]
         removed = await self._client.run(rows.PURGE, (self._root + "open",), arguments)
@@ -241,34 +237,29 @@ class RedisStore:
     # --- host sessions -------------------------------------------------------------------------------------------
 
     async def put(self, record: SessionRecord) -> None:
-        """See SessionStore.put."""
         self._check()
         await self._sessions.put(record)
 
     async def find(self, owner: OwnerKey, id: str, *, now: datetime) -> SessionRecord | None:
-        """See SessionStore.find."""
         self._check()
         return await self._sessions.find(owner, id, now=now)
 
     async def touch(self, ids: frozenset[str], *, until: datetime) -> None:
-        """See SessionStore.touch."""
         self._check()
         await self._sessions.touch(ids, until=until)
 
     async def drop(self, owner: OwnerKey, id: str) -> bool:
-        """See SessionStore.drop."""
         self._check()
         return await self._sessions.drop(owner, id)
 
     async def purge_sessions(self, *, now: datetime) -> int:
-        """See SessionStore.purge_sessions."""
         self._check()
         return await self._sessions.purge_sessions(now=now)
 
     # --- the whole -----------------------------------------------------------------------------------------------
 
     async def census(self) -> StoreCensus:
-        """See Store.census; the size is not known: what else the server holds is nobody's here."""
+        # Without the size: the server may hold data of other programs.
         self._check()
         counts = await self._client.run(rows.COUNT, (self._root + "open",), (self._root, *rows.ALL_STATES))
         tasks = dict.fromkeys(TaskStatus, 0)
@@ -277,15 +268,13 @@ class RedisStore:
         return StoreCensus(tasks=tasks)
 
     async def check(self) -> None:
-        """See Store.check."""
         self._check()
         await self._client.do("SET", self._root + "check", "", "PX", CHECK_MS, durable=True)
 
     async def verify(self) -> None:
-        """See Store.verify; whether its server keeps what it is given is asked when it is opened."""
+        """Nothing to check: each connection check tests that the server does not evict keys."""
 
     async def close(self) -> None:
-        """See Store.close."""
         if self._closing is None:
             self._closing = asyncio.get_running_loop().create_task(self._close())
         await asyncio.shield(self._closing)
@@ -301,7 +290,9 @@ class RedisStore:
             raise StoreUnavailable("The store is closed")
 
     async def _change(self, script: Script, record: TaskRecord, mark: str, arguments: list[Value]) -> Any:
-        """Run a script that changes one task, and again where that may have been done: its mark tells."""
+        """Run a script that changes one task; repeat it if the outcome is unknown, since its mark
+        shows a first run.
+        """
         task = (self._task(record.id),)
         try:
             try:
@@ -309,13 +300,14 @@ class RedisStore:
             except StoreUnavailable:
                 return await self._client.run(script, task, arguments, durable=True)
         except (StoreUnavailable, asyncio.CancelledError):
-            # Nobody knows now. Whoever waits looks again, and once more should it be told to have been done.
-            self._changes.doubt(mark)
-            self._hear(record)
+            # The outcome stays unknown. Waiters load the record now, and again if the message of
+            # the change arrives.
+            self._changes.expect_message(mark)
+            self._add_change(record)
             raise
 
     async def _fields(self, id: TaskId, names: tuple[str, ...]) -> list[Any]:
-        """Fields of a task; None for each that it does not have."""
+        """Fields of a task; None for each missing one."""
         self._check()
         if not id.isprintable():
             return [None] * len(names)
@@ -328,7 +320,7 @@ class RedisStore:
         except StoreUnavailable:
             if self._closing is None:
                 raise
-            # The wait has been ended, and there is nothing to tell.
+            # The store closed: the wait has ended, and there is no change.
             return NOT_KNOWN
         return GONE if revision is None else rows.unpack_number(revision)
 
@@ -342,14 +334,17 @@ class RedisStore:
             lease = rows.unpack_lease(holder, until)
         except StoreUnavailable:
             head, lease = None, None
-        # Whose it was may be damaged, too: then it is nobody's.
-        self._changes.note(id, GONE, owner=owner.decode(errors="replace"), holder=lease.holder if lease else None)
+        # The owner may be damaged too: then no watch matches it.
+        self._changes.add(id, GONE, owner=owner.decode(errors="replace"), holder=lease.holder if lease else None)
         return read_head(head, lease)
 
-    def _hear(self, record: TaskRecord, *, held_by: bytes = b"") -> None:
-        """Tell those who wait here of a record, and who held it before: the last change takes the lease away."""
+    def _add_change(self, record: TaskRecord, *, held_by: bytes = b"") -> None:
+        """Add a change of this process.
+
+        `held_by` is the holder before, since the last change removes the lease.
+        """
         holder = unpack_text(held_by) or (record.lease.holder if record.lease else None)
-        self._changes.note(record.id, record.revision, owner=rows.owner_name(record.owner), holder=holder)
+        self._changes.add(record.id, record.revision, owner=rows.owner_name(record.owner), holder=holder)
 
 
 def _refusal(cap: Cap) -> TooManyTasks | TooManyBytes:
