@@ -22,7 +22,7 @@ help:
 	@echo 'make chaos   gateways that share a store, and much that goes wrong; SEEDS=1,2,3 and SECONDS=60 for other runs, or longer ones'
 	@echo 'make fuzz    every property on twenty times as many examples as in `make test`; SEED=1 for others'
 	@echo 'make mutants every line of the scripts of the shared store taken out or turned round, one at a time: a test must be red; ONLY=swap'
-	@echo 'make check   ruff, mypy, the import contracts, and a report on the shape of the package'
+	@echo 'make check   ruff, mypy, the import contracts, the prose lint, and a report on the shape of the package'
 	@echo 'make bench   the benchmarks'
 	@echo 'make dashboards  writes grafana/dashboards anew'
 	@echo 'make pages  writes docs/requirements.md and the index of decisions anew'
@@ -100,6 +100,7 @@ check: $(STAMP)
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 	.venv/bin/lint-imports
+	@$(PY) tests/house/prose.py
 	@$(PY) tests/house/shape.py
 
 bench: $(STAMP)

@@ -82,7 +82,7 @@ class TaskStore(Protocol):
         nothing.
 
         Returns the id of the record that stands for the call. If an unexpired, durable record of
-        the same owner has the same `repeat_key`, that is its id; then nothing is stored and no cap
+        the same owner has the same `repeat_key`, that is its id. Then nothing is stored and no cap
         is checked. The first cap without room raises TooManyTasks, or TooManyBytes if it limits
         bytes. Tenant caps ignore a record without a tenant.
         """
@@ -157,7 +157,7 @@ class TaskStore(Protocol):
         Returns heads. A record that may go on also has its parameters: it was never dispatched, may
         run again, or waits between two rounds. Each record goes to one caller only, which has the
         lease until `until` when this returns. Unreadable records are taken over too, so that no
-        later call meets them, but not returned and not counted: fewer than `limit` means that no
+        later call meets them, but not returned. They are not counted: fewer than `limit` means that no
         more are left. A record without a lease counts as lapsed. In a store of one process, every
         lease of an earlier process has lapsed when the store opens.
         """
@@ -207,7 +207,7 @@ class SessionStore(Protocol):
 
 
 class RateStepMode(IntEnum):
-    """What a step does with its budgets."""
+    """The mode of a step: what it does with its budgets."""
 
     LOOK = 1
     """Charges nothing. If an enforcing budget has no room, the later steps are not done."""

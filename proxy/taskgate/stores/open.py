@@ -51,8 +51,8 @@ async def open_shared(options: RedisOptions, clock: SharedClock | None = None) -
     server's clock.
 
     An unreachable server is no error: every operation raises StoreUnavailable until the server
-    answers. Raises StoreUnavailable, with a text for the operator, if the server refuses the
-    gateway, might drop stored data, or if the client library is not installed.
+    answers. Raises StoreUnavailable, with a text for the operator, if the client library
+    is not installed. It also does so if the server refuses the gateway or might drop stored data.
     """
     try:
         from taskgate.stores.redis.open import open_redis  # noqa: PLC0415 - only with the extra

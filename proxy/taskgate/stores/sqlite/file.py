@@ -97,8 +97,8 @@ class OpenFile:
 def open_file(options: SqliteOptions) -> OpenFile:
     """Open or create the file.
 
-    Raises StoreUnavailable if another process holds the file, if it is damaged, of another program
-    or of a newer version, or if the file system refuses.
+    Raises StoreUnavailable if another process holds the file, or if the file system refuses. It
+    also does so for a damaged file, and for one of another program or of a newer version.
     """
     try:
         with ExitStack() as undo:

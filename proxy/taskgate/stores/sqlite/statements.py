@@ -65,8 +65,8 @@ FIND_HEAD: Final = "SELECT head FROM tasks WHERE id = ?"
 REPEATED: Final = "SELECT id FROM tasks WHERE repeat = ? AND expires > ?"
 REVISION: Final = "SELECT revision FROM tasks WHERE id = ?"
 
-# Records without a lease and with a lapsed one apart: each half is read in the order of its index,
-# and the second is nearly always empty. They start after a position, so that a repeated query
+# Records without a lease are read apart from those with a lapsed one. Each half is read in the
+# order of its index, and the second is nearly always empty. They start after a position, so that a repeated query
 # advances past unreadable records.
 LAPSED: Final = """
     SELECT created, seq FROM (

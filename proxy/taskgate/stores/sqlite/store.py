@@ -304,7 +304,7 @@ class SqliteStore:
 
     def _revision(self, id: TaskId) -> int:
         # The revision that `load` would return. A commit that this loop does not know yet must not
-        # count: the waiter would load the old head again and again, and the loop would never
+        # count. Else the waiter would load the old head again and again, and the loop would never
         # process the commit.
         if (cached := self._heads.get(id)) is not None:
             return cached.revision

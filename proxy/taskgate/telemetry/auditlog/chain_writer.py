@@ -32,7 +32,7 @@ log = getLogger("taskgate.audit")
 
 
 class ChainPosition(NamedTuple):
-    """What a sink has taken: the end of its chain, and how many seconds the last write took.
+    """The position of a sink: the end of its chain, and the duration of the last write in seconds.
 
     `since_checkpoint` counts the lines after the last checkpoint, `internal` names the lines about
     the log itself.
@@ -122,8 +122,8 @@ class ChainWriter:
         """Render the first events from templates, at most `most`; removes them from the list.
 
         Stops at the first event that has no template. Returns whether there may be more to render.
-        Runs on the event loop while the thread is idle: a line takes a few microseconds, and a
-        thread that renders beside a busy loop costs both more than that.
+        Runs on the event loop while the thread is idle. A line takes a few microseconds; a thread
+        that renders beside a busy loop costs both more than that.
         """
         if self._sink.is_full:
             return False

@@ -53,7 +53,7 @@ class CallArguments(NamedTuple):
 
 
 class RequestSummary(NamedTuple):
-    """What a line shows of a message. `task` is the id of the task that the message is about."""
+    """The members of a message that a line shows. `task` is the id of the task that the message is about."""
 
     method: str | None = None
     request_id: RequestId | None = None

@@ -68,7 +68,7 @@ class SinkSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainSettings:
-    """How lines are chained and signed.
+    """Settings of the chain: when a checkpoint is due, and the key that signs it.
 
     A checkpoint is due after `checkpoint_events` lines, or `checkpoint_interval` after a line.
     `signing_key` is the PEM text of an Ed25519 key; without it, checkpoints are signed with the key

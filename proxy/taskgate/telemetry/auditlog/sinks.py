@@ -25,7 +25,7 @@ STDOUT = 1
 
 
 class OpenedSink(NamedTuple):
-    """What a sink had when it was opened: the head of its chain, and the gaps."""
+    """An opened sink: the head of the chain that it had, and the gaps."""
 
     head: ChainHead
     gaps: tuple[Gap, ...] = ()

@@ -101,7 +101,7 @@ class RedisStore:
     """A store that other processes change as well. It belongs to the event loop that creates it.
 
     `close` awaits `on_close` last, where the opener closes the client. `within` is the time after
-    the creation of a record in which it can be inserted; it is for records whose times follow the
+    the creation of a record in which it can be inserted. It is for records whose times follow the
     server's clock.
     """
 

@@ -2,9 +2,15 @@
 
 OCSF is the Open Cybersecurity Schema Framework, here 1.8.
 
-Classes: API Activity (6003) for requests, tasks and limits, Authentication (3002) for tokens,
-Detection Finding (2004) for security alerts, Application Lifecycle (6002) for the gateway and
-upstreams, Event Log Activity (1008) for the log itself. The native document is under `unmapped`.
+Classes:
+
+- API Activity (6003) for requests, tasks and limits
+- Authentication (3002) for tokens
+- Detection Finding (2004) for security alerts
+- Application Lifecycle (6002) for the gateway and upstreams
+- Event Log Activity (1008) for the log itself
+
+The native document is under `unmapped`.
 """
 
 from collections.abc import Callable, Mapping
