@@ -28,7 +28,7 @@ from interaction.native_tasks import tasks
 from interaction.programs import with_program
 from interaction.questioning import ACCEPTED
 from interaction.questioning import status as task_status
-from taskgate.jsontext import extents
+from taskgate.jsontext import long_values
 from taskgate.system.offload import LARGE
 
 __all__ = ["bridge", "modern", "native_modern", "natives", "report", "tasks"]
@@ -86,15 +86,15 @@ def readings(monkeypatch: pytest.MonkeyPatch) -> Readings:
     """What is read from now on. The scripted hosts and servers have another parser."""
     readings = Readings()
     patched = SimpleNamespace(loads=readings.loads, JSONDecodeError=orjson.JSONDecodeError)
-    monkeypatch.setattr(extents, "orjson", patched)
+    monkeypatch.setattr(long_values, "orjson", patched)
     return readings
 
 
 def read_aside(readings: Readings) -> bool:
     """Whether something large was read, in pieces, and none of it by the loop."""
     assert readings.by_others > LARGE
-    assert readings.longest <= 4 * extents.WINDOW
-    return readings.by_loop < 2 * extents.FIRST_PIECE
+    assert readings.longest <= 4 * long_values.WINDOW
+    return readings.by_loop < 2 * long_values.FIRST_PIECE
 
 
 Ask = Callable[[WholeGateway], Awaitable[object]]

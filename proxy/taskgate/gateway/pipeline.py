@@ -42,7 +42,7 @@ from taskgate.gateway.batches import answer_all
 from taskgate.gateway.entry import note_peer, present
 from taskgate.gateway.legacy import InSessionMessages
 from taskgate.gateway.modern.requests import ModernRequests
-from taskgate.jsontext.large import joined
+from taskgate.jsontext.large import to_string
 from taskgate.protocol import vocabulary as words
 from taskgate.protocol.batches import is_array, split
 from taskgate.protocol.classify import Dropped, Route, check_verb, classify
@@ -276,12 +276,12 @@ class Gateway:
             except GatewayError as error:
                 reply, code = refusal(error, mount, None)
                 seen.refusal, seen.error = refused_for(error), str(code)
-                return None if reply.body is None else joined(reply.body)
+                return None if reply.body is None else to_string(reply.body)
             finally:
                 self._event_sink.emit(PartAnswered())
                 if not isinstance(part, GatewayError) and len(part.text) > LARGE:
                     seen.lighten()
-        return joined(reply.body) if isinstance(message, Request) and reply.body is not None else None
+        return to_string(reply.body) if isinstance(message, Request) and reply.body is not None else None
 
     def _expect_room(self, exchange: Exchange, caller: AuthContext, body: bytes) -> TooManyBytes | None:
         """Count a large body until its answer has left; else why it cannot be served."""

@@ -1,6 +1,7 @@
-"""How deep a JSON text nests and how many arrays and objects it has, told before any parser has gone into it.
+"""Limits on a JSON text, checked before a parser runs: nesting depth, and the number of containers.
 
-A text is looked at in windows: a large one takes the memory of one, and other threads get their turn between two.
+A container is an array or an object. The text is scanned in windows: a large text takes the memory
+of one window, and other threads run between two.
 """
 
 from collections.abc import Iterator
@@ -9,15 +10,15 @@ from typing import Final
 
 
 def is_deeper(body: bytes, limit: int) -> bool:
-    """Whether objects and arrays nest deeper than `limit`.
+    """Whether containers nest deeper than `limit`.
 
-    Takes linear time on any input. Where `body` is no JSON the answer holds for the part before the first mistake,
-    which is as far as a parser goes.
+    Takes linear time on any input. If `body` is no JSON, the answer holds for the part before the
+    first syntax error, which is as far as a parser goes.
     """
     if len(body) < _LONG:
         if len(body.translate(None, _NOT_OPENING)) <= limit:
             return False
-    elif has_no_more_than(body, limit):
+    elif has_at_most(body, limit):
         return False
     room = limit
     for levels in _levels(body):
@@ -27,22 +28,23 @@ def is_deeper(body: bytes, limit: int) -> bool:
     return False
 
 
-def has_too_many(body: bytes) -> bool:
-    """Whether there are more arrays and objects than one for each `BYTES_EACH` bytes, and than `ALWAYS_ALLOWED`.
+def has_too_many_containers(body: bytes) -> bool:
+    """Whether there are more containers than `ALWAYS_ALLOWED` and than one per `BYTES_EACH` bytes.
 
-    What stands in strings does not count.
+    Brackets in strings do not count.
     """
-    most = max(ALWAYS_ALLOWED, len(body) // BYTES_EACH)
-    # To find the few there are is faster than to count them; to count all of them is nearly always enough.
-    if has_no_more_than(body, _FEW) or body.count(b"{") + body.count(b"[") <= most:
+    limit = max(ALWAYS_ALLOWED, len(body) // BYTES_EACH)
+    # Finding a few brackets is faster than counting; counting all of them nearly always decides.
+    if has_at_most(body, _FEW) or body.count(b"{") + body.count(b"[") <= limit:
         return False
-    return any(count > most for count in accumulate(levels.count(b"(") for levels in _levels(body)))
+    return any(count > limit for count in accumulate(levels.count(b"(") for levels in _levels(body)))
 
 
 def window(body: bytes, at: int, size: int) -> bytes:
-    """Bytes from `at` on, which is not inside of an escape, with escaped quotes and backslashes made harmless.
+    """The bytes from `at` on, with escaped quotes and backslashes replaced by dots.
 
-    It ends behind an escape and not in it. Each place stays what it was. Empty where the body is over.
+    `at` must not be inside an escape. The window never ends inside one, so it can be a byte longer
+    than `size`. All positions stay. Empty at the end of the body.
     """
     piece = body[at : at + size]
     if b"\\" not in piece:
@@ -53,19 +55,19 @@ def window(body: bytes, at: int, size: int) -> bytes:
 
 
 def brackets(piece: bytes, *, is_inside: bool = False) -> tuple[bytes, bool]:
-    """The brackets of a window that stand outside of strings, and whether its end is inside of one; its start may be.
+    """The brackets of a window outside of strings, and whether the window ends inside a string.
 
-    Nothing else is told apart: what stands there need not be JSON.
+    `is_inside` says the same of its start. The bytes need not be JSON.
     """
-    # Two quotes side by side go together: what stands inside a string and what outside stays so.
+    # Two adjacent quotes cancel out: what is inside a string and what is outside stays so.
     parts = piece.translate(None, _NO_MARKS).replace(b'""', b"").split(b'"')
     return b"".join(parts[is_inside::2]), is_inside ^ (len(parts) % 2 == 0)
 
 
-def has_no_more_than(body: bytes, limit: int) -> bool:
-    """Whether there are at most `limit` opening brackets, looking no further than the first too many."""
+def has_at_most(body: bytes, limit: int) -> bool:
+    """Whether there are at most `limit` opening brackets; the search stops at the first excess."""
     for bracket in (b"{", b"["):
-        # Where there are few, `find` is many times faster than anything that looks at every byte.
+        # With few brackets, `find` is many times faster than a pass over every byte.
         at = body.find(bracket)
         while at >= 0:
             limit -= 1
@@ -76,7 +78,7 @@ def has_no_more_than(body: bytes, limit: int) -> bool:
 
 
 def _levels(body: bytes) -> Iterator[bytes]:
-    """The brackets outside strings, as round ones of one kind, window by window."""
+    """The brackets outside of strings, all as round ones, window by window."""
     at, is_inside = 0, False
     while piece := window(body, at, WINDOW):
         found, is_inside = brackets(piece, is_inside=is_inside)
@@ -85,8 +87,8 @@ def _levels(body: bytes) -> Iterator[bytes]:
 
 
 def _reaches_beyond(levels: bytes, limit: int) -> bool:
-    # To fold the innermost pairs away takes one level off every nest, and is many times faster than to count. What
-    # folds badly, deep nests side by side, is counted.
+    # Removing the innermost pairs takes one level off every nest, many times faster than counting.
+    # Deep nests side by side shrink slowly this way: those are counted.
     folded, room = levels, limit
     while room and 4 * len(shorter := folded.replace(b"()", b"")) <= 3 * len(folded):
         folded, room = shorter, room - 1
@@ -97,15 +99,15 @@ def _reaches_beyond(levels: bytes, limit: int) -> bool:
 
 
 ALWAYS_ALLOWED: Final = 100_000
-"""Arrays and objects that a message of any size may have."""
+"""Containers that a message of any size may have."""
 BYTES_EACH: Final = 40
-"""Bytes of a larger message for each array and object in it."""
+"""Bytes per container that a larger message needs."""
 WINDOW: Final = 64 * 1024
-"""Bytes that are looked at together, at most."""
+"""Largest number of bytes that are scanned together."""
 ROUND: Final = bytes.maketrans(b"[{]}", b"(())")
-"""Brackets of either kind as those of one."""
+"""Translation of both kinds of brackets to round ones."""
 STEPS: Final = bytes.maketrans(b"()", b"\x01\xff")
-"""Those as signed bytes: one level in, one level out."""
+"""Translation of round brackets to signed bytes: +1 level, -1 level."""
 _LONG: Final = 8 * 1024
 _FEW: Final = 1000
 _NOT_OPENING: Final = bytes(sorted(set(range(256)) - set(b"[{")))

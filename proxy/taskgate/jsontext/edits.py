@@ -1,6 +1,6 @@
-"""Changing a JSON text where it stands: an amendment is a splice, every other byte stays as it came.
+"""Edits of a JSON text in place: an edit is `(start, end, replacement)`, applied by `splice`.
 
-An edit is `(start, end, replacement)`, places counted in the text that it is made for.
+Every byte outside of the edits stays as it is. Positions count in the text before any edit.
 """
 
 import re
@@ -14,7 +14,7 @@ from taskgate.jsontext.spans import Members, RawJson, skip_space
 
 
 def splice(text: str, edits: list[tuple[int, int, str]]) -> str:
-    """`text` with each `(start, end, replacement)` applied; the edits must not overlap."""
+    """`text` with each edit applied. Edits must not overlap; their order does not matter."""
     pieces: list[str] = []
     at = 0
     for start, end, replacement in sorted(edits):
@@ -26,9 +26,9 @@ def splice(text: str, edits: list[tuple[int, int, str]]) -> str:
 
 
 def removals(found: Members, names: Container[str]) -> list[tuple[int, int, str]]:
-    """The edits that cut the named members, of those there are, out of the object whose members are `found`.
+    """The edits that remove the named members from the object with the members `found`.
 
-    With an insertion into the same object they go together only where another member stays.
+    They combine with an `insertion` into the same object only if another member stays.
     """
     edits: list[tuple[int, int, str]] = []
     kept_end = run_start = run_end = None
@@ -46,30 +46,31 @@ def removals(found: Members, names: Container[str]) -> list[tuple[int, int, str]
 
 
 def insertion(object_text: RawJson, key: str, value: RawJson) -> tuple[int, int, str]:
-    """The edit that puts a new first member into the object that `object_text` is; the key must not be there yet."""
+    """The edit that adds a first member to an object. The object must not have the key yet."""
     at = object_text.index("{") + 1
     comma = "" if object_text[skip_space(object_text, at)] == "}" else ","
     return at, at, f"{dump(key)}:{value}{comma}"
 
 
 def may_have_key(text: RawJson, key: str) -> bool:
-    """Whether any object in a JSON text can have that key, which is of letters and underscores, however it is written.
+    """Whether any object in a text may have that key, in any escaped spelling.
 
-    Says no for certain without reading the text; it is as quick as a search for a word.
+    False is certain, true is a guess. It is as fast as a string search. The key consists of letters
+    and underscores.
     """
-    return f'"{key}"' in text or ("\\u" in text and _written_as(key).search(text) is not None)
+    return f'"{key}"' in text or ("\\u" in text and _spellings(key).search(text) is not None)
 
 
 @cache
-def _written_as(key: str) -> re.Pattern[str]:
-    """Each letter stands for itself, or is escaped by its number, in small or large letters."""
-    written = ""
+def _spellings(key: str) -> re.Pattern[str]:
+    """A pattern for a key with each letter as itself or as its `\\u` escape, in either case."""
+    pattern = ""
     for letter in key:
         number = "".join(f"[{digit}{digit.upper()}]" for digit in f"{ord(letter):04x}")
-        written += rf"(?:{letter}|\\u{number})"
-    return re.compile(f'"{written}"')
+        pattern += rf"(?:{letter}|\\u{number})"
+    return re.compile(f'"{pattern}"')
 
 
 def dump(value: Any) -> RawJson:
-    """A value of ours as JSON text."""
+    """A value that taskgate made, as JSON text."""
     return orjson.dumps(value).decode()

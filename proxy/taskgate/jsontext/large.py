@@ -1,22 +1,23 @@
-"""Large JSON texts that stay the bytes they are stored as: `LargeJson`, and `Pieces`, what is sent of one.
+"""Large JSON objects that stay the bytes they are stored as: `LargeJson`, and `JsonChunks` to send.
 
-As a string a text takes up to four times its bytes, and each splice takes a copy. So a large text is amended by what
-stands around and between views of its bytes, and it leaves in windows.
+As a string, a text takes up to four times its bytes, and each splice copies it. So a large text is
+edited by texts around and between views of its bytes, and it is sent in windows.
 """
 
+import json
+import re
 from collections.abc import Iterator, Sequence
 from io import BytesIO
-from typing import Final
+from itertools import accumulate
+from typing import Any, Final
 
-from taskgate.jsontext.depth import WINDOW
-from taskgate.jsontext.places import read_places
-from taskgate.jsontext.spans import Members, RawJson, Shape
-
-_META: Final[Shape] = {"_meta": {}}
+from taskgate.errors import MalformedMessage
+from taskgate.jsontext.depth import ROUND, STEPS, WINDOW, brackets, window
+from taskgate.jsontext.spans import MAX_MEMBERS, Member, Members, RawJson, Shape
 
 
 class LargeJson:
-    """The bytes of one JSON object, of which no part is read but keys. Two of the same bytes are equal."""
+    """The bytes of one JSON object; only its keys are ever parsed. Equal if the bytes are equal."""
 
     __slots__ = ("_members", "body")
 
@@ -25,7 +26,7 @@ class LargeJson:
         self._members: Members | None = None
 
     def __len__(self) -> int:
-        """Its size in bytes."""
+        """The size in bytes."""
         return len(self.body)
 
     def __eq__(self, other: object) -> bool:
@@ -35,52 +36,53 @@ class LargeJson:
 
     @property
     def members(self) -> Members:
-        """The members of the object, and those of its `_meta`. The first look takes long, further ones do not.
+        """The members of the object, and those of its `_meta`. The first access scans all bytes.
 
-        Raises ValueError where the bytes are no object, and MalformedMessage where that has a key twice or too many.
+        Raises ValueError if the bytes are no object, and MalformedMessage if it has a key twice or
+        too many keys.
         """
         if self._members is None:
-            self._members = read_places(self.body, _META)
+            self._members = read_members(self.body, _META)
         return self._members
 
     def text(self) -> RawJson:
-        """All of it as a string: for what is so rare that it may take the memory."""
+        """The whole object as a string: for rare cases that may take the memory."""
         return self.body.decode()
 
-    def spliced(self, edits: Sequence[tuple[int, int, str]]) -> "Pieces":
-        """The text with each `(start, end, replacement)` applied, as with `splice`; places are counted in bytes."""
+    def spliced(self, edits: Sequence[tuple[int, int, str]]) -> "JsonChunks":
+        """The text with each `(start, end, replacement)` applied; positions are in bytes."""
         view, pieces, at = memoryview(self.body), list[bytes | memoryview](), 0
         for start, end, replacement in sorted(edits):
             assert start >= at, "two edits overlap"
             pieces += (view[at:start], replacement.encode())
             at = end
-        return Pieces([*pieces, view[at:]])
+        return JsonChunks([*pieces, view[at:]])
 
 
-class Pieces:
-    """A JSON text as the bytes that follow one another in it."""
+class JsonChunks:
+    """A JSON text as a sequence of byte chunks."""
 
-    __slots__ = ("_pieces", "_size")
+    __slots__ = ("_chunks", "_size")
 
-    def __init__(self, pieces: Sequence[bytes | memoryview]) -> None:
-        self._pieces = pieces
-        self._size = sum(map(len, pieces))
+    def __init__(self, chunks: Sequence[bytes | memoryview]) -> None:
+        self._chunks = chunks
+        self._size = sum(map(len, chunks))
 
     def __len__(self) -> int:
-        """Its size in bytes."""
+        """The size in bytes."""
         return self._size
 
-    def within(self, head: str, tail: str) -> "Pieces":
-        """The same with a text before it and one after it."""
-        return Pieces([head.encode(), *self._pieces, tail.encode()])
+    def wrapped(self, head: str, tail: str) -> "JsonChunks":
+        """The same text between two others."""
+        return JsonChunks([head.encode(), *self._chunks, tail.encode()])
 
     def windows(self) -> Iterator[bytes | memoryview]:
-        """The bytes in their order, in windows that are all of one size but the last. Most are no copies."""
+        """The bytes in windows that all have one size except the last. Most are no copies."""
         parts, size = list[bytes | memoryview](), 0
-        for piece in self._pieces:
+        for chunk in self._chunks:
             at = 0
-            while at < len(piece):
-                parts.append(piece[at : at + WINDOW - size])
+            while at < len(chunk):
+                parts.append(chunk[at : at + WINDOW - size])
                 at, size = at + len(parts[-1]), size + len(parts[-1])
                 if size == WINDOW:
                     yield b"".join(parts) if len(parts) > 1 else parts[0]
@@ -89,32 +91,177 @@ class Pieces:
             yield b"".join(parts)
 
     def encode(self) -> bytes:
-        """All bytes in one, as of a string."""
-        return b"".join(self._pieces)
+        """All bytes in one object, like `str.encode`."""
+        return b"".join(self._chunks)
 
     def line(self, head: bytes, tail: bytes) -> bytes:
-        """All bytes in one line between two others: a break between two tokens becomes a space."""
-        # Its buffer is handed out as it is: what is written in windows is there once.
+        """All bytes as one line between two others: a line break between tokens becomes a space."""
+        # The buffer of a BytesIO is returned without a copy, so the text is in memory once.
         written = BytesIO()
         written.write(head)
-        for window in self.windows():
-            written.write(bytes(window).translate(_BREAKS))
+        for part in self.windows():
+            written.write(bytes(part).translate(_BREAKS))
         written.write(tail)
         return written.getvalue()
 
 
-MessageText = RawJson | Pieces
-"""The text of a message that is sent."""
+MessageText = RawJson | JsonChunks
+"""The text of a message to send."""
 
 
-def joined(text: MessageText) -> RawJson:
-    """The text as a string, whatever it takes."""
+def to_string(text: MessageText) -> RawJson:
+    """The text as a string, whatever memory that takes."""
     return text if isinstance(text, str) else text.encode().decode()
 
 
-def around(head: str, text: MessageText, tail: str) -> MessageText:
-    """The same with a text before it and one after it."""
-    return text.within(head, tail) if isinstance(text, Pieces) else f"{head}{text}{tail}"
+def wrap(head: str, text: MessageText, tail: str) -> MessageText:
+    """The same text between two others."""
+    return text.wrapped(head, tail) if isinstance(text, JsonChunks) else f"{head}{text}{tail}"
 
 
+# --- members of a large object ----------------------------------------------------------------------------------------
+#
+# The bytes were parsed strictly before they were stored, so only separators are read here.
+# Each window is cleared of escapes, then of everything but brackets and quotes. So a value of any
+# size takes the memory of one window, and other threads run between two.
+
+
+class ByteMember(Member):
+    """A member of a large object. In place of the value it has the bytes of the whole object."""
+
+    __slots__ = ()
+
+    @property
+    def value(self) -> Any:
+        body, _, start, end, _ = self
+        return json.loads(body[start:end])
+
+    @property
+    def is_object(self) -> bool:
+        return bool(self[0][self.start] == _OPEN_OBJECT)
+
+    @property
+    def is_array(self) -> bool:
+        return bool(self[0][self.start] == _OPEN_ARRAY)
+
+
+def read_members(body: bytes, shape: Shape) -> Members:
+    """The members of the JSON object that `body` starts with, `shape` below it; positions in bytes.
+
+    Raises ValueError if there is no such object, MalformedMessage if a walked object repeats a key
+    or has too many members. Other values are only skipped.
+    """
+    if body[:1] != b"{":
+        raise ValueError("no object")
+    try:
+        found, _ = _walk(body, 0, shape)
+    except IndexError:
+        raise ValueError("cut off") from None
+    return found
+
+
+def _walk(body: bytes, at: int, shape: Shape) -> tuple[Members, int]:
+    found: Members = {}
+    at = _skip_space(body, at + 1)
+    if body[at] == _CLOSE_OBJECT:
+        return found, at + 1
+    while True:
+        if body[at] != _QUOTE:
+            raise ValueError("no key")
+        key_at, key_end = at, _end_of_string(body, at)
+        key = json.loads(body[key_at:key_end])
+        if key in found or len(found) >= MAX_MEMBERS:
+            problem = "has a key twice" if key in found else f"has more than {MAX_MEMBERS} members"
+            raise MalformedMessage(f"An object of the message {problem}")
+        colon = _skip_space(body, key_end)
+        if body[colon] != _COLON:
+            raise ValueError("no colon")
+        start, inner = _skip_space(body, colon + 1), None
+        if key in shape and body[start] == _OPEN_OBJECT:
+            inner, end = _walk(body, start, shape[key])
+        else:
+            end = _end_of_value(body, start)
+        found[key] = ByteMember(body, key_at, start, end, inner)
+        at = _skip_space(body, end)
+        if body[at] == _CLOSE_OBJECT:
+            return found, at + 1
+        if body[at] != _COMMA:
+            raise ValueError("no comma")
+        at = _skip_space(body, at + 1)
+
+
+def _end_of_value(body: bytes, at: int) -> int:
+    if body[at] == _QUOTE:
+        return _end_of_string(body, at)
+    if body[at] in b"{[":
+        return _end_of_container(body, at)
+    word = _WORD(body, at)
+    if word is None:
+        raise ValueError("no value")
+    return word.end()
+
+
+def _end_of_string(body: bytes, at: int) -> int:
+    """The position after the string that starts at `at`."""
+    at, size = at + 1, FIRST_WINDOW
+    while piece := window(body, at, size):
+        quote = piece.find(b'"')
+        if quote >= 0:
+            return at + quote + 1
+        at, size = at + len(piece), min(4 * size, WINDOW)
+    raise ValueError("no end")
+
+
+def _end_of_container(body: bytes, at: int) -> int:
+    """The position after the array or object that starts at `at`."""
+    at, depth, is_inside, size = at + 1, 1, False, FIRST_WINDOW
+    while piece := window(body, at, size):
+        found, ends_inside = brackets(piece, is_inside=is_inside)
+        levels = found.translate(ROUND)
+        if depth + _lowest(levels) <= 0:
+            return at + _end_in(piece, depth, is_inside)
+        depth += 2 * levels.count(b"(") - len(levels)
+        is_inside = ends_inside
+        at, size = at + len(piece), min(4 * size, WINDOW)
+    raise ValueError("no end")
+
+
+def _lowest(levels: bytes) -> int:
+    """The lowest level that the brackets reach, relative to their start; 0 or more if none is
+    lower.
+    """
+    # An innermost pair ends at the level where it starts. Removing pairs is much faster than
+    # counting.
+    for _ in range(_FOLDS):
+        levels = levels.replace(b"()", b"")
+    return min(accumulate(memoryview(levels.translate(STEPS)).cast("b")), default=0)
+
+
+def _end_in(piece: bytes, depth: int, is_inside: bool) -> int:
+    """The position in a window after the bracket that closes the outermost of `depth` levels."""
+    marks, end = _MARKS(piece), 0
+    while depth:
+        mark = next(marks)
+        end = mark.end()
+        if mark[0] == b'"':
+            is_inside = not is_inside
+        elif not is_inside:
+            depth += 1 if mark[0] in b"{[" else -1
+    return end
+
+
+def _skip_space(body: bytes, at: int) -> int:
+    match = _SPACES(body, at)
+    assert match is not None, "the pattern also matches an empty text"
+    return match.end()
+
+
+FIRST_WINDOW: Final = 1024
+"""Bytes of the first window of a value."""
+_FOLDS: Final = 8
+_META: Final[Shape] = {"_meta": {}}
 _BREAKS: Final = bytes.maketrans(b"\r\n", b"  ")
+_QUOTE, _COLON, _COMMA, _OPEN_OBJECT, _CLOSE_OBJECT, _OPEN_ARRAY = b'":,{}['
+_SPACES: Final = re.compile(rb"[ \t\n\r]*").match
+_WORD: Final = re.compile(rb"[-+.0-9a-zA-Z]+").match
+_MARKS: Final = re.compile(rb'["\[\]{}]').finditer

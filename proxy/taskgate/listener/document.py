@@ -12,7 +12,7 @@ from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.helpers import rfc822_formatted_time
 
-from taskgate.jsontext.large import MessageText, Pieces
+from taskgate.jsontext.large import JsonChunks, MessageText
 from taskgate.listener.protocol import SERVER_NAME, HostConnection
 
 _HEAD: Final = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nServer: {SERVER_NAME}\r\n"
@@ -36,7 +36,7 @@ class JsonDocument(web.StreamResponse):
         self._status = 200
         self._document: MessageText = text
         # Here, where what cannot be written is told in time.
-        counts_bytes = isinstance(text, Pieces) or text.isascii()
+        counts_bytes = isinstance(text, JsonChunks) or text.isascii()
         self._size = len(text) if counts_bytes else sum(map(len, _pieces(text)))
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
@@ -71,7 +71,7 @@ class JsonDocument(web.StreamResponse):
 
 def _pieces(text: MessageText) -> Iterator[bytes | memoryview]:
     """A large text as bytes, without a second copy of all of it."""
-    if isinstance(text, Pieces):
+    if isinstance(text, JsonChunks):
         return text.windows()
     return (text[at : at + _LONG_PIECE].encode() for at in range(0, len(text), _LONG_PIECE))
 

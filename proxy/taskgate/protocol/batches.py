@@ -6,7 +6,7 @@ Knows nothing of what an element should be.
 from typing import Final
 
 from taskgate.errors import MalformedMessage, UnparsableMessage
-from taskgate.jsontext.spans import NOT_JSON, decode, end_of_value, skip_space
+from taskgate.jsontext.spans import PARSE_ERRORS, decode, end_of_value, skip_space
 
 MAX_ELEMENTS: Final = 64
 
@@ -24,7 +24,7 @@ def split(body: bytes, *, max_depth: int, most: int = MAX_ELEMENTS, counted: boo
     text = decode(body, max_depth, counted=counted)
     try:
         found = _elements(text, most)
-    except NOT_JSON:
+    except PARSE_ERRORS:
         raise UnparsableMessage("The body is not JSON") from None
     if not found:
         raise MalformedMessage("A batch must not be empty")

@@ -6,11 +6,10 @@ Only shapes. What may become one of them is judged elsewhere.
 from typing import Final, NamedTuple, final
 
 from taskgate.domain.record import RequestId
-from taskgate.jsontext.familiar import Familiar
-from taskgate.jsontext.spans import Member, Members, RawJson, Shape
+from taskgate.jsontext.spans import CachedShape, Member, Members, RawJson, Shape
 
 ENVELOPE: Final[Shape] = {
-    "params": {"_meta": Familiar('{"io.modelcontextprotocol/'), "task": {}},
+    "params": {"_meta": CachedShape('{"io.modelcontextprotocol/'), "task": {}},
     "result": {"_meta": {}},
     "error": {},
 }

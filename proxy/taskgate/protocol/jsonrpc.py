@@ -13,15 +13,7 @@ from typing import Any, Final
 from taskgate.domain.record import RequestId
 from taskgate.errors import MalformedMessage
 from taskgate.jsontext.edits import dump
-from taskgate.jsontext.spans import (
-    MOST_MEMBERS,
-    Members,
-    RawJson,
-    Shape,
-    decode,
-    read_object,
-    read_pairs,
-)
+from taskgate.jsontext.spans import MAX_MEMBERS, Members, RawJson, Shape, decode, read_object, read_pairs
 from taskgate.protocol.alike import ENVELOPE_NAMES, META_NAMES, PARAMS_NAMES, TASK_NAMES, refuse_alike
 from taskgate.protocol.envelope import ENVELOPE, Message, Notification, Request, Response
 from taskgate.protocol.usual import read_usual
@@ -38,7 +30,7 @@ def parse(body: bytes, *, max_depth: int, shape: Shape = ENVELOPE, max_members: 
     is left to the caller: it is kept as an empty `params` with `params_text` telling the truth.
     """
     text = decode(body, max_depth, counted=max_members is not None)
-    most = MOST_MEMBERS if max_members is None else max_members
+    most = MAX_MEMBERS if max_members is None else max_members
     message = (read_usual(text, most) if shape is ENVELOPE else None) or _read_any(text, shape, most)
     if type(message) is not Response:
         params, message_id = message.params, message.id if type(message) is Request else None

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from taskgate.domain.record import RequestId
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.jsontext.edits import dump, insertion, splice
-from taskgate.jsontext.spans import MOST_MEMBERS, Member, RawJson, keys_of, members
+from taskgate.jsontext.spans import MAX_MEMBERS, Member, RawJson, first_keys, members
 from taskgate.protocol.amending import object_edits
 from taskgate.protocol.faults import fault
 from taskgate.protocol.vocabulary import INTERNAL_ERROR
@@ -46,5 +46,5 @@ def _with_code(error: RawJson, data: Member | None, code: int) -> RawJson:
     if not data.is_object:
         return f'{{"upstreamCode":{code},"upstreamData":{text}}}'
     # Another gateway may have named one, nearer to where the error arose.
-    is_named = "upstreamCode" in (keys_of(data, MOST_MEMBERS) or ())
+    is_named = "upstreamCode" in (first_keys(data, MAX_MEMBERS) or ())
     return text if is_named else splice(text, [insertion(text, "upstreamCode", str(code))])

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from taskgate.jsontext.large import MessageText, Pieces
+from taskgate.jsontext.large import JsonChunks, MessageText
 
 KEEP_ALIVE: Final = b": keep-alive\n\n"
 """A comment: resets every idle timer on the way and is no event."""
@@ -20,7 +20,7 @@ def event(text: MessageText, id: str | None = None) -> bytes:
 
     JSON has no raw line break inside a string, so a break between its tokens may become a space. `text` must be JSON.
     """
-    if isinstance(text, Pieces):
+    if isinstance(text, JsonChunks):
         head = "" if id is None else f"id: {id}\n"
         return text.line(f"{head}event: message\ndata: ".encode(), b"\n\n")
     if "\n" in text or "\r" in text:

@@ -9,12 +9,12 @@ import re
 from typing import Final
 
 from taskgate.errors import MalformedMessage, UnparsableMessage
-from taskgate.jsontext.extents import NumberTooLarge
-from taskgate.jsontext.spans import LARGE, MOST_MEMBERS, NOT_JSON, Member, Members, WalkedMember, walk
+from taskgate.jsontext.long_values import NumberTooLarge
+from taskgate.jsontext.spans import LARGE, MAX_MEMBERS, PARSE_ERRORS, Member, Members, WalkedMember, walk
 from taskgate.protocol.envelope import ENVELOPE, Message, Notification, Request, Response
 
 
-def read_usual(text: str, most: int = MOST_MEMBERS) -> Message | None:
+def read_usual(text: str, most: int = MAX_MEMBERS) -> Message | None:
     """The message that `text` is; None for one that is written in another way, and for what is no message.
 
     What is large and no message is not read twice: it raises UnparsableMessage or MalformedMessage at once.
@@ -28,7 +28,7 @@ def read_usual(text: str, most: int = MOST_MEMBERS) -> Message | None:
     leads, method, at = begin[1] is not None, begin["method"], begin.end()
     try:
         found, end = walk(text, at, _RESULT if method is None else _PARAMS, most)
-    except (*NOT_JSON, MalformedMessage) as refusal:
+    except (*PARSE_ERRORS, MalformedMessage) as refusal:
         if len(text) <= LARGE or begin["id"] is None or isinstance(refusal, NumberTooLarge):
             return None
         # To read all of it again would tell nothing else.

@@ -1,6 +1,7 @@
-"""How deep a text nests is told without parsing it, and for garbage as far as a parser would go."""
+"""Depth and size of a JSON text are checked without a parser, and garbage only as far as a parser would read it."""
 
-from collections.abc import Callable, Iterator
+import tracemalloc
+from collections.abc import Callable
 
 import pytest
 from hypothesis import example, given
@@ -8,18 +9,20 @@ from hypothesis import strategies as st
 
 from helpers.json_texts import depth_of, strings, texts, written
 from taskgate.jsontext import depth
-from taskgate.jsontext.depth import is_deeper
+from taskgate.jsontext.depth import ALWAYS_ALLOWED, BYTES_EACH, WINDOW, brackets, has_too_many_containers, window
+
+# --- nesting depth ----------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(autouse=True, scope="module", params=["short", "long", "longer than a window"])
-def length(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Every text is short, then every text is long, then it fills several windows."""
-    before = depth._LONG, depth.WINDOW
-    depth._LONG = 1 << 62 if request.param == "short" else 0
-    if request.param == "longer than a window":
-        depth.WINDOW = 5
-    yield
-    depth._LONG, depth.WINDOW = before
+def is_deeper(body: bytes, limit: int) -> bool:
+    """The one answer for a body as it is, for a long one with the same brackets, and for one of several windows."""
+    long = body + b" " * 8192
+    answers = {depth.is_deeper(body, limit), depth.is_deeper(long, limit)}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(depth, "WINDOW", 5 if len(body) < 200 else 500)
+        answers.add(depth.is_deeper(long, limit))
+    (answer,) = answers
+    return answer
 
 
 @given(texts)
@@ -106,16 +109,65 @@ def test_nests_beside_each_other_are_as_deep_as_the_deepest(nest: Callable[[int]
 def test_what_is_long_and_flat_folds_away_without_being_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(depth, "WINDOW", 2**18)
     monkeypatch.setattr(depth, "accumulate", lambda _: pytest.fail("counted"))
-    assert not is_deeper(b"[" + b'{"a":["]",{}]},' * 1000 + b"{}]", 5)
+    assert not depth.is_deeper(b"[" + b'{"a":["]",{}]},' * 1000 + b"{}]", 5)
 
 
 def test_what_folds_badly_is_counted_and_not_folded_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
     class Counted(Exception):
-        """Somebody counts."""
+        """The brackets are counted."""
 
     def count(_: object) -> None:
         raise Counted
 
     monkeypatch.setattr(depth, "accumulate", count)
     with pytest.raises(Counted):
-        is_deeper(chains(100), 100)
+        depth.is_deeper(chains(100), 100)
+
+
+# --- number of arrays and objects -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("one", [b"[]", b"{}", b'["x"]', b'{"a":"["}'])
+def test_a_small_body_may_have_so_many_and_no_more(one: bytes) -> None:
+    assert not has_too_many_containers(b"[" + b",".join([one] * (ALWAYS_ALLOWED - 1)) + b"]")
+    assert has_too_many_containers(b"[" + b",".join([one] * ALWAYS_ALLOWED) + b"]" + b" " * 9)
+
+
+def test_a_large_body_may_have_one_for_each_so_many_bytes() -> None:
+    size = 2 * ALWAYS_ALLOWED * BYTES_EACH
+    body = b"[" + b",".join([b"[]"] * (2 * ALWAYS_ALLOWED - 2)) + b"]"
+    assert not has_too_many_containers(body + b" " * (size - len(body)))
+    assert has_too_many_containers(body)
+
+
+@pytest.mark.parametrize("string", [b'"[[[["', rb'"\"[["', rb'"[[\\"', b'"{}{}"'])
+def test_what_stands_in_strings_does_not_count(string: bytes) -> None:
+    assert not has_too_many_containers(b"[" + b",".join([string] * 100_000) + b"]")
+
+
+def test_closing_brackets_without_end_are_too_many() -> None:
+    assert has_too_many_containers(b'{"a":' + b"[" * 100_000 + b"]" * 200_000)
+
+
+@pytest.mark.parametrize("body", [b'"[",[],', b'"[",', b'[],"[[",', rb'"\"[",'])
+def test_brackets_are_counted_window_by_window(body: bytes) -> None:
+    for count in (100_000, 200_000, 400_000):
+        whole = b"[" + body * count + b"0]"
+        tracemalloc.start()
+        found = has_too_many_containers(whole)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert found is (1 + body.count(b"[]") * count > max(ALWAYS_ALLOWED, len(whole) // BYTES_EACH))
+        assert peak < 50 * WINDOW, "the memory of a window, whatever the size of the text"
+
+
+@given(st.text(alphabet='[]{}"\\a', max_size=60).map(str.encode), st.integers(1, 9))
+def test_the_brackets_outside_strings_are_the_same_in_windows_of_any_size(body: bytes, size: int) -> None:
+    at, is_inside, found = 0, False, b""
+    while piece := window(body, at, size):
+        outside, is_inside = brackets(piece, is_inside=is_inside)
+        found, at = found + outside, at + len(piece)
+    assert at == len(body)
+    assert (found, is_inside) == brackets(window(body, 0, len(body)))
+    outside = b"".join(body.replace(rb"\\", b"").replace(rb"\"", b"").split(b'"')[::2])
+    assert found == bytes(letter for letter in outside if letter in b"[]{}")

@@ -11,7 +11,7 @@ from aiohttp import web
 from helpers.raw_http import RawHost, post
 from helpers.waiting import bounded, eventually
 from requirements import covers
-from taskgate.jsontext.large import MessageText, Pieces
+from taskgate.jsontext.large import JsonChunks, MessageText
 from taskgate.streams.messages import Exchange, HttpReply
 from unit.listener.gate import Gate
 
@@ -87,7 +87,7 @@ def text() -> MessageText:
 
 
 def pieces() -> MessageText:
-    return Pieces([b'"', memoryview(b"x" * SIZE), b'"'])
+    return JsonChunks([b'"', memoryview(b"x" * SIZE), b'"'])
 
 
 @covers("T35")

@@ -3,7 +3,7 @@
 import pytest
 
 from helpers.raw_http import post
-from taskgate.jsontext.large import Pieces
+from taskgate.jsontext.large import JsonChunks
 from taskgate.listener.endpoint import Endpoint
 from taskgate.streams.messages import Exchange, HttpReply
 from unit.listener.gate import PLANTED, Gate
@@ -38,7 +38,7 @@ async def test_a_document_arrives_whole_and_the_next_request_is_served(gate: Gat
 
 @pytest.mark.parametrize("size", [2, 64 * 1024, 3 * 2**20])
 async def test_a_document_of_pieces_arrives_whole_and_the_next_request_is_served(gate: Gate, size: int) -> None:
-    pieces = Pieces([b'["', memoryview(b"x" * size), '","ü"]'.encode()])
+    pieces = JsonChunks([b'["', memoryview(b"x" * size), '","ü"]'.encode()])
 
     async def answer(_: Exchange) -> HttpReply:
         return HttpReply(body=pieces)

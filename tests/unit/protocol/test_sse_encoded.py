@@ -1,6 +1,6 @@
 """What is written besides plain messages: ids, what primes a stream, and when to come back; all of it is read back."""
 
-from taskgate.jsontext.large import Pieces
+from taskgate.jsontext.large import JsonChunks
 from taskgate.protocol.sse import EventDecoder, event, pause, priming
 
 ROOMY = 1_000_000
@@ -29,4 +29,4 @@ def test_a_pause_is_no_message_and_takes_back_no_id() -> None:
 def test_a_large_text_is_the_same_event() -> None:
     text = '{"a":\r\n["é",\n1]}'
     for id in (None, "p1-2"):
-        assert event(Pieces([text[:5].encode(), text[5:].encode()]), id) == event(text, id)
+        assert event(JsonChunks([text[:5].encode(), text[5:].encode()]), id) == event(text, id)

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from taskgate.jsontext.large import MessageText, joined
+from taskgate.jsontext.large import MessageText, to_string
 from taskgate.streams.bytes_in_flight import BytesInFlight
 from taskgate.streams.event_stream import EventStream
 from taskgate.streams.messages import UNKNOWN, Inbound, Verb
@@ -38,7 +38,7 @@ class _RemoteEventStream(EventStream):
         """See EventStream."""
         if self.closed:
             return False
-        self._tell(joined(message))
+        self._tell(to_string(message))
         return True
 
     def put_answer(self, message: MessageText) -> None:

@@ -27,7 +27,7 @@ from taskgate.gateway.modern.outbound_calls import OutboundCall
 from taskgate.gateway.modern.remote_exchange import RemoteExchange
 from taskgate.gateway.modern.session_pool import SharedSession
 from taskgate.gateway.resuming import LOST
-from taskgate.jsontext.large import joined
+from taskgate.jsontext.large import to_string
 from taskgate.protocol.envelope import Request
 from taskgate.protocol.faults import call_ended
 from taskgate.protocol.intents import CallTool, Relay
@@ -197,7 +197,7 @@ class RemoteRetries:
         living = self._background.begin(partial(self._show_life, name, exchange, sender))
         try:
             spoken = await self._carried(word, exchange)
-            say(messages.Spoke(name, joined(spoken.message), spoken.error, [[*header] for header in spoken.headers]))
+            say(messages.Spoke(name, to_string(spoken.message), spoken.error, [[*header] for header in spoken.headers]))
         except Interrupted:
             # Nobody waits for an answer.
             pass

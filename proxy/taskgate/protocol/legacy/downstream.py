@@ -12,7 +12,7 @@ from taskgate.domain.record import Faulted, InputRequest, RequestId, Succeeded, 
 from taskgate.domain.versions import NEWEST, Era, Peer, era_of, find_revision
 from taskgate.errors import InvalidParams, SessionRequired, UnknownMethod
 from taskgate.jsontext.edits import dump, insertion, splice
-from taskgate.jsontext.large import LargeJson, MessageText, around
+from taskgate.jsontext.large import LargeJson, MessageText, wrap
 from taskgate.jsontext.spans import Members, RawJson
 from taskgate.protocol import faults
 from taskgate.protocol import vocabulary as words
@@ -182,7 +182,7 @@ class LegacyDownstream:
             case Succeeded(result=result):
                 return related_result(id, result, record.id)
             case Faulted(error=LargeJson() as error):
-                return around(error_text(id, "")[:-1], results.large_fitting_error(error), "}")
+                return wrap(error_text(id, "")[:-1], results.large_fitting_error(error), "}")
             case Faulted(error=str(error)):
                 return error_text(id, results.fitting_error(error, words.TOOLS_CALL))
         return error_text(id, faults.CANCELLED)

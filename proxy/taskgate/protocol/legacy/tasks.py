@@ -8,7 +8,7 @@ from typing import Any
 from taskgate.domain.listing import ListedTask, TaskState
 from taskgate.domain.record import RequestId, TaskId, TaskRecord, TaskStatus
 from taskgate.jsontext.edits import dump, insertion, may_have_key, splice
-from taskgate.jsontext.large import LargeJson, MessageText, around
+from taskgate.jsontext.large import LargeJson, MessageText, wrap
 from taskgate.jsontext.spans import Member, Members, RawJson, members, skip_space
 from taskgate.protocol.amending import edits_of
 from taskgate.protocol.jsonrpc import result_text
@@ -51,7 +51,7 @@ def related_result(id: RequestId, result: RawJson | LargeJson, task: TaskId) -> 
     related = dump({"taskId": task})
     if isinstance(result, LargeJson):
         edits = _related_edits(result.members, 0, lambda at: result.body[at.start : at.end].decode(), related)
-        return around(result_text(id, "")[:-1], result.spliced(edits), "}")
+        return wrap(result_text(id, "")[:-1], result.spliced(edits), "}")
     if not may_have_key(result, "_meta") and not may_not_fit(result) and result[:1] == "{":
         edits = [insertion(result, "_meta", f"{{{dump(RELATED_TASK)}:{related}}}")]
     else:

@@ -155,7 +155,7 @@ class ModernDownstream:
         shown = tasks.get_result(record, self.info, names_server=self._names_server(record.owner.mount))
         if isinstance(shown, str):
             return result_text(id, shown)
-        return shown.within(result_text(id, "")[:-1], "}")
+        return shown.wrapped(result_text(id, "")[:-1], "}")
 
     def acknowledged(self, id: RequestId) -> str:
         return result_text(id, tasks.acknowledgement(self.info))

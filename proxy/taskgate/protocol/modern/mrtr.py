@@ -9,7 +9,7 @@ from typing import Final
 
 from taskgate.errors import InvalidParams
 from taskgate.jsontext.edits import dump, splice
-from taskgate.jsontext.spans import MOST_MEMBERS, Member, RawJson, members, walked
+from taskgate.jsontext.spans import MAX_MEMBERS, Member, RawJson, count_members, members
 from taskgate.protocol import vocabulary as words
 from taskgate.protocol.amending import ObjectEdit, changed, edits_of
 from taskgate.protocol.envelope import Request
@@ -72,13 +72,13 @@ def answers(request: Request) -> dict[str, Answer]:
     if not all(given.is_object for given in found.values()):
         raise InvalidParams("Every input response must be an object")
     told: dict[str, Answer] = {}
-    left = MOST_MEMBERS
+    left = MAX_MEMBERS
     for key, given in found.items():
         answer = text[given.start : given.end]
         inner = members(answer, {"_meta": {}})
-        left -= walked(inner)
+        left -= count_members(inner)
         if left < 0:
-            raise InvalidParams(f"The input responses have more than {MOST_MEMBERS} members together")
+            raise InvalidParams(f"The input responses have more than {MAX_MEMBERS} members together")
         told[key] = f'{{"result":{splice(answer, edits_of(inner, 0, _ANSWER))}}}'
     return told
 

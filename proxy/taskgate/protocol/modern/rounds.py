@@ -12,12 +12,12 @@ from taskgate.domain.versions import Peer
 from taskgate.errors import MalformedMessage
 from taskgate.jsontext.edits import dump, removals, splice
 from taskgate.jsontext.spans import (
-    MOST_MEMBERS,
+    MAX_MEMBERS,
     Member,
     Members,
     RawJson,
     Shape,
-    keys_of,
+    first_keys,
     members,
     read_pairs,
     skip_space,
@@ -85,7 +85,7 @@ def _without_foreign_keys(text: str, requests: Member | None) -> Edits:
     """The edits that take keys of `_meta` out of questions that do not cross; nearly always none."""
     if requests is None or not any(key in text for key in (RELATED_TASK, OURS)):
         return []
-    shape: Shape = {name: {"params": {"_meta": {}}} for name in keys_of(requests, MAX_QUESTIONS) or ()}
+    shape: Shape = {name: {"params": {"_meta": {}}} for name in first_keys(requests, MAX_QUESTIONS) or ()}
     start = requests.start
     edits: Edits = []
     for asked in members(text[start : requests.end], shape).values():
@@ -129,7 +129,7 @@ def _asked(text: str, requests: Member | None) -> list[RawJson] | None:
     """The requests of a round one by one; None for what is no map of objects, or has too many, or too large ones."""
     if requests is None:
         return []
-    keys = keys_of(requests, MAX_QUESTIONS + 1)
+    keys = first_keys(requests, MAX_QUESTIONS + 1)
     if keys is None or len(keys) > MAX_QUESTIONS:
         return None
     written = text[requests.start : requests.end]
@@ -142,7 +142,7 @@ def _asked(text: str, requests: Member | None) -> list[RawJson] | None:
 
 def _are_too_large(asked: list[RawJson]) -> bool:
     """Whether so many members are in the requests and their parameters that to look at them takes too long."""
-    left = MOST_MEMBERS
+    left = MAX_MEMBERS
     for text in asked:
         try:
             said = dict(read_pairs(text))

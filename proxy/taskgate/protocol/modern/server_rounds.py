@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from taskgate.errors import MalformedMessage
 from taskgate.jsontext.edits import dump
-from taskgate.jsontext.spans import MOST_MEMBERS, Member, Members, RawJson, Shape, keys_of, members, walked
+from taskgate.jsontext.spans import MAX_MEMBERS, Member, Members, RawJson, Shape, count_members, first_keys, members
 from taskgate.protocol import vocabulary as words
 from taskgate.protocol.amending import ObjectEdit, changed
 from taskgate.protocol.envelope import Response
@@ -53,7 +53,7 @@ def questions_of(text: str, member: Member | None, id: int) -> dict[str, Questio
     requests = "null" if member is None else text[member.start : member.end]
     if member is None or requests == "null":
         return {}
-    keys = keys_of(member, MAX_QUESTIONS + 1)
+    keys = first_keys(member, MAX_QUESTIONS + 1)
     if keys is None or len(keys) > MAX_QUESTIONS:
         raise broke("it asks in no form")
     try:
@@ -61,10 +61,10 @@ def questions_of(text: str, member: Member | None, id: int) -> dict[str, Questio
         "".join(entries).encode()
         texts = [requests[entry.start : entry.end] for entry in entries.values()]
         asked: dict[str, Question] = {}
-        left = MOST_MEMBERS
+        left = MAX_MEMBERS
         for turn, (key, each) in enumerate(zip(entries, texts, strict=True)):
             found = members(each, _PARAMS)
-            left -= walked(found)
+            left -= count_members(found)
             if left < 0:
                 raise broke("its questions have too many members")
             asked[key] = _question(each, found, f"{id}-{turn}")

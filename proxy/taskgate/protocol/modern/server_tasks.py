@@ -10,7 +10,7 @@ from taskgate.domain.record import TaskStatus
 from taskgate.domain.versions import Peer
 from taskgate.errors import MalformedMessage, UpstreamFailed
 from taskgate.jsontext.edits import dump
-from taskgate.jsontext.spans import Member, Members, RawJson, keys_of
+from taskgate.jsontext.spans import Member, Members, RawJson, first_keys
 from taskgate.protocol import vocabulary as words
 from taskgate.protocol.envelope import Response
 from taskgate.protocol.jsonrpc import error_text, parse, result_text
@@ -134,7 +134,7 @@ def _seconds(interval: Any) -> float | None:
 
 def _result(text: str, member: Member | None) -> RawJson:
     shown = _object(text, member)
-    if member is not None and _SAYING_NOTHING.issuperset(keys_of(member, len(_SAYING_NOTHING) + 1) or ()):
+    if member is not None and _SAYING_NOTHING.issuperset(first_keys(member, len(_SAYING_NOTHING) + 1) or ()):
         raise _shows_nothing()
     return shown
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from taskgate.domain.record import Faulted, InputRequest, RequestId, Succeeded, TaskRecord, TaskStatus
 from taskgate.jsontext.edits import dump
-from taskgate.jsontext.large import LargeJson, MessageText, Pieces, around
+from taskgate.jsontext.large import JsonChunks, LargeJson, MessageText, wrap
 from taskgate.jsontext.spans import RawJson
 from taskgate.protocol.jsonrpc import notification_text
 from taskgate.protocol.modern.mrtr import ASKED, input_request, input_requests
@@ -35,8 +35,8 @@ def get_result(record: TaskRecord, info: RawJson, *, names_server: bool = True) 
     `names_server` tells whether its result may say which server it is of.
     """
     shown, meta = _shown(record, names_server=names_server), _meta(SERVER_INFO, info)
-    if isinstance(shown, Pieces):
-        return shown.within(f'{{"resultType":"complete",{_task(record)}', f",{meta}}}")
+    if isinstance(shown, JsonChunks):
+        return shown.wrapped(f'{{"resultType":"complete",{_task(record)}', f",{meta}}}")
     return f'{{"resultType":"complete",{_task(record)}{shown},{meta}}}'
 
 
@@ -49,7 +49,7 @@ def task_notification(record: TaskRecord, subscription: RequestId, *, names_serv
     """The notification of what `tasks/get` would show, on the stream of that listen request (M-NOTIF-3, M-NOTIF-4)."""
     tail = f",{_meta(SUBSCRIPTION_ID, dump(subscription))}}}"
     shown = _shown(record, names_server=names_server)
-    return around(f"{notification_text(NOTE_TASKS, '')[:-1]}{{{_task(record)}", shown, f"{tail}}}")
+    return wrap(f"{notification_text(NOTE_TASKS, '')[:-1]}{{{_task(record)}", shown, f"{tail}}}")
 
 
 def presented_status(record: TaskRecord) -> TaskStatus:
@@ -82,9 +82,9 @@ def _shown(record: TaskRecord, *, names_server: bool) -> MessageText:
     """The members that a state adds to a Task, each after its comma; "" where it adds none."""
     match record.outcome:
         case Succeeded(result=LargeJson() as result):
-            return around(',"result":', large_complete_within(result, names_server=names_server), "")
+            return wrap(',"result":', large_complete_within(result, names_server=names_server), "")
         case Faulted(error=LargeJson() as error):
-            return around(',"error":', large_modern_error(error), "")
+            return wrap(',"error":', large_modern_error(error), "")
         case Succeeded(result=str(result)):
             return f',"result":{complete_within(result, names_server=names_server)}'
         case Faulted(error=str(error)):

@@ -11,7 +11,7 @@ from sys import getsizeof
 from typing import Any, Final, NamedTuple
 
 from taskgate.domain.record import RequestId, TaskRecord
-from taskgate.jsontext.spans import LargeMember, Member, keys_in, keys_of
+from taskgate.jsontext.spans import LargeMember, Member, first_keys, first_keys_at
 from taskgate.protocol import vocabulary as words
 from taskgate.protocol.envelope import Message, Notification, Request
 from taskgate.telemetry.auditlog.catalogue import INFO, SUCCESS
@@ -49,7 +49,7 @@ class CallArguments(NamedTuple):
         """
         if self.keys is not UNREAD:
             return self.keys
-        return None if self.text is None else _truncated(keys_in(self.text, self.start, MAX_KEYS))
+        return None if self.text is None else _truncated(first_keys_at(self.text, self.start, MAX_KEYS))
 
 
 class RequestSummary(NamedTuple):
@@ -252,7 +252,7 @@ def text_of(member: Member | None) -> str | None:
 
 def _arguments(message: Request, place: Member) -> CallArguments:
     at, text = message.params_at, message.params_text
-    keys = UNREAD if type(place) is LargeMember else keys_of(place, MAX_KEYS)
+    keys = UNREAD if type(place) is LargeMember else first_keys(place, MAX_KEYS)
     if keys is not UNREAD and len(text) > MAX_TEXT:
         # Events of a hostile host may wait in large numbers.
         keys = _truncated(keys)

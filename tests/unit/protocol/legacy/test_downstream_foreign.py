@@ -13,7 +13,7 @@ from taskgate.domain.listing import listed
 from taskgate.domain.policy import TaskSupport
 from taskgate.domain.record import Faulted, FaultReason, InputRequest, Succeeded, TaskRecord, TaskStatus, ToolCall
 from taskgate.domain.versions import Peer, Revision
-from taskgate.jsontext.large import LargeJson, joined
+from taskgate.jsontext.large import LargeJson, to_string
 from taskgate.protocol.base import Foreign
 from taskgate.protocol.envelope import Response
 from taskgate.protocol.jsonrpc import parse
@@ -78,7 +78,7 @@ def test_an_outcome_of_a_server_of_the_modern_era_is_made_to_fit(make_record: Re
     assert text == f'{{"jsonrpc":"2.0","id":8,"result":{CLEAN[:-1]}{related}}}'
     check_server_message(text, request_method="tasks/result")
     error = Faulted(error='{"code":-32021,"message":"no"}', reason=FaultReason.JSONRPC_ERROR)
-    told = joined(DIALECT.task_outcome(8, make_record(status=TaskStatus.FAILED, outcome=error)))
+    told = to_string(DIALECT.task_outcome(8, make_record(status=TaskStatus.FAILED, outcome=error)))
     assert json.loads(told)["error"] == {"code": -32603, "message": "no", "data": {"upstreamCode": -32021}}
     check_server_message(told, request_method="tasks/result")
 
@@ -93,7 +93,7 @@ def test_a_large_outcome_is_told_as_a_small_one(make_record: RecordMaker, code: 
         small = make_record(status=status, outcome=outcome)
         name, text = ("result", FOREIGN) if isinstance(outcome, Succeeded) else ("error", str(outcome.error))
         large = replace(small, outcome=replace(outcome, **{name: LargeJson(text.encode())}))  # type: ignore[arg-type]
-        assert joined(DIALECT.task_outcome(8, large)) == DIALECT.task_outcome(8, small)
+        assert to_string(DIALECT.task_outcome(8, large)) == DIALECT.task_outcome(8, small)
 
 
 def of_a_modern_host(make_record: RecordMaker, **changes: Any) -> TaskRecord:

@@ -5,7 +5,7 @@ import pytest
 from requirements import covers
 from taskgate.domain.versions import LEGACY, Revision
 from taskgate.jsontext.edits import splice
-from taskgate.jsontext.large import LargeJson, joined
+from taskgate.jsontext.large import LargeJson, to_string
 from taskgate.jsontext.spans import members
 from taskgate.protocol.amending import edits_of
 from taskgate.protocol.base import Foreign
@@ -190,14 +190,14 @@ OTHERS: list[tuple[str, str]] = [
 @pytest.mark.parametrize(("method", "error"), OTHERS)
 def test_any_other_error_stays_to_the_byte(method: str, error: str) -> None:
     assert fitting_error(error, method) == error
-    assert joined(large_fitting_error(LargeJson(error.encode()))) == error
+    assert to_string(large_fitting_error(LargeJson(error.encode()))) == error
     whole = answer("h", response(f'"error":{error}'), Foreign(method, NEWEST))
     assert whole == f'{{"jsonrpc":"2.0","id":"h" ,"error":{error}}}'
 
 
 def test_a_large_error_of_a_call_has_a_code_that_means_the_same_here() -> None:
     error = '{"code":-32021,"message":"é"}'
-    assert joined(large_fitting_error(LargeJson(error.encode()))) == fitting_error(error, "tools/call") != error
+    assert to_string(large_fitting_error(LargeJson(error.encode()))) == fitting_error(error, "tools/call") != error
 
 
 # --- methods of carried extensions -----------------------------------------------------------------------------------

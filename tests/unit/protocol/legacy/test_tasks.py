@@ -10,7 +10,7 @@ import pytest
 from helpers.schema import RELATED_TASK, check_definition
 from taskgate.domain.listing import listed
 from taskgate.domain.record import Faulted, FaultReason, Succeeded, TaskRecord, TaskStatus
-from taskgate.jsontext.large import LargeJson, joined
+from taskgate.jsontext.large import LargeJson, to_string
 from taskgate.protocol.legacy.tasks import (
     create_result,
     list_result,
@@ -175,10 +175,10 @@ def test_an_outcome_relates_to_its_task_and_keeps_every_other_byte(result: str, 
     assert with_related_task(related, ID) == related
     check_definition(json.loads(related), "GetTaskPayloadResult")
     whole = f'{{"jsonrpc":"2.0","id":"i","result":{related}}}'
-    assert joined(related_result("i", result, ID)) == whole
-    assert joined(related_result("i", LargeJson(result.encode()), ID)) == whole
+    assert to_string(related_result("i", result, ID)) == whole
+    assert to_string(related_result("i", LargeJson(result.encode()), ID)) == whole
     for text in (result, f" {result}"):
-        response = joined(related_result("i", text, ID))
+        response = to_string(related_result("i", text, ID))
         assert json.loads(response) == {"jsonrpc": "2.0", "id": "i", "result": json.loads(related)}
         assert related in response
 
@@ -191,5 +191,5 @@ def test_a_large_outcome_of_the_other_era_is_made_to_fit_as_a_small_one() -> Non
         f'{{"content":[],"structuredContent":["é"],{theirs}}}',
     ):
         small, large = related_result(1, result, ID), related_result(1, LargeJson(result.encode()), ID)
-        assert joined(small) == joined(large)
-        assert "serverInfo" not in joined(large)
+        assert to_string(small) == to_string(large)
+        assert "serverInfo" not in to_string(large)

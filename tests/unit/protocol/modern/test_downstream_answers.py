@@ -7,7 +7,7 @@ import pytest
 
 from taskgate.domain.record import Faulted, FaultReason, InputRequest, Succeeded, TaskRecord, TaskStatus, ToolCall
 from taskgate.domain.versions import Era, Peer, Revision
-from taskgate.jsontext.large import LargeJson, joined
+from taskgate.jsontext.large import LargeJson, to_string
 from taskgate.protocol.base import Server
 from taskgate.protocol.envelope import Notification, Response
 from taskgate.protocol.extensions import BUILT_IN, SKILLS, ExtensionPolicy
@@ -262,5 +262,5 @@ def test_a_large_outcome_is_told_as_a_small_one(make_record: RecordMaker) -> Non
         make_record(status=TaskStatus.COMPLETED, outcome=Succeeded(result=text, tool_error=False))
         for text in (result, LargeJson(result.encode()))
     )
-    assert joined(DIALECT.task_state("é", large)) == DIALECT.task_state("é", small)
-    assert joined(DIALECT.task_told("é", large)) == DIALECT.task_told("é", small)
+    assert to_string(DIALECT.task_state("é", large)) == DIALECT.task_state("é", small)
+    assert to_string(DIALECT.task_told("é", large)) == DIALECT.task_told("é", small)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from requirements import covers
 from taskgate.domain.versions import Era
-from taskgate.jsontext.large import LargeJson, joined
+from taskgate.jsontext.large import LargeJson, to_string
 from taskgate.protocol.envelope import Response
 from taskgate.protocol.extensions import Extension
 from taskgate.protocol.jsonrpc import parse
@@ -122,7 +122,7 @@ def test_a_tools_result_has_content_even_where_its_server_gave_none() -> None:
     ],
 )
 def test_a_large_result_is_completed_as_a_small_one(text: str) -> None:
-    assert joined(large_complete_within(LargeJson(text.encode()))) == complete_within(text)
+    assert to_string(large_complete_within(LargeJson(text.encode()))) == complete_within(text)
 
 
 @pytest.mark.parametrize("text", ["[]", "null", '"a"', "7", '{"task":{"taskId":"t"}}'])
@@ -176,7 +176,7 @@ def test_an_error_that_means_the_same_stays_to_the_byte() -> None:
 def test_a_code_of_the_other_era_is_never_told(code: int, told: int) -> None:
     text = f'{{"jsonrpc":"2.0","id":42,"error":{{"code":{code},"message":"no"}}}}'
     error = f'{{"code":{code},"message":"é"}}'
-    assert joined(large_modern_error(LargeJson(error.encode()))) == modern_error(error) != error
+    assert to_string(large_modern_error(LargeJson(error.encode()))) == modern_error(error) != error
     found = read(answer(7, "resources/read", response(text), INFO, L))
     assert (found["id"], found["error"]["code"], found["error"]["message"]) == (7, told, "no")
     check(found, "JSONRPCErrorResponse")
@@ -186,7 +186,7 @@ def test_a_code_of_the_other_era_is_never_told(code: int, told: int) -> None:
 def test_any_other_code_stays(code: int) -> None:
     error = f'{{ "message":"m" , "code" : {code} }}'
     assert modern_error(error) == error
-    assert joined(large_modern_error(LargeJson(error.encode()))) == error
+    assert to_string(large_modern_error(LargeJson(error.encode()))) == error
 
 
 # --- servers of this era -------------------------------------------------------------------------------------------

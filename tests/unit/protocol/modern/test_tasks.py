@@ -10,7 +10,7 @@ import pytest
 from helpers.manual_clock import EPOCH
 from requirements import covers
 from taskgate.domain.record import Faulted, FaultReason, InputRequest, Succeeded, TaskRecord, TaskStatus, text_of
-from taskgate.jsontext.large import LargeJson, joined
+from taskgate.jsontext.large import LargeJson, to_string
 from taskgate.protocol.modern.tasks import (
     acknowledgement,
     create_result,
@@ -161,8 +161,8 @@ def test_a_result_says_which_server_it_is_of_where_hosts_are_told(
     results = (Succeeded(result=said, tool_error=False), Succeeded(result=LargeJson(said.encode()), tool_error=False))
     for outcome in results:
         record = make_record(status=TaskStatus.COMPLETED, outcome=outcome)
-        looked = read(joined(get_result(record, INFO, names_server=names_server)))
-        told = read(joined(task_notification(record, "s", names_server=names_server)))["params"]
+        looked = read(to_string(get_result(record, INFO, names_server=names_server)))
+        told = read(to_string(task_notification(record, "s", names_server=names_server)))["params"]
         assert looked["result"]["_meta"] == told["result"]["_meta"] == {**named, "own": 2}
 
 
@@ -194,5 +194,5 @@ def test_a_large_outcome_is_shown_as_a_small_one(make_record: RecordMaker, outco
     name = "result" if isinstance(outcome, Succeeded) else "error"
     small = make_record(status=status, outcome=outcome)
     large = make_record(status=status, outcome=replace(outcome, **{name: text}))  # type: ignore[arg-type]
-    assert joined(get_result(large, INFO)) == get_result(small, INFO)
-    assert joined(task_notification(large, "s")) == task_notification(small, "s")
+    assert to_string(get_result(large, INFO)) == get_result(small, INFO)
+    assert to_string(task_notification(large, "s")) == task_notification(small, "s")

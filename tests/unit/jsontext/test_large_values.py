@@ -1,7 +1,9 @@
-"""Large values are read by another parser: what is found, and what is refused, is the same."""
+"""Large values are not built: what is found and refused is the same, and a message costs the memory of its text."""
 
+import gc
 import json
-from collections.abc import Iterator
+import tracemalloc
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,18 +12,14 @@ from hypothesis import given
 from helpers.json_texts import messages
 from taskgate.errors import MalformedMessage, UnparsableMessage
 from taskgate.jsontext import spans
-from taskgate.jsontext.spans import MOST_PARTS, UNREAD, Members, read_object
-from taskgate.protocol.envelope import ENVELOPE
+from taskgate.jsontext.spans import MAX_PARTS, UNREAD, Members, first_keys, read_object
+from taskgate.protocol.envelope import ENVELOPE, Message, Request
+from taskgate.protocol.jsonrpc import parse
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
 
 NEVER = 1 << 62
-
-
-@pytest.fixture(autouse=True, scope="module")
-def restored() -> Iterator[None]:
-    """The module as it was."""
-    before, short = spans.LARGE, spans.SHORT
-    yield
-    spans.LARGE, spans.SHORT = before, short
 
 
 def places(found: Members) -> Any:
@@ -34,18 +32,17 @@ def places(found: Members) -> Any:
 
 def read(text: str, large: int) -> Any:
     """What is found in a text, or the class of its refusal."""
-    spans.LARGE, short = large, spans.SHORT
-    spans.SHORT = 4
-    try:
-        return places(read_object(text, ENVELOPE))
-    except (UnparsableMessage, MalformedMessage) as refusal:
-        return type(refusal)
-    finally:
-        spans.SHORT = short
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(spans, "LARGE", large)
+        patch.setattr(spans, "SHORT", 4)
+        try:
+            return places(read_object(text, ENVELOPE))
+        except (UnparsableMessage, MalformedMessage) as refusal:
+            return type(refusal)
 
 
 def test_a_value_with_very_many_parts_is_read_by_who_asks_for_the_whole_alone() -> None:
-    few, many = ([0] * number for number in (MOST_PARTS - 10, MOST_PARTS + 10))
+    few, many = ([0] * number for number in (MAX_PARTS - 10, MAX_PARTS + 10))
     found = read_object(json.dumps({"few": few, "many": many, "long": ["x" * 100_000]}), {})
     assert (found["few"].value, found["long"].value) == (few, ["x" * 100_000])
     assert found["many"].value is UNREAD
@@ -90,7 +87,7 @@ def test_ends_that_look_like_another_are_told_apart(text: str) -> None:
 
 
 def test_a_large_value_is_read_by_the_faster_parser(monkeypatch: pytest.MonkeyPatch) -> None:
-    spans.LARGE = 16 * 1024
+    monkeypatch.setattr(spans, "LARGE", 16 * 1024)
     text = '{"id":1,"result":{"content":["' + "x" * 20_000 + '"],"isError":false}}'
     found = read_object(text, ENVELOPE)
     assert found["result"].value["content"] == ["x" * 20_000]
@@ -98,15 +95,17 @@ def test_a_large_value_is_read_by_the_faster_parser(monkeypatch: pytest.MonkeyPa
     assert standard < 2 * spans.SHORT < 20_000 < faster
 
 
-def test_a_lone_surrogate_in_a_large_value_is_read_as_in_any_other() -> None:
-    spans.LARGE = -1
+def test_a_lone_surrogate_in_a_large_value_is_read_as_in_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spans, "LARGE", -1)
     value = ["x" * spans.SHORT, "\ud800"]
     assert read_object(json.dumps({"a": value, "b": 1}), {})["a"].value == value
 
 
 @pytest.mark.parametrize("number", ["1e999", "9" * 400])
-def test_a_number_beyond_a_double_is_read_in_what_is_not_very_large(number: str) -> None:
-    spans.LARGE = -1
+def test_a_number_beyond_a_double_is_read_in_what_is_not_very_large(
+    number: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spans, "LARGE", -1)
     for size in (spans.SHORT, 100_000):
         assert read_object(f'{{"a":[{number},"{"x" * size}"]}}', {})["a"].value == [json.loads(number), "x" * size]
     with pytest.raises(UnparsableMessage, match="A number in the body is too large"):
@@ -116,7 +115,7 @@ def test_a_number_beyond_a_double_is_read_in_what_is_not_very_large(number: str)
 def letters_read(text: str, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:
     """The letters that the standard parser is handed, or passes over in the whole text; and those of the faster one."""
     standard, faster = [0], [0]
-    scan, end_of = spans._SCAN, spans.end_of
+    scan, end_of = spans.SCAN, spans.find_end
 
     def counted(of: str, at: int) -> Any:
         standard.append(len(of) if of is not text else 0)
@@ -130,8 +129,8 @@ def letters_read(text: str, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:
         return end
 
     with monkeypatch.context() as patch:
-        patch.setattr(spans, "_SCAN", counted)
-        patch.setattr(spans, "end_of", counted_end)
+        patch.setattr(spans, "SCAN", counted)
+        patch.setattr(spans, "find_end", counted_end)
         read_object(text, ENVELOPE)
     return sum(standard), sum(faster)
 
@@ -149,7 +148,6 @@ VALUES = {
 @pytest.mark.parametrize("value", VALUES.values(), ids=VALUES)
 @pytest.mark.parametrize("where", ["params", "result"])
 def test_twice_the_members_are_twice_the_work(value: str, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    spans.LARGE = 4 * 1024
     works = []
     for count in (1000, 2000, 4000):
         members = ",".join(f'"{number}":{value}' for number in range(count))
@@ -161,7 +159,6 @@ def test_twice_the_members_are_twice_the_work(value: str, where: str, monkeypatc
 @pytest.mark.parametrize("where", ["", '"params":', '"params":{"_meta":', '"params":{"task":'])
 @pytest.mark.parametrize("value", ["1", "[]", '"x"'])
 def test_a_walked_object_has_so_many_members_at_most(where: str, value: str) -> None:
-    spans.LARGE = 4 * 1024
     for count, is_taken in ((3000, True), (3001, False), (100_000, False)):
         found = "{" + ",".join(f'"k{number}":{value}' for number in range(count)) + "}"
         text = f"{{{where}{found}{'}' * where.count('{')}}}" if where else found
@@ -173,21 +170,19 @@ def test_a_walked_object_has_so_many_members_at_most(where: str, value: str) -> 
 
 
 def test_members_beyond_the_bound_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    spans.LARGE = 4 * 1024
-    works, scan = [], spans._SCAN
+    works, scan = [], spans.SCAN
     for count in (10_000, 20_000):
         text = "{" + ",".join(f'"k{number}":[1]' for number in range(count)) + "}"
         scanned: list[int] = []
         with monkeypatch.context() as patch:
-            patch.setattr(spans, "_SCAN", lambda of, at, scanned=scanned: scanned.append(at) or scan(of, at))
+            patch.setattr(spans, "SCAN", lambda of, at, scanned=scanned: scanned.append(at) or scan(of, at))
             with pytest.raises(MalformedMessage):
                 read_object(text, ENVELOPE)
         works.append(len(scanned))
-    assert works[0] == works[1] == spans.MOST_MEMBERS
+    assert works[0] == works[1] == spans.MAX_MEMBERS
 
 
 def test_an_object_that_is_not_walked_has_as_many_members_as_it_likes() -> None:
-    spans.LARGE = 4 * 1024
     text = "{" + ",".join(f'"k{number}":1' for number in range(10_000)) + "}"
     assert len(read_object(f'{{"params":{{"arguments":{text}}}}}', ENVELOPE)["params"].value["arguments"]) == 10_000
 
@@ -195,3 +190,104 @@ def test_an_object_that_is_not_walked_has_as_many_members_as_it_likes() -> None:
 def test_an_object_of_very_many_members_has_no_pairs() -> None:
     with pytest.raises(MalformedMessage):
         spans.read_pairs("{" + ",".join(f'"k{number}":1' for number in range(10_000)) + "}")
+
+
+# --- memory -----------------------------------------------------------------------------------------------------------
+
+
+SHAPES: dict[str, Callable[[int], str]] = {
+    "arrays": lambda size: "[" + ",".join(["[1]"] * (size // 4)) + "]",
+    "short strings": lambda size: "[" + ",".join(['"xy"'] * (size // 5)) + "]",
+    "numbers": lambda size: "[" + ",".join(["12345"] * (size // 6)) + "]",
+    "keys": lambda size: "{" + ",".join(f'"{number}":1' for number in range(size // 9)) + "}",
+}
+
+
+def call(value: str) -> bytes:
+    params = f'{{"name":"echo","arguments":{{"a":{value}}}}}'
+    return f'{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}'.encode()
+
+
+def answer(value: str) -> bytes:
+    return f'{{"jsonrpc":"2.0","id":1,"result":{{"content":[],"structuredContent":{{"a":{value}}}}}}}'.encode()
+
+
+def kept(body: bytes) -> tuple[int, Message]:
+    """The bytes that are allocated after a message was read, and the message."""
+    gc.collect()
+    tracemalloc.start()
+    try:
+        message = parse(body, max_depth=9)
+        return tracemalloc.get_traced_memory()[0], message
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+@pytest.mark.parametrize("written", [call, answer])
+def test_a_message_costs_its_text_and_the_text_of_its_parameters(
+    shape: Callable[[int], str], written: Callable[[str], bytes]
+) -> None:
+    for size in (100_000, 200_000, 400_000):
+        body = written(shape(size))
+        cost, _ = kept(body)
+        # With room for what measures coverage.
+        assert cost < 2.2 * len(body) + 4096
+
+
+@pytest.mark.parametrize("end", ["", "]", " 1"], ids=["whole", "one bracket more", "followed"])
+def test_nothing_is_made_of_a_large_array_that_is_no_message(end: str) -> None:
+    body = (SHAPES["short strings"](400_000) + end).encode()
+    gc.collect()
+    tracemalloc.start()
+    try:
+        with pytest.raises(UnparsableMessage if end else MalformedMessage):
+            parse(body, max_depth=9)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    # What the parser needs for itself; with a tree it would be 25 times.
+    assert peak < 16 * len(body)
+
+
+def test_what_was_passed_over_is_read_when_it_is_looked_at() -> None:
+    _, message = kept(call(SHAPES["arrays"](10_000)))
+    assert isinstance(message, Request)
+    arguments = message.params["arguments"]
+    assert arguments.is_object
+    assert arguments.value == {"a": [[1]] * 2500}
+    assert arguments.value is not arguments.value
+
+
+def test_the_first_keys_of_a_large_object_are_told_without_the_others() -> None:
+    _, message = kept(call("1").replace(b'{"a":1}', b'{"a":1,"a":2,"\\u0062":[' + b"1," * 5000 + b'1],"c":3}'))
+    assert isinstance(message, Request)
+    arguments = message.params["arguments"]
+    assert first_keys(arguments, 9) == ("a", "b", "c")
+    assert first_keys(arguments, 3) == ("a", "b")
+    assert first_keys(message.params["name"], 9) is None
+
+
+def test_a_large_array_has_no_keys() -> None:
+    _, message = kept(call("1").replace(b'{"a":1}', b"[" + b"1," * 5000 + b"1]"))
+    assert isinstance(message, Request)
+    assert not message.params["arguments"].is_object
+    assert first_keys(message.params["arguments"], 9) is None
+
+
+def test_keys_of_a_small_object_are_those_of_its_value() -> None:
+    _, message = kept(call("1"))
+    assert isinstance(message, Request)
+    assert first_keys(message.params["arguments"], 9) == ("a",)
+    assert first_keys(message.params["arguments"], 0) == ()
+
+
+def test_a_message_that_is_read_and_let_go_leaves_nothing_to_collect() -> None:
+    body = call(SHAPES["arrays"](100_000))
+    gc.collect()
+    gc.disable()
+    try:
+        parse(body, max_depth=9)
+        assert gc.collect() == 0
+    finally:
+        gc.enable()

@@ -1,7 +1,8 @@
-"""Where one JSON value ends in a long text: `end_of`, which checks the syntax of the value and makes no object of it.
+"""The end of one JSON value in a long text: `find_end`. It checks the syntax and builds no objects.
 
-orjson reads a whole document in two steps: first a check of all of it, then the objects. A document with something
-behind it fails between the two, and the error says where. That place is the end of the value.
+orjson reads a document in two steps: it checks the syntax of the whole document, then it builds
+objects. A document with something behind it fails between the two, and the error has the position.
+That position is the end of the value.
 """
 
 from typing import Final
@@ -12,23 +13,23 @@ from taskgate.jsontext.depth import brackets, window
 
 
 class NumberTooLarge(ValueError):
-    """A number that no double holds."""
+    """A number that no double can represent."""
 
 
-def end_of(text: str, at: int) -> int:
-    """The place after the value that starts at `at`.
+def find_end(text: str, at: int) -> int:
+    """The position after the value that starts at `at`.
 
-    Takes time that grows with the value and not with what follows: it looks at pieces of the text, each four times the
-    size of the one before, until a piece holds the whole value. What is longer than four times `WINDOW` is looked at in
-    pieces of that size, so that a thread that does this lets others run. Raises ValueError where no value starts,
-    NumberTooLarge for a number that no double holds.
+    The time grows with the value, not with the text behind it. Pieces of the text are parsed, each
+    four times the size of the one before, until one contains the whole value. Values longer than
+    4 * `WINDOW` are parsed in windows, so that a thread that does this lets others run. Raises
+    ValueError if no value starts there, NumberTooLarge for a number that no double can represent.
     """
     size, rest = FIRST_PIECE, len(text) - at
     while size < rest:
         place = _end_in(text[at : at + size], 0)
         if place is not None:
             return at + place
-        # The last step takes what there is: a value that fills the text is then checked little more than once.
+        # The last step takes the rest: a value that fills the text is parsed little more than once.
         size = 4 * size if 16 * size <= rest else rest
         if size > 4 * WINDOW:
             return _end_in_windows(text, at)
@@ -36,23 +37,27 @@ def end_of(text: str, at: int) -> int:
 
 
 def _end_in_windows(text: str, at: int) -> int:
-    """The end of a long value: each piece of it is checked behind the brackets that are open where it starts."""
+    """The end of a long value: each window is parsed behind the brackets that are open at its
+    start.
+    """
     opened, lead = bytearray(), ""
     while (cut := _next_cut(text, at)) is not None:
         place = _end_in(lead + text[at:cut], len(lead))
         if place is not None:
             return at + place
-        _follow(text[at:cut].encode("utf-8", "surrogatepass"), opened)
-        # The comma stands in both pieces: in the next one a value is before it, which it must follow.
+        _follow_brackets(text[at:cut].encode("utf-8", "surrogatepass"), opened)
+        # The comma is in both windows: in the next one it must follow a value, which `lead` ends
+        # with.
         at = cut - 1
         lead = "".join(_OPENED[bracket] for bracket in opened) + "0"
     return _end_at_last(text, at, lead)
 
 
 def _next_cut(text: str, at: int) -> int | None:
-    """The place after the first comma outside of strings that is a window behind `at`, which is outside of any.
+    """The position after the first comma outside of strings that is one window behind `at`.
 
-    None where there is none, and where too many strings follow one another for JSON.
+    `at` is outside of strings. None if there is no such comma, or if too many strings follow one
+    another for JSON.
     """
     size = WINDOW + WINDOW // 4 + 1
     while True:
@@ -62,7 +67,7 @@ def _next_cut(text: str, at: int) -> int | None:
         if "\\" in piece and (r"\"" in piece or r"\\" in piece):
             piece = piece.replace(r"\\", "..").replace(r"\"", "..")
         place, is_inside = WINDOW, piece.count('"', 0, WINDOW) % 2 == 1
-        for _ in range(_MOST_STRINGS):
+        for _ in range(_MAX_STRINGS):
             if is_inside:
                 place = piece.find('"', place) + 1
                 if not place:
@@ -77,14 +82,14 @@ def _next_cut(text: str, at: int) -> int | None:
             return None
         if at + size >= len(text):
             return None
-        # A long string, which is checked fast, or white space.
+        # A long string, which parses fast, or white space.
         size *= 4
 
 
-def _follow(piece: bytes, opened: bytearray) -> None:
-    """Bring the brackets that are open up to the end of a piece, which was checked."""
+def _follow_brackets(piece: bytes, opened: bytearray) -> None:
+    """Update the stack of open brackets with a piece whose syntax was checked."""
     left, size = brackets(window(piece, 0, len(piece)))[0], 0
-    # What closes again at once is folded away while that is fast.
+    # Adjacent pairs are removed as long as that is fast.
     while size != len(left):
         size = len(left)
         shorter = left.replace(b"[]", b"").replace(b"{}", b"")
@@ -99,14 +104,16 @@ def _follow(piece: bytes, opened: bytearray) -> None:
 
 
 def _end_in(piece: str, lead: int) -> int | None:
-    """The end of the value in a piece, counted from behind its `lead`; None where the piece ends before it."""
+    """The end of the value in a piece, counted from behind its `lead`; None if the piece is too
+    short.
+    """
     problem, place = _problem_of(piece)
     if problem is not None and problem not in _EXPECTED and (r"\ud" in piece or r"\uD" in piece):
-        # Lone surrogates are JSON though orjson refuses them. Another escape of the same length takes the place of
-        # each, so that all places stay; an escaped backslash stays one.
+        # orjson refuses lone surrogates, which are JSON. An escape of the same length replaces
+        # each, so that all positions stay; an escaped backslash stays one.
         problem, place = _problem_of(piece.replace(r"\ud", r"\u0").replace(r"\uD", r"\u0"))
     if problem is None or problem == _FOLLOWED:
-        # Where something follows is told, and space may stand before it.
+        # The error has the position of what follows, behind white space.
         return len(piece[:place].rstrip(_SPACE)) - lead
     if problem != _CUT:
         raise (NumberTooLarge if problem == _INFINITE else ValueError)(problem)
@@ -114,17 +121,18 @@ def _end_in(piece: str, lead: int) -> int | None:
 
 
 def _end_at_last(text: str, at: int, lead: str) -> int:
-    """The end of a value that the rest of the text must hold."""
-    # Of a whole document objects would be made, which nobody wants: so something follows, which no value can hold.
+    """The end of a value that the rest of the text must contain."""
+    # A whole document would be built as objects: so something follows it that no value can contain.
     place = _end_in(f"{lead}{text[at:]}\0", len(lead))
-    assert place is not None, "a text that ends so is not cut off but wrong"
+    assert place is not None, "a text with this end is wrong, not cut off"
     return at + place
 
 
 def _problem_of(piece: str) -> tuple[str | None, int]:
-    """What is wrong with a document and where; None and its end where nothing is.
+    """What is wrong with a document and where; None and its length for a correct one.
 
-    The error itself is let go: it has the document, and its traceback the frames of all callers.
+    The error is dropped here: it references the document, and its traceback the frames of all
+    callers.
     """
     try:
         orjson.loads(piece)
@@ -134,13 +142,13 @@ def _problem_of(piece: str) -> tuple[str | None, int]:
 
 
 FIRST_PIECE: Final = 2 * 1024
-"""Letters that are looked at before it is known that a value is longer."""
+"""Characters of the first piece that is parsed."""
 WINDOW: Final = 256 * 1024
-"""Letters that are looked at together where a value is very long: at most some milliseconds of work."""
-_MOST_STRINGS: Final = 1024
-"""Strings without a comma between them: names in deep nests may follow one another so."""
+"""Characters of a very long value that are parsed together: at most some milliseconds of work."""
+_MAX_STRINGS: Final = 1024
+"""Strings without a comma between them: the keys of deep nests can follow one another like this."""
 _OPENED: Final = {ord("["): "[", ord("{"): '{"":'}
-"""What is written for a bracket that is open, so that a value follows."""
+"""Text that opens each bracket again, so that a value can follow."""
 _FOLLOWED: Final = _problem_of("[] 0")[0]
 _CUT: Final = _problem_of("[")[0]
 _INFINITE: Final = _problem_of("[1e999]")[0]

@@ -13,22 +13,22 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from helpers.json_texts import texts
-from taskgate.jsontext import extents
-from taskgate.jsontext.extents import NumberTooLarge, end_of
+from taskgate.jsontext import long_values
+from taskgate.jsontext.long_values import NumberTooLarge, find_end
 
 
 @pytest.fixture(
     autouse=True,
     scope="module",
-    params=[(4, extents.WINDOW), (2, 2), (extents.FIRST_PIECE, extents.WINDOW)],
+    params=[(4, long_values.WINDOW), (2, 2), (long_values.FIRST_PIECE, long_values.WINDOW)],
     ids=["short pieces", "short windows", "pieces"],
 )
 def pieces(request: pytest.FixtureRequest) -> Iterator[None]:
     """How long the first piece is that is looked at, and the longest."""
-    before = extents.FIRST_PIECE, extents.WINDOW
-    extents.FIRST_PIECE, extents.WINDOW = request.param
+    before = long_values.FIRST_PIECE, long_values.WINDOW
+    long_values.FIRST_PIECE, long_values.WINDOW = request.param
     yield
-    extents.FIRST_PIECE, extents.WINDOW = before
+    long_values.FIRST_PIECE, long_values.WINDOW = before
 
 
 def refuse(name: str) -> None:
@@ -45,7 +45,7 @@ def standard(text: str, at: int) -> int | None:
 
 def ended(text: str, at: int) -> int | None:
     try:
-        return end_of(text, at)
+        return find_end(text, at)
     except NumberTooLarge:
         # The standard parser takes these, but they say so.
         return standard(text, at)
@@ -81,13 +81,13 @@ def test_what_the_standard_parser_refuses_has_no_end(text: str) -> None:
 )
 def test_what_is_no_json_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
-        end_of(text + "," * 5000, 0)
+        find_end(text + "," * 5000, 0)
 
 
 @pytest.mark.parametrize("number", ["1e999", "-1e999", "9" * 400, '"\\ud800",1e999'])
 def test_a_number_beyond_a_double_is_told(number: str) -> None:
     with pytest.raises(NumberTooLarge):
-        end_of(f"[{number}],1", 0)
+        find_end(f"[{number}],1", 0)
 
 
 def looks(text: str, monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -99,8 +99,8 @@ def looks(text: str, monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return orjson.loads(piece)
 
     with monkeypatch.context() as patch, suppress(ValueError):
-        patch.setattr(extents, "orjson", SimpleNamespace(loads=loads, JSONDecodeError=orjson.JSONDecodeError))
-        end_of(text, 0)
+        patch.setattr(long_values, "orjson", SimpleNamespace(loads=loads, JSONDecodeError=orjson.JSONDecodeError))
+        find_end(text, 0)
     return looked
 
 
@@ -117,13 +117,13 @@ def test_what_stands_behind_a_value_costs_nothing(monkeypatch: pytest.MonkeyPatc
 def test_a_value_that_fills_its_text_is_looked_at_little_more_than_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for size in (100_000, 200_000, 1_000_000):
         text = "[" + "1," * (size // 2) + "1]}"
-        assert letters_looked_at(text, monkeypatch) <= (1.6 if extents.WINDOW > 100 else 3) * len(text) + 100
+        assert letters_looked_at(text, monkeypatch) <= (1.6 if long_values.WINDOW > 100 else 3) * len(text) + 100
 
 
 def test_what_is_no_json_is_looked_at_no_more_often(monkeypatch: pytest.MonkeyPatch) -> None:
     for size in (100_000, 200_000, 1_000_000):
         text = "[" + "1," * (size // 2) + "1}"
-        assert letters_looked_at(text, monkeypatch) <= (1.6 if extents.WINDOW > 100 else 3) * len(text) + 100
+        assert letters_looked_at(text, monkeypatch) <= (1.6 if long_values.WINDOW > 100 else 3) * len(text) + 100
 
 
 SHAPES = {
@@ -140,7 +140,7 @@ SHAPES = {
 
 @pytest.mark.parametrize("one", SHAPES.values(), ids=SHAPES)
 def test_no_piece_is_longer_than_four_windows(one: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extents, "WINDOW", 4096)
+    monkeypatch.setattr(long_values, "WINDOW", 4096)
     for size in (100_000, 200_000):
         looked = looks(f"[{one * (size // len(one))}0],", monkeypatch)
         assert max(looked) <= 4 * 4096, "a thread that looks at them lets others run in between"
@@ -148,16 +148,16 @@ def test_no_piece_is_longer_than_four_windows(one: str, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("one", [one for name, one in SHAPES.items() if name != "not JSON"])
 def test_a_value_of_many_windows_ends_before_what_follows(one: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extents, "WINDOW", 4096)
+    monkeypatch.setattr(long_values, "WINDOW", 4096)
     for size in (20_000, 20_100, 20_200):
         value = f"[{one * (size // len(one))}0]"
-        assert end_of(f'{value} ,"x":[{"0," * 4000}0]', 0) == len(value)
+        assert find_end(f'{value} ,"x":[{"0," * 4000}0]', 0) == len(value)
 
 
 def test_behind_a_long_string_pieces_are_short_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extents, "WINDOW", 4096)
+    monkeypatch.setattr(long_values, "WINDOW", 4096)
     text = f'["a","{"a," * 50_000}","b",{"0," * 400_000}0]'
-    assert end_of(text + ",1]", 0) == len(text)
+    assert find_end(text + ",1]", 0) == len(text)
     looked = looks(text + ",1]", monkeypatch)
     assert sum(size > 4 * 4096 for size in looked) == 1
     assert len(looked) > 100
@@ -166,14 +166,14 @@ def test_behind_a_long_string_pieces_are_short_again(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("behind", ['"a"' * 20_000, '"a"' * 20_000 + ",1]", "0," * 20_000, '"' + "a" * 50_000])
 def test_what_breaks_off_behind_many_windows_is_refused(behind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extents, "WINDOW", 4096)
+    monkeypatch.setattr(long_values, "WINDOW", 4096)
     with pytest.raises(ValueError):
-        end_of("[" + "0," * 20_000 + behind, 0)
+        find_end("[" + "0," * 20_000 + behind, 0)
 
 
 @pytest.mark.parametrize("one", SHAPES.values(), ids=SHAPES)
 def test_twice_the_text_takes_twice_the_work(one: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extents, "WINDOW", 4096)
+    monkeypatch.setattr(long_values, "WINDOW", 4096)
 
     def steps(size: int) -> int:
         taken = 0
@@ -185,7 +185,7 @@ def test_twice_the_text_takes_twice_the_work(one: str, monkeypatch: pytest.Monke
         sys.setprofile(count)
         try:
             with suppress(ValueError):
-                end_of(f"[{one * (size // len(one))}0],", 0)
+                find_end(f"[{one * (size // len(one))}0],", 0)
         finally:
             sys.setprofile(None)
         return taken
