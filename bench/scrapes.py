@@ -1,7 +1,7 @@
 """For how long a scrape of many series holds up the event loop of a gateway that runs.
 
 The gateway is in a process of its own with a probe: a timer of one millisecond on its loop, which sees how late it
-comes. What is scraped are facts of made-up calls, so that every server has as many series as it may have.
+comes. What is scraped are events of made-up calls, so that every server has as many series as it may have.
 """
 
 import argparse

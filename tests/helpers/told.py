@@ -1,8 +1,8 @@
-"""What gateways tell whom it does not concern: log lines, facts, audit lines, labels, errors. It must hold no secret.
+"""What gateways tell whom it does not concern: log lines, events, audit lines, labels, errors. It must hold no secret.
 
 Ears are put up once in a run. The fixture `told`, which every test gets, judges what they heard during that test. What
 hosts get, and what a gateway in a process of its own tells, comes here by `now()` from those who speak to it. Nothing
-of taskgate is imported, since every test imports this: its facts are listened to once something else has.
+of taskgate is imported, since every test imports this: its events are listened to once something else has.
 """
 
 import logging
@@ -22,21 +22,21 @@ _LABEL = re.compile(r'="([^"]*)"')
 _STOCK = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _TRACE = re.compile(r"""(trace_id["']?: ?["'])[0-9a-f]{32}""")
 _FOR_LISTENERS = ("task", "owner")
-"""What facts hold for listeners, who show none of it: their own words are what is judged."""
+"""What events hold for listeners, who show none of it: their own words are what is judged."""
 _ours = logging.getLogger("taskgate")
 
 
 class Told:
-    """What the gateways of a test told: `texts` has log lines, errors and pages, `facts` what was counted."""
+    """What the gateways of a test told: `texts` has log lines, errors and pages, `events` what was counted."""
 
     def __init__(self) -> None:
-        self.facts: list[Any] = []
+        self.emitted: list[Any] = []
         self.texts: list[str] = []
         self.audits: dict[int, Any] = {}
 
     def of(self, kind: type[Any]) -> list[Any]:
-        """The facts of that kind."""
-        return [fact for fact in self.facts if isinstance(fact, kind)]
+        """The events of that kind."""
+        return [event for event in self.emitted if isinstance(event, kind)]
 
     def hear(self, text: str) -> None:
         """Take note of a text, to be judged when the test ends. Ids of traces look like others, and are told."""
@@ -49,7 +49,7 @@ class Told:
     def leaks(self) -> list[str]:
         """Every secret in all of it, with what stands before it."""
         pages = [" ".join(_labels(audit)) for audit in self.audits.values()]
-        texts = dict.fromkeys([*self.texts, *map(_said, self.facts), *pages])
+        texts = dict.fromkeys([*self.texts, *map(_said, self.emitted), *pages])
         return secrets.found_in("\n".join(texts)) if texts else []
 
 
@@ -66,7 +66,7 @@ def told(request: pytest.FixtureRequest) -> Iterator[Told]:
     """What was told; a test in which that holds a secret fails."""
     global _now
     _now, before = Told(), secrets.known()
-    _put_up_an_ear_for_facts()
+    _put_up_an_ear_for_events()
     _put_up_an_ear_for_audit_lines()
     leaked: list[str] = []
     if request.node.get_closest_marker("unheard") is None:
@@ -87,9 +87,9 @@ def _labels(audit: Any) -> set[str]:
     return {text for series in audit._registry._families.values() for texts in series._children for text in texts}
 
 
-def _said(fact: Any) -> str:
-    hidden = {name: None for name in _FOR_LISTENERS if name in getattr(fact, "__dataclass_fields__", ())}
-    return repr(replace(fact, **hidden) if hidden else fact)
+def _said(event: Any) -> str:
+    hidden = {name: None for name in _FOR_LISTENERS if name in getattr(event, "__dataclass_fields__", ())}
+    return repr(replace(event, **hidden) if hidden else event)
 
 
 def _words(record: logging.LogRecord) -> str:
@@ -121,17 +121,17 @@ class _Ear(logging.Handler):
         return True
 
 
-def _put_up_an_ear_for_facts() -> None:
+def _put_up_an_ear_for_events() -> None:
     metrics = sys.modules.get("taskgate.telemetry.metrics.prometheus")
     if metrics is None or hasattr(metrics.PrometheusRecorder.emit, "__wrapped__"):
         return
     emit = metrics.PrometheusRecorder.emit
 
     @wraps(emit)
-    def recording(recorder: Any, fact: Any) -> None:
+    def recording(recorder: Any, event: Any) -> None:
         _now.audits[id(recorder)] = recorder
-        _now.facts.append(fact)
-        emit(recorder, fact)
+        _now.emitted.append(event)
+        emit(recorder, event)
 
     metrics.PrometheusRecorder.emit = recording
 

@@ -25,7 +25,7 @@ def test_the_page_lists_every_event_once_and_no_other_in_the_order_of_the_catalo
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_an_event_has_its_outcomes_meaning_and_facts_on_the_page(kind: EventKind) -> None:
+def test_an_event_has_its_outcomes_meaning_and_events_on_the_page(kind: EventKind) -> None:
     [row] = [row for row in _rows() if row[0] == f"`{kind.name}`"]
     outcomes = ", ".join(f"{outcome} ({severity})" for outcome, severity in kind.severities.items())
     assert row[1:] == [outcomes, kind.meaning, ", ".join(f"`{member}`" for member in kind.members)]

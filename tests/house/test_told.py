@@ -116,7 +116,7 @@ def test_leaks_by_the_cause_of_an_exception(secret):
         log.exception("failed")
 
 @SECRETS
-def test_leaks_by_a_fact(secret):
+def test_leaks_by_an_event(secret):
     PrometheusRecorder(Configured(backend="memory")).emit(events.HttpRefused(secret))
 
 @SECRETS
@@ -127,7 +127,7 @@ def test_leaks_by_a_line_of_an_audit_log(secret):
 def test_leaks_by_a_label(secret, monkeypatch):
     counter = PrometheusRecorder(Configured(backend="memory", upstreams={secret: secret}))
     counter.emit(events.SessionLost(secret))
-    now().facts.clear()
+    now().emitted.clear()
 
 @SECRETS
 async def test_leaks_by_the_body_of_an_error_of_http(secret):
@@ -160,7 +160,7 @@ def test_lines_without_secrets_are_told():
 def test_a_library_is_not_ours():
     logging.getLogger("library").warning(JWT)
 
-def test_a_fact_holds_the_record_that_it_is_about():
+def test_an_event_holds_the_record_that_it_is_about():
     PrometheusRecorder(Configured(backend="memory")).emit(events.TaskPurged(new_record(id=ID)))
 
 def test_ids_of_traces_are_told():

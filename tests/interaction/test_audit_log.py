@@ -44,7 +44,7 @@ async def test_every_request_has_one_line_of_its_own(
     written = lines(tmp_path)
     answered = told.of(HttpAnswered)
     told_of = of(written, *REQUESTS)
-    assert [line["http"]["status"] for line in told_of] == [fact.status for fact in answered]
+    assert [line["http"]["status"] for line in told_of] == [event.status for event in answered]
     assert len({line["http"]["request_id"] for line in told_of}) == len(told_of)
     assert [said(line) for line in told_of][-5:] == [
         ("rpc.request", "success", None),

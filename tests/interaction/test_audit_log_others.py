@@ -15,7 +15,7 @@ from interaction.test_reload_refused import filed
 from interaction.test_server_vitals import NOWHERE, OFTEN
 from interaction.test_upstream_credentials import exchanging, known
 from requirements import covers
-from taskgate.telemetry.events import CircuitMoved, CredentialsGot, HealthChecked, KeysFetched, SessionLost
+from taskgate.telemetry.events import CircuitChanged, CredentialsFetched, HealthChecked, KeysFetched, SessionLost
 
 BEARER = "operators-own-token-operators-own-token"
 
@@ -29,7 +29,7 @@ async def test_servers_are_told_of_as_they_come_and_go(server: ScriptedServer, t
         },
     }  # fmt: skip
     async with kept(tmp_path, configuration({}, upstreams=upstreams, audit=audited(tmp_path))) as gateway:
-        await eventually(lambda: {fact.up for fact in told.of(HealthChecked)} >= {True, False})
+        await eventually(lambda: {event.up for event in told.of(HealthChecked)} >= {True, False})
         await gateway.modern("broken").call("echo")
     written = lines(tmp_path)
     assert [line["mcp"]["upstream"] for line in of(written, "upstream.up")] == ["reports"]
@@ -47,7 +47,7 @@ async def test_a_server_that_works_again_is_told(server: ScriptedServer, told: T
         await host.call("echo")
         del server.script["echo"]
         async with bounded():
-            while not [fact for fact in told.of(CircuitMoved) if fact.state == "closed"]:
+            while not [event for event in told.of(CircuitChanged) if event.state == "closed"]:
                 await host.call("echo")
     circuits = of(lines(tmp_path), "upstream.circuit_opened", "upstream.circuit_closed")
     assert [said(line)[:2] for line in circuits] == [
@@ -74,7 +74,7 @@ async def test_tokens_for_servers_are_told_of_and_never_shown(
         async with kept(tmp_path, config) as gateway:
             await gateway.greeted(token=known(gateway, endpoint, issuer))
             await gateway.modern(token=issuer.token(gateway.url(), subject="unknown")).call("echo")
-            await eventually(lambda: {fact.ok for fact in told.of(CredentialsGot)} == {True, False})
+            await eventually(lambda: {event.ok for event in told.of(CredentialsFetched)} == {True, False})
     written = lines(tmp_path)
     assert {said(line) for line in of(written, "credential.exchanged", "credential.failed")} == {
         ("credential.exchanged", "success", None),
@@ -92,7 +92,7 @@ async def test_keys_that_come_and_fail_to_come_are_told(server: ScriptedServer, 
         async with kept(tmp_path, config):
             await eventually(lambda: told.of(KeysFetched))
             keys.publish(issuer.jwk())
-            await eventually(lambda: any(fact.result == "ok" for fact in told.of(KeysFetched)))
+            await eventually(lambda: any(event.result == "ok" for event in told.of(KeysFetched)))
     written = lines(tmp_path)
     assert said(of(written, "auth.jwks_failed")[0]) == ("auth.jwks_failed", "failure", "failed")
     assert of(written, "auth.jwks_refreshed")[0]["data"] == {"issuer": "corp", "keys": 1}

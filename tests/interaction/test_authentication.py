@@ -17,7 +17,7 @@ from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.asking import DENIED, SCOPES, ask, challenge
 from interaction.conftest import Told
 from requirements import covers
-from taskgate.telemetry.events import HttpRefused, StoreUsed, TokenJudged
+from taskgate.telemetry.events import HttpRefused, StoreUsed, TokenChecked
 
 
 @pytest.fixture
@@ -34,23 +34,23 @@ async def gateway(server: ScriptedServer, issuer: TokenIssuer) -> AsyncIterator[
 async def test_without_a_good_token_nothing_is_done_and_the_challenge_says_where_to_get_one(
     gateway: WholeGateway, server: ScriptedServer, told: Told, verb: str, authorization: str | None
 ) -> None:
-    before = [fact for fact in told.of(StoreUsed) if fact.operation != "count"]
+    before = [event for event in told.of(StoreUsed) if event.operation != "count"]
     code, headers, body = await ask(gateway, verb, authorization=authorization)
     assert (code, body) == (401, DENIED)
     assert headers["WWW-Authenticate"] == challenge(gateway, sent=bool(authorization))
     assert server.requests == []
-    assert [fact for fact in told.of(StoreUsed) if fact.operation != "count"] == before
+    assert [event for event in told.of(StoreUsed) if event.operation != "count"] == before
     assert told.of(HttpRefused) == [HttpRefused("unauthenticated")]
-    (judged,) = told.of(TokenJudged)
+    (judged,) = told.of(TokenChecked)
     assert (judged.issuer, judged.caller) == ("_OTHER", None)
 
 
-def refused(issuer: str, reason: str) -> TokenJudged:
+def refused(issuer: str, reason: str) -> TokenChecked:
     """What is told of a token that is not good, and so was never found good before."""
-    return TokenJudged(issuer, reason, known=False)
+    return TokenChecked(issuer, reason, known=False)
 
 
-def bad_tokens(gateway: WholeGateway, issuer: TokenIssuer, folder: Path) -> dict[str, tuple[str, TokenJudged]]:
+def bad_tokens(gateway: WholeGateway, issuer: TokenIssuer, folder: Path) -> dict[str, tuple[str, TokenChecked]]:
     """Tokens that are wrong in one way each, and what is counted for them."""
     here, now = gateway.url(), int(time.time())
     good = issuer.token(here)
@@ -76,11 +76,11 @@ async def test_whatever_is_wrong_with_a_token_a_host_hears_the_same_and_the_oper
         code, headers, body = await ask(gateway, "POST", authorization=f"Bearer {token}")
         fields = {name: value for name, value in headers.items() if name != "Date"}
         heard.add((code, json.dumps(body), json.dumps(fields)))
-        assert told.of(TokenJudged)[-1] == judged
+        assert told.of(TokenChecked)[-1] == judged
     assert len(heard) == 1
     assert server.requests == []
     for _, judged in bad_tokens(gateway, issuer, tmp_path).values():
-        assert judged in told.of(TokenJudged)
+        assert judged in told.of(TokenChecked)
 
 
 @covers("A-AUTH-1", "T8")
@@ -93,7 +93,7 @@ async def test_a_token_in_the_query_is_refused_beside_a_good_one_too_and_counted
         code, headers, body = await ask(gateway, verb, authorization=authorization, query=f"?access_token={token}")
         assert (code, body) == (401, DENIED)
         assert headers["WWW-Authenticate"] == challenge(gateway, sent=True)
-    assert told.of(TokenJudged) == [TokenJudged("_OTHER", "query_token")] * 2
+    assert told.of(TokenChecked) == [TokenChecked("_OTHER", "query_token")] * 2
 
 
 @covers("A-AUTH-1")
@@ -105,7 +105,7 @@ async def test_two_authorization_headers_are_none_that_counts(
     head = get("/reports/mcp", host=f"{address[0]}:{address[1]}").removesuffix(b"\r\n") + lines
     async with raw_host(address) as host:
         assert (await host.ask(head)).status == 401
-    assert told.of(TokenJudged) == [TokenJudged("_OTHER", "malformed")]
+    assert told.of(TokenChecked) == [TokenChecked("_OTHER", "malformed")]
 
 
 @covers("A-AUTH-10")

@@ -14,7 +14,7 @@ from helpers.whole_gateway import WholeGateway, running
 from interaction.asking import DENIED, SCOPES, challenge
 from interaction.conftest import Told
 from requirements import covers
-from taskgate.telemetry.events import HttpAnswered, HttpRefused, RpcAnswered, TokenJudged
+from taskgate.telemetry.events import HttpAnswered, HttpRefused, RpcAnswered, TokenChecked
 
 LARGE = str(3 * 1024 * 1024)
 HELLO = json.dumps(
@@ -54,7 +54,7 @@ async def test_without_a_good_token_the_answer_comes_before_the_body_and_ends_th
         assert answer.headers["connection"] == "close"
         assert await host.at_end()
     assert told.of(HttpRefused) == [HttpRefused("unauthenticated")]
-    assert [(fact.route, fact.verb, fact.status) for fact in told.of(HttpAnswered)] == [("mcp", "POST", 401)]
+    assert [(event.route, event.verb, event.status) for event in told.of(HttpAnswered)] == [("mcp", "POST", 401)]
 
 
 @covers("A-AUTH-1")
@@ -85,11 +85,11 @@ async def test_what_is_wrong_with_a_body_is_told_to_whoever_may_send_one(
         token = issuer.token(gateway.url())
         async with raw_host(gateway.service.address) as host:
             await host.send(knock(gateway, **framing, Authorization=f"Bearer {token}"))
-            await eventually(lambda: told.of(TokenJudged))
+            await eventually(lambda: told.of(TokenChecked))
             answer = await host.ask(sent)
             assert (answer.status, answer.headers["connection"]) == (status, "close")
             assert answer.headers["content-type"].startswith("text/plain")
             assert await host.at_end()
     assert told.of(HttpRefused) == [HttpRefused(reason) for reason in reasons]
-    assert [(judged.issuer, judged.reason) for judged in told.of(TokenJudged)] == [("corp", "ok")]
+    assert [(judged.issuer, judged.reason) for judged in told.of(TokenChecked)] == [("corp", "ok")]
     assert told.of(RpcAnswered) == []

@@ -138,7 +138,7 @@ async def test_within_its_leeway_a_token_may_wait_for_a_result(
     task = await host.start("report")
     host.token = issuer.token(gateway.url(), exp=time.time() - 10)
     waiting = asyncio.create_task(host.ask("tasks/result", {"taskId": task["taskId"]}))
-    await eventually(lambda: StreamOpened("downstream", "response") in told.facts)
+    await eventually(lambda: StreamOpened("downstream", "response") in told.emitted)
     hold.release({"content": []})
     async with bounded():
         assert (await waiting).result["content"] == []

@@ -12,7 +12,7 @@ from helpers.waiting import eventually
 from helpers.whole_gateway import running
 from interaction.asking import ask
 from interaction.conftest import Told
-from taskgate.telemetry.events import HttpRefused, TokenJudged
+from taskgate.telemetry.events import HttpRefused, TokenChecked
 
 HASTY = {"refresh": "1h", "cooldown": "20ms", "timeout": "5s"}
 
@@ -41,7 +41,7 @@ async def test_without_keys_a_token_cannot_be_judged_and_that_is_503_and_no_reas
                 }
             assert await gateway.ready() == 503
             assert told.of(HttpRefused) == [HttpRefused("jwks_unavailable")] * 3
-            assert told.of(TokenJudged) == [TokenJudged("corp", "jwks_unavailable", known=False)] * 3
+            assert told.of(TokenChecked) == [TokenChecked("corp", "jwks_unavailable", known=False)] * 3
             keys.publish(issuer.jwk())
             await eventually(lambda: gateway.service._runtime and gateway.service._runtime.callers.authenticator.ready)
             assert await gateway.ready() == 200

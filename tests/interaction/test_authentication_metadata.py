@@ -13,7 +13,7 @@ from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.asking import SCOPES, WELL_KNOWN, ask, seen
 from interaction.conftest import Told
 from requirements import covers
-from taskgate.telemetry.events import TokenJudged
+from taskgate.telemetry.events import TokenChecked
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ async def test_everybody_may_read_where_tokens_are_to_be_had(
             "scopes_supported": ["a.read", "b.write"],
         }
     assert server.requests == []
-    assert told.of(TokenJudged) == []
+    assert told.of(TokenChecked) == []
 
 
 async def test_a_browser_may_ask_first_and_other_methods_are_told_which_there_are(gateway: WholeGateway) -> None:

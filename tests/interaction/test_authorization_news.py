@@ -71,7 +71,7 @@ async def test_a_wait_for_a_result_is_judged_once_whatever_news_it_waits_through
         host = await gateway.greeted(token=issuer.token(gateway.url()))
         task = await host.start("report")
         waiting = asyncio.create_task(host.ask("tasks/result", {"taskId": task["taskId"]}))
-        await eventually(lambda: StreamOpened("downstream", "response") in told.facts)
+        await eventually(lambda: StreamOpened("downstream", "response") in told.emitted)
         hold.release({"content": []})
         async with bounded():
             assert (await waiting).result["content"] == []

@@ -17,7 +17,7 @@ from interaction.limiting import both_eras
 from interaction.reloading import SUCCESS, refused, reloaded
 from interaction.test_extensions_cross import WIDGETS, Host, between
 from requirements import covers
-from taskgate.telemetry.events import AccessRefused, RateJudged
+from taskgate.telemetry.events import AccessRefused, RateLimitChecked
 
 OURS = "com.example/widgets"
 LIST, GET = "skills/list", "skills/get"
@@ -96,7 +96,7 @@ async def test_a_rate_counts_the_method_of_an_extension(server: ScriptedServer, 
         assert refused(await asked(gateway, era, LIST)) == (429, "rate")
         assert (await asked(gateway, era, GET)).result["skills"] == []
     assert len(server.heard(LIST)) == 2
-    decisions = [judged.decision for judged in told.of(RateJudged) if judged.policy == "skills"]
+    decisions = [judged.decision for judged in told.of(RateLimitChecked) if judged.policy == "skills"]
     assert decisions == ["allowed", "allowed", "rejected"]
 
 

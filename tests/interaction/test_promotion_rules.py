@@ -17,7 +17,7 @@ from interaction.conftest import Told
 from interaction.questioning import DONE
 from requirements import covers
 from taskgate.domain.record import OwnerKey, TaskRecord
-from taskgate.telemetry.events import WouldPromote
+from taskgate.telemetry.events import ShadowPromotion
 
 NEVER = {"inline_grace": "1h"}
 both_eras = pytest.mark.parametrize("era", ["initialize", "stateless"])
@@ -117,14 +117,14 @@ async def test_a_rule_in_shadow_makes_no_task_and_tells_that_it_would(
         assert (await host.call("echo", {"a": 1})).result["structuredContent"] == {"a": 1}
         assert (await host.call("report", {"a": 1})).result["structuredContent"] == {"a": 1}
         assert await gateway.count("taskgate_tasks_started_total") == 0
-    assert told.of(WouldPromote) == [WouldPromote("reports")]
+    assert told.of(ShadowPromotion) == [ShadowPromotion("reports")]
 
 
 async def test_a_rule_in_shadow_would_make_no_task_for_a_host_without_them(server: ScriptedServer, told: Told) -> None:
     async with running(ruled(server, {"tool": "*", "mode": "always", "shadow": True})) as gateway:
         await gateway.modern(tasks=False).call("echo")
         await (await gateway.greeted("2025-06-18")).call("echo")
-    assert told.of(WouldPromote) == []
+    assert told.of(ShadowPromotion) == []
 
 
 # --- how long --------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from interaction.limiting import (
     is_refused,
     passes,
 )
-from taskgate.telemetry.events import HttpRefused, RateJudged
+from taskgate.telemetry.events import HttpRefused, RateLimitChecked
 
 
 @both_eras
@@ -80,7 +80,7 @@ async def test_a_request_takes_from_all_its_policies_or_from_none(opens: Opens, 
         host = await come(gateway, era)
         assert await passes(host, "report", "report", "report") == [True, False, False]
         assert await passes(host, "echo", "echo", "echo") == [True, True, False]
-    decisions = [(fact.policy, fact.decision) for fact in told.of(RateJudged)]
+    decisions = [(event.policy, event.decision) for event in told.of(RateLimitChecked)]
     assert decisions[:4] == [
         ("wide", "allowed"),
         ("narrow", "allowed"),
@@ -96,7 +96,7 @@ async def test_a_shadow_refuses_nobody_and_is_counted(opens: Opens, told: Told, 
         assert await passes(host, "echo", "echo") == [True, True]
         shadows = await gateway.count("taskgate_rate_limit_decisions_total", policy="calls", decision="shadow")
         assert shadows == 1
-    assert [fact.decision for fact in told.of(RateJudged)] == ["allowed", "shadow"]
+    assert [event.decision for event in told.of(RateLimitChecked)] == ["allowed", "shadow"]
 
 
 async def test_without_rates_nobody_is_too_fast(opens: Opens) -> None:

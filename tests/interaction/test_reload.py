@@ -210,7 +210,7 @@ async def test_the_same_again_changes_nothing(server: ScriptedServer, gateway: W
     assert await reloaded(gateway, configuration({"reports": server.url})) == Reloaded(result="unchanged")
     assert house.mounting.mounts.by_name["reports"] is mount
     assert house.live.now is rules
-    assert [fact.result for fact in told.of(ConfigReloaded)] == ["unchanged"]
+    assert [event.result for event in told.of(ConfigReloaded)] == ["unchanged"]
 
 
 async def test_a_certificate_that_was_replaced_is_shown_though_the_file_says_the_same(tmp_path: Path) -> None:

@@ -14,9 +14,9 @@ from helpers.whole_gateway import WholeGateway
 from interaction.limiting import both_eras, come
 from interaction.visiting import Visits
 from taskgate.telemetry.events import (
+    ConcurrencyChanged,
     HttpAnswered,
     RpcAnswered,
-    SlotsUsed,
     StreamOpened,
     ToolCalled,
     UpstreamAnswered,
@@ -34,8 +34,8 @@ def method_of(request_context: RequestContext) -> str:
 
 def counted_in(request_contexts: Visits, request_context: RequestContext) -> list[tuple[str, str | None, str | None]]:
     """What the requests of that visit count as: method, revision and error."""
-    counted = [fact for fact in request_contexts.told_in(request_context) if isinstance(fact, RpcAnswered)]
-    return [(fact.method, fact.revision, fact.error) for fact in counted]
+    counted = [event for event in request_contexts.told_in(request_context) if isinstance(event, RpcAnswered)]
+    return [(event.method, event.revision, event.error) for event in counted]
 
 
 # --- calls ---------------------------------------------------------------------------------------------------------
@@ -80,7 +80,7 @@ async def test_a_host_that_lists_before_it_calls_has_its_calls_told_of_by_name(
     await host.ask("tools/list", {})
     await host.call("echo")
     await host.call("unlisted")
-    assert [fact.tool for fact, _ in request_contexts.all if isinstance(fact, ToolCalled)] == ["echo", None]
+    assert [event.tool for event, _ in request_contexts.all if isinstance(event, ToolCalled)] == ["echo", None]
 
 
 @both_eras
@@ -91,7 +91,7 @@ async def test_what_a_call_sets_off_is_told_in_its_visit_and_ends_with_its_answe
     await host.call("echo")
     await host.call("echo")
     for request_context in request_contexts.closed()[-2:]:
-        kinds = [type(fact) for fact in request_contexts.told_of(request_context)]
+        kinds = [type(event) for event in request_contexts.told_of(request_context)]
         assert kinds.count(ToolCalled) == kinds.count(UpstreamAnswered) == 1
         assert kinds[-2:] == [RpcAnswered, HttpAnswered]
 
@@ -196,12 +196,12 @@ async def test_messages_that_come_together_have_a_visit_each_and_their_request_o
     assert methods["tools/call"].result_bytes is not None
     assert [methods["ping"].error, methods["ping"].refusal, methods["ping"].parts] == [None, None, 0]
     for name, part in methods.items():
-        kinds = [type(fact).__name__ for fact in request_contexts.told_in(part)]
+        kinds = [type(event).__name__ for event in request_contexts.told_in(part)]
         # A request is counted, and only then is its part over.
-        assert kinds[-1] == "PartAnswered"
+        assert kinds[-1] == "BatchItemAnswered"
         assert kinds.count("RpcAnswered") == (name in ("ping", "tools/call", "no/such"))
     # Nothing but its own end is told of the request as a whole, once its messages are known.
-    assert [type(fact) for fact in request_contexts.told_in(whole)][-1] is HttpAnswered
+    assert [type(event) for event in request_contexts.told_in(whole)][-1] is HttpAnswered
 
 
 async def test_a_part_that_the_end_of_the_listener_cuts_off_is_accounted_for_too(
@@ -232,16 +232,16 @@ async def test_what_serves_many_is_told_in_nobodys_visit(
     host = await come(heard, era)
     await host.call("echo")
     await server.streaming()
-    await eventually(lambda: request_contexts.of(SlotsUsed))
+    await eventually(lambda: request_contexts.of(ConcurrencyChanged))
     opened = [
-        request_context for fact, request_context in request_contexts.all if fact == StreamOpened("upstream", "get")
+        request_context for event, request_context in request_contexts.all if event == StreamOpened("upstream", "get")
     ]
     assert opened == [None] * len(opened) != []
-    assert set(request_contexts.of(SlotsUsed)) == {None}
+    assert set(request_contexts.of(ConcurrencyChanged)) == {None}
     by_method = {
-        fact.method: request_context
-        for fact, request_context in request_contexts.all
-        if isinstance(fact, UpstreamAnswered)
+        event.method: request_context
+        for event, request_context in request_contexts.all
+        if isinstance(event, UpstreamAnswered)
     }
     assert by_method["initialize"] is None
     called = by_method["tools/call"]

@@ -106,6 +106,6 @@ async def test_a_call_that_a_limit_refuses_is_a_rejected_call_of_a_tool(
 ) -> None:
     async with opens(CALLS) as gateway:
         await too_often(await come(gateway, era))
-    calls = [fact for fact, _ in request_contexts.all if isinstance(fact, ToolCalled)]
+    calls = [event for event, _ in request_contexts.all if isinstance(event, ToolCalled)]
     assert [call.disposition for call in calls][-1] == "rejected"
     assert len(calls) == 3

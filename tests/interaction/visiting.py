@@ -1,4 +1,4 @@
-"""What listeners of a gateway hear, each fact with the visit that it was told in."""
+"""What listeners of a gateway hear, each event with the visit that it was told in."""
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
@@ -8,13 +8,13 @@ import pytest
 
 from helpers.scripted_upstream import ScriptedServer
 from helpers.whole_gateway import WholeGateway, configuration, running
-from taskgate.telemetry.events import HttpAnswered, PartAnswered
+from taskgate.telemetry.events import BatchItemAnswered, HttpAnswered
 from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
 from taskgate.telemetry.request_context import RequestContext, current
 
 
 class Visits:
-    """The facts of the gateways that are opened while it listens."""
+    """The events of the gateways that are opened while it listens."""
 
     def __init__(self) -> None:
         self.all: list[tuple[Any, RequestContext | None]] = []
@@ -23,8 +23,8 @@ class Visits:
         """The visits that are over, in the order in which they ended."""
         return [
             request_context
-            for fact, request_context in self.all
-            if isinstance(fact, HttpAnswered) and request_context is not None
+            for event, request_context in self.all
+            if isinstance(event, HttpAnswered) and request_context is not None
         ]
 
     def last(self) -> RequestContext:
@@ -35,21 +35,21 @@ class Visits:
         """The visits of messages that came together with others, once they are over."""
         return [
             request_context
-            for fact, request_context in self.all
-            if isinstance(fact, PartAnswered) and request_context is not None
+            for event, request_context in self.all
+            if isinstance(event, BatchItemAnswered) and request_context is not None
         ]
 
     def of(self, kind: type[Any]) -> list[RequestContext | None]:
-        """The visits in which facts of that kind were told."""
-        return [request_context for fact, request_context in self.all if isinstance(fact, kind)]
+        """The visits in which events of that kind were told."""
+        return [request_context for event, request_context in self.all if isinstance(event, kind)]
 
     def told_in(self, request_context: RequestContext) -> list[Any]:
-        """The facts of one visit."""
-        return [fact for fact, its in self.all if its is request_context]
+        """The events of one visit."""
+        return [event for event, its in self.all if its is request_context]
 
     def told_of(self, request_context: RequestContext) -> list[Any]:
-        """The facts of a request, those too that are of what goes on of it in the background."""
-        return [fact for fact, its in self.all if its is not None and its.id == request_context.id]
+        """The events of a request, those too that are of what goes on of it in the background."""
+        return [event for event, its in self.all if its is not None and its.id == request_context.id]
 
 
 @contextmanager
@@ -57,9 +57,9 @@ def listening(monkeypatch: pytest.MonkeyPatch) -> Iterator[Visits]:
     """Listen for the length of a block; to be begun before the gateway."""
     request_contexts, emit = Visits(), PrometheusRecorder.emit
 
-    def recording(recorder: Any, fact: Any) -> None:
-        request_contexts.all.append((fact, current()))
-        emit(recorder, fact)
+    def recording(recorder: Any, event: Any) -> None:
+        request_contexts.all.append((event, current()))
+        emit(recorder, event)
 
     with monkeypatch.context() as patch:
         patch.setattr(PrometheusRecorder, "emit", recording)

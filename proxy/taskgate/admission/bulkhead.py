@@ -13,13 +13,13 @@ from typing import Final
 from taskgate.auth.context import AuthContext
 from taskgate.domain.fairness import FairPermits, kept_of
 from taskgate.errors import QueueFull
-from taskgate.telemetry.events import EventSink, QueueRefused, SlotsUsed
+from taskgate.telemetry.events import ConcurrencyChanged, EventSink, QueueRefused
 from taskgate.telemetry.request_context import nobody
 
 MOVED_EVERY: Final = 1.0
 """Seconds between two looks at who has moved up, for those who want to be told."""
 NOTED_EVERY: Final = 0.25
-"""Seconds within which what is noted of slots is noted once: a fact for each call would cost more than its turn."""
+"""Seconds within which what is noted of slots is noted once: an event for each call would cost more than its turn."""
 BRIEFLY: Final = timedelta(seconds=10)
 """How long a call may wait for its turn whose host waits for the answer itself."""
 USUAL_PACE: Final = 2.0
@@ -199,7 +199,7 @@ class Bulkhead:
 
     def _note(self) -> None:
         self.noting = None
-        self._event_sink.emit(SlotsUsed(self.name, self.in_use, self._settings.concurrency, len(self.permits)))
+        self._event_sink.emit(ConcurrencyChanged(self.name, self.in_use, self._settings.concurrency, len(self.permits)))
 
 
 class Ticket:

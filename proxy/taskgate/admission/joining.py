@@ -22,7 +22,7 @@ from taskgate.protocol.repeats import call_digest, key_digest
 from taskgate.stores.base import TaskStore
 from taskgate.system.background import Background
 from taskgate.system.offload import LARGE, offloaded
-from taskgate.telemetry.events import CallJoined, EventSink
+from taskgate.telemetry.events import CallCoalesced, EventSink
 
 MOST: Final = 10_000
 """Calls that can be joined at once, and tasks; of more calls each runs for itself."""
@@ -130,13 +130,13 @@ class RequestCoalescer:
         place = _place(asking, call)
         made = await self._unfinished(asking, place)
         if made is not None:
-            self._event_sink.emit(CallJoined(asking.owner.mount, "retry"))
+            self._event_sink.emit(CallCoalesced(asking.owner.mount, "retry"))
             return made
         running = self._running.get(place)
         landed: Landed | TaskRecord
         if running is not None and self._is_within(asking, running.since):
             running.is_shared = True
-            self._event_sink.emit(CallJoined(asking.owner.mount, "retry"))
+            self._event_sink.emit(CallCoalesced(asking.owner.mount, "retry"))
         elif len(self._running) >= self._most:
             return await run()
         else:
@@ -169,7 +169,7 @@ class RequestCoalescer:
             return None
         made = await self._unfinished(asking, _place(asking, await _digest(asking)))
         if made is not None:
-            self._event_sink.emit(CallJoined(asking.owner.mount, "retry"))
+            self._event_sink.emit(CallCoalesced(asking.owner.mount, "retry"))
         return made
 
     def is_shared(self, task: TaskId) -> bool:
@@ -212,7 +212,7 @@ class RequestCoalescer:
         if found != await _digest(asking):
             raise InvalidParams(OF_ANOTHER)
         running.is_shared = True
-        self._event_sink.emit(CallJoined(asking.owner.mount, "key"))
+        self._event_sink.emit(CallCoalesced(asking.owner.mount, "key"))
 
     async def _outcome(self, place: _Place, running: _Running, asking: CoalesceKey | None = None) -> Any:
         """What the call comes to; `asking` is who still has to show that it is the same."""

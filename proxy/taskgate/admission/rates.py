@@ -24,7 +24,7 @@ from taskgate.protocol.vocabulary import NOTE_CANCELLED, NOTE_INITIALIZED
 from taskgate.stores.base import RateJudgement, RateStep, RateStepMode, RateStore
 from taskgate.stores.rates import refuses
 from taskgate.streams.messages import Exchange
-from taskgate.telemetry.events import EventSink, RateJudged
+from taskgate.telemetry.events import EventSink, RateLimitChecked
 
 Quota = tuple[tuple[str, str], ...]
 """HTTP fields that tell what is left; none where the operator does not want that told."""
@@ -210,9 +210,9 @@ class RateLimiter:
         emit = self._event_sink.emit
         for (_, _, _, policy), verdict in zip(demands, verdicts, strict=True):
             if not verdict.allowed:
-                emit(RateJudged(policy.name, policy.scope, "shadow" if policy.shadow else "rejected"))
+                emit(RateLimitChecked(policy.name, policy.scope, "shadow" if policy.shadow else "rejected"))
             elif way is RateStepMode.TAKE:
-                emit(RateJudged(policy.name, policy.scope, counted_as))
+                emit(RateLimitChecked(policy.name, policy.scope, counted_as))
 
 
 def _is_known() -> bool:

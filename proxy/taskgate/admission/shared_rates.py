@@ -14,7 +14,7 @@ from taskgate.domain.rates import Demand
 from taskgate.errors import StoreUnavailable
 from taskgate.stores.base import RateJudgement, RateStep, RateStore
 from taskgate.stores.rates import MemoryRateStore
-from taskgate.telemetry.events import EventSink, RatesFellBack
+from taskgate.telemetry.events import EventSink, RateFallbackUsed
 
 PAUSE: Final = 60.0
 """Seconds after which it is told again that the store is not asked."""
@@ -62,7 +62,7 @@ class SharedRates:
         now = self._clock.elapsed()
         if now - self._told >= PAUSE:
             self._told = now
-            self._event_sink.emit(RatesFellBack(rule.value))
+            self._event_sink.emit(RateFallbackUsed(rule.value))
 
 
 def _open(demand: Demand) -> RateVerdict:

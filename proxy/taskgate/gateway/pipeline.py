@@ -56,7 +56,7 @@ from taskgate.streams.messages import Exchange, HttpReply, Inbound, ListenerRefu
 from taskgate.streams.spoken import TOOL_ERROR, HandledRequest
 from taskgate.system import offload
 from taskgate.system.interruption import Interrupted
-from taskgate.telemetry.events import CapRefused, EventSink, HttpRefused, PartAnswered, RpcAnswered, TaskDenied
+from taskgate.telemetry.events import BatchItemAnswered, CapRefused, EventSink, HttpRefused, RpcAnswered, TaskDenied
 from taskgate.telemetry.request_context import LARGE, RequestContext, client_of, within
 from taskgate.telemetry.tracing import UNTRACED, Tracing
 
@@ -278,7 +278,7 @@ class Gateway:
                 seen.refusal, seen.error = refused_for(error), str(code)
                 return None if reply.body is None else to_string(reply.body)
             finally:
-                self._event_sink.emit(PartAnswered())
+                self._event_sink.emit(BatchItemAnswered())
                 if not isinstance(part, GatewayError) and len(part.text) > LARGE:
                     seen.lighten()
         return to_string(reply.body) if isinstance(message, Request) and reply.body is not None else None

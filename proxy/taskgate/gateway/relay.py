@@ -29,7 +29,7 @@ from taskgate.streams.messages import Exchange
 from taskgate.streams.pulse import Pulse
 from taskgate.system.alarms import Alarms
 from taskgate.system.interruption import Interrupted, Interruptible
-from taskgate.telemetry.events import EventSink, ToolCalled, WouldPromote
+from taskgate.telemetry.events import EventSink, ShadowPromotion, ToolCalled
 from taskgate.upstream.call_listener import ServerQuestion, UnsavedCallListener
 
 STEP: Final = 1e-6
@@ -83,7 +83,7 @@ class PlainCallProxy:
         """
         # Where nothing but a shadow would make tasks, the session has none.
         if decision.would_promote and host_session.peer.revision.has_tasks:
-            self._event_sink.emit(WouldPromote(host_session.mount.name))
+            self._event_sink.emit(ShadowPromotion(host_session.mount.name))
         asked = RelayedRequest(intent.id, TOOLS_CALL, intent.params, intent.progress_token, intent.tool)
         asking = None
         if intent.repeat_key is not None or decision.join_retries is not None:

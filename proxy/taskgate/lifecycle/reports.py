@@ -12,7 +12,7 @@ from taskgate.domain.events import InputAnswered, InputRequested, InputWithdrawn
 from taskgate.domain.record import InputRequest, TaskRecord
 from taskgate.protocol import vocabulary as words
 from taskgate.protocol.refusing import is_declined
-from taskgate.telemetry.events import EventSink, InputAsked, InputSettled, InputWaited, TaskMoved
+from taskgate.telemetry.events import EventSink, InputRequestOpened, InputSettled, InputWaited, TaskTransitioned
 
 _KINDS: Final[Mapping[str, str]] = MappingProxyType(
     {words.ELICITATION_CREATE: "elicitation", words.SAMPLING_CREATE: "sampling", words.ROOTS_LIST: "roots"}
@@ -23,7 +23,7 @@ _KINDS: Final[Mapping[str, str]] = MappingProxyType(
 def report(event_sink: EventSink, before: TaskRecord, event: TaskEvent, after: TaskRecord) -> None:
     """Tell what `event` changed, which has been written."""
     if after.status is not before.status:
-        event_sink.emit(TaskMoved(after, before.status))
+        event_sink.emit(TaskTransitioned(after, before.status))
         if before.waiting_since is not None:
             event_sink.emit(InputWaited(after, max(after.updated_at, before.waiting_since) - before.waiting_since))
     if after.inputs is not before.inputs:
@@ -42,7 +42,7 @@ def _report_inputs(event_sink: EventSink, before: TaskRecord, event: TaskEvent, 
     if isinstance(event, InputRequested):
         kind = _KINDS.get(event.request.method)
         if kind is not None:
-            event_sink.emit(InputAsked(after, event.request.key, kind))
+            event_sink.emit(InputRequestOpened(after, event.request.key, kind))
         return
     left = {asked.key for asked in after.inputs}
     for asked in before.inputs:

@@ -35,10 +35,10 @@ from taskgate.sessions.call_sites import CallSite, OngoingCall, asked_of
 from taskgate.stores.base import TaskStore
 from taskgate.streams.messages import Exchange
 from taskgate.telemetry.events import (
-    CallJoined,
+    CallCoalesced,
     CapRefused,
     EventSink,
-    TaskCancelAsked,
+    TaskCancelRequested,
     TaskCreated,
     TaskDispatched,
     TaskFinished,
@@ -143,14 +143,14 @@ class TaskService:
         while True:
             record = await self.get(exchange, caller, mount, task, method)
             if record.status.is_terminal:
-                self._event_sink.emit(TaskCancelAsked(record, "already_terminal"))
+                self._event_sink.emit(TaskCancelRequested(record, "already_terminal"))
                 raise TaskAlreadyFinished("The task has already ended")
             now = self._clock.now()
             asked = CancelRequested()
             cancelled = advance(record, asked, now)
             if await self._store.swap(cancelled, expected=record.revision):
                 break
-        self._event_sink.emit(TaskCancelAsked(record, "propagated"))
+        self._event_sink.emit(TaskCancelRequested(record, "propagated"))
         report(self._event_sink, record, asked, cancelled)
         self._event_sink.emit(TaskFinished(cancelled, cancelled.status, "client", now - record.created_at, None))
         return cancelled
@@ -242,7 +242,7 @@ class TaskService:
 
     async def _joined(self, record: TaskRecord, intent: CallTool) -> TaskRecord:
         await check_repeat(record, intent)
-        self._event_sink.emit(CallJoined(record.owner.mount, "key"))
+        self._event_sink.emit(CallCoalesced(record.owner.mount, "key"))
         return record
 
 

@@ -59,7 +59,7 @@ NOT_ACCEPTABLE: Final = Rejection(
     reason="not_acceptable",
     text="The Accept header must allow application/json or text/event-stream; for GET, text/event-stream\n",
 )
-NO_ROOM: Final = Rejection(status=503, reason=events.NO_ROOM, text="The audit log has no room for the request\n")
+NO_ROOM: Final = Rejection(status=503, reason=events.AUDIT_FULL, text="The audit log has no room for the request\n")
 NO_BYTES: Final = Rejection(status=429, reason="bytes", text="Too many bytes of requests are in flight\n", close=True)
 SENT_TWICE: Final = Rejection(status=400, reason="header_mismatch", text="A header was sent twice\n")
 

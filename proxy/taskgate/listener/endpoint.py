@@ -32,7 +32,7 @@ from taskgate.listener.request_contexts import NO_VERB, RequestContexts
 from taskgate.listener.stream import ExchangeTerms, HostExchange
 from taskgate.streams.messages import Answer, HttpReply, Inbound, ListenerRefused, Verb
 from taskgate.telemetry import request_context
-from taskgate.telemetry.events import EventSink, HttpAnswered, HttpRefused, NoTrail, Trail
+from taskgate.telemetry.events import AuditCapacity, EventSink, HttpAnswered, HttpRefused, UnlimitedAuditCapacity
 from taskgate.telemetry.request_context import LARGE, RequestContext
 
 _EMPTY: Final = CIMultiDict({hdrs.SERVER: SERVER_NAME})
@@ -55,7 +55,7 @@ class Endpoint:
     clock: Clock
     max_header: int
     terms: ExchangeTerms
-    trail: Trail = field(default_factory=NoTrail)
+    trail: AuditCapacity = field(default_factory=UnlimitedAuditCapacity)
     _under_way: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_ROUTES, 0))
 
     async def answer(self, http: web.BaseRequest) -> web.StreamResponse:

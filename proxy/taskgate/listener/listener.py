@@ -27,7 +27,7 @@ from taskgate.listener.stream import ExchangeTerms
 from taskgate.listener.tls import Certificates, TlsSettings
 from taskgate.listener.wire import TlsWire
 from taskgate.streams.messages import Answer
-from taskgate.telemetry.events import EventSink, NoTrail, Trail
+from taskgate.telemetry.events import AuditCapacity, EventSink, UnlimitedAuditCapacity
 
 _LAST_ANSWERS = 1.0
 """Seconds in which an answer that is known by now reaches its host, before that is sent elsewhere for it."""
@@ -64,7 +64,7 @@ class PublicListener:
         event_sink: EventSink,
         clock: Clock,
         entropy: Entropy | None = None,
-        trail: Trail | None = None,
+        trail: AuditCapacity | None = None,
     ) -> None:
         """`answer` is the engine; `is_mount` tells whether a path, byte by byte, leads to a server now.
 
@@ -90,7 +90,7 @@ class PublicListener:
                 Peers(settings.trusted_proxies, settings.forwarded_header), entropy or SystemEntropy()
             ),
             event_sink=event_sink,
-            trail=trail or NoTrail(),
+            trail=trail or UnlimitedAuditCapacity(),
             clock=clock,
             max_header=settings.max_header,
             terms=ExchangeTerms(

@@ -18,7 +18,7 @@ import orjson
 from aiohttp import web
 
 from taskgate.listener.patience import ConnectionSettings, HeadWatch
-from taskgate.telemetry.events import EventSink, OperatorAsked
+from taskgate.telemetry.events import EventSink, OperatorRequestAnswered
 from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
 
 _log = logging.getLogger(__name__)
@@ -173,7 +173,7 @@ class OperatorsListener:
         answer = await act() if (refused := self._refused(received)) is None else refused
         # `remote` is None for whoever has left meanwhile.
         address = received.remote or ""
-        self._event_sink.emit(OperatorAsked(received.method, received.path, answer.status, address))
+        self._event_sink.emit(OperatorRequestAnswered(received.method, received.path, answer.status, address))
         return answer
 
     def _refused(self, received: web.BaseRequest) -> web.Response | None:

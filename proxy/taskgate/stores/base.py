@@ -235,7 +235,7 @@ class RateJudgement(NamedTuple):
 
     `refused` is the index of that step. A verdict's `remaining` is the rest after the step; if the
     step refused, the rest before it. `counted_as` is the result that metrics count for a policy
-    that had room: see RateJudged.
+    that had room: see RateLimitChecked.
     """
 
     verdicts: Sequence[tuple[RateVerdict, ...]]

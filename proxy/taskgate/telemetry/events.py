@@ -1,129 +1,31 @@
-"""The events that the gateway reports, and the port it reports them to.
+"""The events that the gateway emits, and `EventSink`, the port that takes them.
 
-An event is a small value about something that happened. It holds no token, address or session id, and no argument or
-result but where it has the record of a task. Whose request it is of tells the `request_context`. Whoever listens
-(metrics and the audit log) decides what becomes of it. Listeners never raise and never block.
+An event is a small value about something that happened. Its readers are metrics, the audit log and
+spans; each decides what to make of it. An event holds no token, address or session id. Arguments
+and results are in it only as parts of a task's record. The `request_context` says which request an
+event belongs to.
+
+A `NamedTuple` is used where an event is emitted for nearly every request, since it is the cheapest
+to make. The module is long because it is one catalogue, in the order of the way of a request.
 """
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Final, NamedTuple, Protocol
 
-from taskgate.domain.record import TaskStatus
+from taskgate.domain.record import TaskRecord, TaskStatus
 from taskgate.errors import StoreFault
-from taskgate.telemetry.event_types.limits import (
-    CallJoined,
-    CapRefused,
-    PollAdvised,
-    QueueRefused,
-    RateJudged,
-    RatesFellBack,
-    SlotsUsed,
-    TaskPolled,
-    WouldPromote,
-)
-from taskgate.telemetry.event_types.security import (
-    AccessRefused,
-    KeysFetched,
-    OperatorAsked,
-    SuspicionRaised,
-    TokenJudged,
-)
-from taskgate.telemetry.event_types.tasks import (
-    InputAsked,
-    InputSettled,
-    InputWaited,
-    LeaseLost,
-    PollsCounted,
-    TaskCancelAsked,
-    TaskCreated,
-    TaskDenied,
-    TaskDispatched,
-    TaskExpired,
-    TaskFinished,
-    TaskMoved,
-    TaskPurged,
-    TaskRecovered,
-    TaskRetrieved,
-)
-from taskgate.telemetry.event_types.trail import (
-    AuditDropped,
-    AuditNoted,
-    AuditWritten,
-    ConfigReloaded,
-    GatewayMoved,
-)
-from taskgate.telemetry.event_types.upstreams import (
-    CircuitMoved,
-    CredentialsGot,
-    ExtensionDenied,
-    HealthChecked,
-    LateAnswerDropped,
-    ProgramRestarted,
-    ProgramSought,
-    ProgramsRun,
-    SessionLost,
-    UpstreamAnswered,
-    UpstreamBegun,
-    UpstreamRetried,
-)
+from taskgate.telemetry.request_context import Caller
 
-__all__ = [
-    "AccessRefused",
-    "AuditDropped",
-    "AuditNoted",
-    "AuditWritten",
-    "CallJoined",
-    "CapRefused",
-    "CircuitMoved",
-    "ConfigReloaded",
-    "CredentialsGot",
-    "Event",
-    "EventSink",
-    "ExtensionDenied",
-    "GatewayMoved",
-    "HealthChecked",
-    "InputAsked",
-    "InputSettled",
-    "InputWaited",
-    "KeysFetched",
-    "LateAnswerDropped",
-    "LeaseLost",
-    "OperatorAsked",
-    "PollAdvised",
-    "PollsCounted",
-    "ProgramRestarted",
-    "ProgramSought",
-    "ProgramsRun",
-    "QueueRefused",
-    "RateJudged",
-    "RatesFellBack",
-    "SessionLost",
-    "SlotsUsed",
-    "SuspicionRaised",
-    "TaskCancelAsked",
-    "TaskCreated",
-    "TaskDenied",
-    "TaskDispatched",
-    "TaskExpired",
-    "TaskFinished",
-    "TaskMoved",
-    "TaskPolled",
-    "TaskPurged",
-    "TaskRecovered",
-    "TaskRetrieved",
-    "TokenJudged",
-    "UpstreamAnswered",
-    "UpstreamBegun",
-    "UpstreamRetried",
-    "WouldPromote",
-]  # fmt: skip
+# --- requests of hosts -----------------------------------------------------------------------------------------------
 
 
 class HttpAnswered(NamedTuple):
-    """The public listener was done with a request, or with what is none; the last event of its visit.
+    """The public listener finished a request; the last event of its request context.
 
-    `route` is `mcp` for a mount, `prm` for a document about one, else `other`. `status` is 0 where no
-    answer left: its host did before, or the listener ended.
+    Bytes that are no HTTP request count as well. `route` is `mcp` for a mount, `prm` for a metadata
+    document, else `other`. `status` is 0 when no answer was sent: the host had disconnected, or the
+    listener was closed.
     """
 
     route: str
@@ -134,19 +36,28 @@ class HttpAnswered(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class HttpRefused:
-    """Refused before it was JSON-RPC; `reason` is of the closed set of `taskgate_http_rejections_total`."""
+    """A request was refused before it was read as JSON-RPC.
+
+    `reason` is of the closed set of `taskgate_http_rejections_total`.
+    """
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class PartAnswered:
-    """One of several messages that came in one request was answered, or given up; the visit is its own."""
+class BatchItemAnswered:
+    """One of several messages of one HTTP request was answered or aborted.
+
+    It has a request context of its own.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class StreamOpened:
-    """An event stream began: `side` is downstream or upstream, `kind` is response, get or listen."""
+    """An event stream began.
+
+    `side` is downstream or upstream, `kind` is response, get or listen.
+    """
 
     side: str
     kind: str
@@ -154,18 +65,18 @@ class StreamOpened:
 
 @dataclass(frozen=True, slots=True)
 class StreamEnded:
-    """The counterpart of StreamOpened."""
+    """An event stream ended; fields as in `StreamOpened`."""
 
     side: str
     kind: str
 
 
 class RpcAnswered(NamedTuple):
-    """A request of a host was answered; `error` is None, a JSON-RPC code, or `tool_error`.
+    """A JSON-RPC request of a host was answered.
 
-    Or it is `cancelled`: the host gave it up or left, or the gateway cut it off.
-
-    `revision` is the session's, or what a refused message named; None where neither is known.
+    `error` is None, a JSON-RPC code, `tool_error`, or `cancelled`: the host cancelled the request
+    or disconnected, or the gateway aborted it. `revision` is that of the session, or the one that a
+    refused message named; None if neither is known.
     """
 
     mount: str
@@ -176,10 +87,13 @@ class RpcAnswered(NamedTuple):
 
 
 class ToolCalled(NamedTuple):
-    """A `tools/call` was let in or refused; `disposition` says what became of it.
+    """A `tools/call` was accepted or refused; `tool` is None unless the server listed the name.
 
-    It is task, inline (it could have become one, and ended before that), direct (it could not, or nothing came of it)
-    or rejected (ours refused it before it left). `tool` is a name that the server listed, or None.
+    `disposition` is one of
+    - `task`
+    - `inline`: the call could have become a task, and ended before that
+    - `direct`: the call could not become a task, or failed
+    - `rejected`: the gateway refused the call and sent nothing
     """
 
     mount: str
@@ -187,8 +101,434 @@ class ToolCalled(NamedTuple):
     disposition: str
 
 
+@dataclass(frozen=True, slots=True)
+class ShadowPromotion:
+    """A promotion rule in shadow mode matched a call that did not become a task."""
+
+    mount: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallCoalesced:
+    """A call got the answer of an earlier one.
+
+    `how` is `key` (the same idempotency key) or `retry` (an identical call still running).
+    """
+
+    mount: str
+    how: str
+
+
+# --- identity and access ---------------------------------------------------------------------------------------------
+
+
+class TokenChecked(NamedTuple):
+    """A request was accepted by its token, or refused because it had no valid one.
+
+    `reason` is `ok`, an `AuthReason` or `jwks_unavailable`. `issuer` is the operator's name of the
+    issuer, or `_OTHER`. `known` is whether the token was in the cache; None if it was not looked up.
+    """
+
+    issuer: str
+    reason: str
+    known: bool | None = None
+    caller: Caller | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KeysFetched:
+    """An attempt to fetch the keys of an issuer ended; `keys` is the number of usable keys now.
+
+    `result` is `ok`, `stale` (the fetch failed, earlier keys stay in use) or `failed` (no keys).
+    """
+
+    issuer: str
+    result: str
+    keys: int
+
+
+@dataclass(frozen=True, slots=True)
+class AccessRefused:
+    """An access rule refused an operation, or would have refused it outside of shadow mode.
+
+    `rule` is the operator's name of the rule; None if no rule matched, which is a refusal as well.
+    `tool` is the tool of the operation, if it has one.
+    """
+
+    mount: str
+    method: str
+    shadow: bool
+    rule: str | None = None
+    tool: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SuspicionRaised:
+    """A caller behaves like an attacker; emitted once for each detection, not for each request.
+
+    `kind` is one of
+    - `enumeration_suspected`: looks up many tasks that it does not have
+    - `cross_context_access`: looks up a task of another auth context
+    - `excessive_polling`
+    - `header_mismatch`: headers contradict the body
+    - `auth_bruteforce`: sends many invalid tokens
+    - `input_key_unknown`: answers an input request that was not made
+    """
+
+    kind: str
+    mount: str
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorRequestAnswered:
+    """A request to the protected part of the operators' listener was answered with `status`."""
+
+    verb: str
+    path: str
+    status: int
+    address: str
+
+
+# --- limits ----------------------------------------------------------------------------------------------------------
+
+
+class RateLimitChecked(NamedTuple):
+    """A rate policy was checked; `decision` is allowed, rejected, or shadow (would be rejected).
+
+    While a shared rate store is unavailable, an allowed request is `fail_local` (by the share of
+    this replica) or `fail_open`.
+    """
+
+    policy: str
+    scope: str
+    decision: str
+
+
+@dataclass(frozen=True, slots=True)
+class RateFallbackUsed:
+    """The rate store is unavailable; `rule` is what applies instead: local, open or closed.
+
+    Emitted for the first request that is affected, and then once a minute.
+    """
+
+    rule: str
+
+
+@dataclass(frozen=True, slots=True)
+class CapRefused:
+    """A cap refused something; `cap` is tasks, bytes, sessions, streams or waits.
+
+    `scope` is what the cap counts over.
+    """
+
+    cap: str
+    scope: str
+
+
+class ConcurrencyChanged(NamedTuple):
+    """The calls in flight to a server, the `limit` on them, and the calls waiting for a permit."""
+
+    mount: str
+    in_use: int
+    limit: int
+    queued: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRefused:
+    """A call found the queue full, or waited too long; `reason` is full or timeout."""
+
+    mount: str
+    reason: str
+
+
+# --- tasks -----------------------------------------------------------------------------------------------------------
+# Each holds the task's record of that moment, with its owner, mount and id. Readers show no id.
+
+
+@dataclass(frozen=True, slots=True)
+class TaskCreated:
+    """A task is durable and acknowledged.
+
+    `adjustment` says how its TTL differs from the requested one: an `action` label, or None.
+    """
+
+    task: TaskRecord
+    adjustment: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskDispatched:
+    """The call of a task was sent to the server, `waited` after the task was created."""
+
+    task: TaskRecord
+    waited: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class TaskTransitioned:
+    """A task changed its status; `task` is the record with the new one."""
+
+    task: TaskRecord
+    before: TaskStatus
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFinished:
+    """A task ended; `reason` is ok, tool_error, client (cancelled) or a `FaultReason`.
+
+    An expired task has the `status` failed, although its record was not changed.
+    """
+
+    task: TaskRecord
+    status: TaskStatus
+    reason: str
+    age: timedelta
+    result_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskExpired:
+    """The TTL of an unfinished task ran out; `phase` is queued, working or input_required."""
+
+    task: TaskRecord
+    phase: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPurged:
+    """A record was removed after its TTL.
+
+    `task.retrieved` says whether the outcome was ever fetched.
+    """
+
+    task: TaskRecord
+
+
+@dataclass(frozen=True, slots=True)
+class TaskCancelRequested:
+    """A host asked to cancel a task; `outcome` is propagated or already_terminal."""
+
+    task: TaskRecord
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRecovered:
+    """A task was taken over because its process was gone.
+
+    `outcome` is `failed` (the call may have run) or `retried` (the call is sent again or resumed).
+    """
+
+    task: TaskRecord
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRetrieved:
+    """The outcome of a task was sent to its owner; cancelled tasks have no outcome.
+
+    `delay` is the time since the task ended; None unless this is the first retrieval.
+    """
+
+    task: TaskRecord
+    delay: timedelta | None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskDenied:
+    """A look-up found no task of the caller.
+
+    `reason` is context_mismatch, not_found, expired or malformed_id; the host does not learn which.
+    `task` is the requested id, cut to the length of an id. `owner` is the auth context of the task
+    if it exists.
+    """
+
+    mount: str
+    method: str
+    reason: str
+    task: str
+    owner: str | None
+
+
+class TaskPolled(NamedTuple):
+    """A task was polled; `result` is changed, unchanged, terminal, early or limited."""
+
+    mount: str
+    result: str
+
+
+class PollAdvised(NamedTuple):
+    """The poll interval in the newest answer about a task of this mount."""
+
+    mount: str
+    interval: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class PollsCounted:
+    """The number of polls of one task until the host saw that it had ended."""
+
+    mount: str
+    polls: int
+
+
+@dataclass(frozen=True, slots=True)
+class InputRequestOpened:
+    """A server sent an input request; `kind` is elicitation, sampling or roots."""
+
+    task: TaskRecord
+    key: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class InputSettled:
+    """An input request ended.
+
+    `outcome` is answered, declined, expired (no answer in time) or superseded (not needed any
+    more). `declined` covers declined and cancelled elicitations, and errors of the host.
+    """
+
+    task: TaskRecord
+    key: str
+    kind: str
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
+class InputWaited:
+    """A task left the status `input_required` after `waited`."""
+
+    task: TaskRecord
+    waited: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseLost:
+    """Another replica took over what this one had leased; `kind` is `task`: its call is aborted."""
+
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallsRunning:
+    """The number of task calls in flight to the upstream of one mount."""
+
+    mount: str
+    count: int
+
+
+# --- upstreams -------------------------------------------------------------------------------------------------------
+
+
+class UpstreamAnswered(NamedTuple):
+    """A server answered a request of the gateway, or failed to.
+
+    `error` is as in `RpcAnswered`, or the reason of the failure.
+    """
+
+    mount: str
+    method: str
+    seconds: float
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamAdded:
+    """A server is served from now on, new or in place of another of its name; health unknown."""
+
+    mount: str
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamRetried:
+    """A request of which no byte was sent is retried; `reason` is connect."""
+
+    mount: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CircuitChanged:
+    """The circuit breaker of a server is now closed, open or half_open."""
+
+    mount: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class HealthChecked:
+    """A health check of a server ended; `up` is the health after it, None while unknown."""
+
+    mount: str
+    ok: bool
+    up: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramRestarted:
+    """A stdio program was started after one that ended by itself; `cause` is why that ended."""
+
+    mount: str
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramsCounted:
+    """The number of stdio programs of a server that run now."""
+
+    mount: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramAvailabilityChanged:
+    """Whether a needed stdio program answers changed; `up` is False as well if none starts."""
+
+    mount: str
+    up: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SessionLost:
+    """A server ended its session; the next call opens another one."""
+
+    mount: str
+
+
+@dataclass(frozen=True, slots=True)
+class LateAnswerDropped:
+    """A server answered a call whose task had already ended."""
+
+    mount: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExtensionDenied:
+    """A host or server declared an extension that the gateway does not forward.
+
+    `extension` is its identifier, which a peer may have invented.
+    """
+
+    mount: str
+    extension: str
+
+
+@dataclass(frozen=True, slots=True)
+class CredentialsFetched:
+    """A token exchange for a server ended; `ok` is whether it gave a token."""
+
+    mount: str
+    seconds: float
+    ok: bool
+
+
+# --- the store -------------------------------------------------------------------------------------------------------
+
+
 class StoreUsed(NamedTuple):
-    """A store did, or failed to do, one operation."""
+    """One operation of the store ended; `ok` is whether it succeeded."""
 
     operation: str
     seconds: float
@@ -197,130 +537,184 @@ class StoreUsed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StoreFaulted:
-    """A store has a fault from now on, which keeps it from working; None where it has none any more."""
+    """The fault that keeps the store from working from now on; None when it is over."""
 
     fault: StoreFault | None
 
 
 @dataclass(frozen=True, slots=True)
 class StoreCounted:
-    """What the store holds: tasks by status, and its size in bytes where known."""
+    """The number of tasks in the store by status, and its size in bytes if known."""
 
     tasks: dict[TaskStatus, int]
     size: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class CallsRunning:
-    """How many calls of tasks are with the upstream of one mount now."""
+# --- the gateway -----------------------------------------------------------------------------------------------------
 
-    mount: str
-    count: int
+
+@dataclass(frozen=True, slots=True)
+class GatewayPhaseChanged:
+    """The gateway is started, stopping or stopped.
+
+    `fingerprint` is that of its configuration.
+    """
+
+    phase: str
+    version: str
+    fingerprint: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigReloaded:
+    """The configuration was read again; `result` is success, invalid, unchanged or needs_restart.
+
+    `fingerprint` has 48 bits, equal for equal effective configurations. `problems` says why the
+    configuration was refused. `waits` lists the changed keys that need a restart.
+    """
+
+    result: str
+    fingerprint: int
+    problems: tuple[str, ...] = ()
+    waits: tuple[str, ...] = ()
+
+
+# --- the audit log ---------------------------------------------------------------------------------------------------
+# For metrics alone: an audit log of its own lines would not end.
+
+
+class AuditEventRecorded(NamedTuple):
+    """An event of the audit log: its name and outcome."""
+
+    event: str
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
+class AuditLinesWritten:
+    """A sink wrote a batch of lines in `seconds`.
+
+    `sequence` is the number of the last line, `queued` the events that still wait.
+    """
+
+    sink: str
+    seconds: float
+    sequence: int
+    queued: int
+
+
+@dataclass(frozen=True, slots=True)
+class AuditLinesDropped:
+    """Lines that a sink lost; `reason` is queue_full, write_failed or closed."""
+
+    sink: str
+    reason: str
+    lines: int
 
 
 Event = (
     HttpAnswered
     | HttpRefused
-    | PartAnswered
+    | BatchItemAnswered
     | StreamOpened
     | StreamEnded
     | RpcAnswered
-    | UpstreamAnswered
     | ToolCalled
+    | ShadowPromotion
+    | CallCoalesced
+    | TokenChecked
+    | KeysFetched
+    | AccessRefused
+    | SuspicionRaised
+    | OperatorRequestAnswered
+    | RateLimitChecked
+    | RateFallbackUsed
+    | CapRefused
+    | ConcurrencyChanged
+    | QueueRefused
     | TaskCreated
     | TaskDispatched
-    | TaskMoved
+    | TaskTransitioned
     | TaskFinished
     | TaskExpired
     | TaskPurged
-    | TaskCancelAsked
+    | TaskCancelRequested
     | TaskRecovered
     | TaskRetrieved
     | TaskDenied
-    | InputAsked
+    | TaskPolled
+    | PollAdvised
+    | PollsCounted
+    | InputRequestOpened
     | InputSettled
     | InputWaited
-    | PollsCounted
-    | TokenJudged
-    | KeysFetched
-    | CredentialsGot
-    | ExtensionDenied
-    | AccessRefused
-    | SuspicionRaised
-    | OperatorAsked
-    | LateAnswerDropped
     | LeaseLost
+    | CallsRunning
+    | UpstreamAnswered
+    | UpstreamAdded
+    | UpstreamRetried
+    | CircuitChanged
+    | HealthChecked
+    | ProgramRestarted
+    | ProgramsCounted
+    | ProgramAvailabilityChanged
     | SessionLost
+    | LateAnswerDropped
+    | ExtensionDenied
+    | CredentialsFetched
     | StoreUsed
     | StoreFaulted
     | StoreCounted
-    | CallsRunning
-    | RateJudged
-    | RatesFellBack
-    | CapRefused
-    | WouldPromote
-    | CallJoined
-    | SlotsUsed
-    | QueueRefused
-    | TaskPolled
-    | PollAdvised
-    | UpstreamBegun
-    | UpstreamRetried
-    | CircuitMoved
-    | HealthChecked
-    | ProgramRestarted
-    | ProgramSought
-    | ProgramsRun
+    | GatewayPhaseChanged
     | ConfigReloaded
-    | GatewayMoved
-    | AuditNoted
-    | AuditWritten
-    | AuditDropped
+    | AuditEventRecorded
+    | AuditLinesWritten
+    | AuditLinesDropped
 )
+
+# --- ports -----------------------------------------------------------------------------------------------------------
 
 
 class EventSink(Protocol):
-    """Where events go."""
+    """A receiver of events."""
 
     def emit(self, event: Event) -> None:
-        """Take note of an event. Never raises, never waits."""
+        """Process an event. Does not raise and does not wait."""
         ...
 
 
-NO_ROOM: Final = "audit"
-"""Why a request was refused that was not to be let in without a line."""
+class EventFanout:
+    """An `EventSink` that emits each event to several sinks, in their order."""
+
+    def __init__(self, *sinks: EventSink) -> None:
+        self._emits = tuple(sink.emit for sink in sinks)
+
+    def emit(self, event: Event) -> None:
+        for emit in self._emits:
+            emit(event)
 
 
-class Trail(Protocol):
-    """What keeps a record of every request: whoever lets requests in asks it for room first."""
+AUDIT_FULL: Final = "audit"
+"""The reason of `HttpRefused` when the audit log has no room and must not lose a line."""
+
+
+class AuditCapacity(Protocol):
+    """The room for requests in the audit log; the listener asks it before it accepts a request."""
 
     @property
     def is_full(self) -> bool:
-        """Whether a request would have to wait for room, or do without."""
+        """Whether a request must wait for room or be refused."""
         ...
 
     async def room(self) -> bool:
-        """Wait for room, as long as the operator allows. False where the request is not to be let in without."""
+        """Wait for room as long as the operator allows; False if the request must be refused."""
         ...
 
 
-class NoTrail:
-    """Keeps none, and has room for all."""
+class UnlimitedAuditCapacity:
+    """The `AuditCapacity` without an audit log."""
 
     is_full = False
 
     async def room(self) -> bool:
-        """See Trail."""
         return True
-
-
-class Listeners:
-    """Tells several listeners of each event, in their order."""
-
-    def __init__(self, *listeners: EventSink) -> None:
-        self._listeners = tuple(each.emit for each in listeners)
-
-    def emit(self, event: Event) -> None:
-        """See EventSink."""
-        for tell in self._listeners:
-            tell(event)

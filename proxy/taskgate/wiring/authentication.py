@@ -31,7 +31,7 @@ from taskgate.config.access import issuer_settings
 from taskgate.domain.cursors import CursorKeys
 from taskgate.domain.states import StateKeys
 from taskgate.system.secret_files import ADVICE, is_exposed
-from taskgate.telemetry.events import EventSink, KeysFetched, TokenJudged
+from taskgate.telemetry.events import EventSink, KeysFetched, TokenChecked
 
 KEY_FILE: Final = "context.key"
 _SHORTEST_TOKEN, _LONGEST_TOKEN = 16, 4096
@@ -149,12 +149,12 @@ def build_authenticator(
         bind=ContextKeys(deployment.current, deployment.previous, bind).bind,
         bound=bind,
         clock=clock,
-        heard=lambda *judged: event_sink.emit(TokenJudged(*judged)),
+        heard=lambda *judged: event_sink.emit(TokenChecked(*judged)),
         cache_size=cache.size,
         cache_ttl=cache.max_ttl,
     )
     return Authenticator(
-        callers=Bearers(verifier, lambda reason: event_sink.emit(TokenJudged(OTHER, reason.value)), Incidents(clock)),
+        callers=Bearers(verifier, lambda reason: event_sink.emit(TokenChecked(OTHER, reason.value)), Incidents(clock)),
         cursors=CursorKeys(*_keys_for(_LISTING, deployment)),
         states=StateKeys(*_keys_for(_ROUNDS, deployment)),
         words=WordKeys(*_keys_for(_WORDS, deployment)),

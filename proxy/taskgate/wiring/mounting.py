@@ -26,20 +26,20 @@ from taskgate.protocol.welcomes import gateway_info
 from taskgate.sessions.counted import CountedUpstream, RequestCounter
 from taskgate.system.background import Background
 from taskgate.telemetry.events import (
-    CircuitMoved,
-    CredentialsGot,
+    CircuitChanged,
+    ConcurrencyChanged,
+    CredentialsFetched,
     Event,
     EventSink,
     HealthChecked,
+    ProgramAvailabilityChanged,
     ProgramRestarted,
-    ProgramSought,
-    ProgramsRun,
+    ProgramsCounted,
     SessionLost,
-    SlotsUsed,
     StreamEnded,
     StreamOpened,
+    UpstreamAdded,
     UpstreamAnswered,
-    UpstreamBegun,
     UpstreamRetried,
 )
 from taskgate.upstream.base import Upstream
@@ -49,7 +49,7 @@ from taskgate.wiring.authentication import metadata_url, resource_of
 
 MakeUpstream = Callable[[UpstreamSettings, UpstreamObserver, Clock], Upstream]
 
-_STATES: Final = (SlotsUsed, CircuitMoved, HealthChecked, ProgramSought, ProgramsRun)
+_STATES: Final = (ConcurrencyChanged, CircuitChanged, HealthChecked, ProgramAvailabilityChanged, ProgramsCounted)
 """Events that say how something is now: of what was replaced, nobody is to take them for its successor's."""
 
 
@@ -282,16 +282,16 @@ def _stamp(path: Path | None) -> tuple[int, int, int] | None:
 
 def _observer(name: str, event_sink: EventSink) -> UpstreamObserver:
     return UpstreamObserver(
-        begun=lambda: event_sink.emit(UpstreamBegun(name)),
+        begun=lambda: event_sink.emit(UpstreamAdded(name)),
         answered=lambda method, seconds, error: event_sink.emit(UpstreamAnswered(name, method, seconds, error)),
         session_lost=lambda: event_sink.emit(SessionLost(name)),
         stream_opened=lambda kind: event_sink.emit(StreamOpened("upstream", kind)),
         stream_ended=lambda kind: event_sink.emit(StreamEnded("upstream", kind)),
-        credentials_got=lambda seconds, ok: event_sink.emit(CredentialsGot(name, seconds, ok)),
+        credentials_got=lambda seconds, ok: event_sink.emit(CredentialsFetched(name, seconds, ok)),
         retried=lambda reason: event_sink.emit(UpstreamRetried(name, reason)),
-        circuit=lambda state: event_sink.emit(CircuitMoved(name, state)),
+        circuit=lambda state: event_sink.emit(CircuitChanged(name, state)),
         health=lambda ok, up: event_sink.emit(HealthChecked(name, ok, up)),
         restarted=lambda cause: event_sink.emit(ProgramRestarted(name, cause)),
-        sought=lambda up: event_sink.emit(ProgramSought(name, up)),
-        programs=lambda count: event_sink.emit(ProgramsRun(name, count)),
+        sought=lambda up: event_sink.emit(ProgramAvailabilityChanged(name, up)),
+        programs=lambda count: event_sink.emit(ProgramsCounted(name, count)),
     )

@@ -19,7 +19,7 @@ from taskgate.protocol.extensions import KNOWN_METHODS
 from taskgate.telemetry.auditlog.formats.digests import task_ref
 from taskgate.telemetry.auditlog.log import AuditLog, PreparedSinks
 from taskgate.telemetry.auditlog.settings import AuditSettings
-from taskgate.telemetry.events import Event, EventSink, GatewayMoved, Listeners
+from taskgate.telemetry.events import Event, EventFanout, EventSink, GatewayPhaseChanged
 from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
 from taskgate.telemetry.metrics.store_families import AUDIT_QUEUE_DEPTH, AUDIT_SEQUENCE
 from taskgate.telemetry.opentelemetry.opening import open_tracing
@@ -73,7 +73,7 @@ class TelemetryPipeline:
             methods=lambda: self._methods,
         )
         notes = () if self.tracing is UNTRACED else (SpanNotes(),)
-        self.event_sink = Listeners(self.metrics, log_, *notes)
+        self.event_sink = EventFanout(self.metrics, log_, *notes)
         self.metrics.watch(AUDIT_QUEUE_DEPTH, log_.depths)
         self.metrics.watch(AUDIT_SEQUENCE, log_.sequences)
 
@@ -128,7 +128,7 @@ class TelemetryPipeline:
             await self._log.close()
 
     def _tell(self, phase: str) -> None:
-        self.event_sink.emit(GatewayMoved(phase, __version__, self._fingerprint))
+        self.event_sink.emit(GatewayPhaseChanged(phase, __version__, self._fingerprint))
 
     def _audit_settings(self, config: GatewayConfig) -> AuditSettings:
         return audit_settings(config, self._data_directory, self._entropy, before=self._settings)

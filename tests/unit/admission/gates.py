@@ -16,7 +16,7 @@ from taskgate.errors import RateLimited
 from taskgate.stores.rates import MemoryRateStore
 from unit.admission.live_rules import live
 from unit.lifecycle.asked import Asked
-from unit.lifecycle.facts import Facts
+from unit.lifecycle.recorded_events import RecordedEvents
 
 ALICE, BOB = AuthContext(key="alice"), AuthContext(key="bob")
 HERE, THERE = Asked(where="192.0.2.7"), Asked(where="192.0.2.8")
@@ -30,13 +30,13 @@ class Gate:
     """A gate with its clock, its rules and what it told."""
 
     def __init__(self, *policies: RatePolicy, **changes: Any) -> None:
-        self.clock, self.facts = ManualClock(), Facts()
+        self.clock, self.emitted = ManualClock(), RecordedEvents()
         self.live: RuntimeConfig = live(rates=RatePolicies(policies), **changes)
         self.gate = RateLimiter(
             live=self.live,
             standings=QuotaSubjects(self.live),
             store=MemoryRateStore(),
-            event_sink=self.facts,
+            event_sink=self.emitted,
             clock=self.clock,
         )
 

@@ -13,7 +13,7 @@ from taskgate.domain.events import CallSucceeded
 from taskgate.domain.record import TaskRecord
 from taskgate.protocol.intents import CallTool
 from taskgate.protocol.params import Params
-from unit.lifecycle.facts import Facts
+from unit.lifecycle.recorded_events import RecordedEvents
 
 WINDOW = timedelta(seconds=30)
 DONE = CallSucceeded(result='{"content":[]}', tool_error=False, message=None)
@@ -48,8 +48,8 @@ class World:
     """Joining, and calls that run until they are told to end."""
 
     def __init__(self, store: HoldingStore, **more: Any) -> None:
-        self.store, self.clock, self.facts = store, ManualClock(), Facts()
-        self.joining = RequestCoalescer(store=store, event_sink=self.facts, clock=self.clock, **more)
+        self.store, self.clock, self.emitted = store, ManualClock(), RecordedEvents()
+        self.joining = RequestCoalescer(store=store, event_sink=self.emitted, clock=self.clock, **more)
         self.runs: list[asyncio.Future[Any]] = []
         self.waiting: list[asyncio.Task[Any]] = []
 

@@ -14,8 +14,8 @@ from taskgate.stores.base import Store
 from taskgate.telemetry.events import Event
 from unit.auth.identities import identity
 from unit.lifecycle.asked import Asked
-from unit.lifecycle.facts import Facts
 from unit.lifecycle.guarding import CURSORS, Guard
+from unit.lifecycle.recorded_events import RecordedEvents
 
 ALICE = AuthContext(key="alice", identity=identity("read"))
 BOB = AuthContext(key="bob", identity=identity("read"))
@@ -34,8 +34,8 @@ class Desk:
         cursors: Any = CURSORS,
         **changes: Any,
     ) -> None:
-        self.store, self.clock, self.facts = store, ManualClock(), Facts()
-        guard = Guard(store, self.clock, self.facts, *rules, threshold=threshold, cursors=cursors, **changes)
+        self.store, self.clock, self.emitted = store, ManualClock(), RecordedEvents()
+        guard = Guard(store, self.clock, self.emitted, *rules, threshold=threshold, cursors=cursors, **changes)
         self.lookups, self.gate, self.polled = guard.lookups, guard.gate, guard.polled
 
     async def add(self, context: str, count: int = 1, mount: str = "reports", tool: str = "build") -> list[TaskRecord]:
@@ -57,7 +57,7 @@ class Desk:
     async def told(self) -> list[Event]:
         """What is reported, with why tasks were not found."""
         await self.lookups.close()
-        return self.facts.all
+        return self.emitted.all
 
     async def page(
         self,

@@ -13,7 +13,7 @@ from taskgate.telemetry.events import AccessRefused
 from unit.admission.live_rules import live
 from unit.admission.live_rules import rules as generation
 from unit.auth.identities import identity
-from unit.lifecycle.facts import Facts
+from unit.lifecycle.recorded_events import RecordedEvents
 
 
 def rule(name: str = "r", *scopes: str, **changes: Any) -> AccessRule:
@@ -24,23 +24,23 @@ def caller(*scopes: str) -> AuthContext:
     return AuthContext(key="alice", identity=identity(*scopes))
 
 
-def access(*rules: AccessRule, default: Effect = Effect.ALLOW) -> tuple[Access, Facts]:
-    facts = Facts()
-    return Access(live(access=AccessPolicy(rules=rules, default=default)), facts), facts
+def access(*rules: AccessRule, default: Effect = Effect.ALLOW) -> tuple[Access, RecordedEvents]:
+    emitted = RecordedEvents()
+    return Access(live(access=AccessPolicy(rules=rules, default=default)), emitted), emitted
 
 
 def test_what_a_rule_allows_passes_and_nothing_is_counted() -> None:
-    rules, facts = access(rule("r", "read"), default=Effect.DENY)
+    rules, emitted = access(rule("r", "read"), default=Effect.DENY)
     rules.check(caller("read"), "reports", "tools/call", "build")
-    assert facts.all == []
+    assert emitted.all == []
 
 
 def test_missing_scopes_are_all_told_at_once_and_counted() -> None:
-    rules, facts = access(rule("r", "read", "write"))
+    rules, emitted = access(rule("r", "read", "write"))
     with pytest.raises(InsufficientScope) as refusal:
         rules.check(caller("read"), "reports", "tools/call", "build")
     assert refusal.value.scopes == {"read", "write"}
-    assert facts.all == [AccessRefused("reports", "tools/call", shadow=False, rule="r", tool="build")]
+    assert emitted.all == [AccessRefused("reports", "tools/call", shadow=False, rule="r", tool="build")]
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_missing_scopes_are_all_told_at_once_and_counted() -> None:
     ids=["a rule", "the default"],
 )
 def test_what_no_scope_would_help_is_refused_in_words_that_name_no_rule(
-    rules: tuple[Access, Facts], by: str | None
+    rules: tuple[Access, RecordedEvents], by: str | None
 ) -> None:
     with pytest.raises(Forbidden, match=r"^Not allowed$"):
         rules[0].check(caller("read"), "reports", "tools/call", "build")
@@ -57,9 +57,9 @@ def test_what_no_scope_would_help_is_refused_in_words_that_name_no_rule(
 
 
 def test_a_rule_in_shadow_refuses_nothing_and_each_is_counted() -> None:
-    rules, facts = access(rule("a", "admin", shadow=True), rule("b", shadow=True, effect=Effect.DENY))
+    rules, emitted = access(rule("a", "admin", shadow=True), rule("b", shadow=True, effect=Effect.DENY))
     rules.check(caller("read"), "reports", "tasks/get", "build")
-    assert facts.all == [
+    assert emitted.all == [
         AccessRefused("reports", "tasks/get", shadow=True, rule=name, tool="build") for name in ("a", "b")
     ]
 
@@ -78,10 +78,10 @@ def test_the_log_names_the_rule_that_refused_or_would_have(caplog: pytest.LogCap
 
 
 def test_a_refusal_behind_a_rule_in_shadow_is_counted_beside_it() -> None:
-    rules, facts = access(rule("a", "admin", shadow=True), rule("b", "write"))
+    rules, emitted = access(rule("a", "admin", shadow=True), rule("b", "write"))
     with pytest.raises(InsufficientScope):
         rules.check(caller("read"), "reports", "tools/call", "build")
-    assert facts.all == [
+    assert emitted.all == [
         AccessRefused("reports", "tools/call", shadow=shadow, rule=name, tool="build")
         for name, shadow in (("a", True), ("b", False))
     ]
@@ -96,19 +96,19 @@ def test_mount_method_and_tool_are_those_of_the_operation() -> None:
 
 
 def test_to_ask_whether_something_would_pass_counts_nothing() -> None:
-    rules, facts = access(rule("s", "x", shadow=True), rule("r", "read"))
+    rules, emitted = access(rule("s", "x", shadow=True), rule("r", "read"))
     assert rules.permits(caller("read"), "reports", "tasks/get", "build")
     assert not rules.permits(caller(), "reports", "tasks/get", "build")
-    assert facts.all == []
+    assert emitted.all == []
 
 
 def test_without_rules_everybody_is_told_of_every_tool() -> None:
-    assert Access(live(access=OPEN), Facts()).shown_to(caller(), "reports") is None
+    assert Access(live(access=OPEN), RecordedEvents()).shown_to(caller(), "reports") is None
     assert access()[0].shown_to(ANONYMOUS, "reports") is None
 
 
 def test_a_caller_is_told_of_the_tools_it_could_call_there() -> None:
-    rules, facts = access(
+    rules, emitted = access(
         rule("list", methods=("tasks/*",), effect=Effect.DENY),
         rule("r", "admin", upstream="reports", methods=("tools/call",), tool="delete_*"),
     )
@@ -117,12 +117,12 @@ def test_a_caller_is_told_of_the_tools_it_could_call_there() -> None:
     assert elsewhere is not None
     assert [shown(tool) for tool in ("build", "delete_all")] == [True, False]
     assert elsewhere("delete_all")
-    assert facts.all == []
+    assert emitted.all == []
 
 
 def test_other_rules_count_from_the_moment_they_are_there() -> None:
     at = live()
-    rules = Access(at, Facts())
+    rules = Access(at, RecordedEvents())
     rules.check(caller(), "reports", "tools/call", "build")
     assert rules.shown_to(caller(), "reports") is None
     at.now = generation(access=AccessPolicy(rules=(rule(effect=Effect.DENY),)))
@@ -140,7 +140,7 @@ def test_a_flood_of_refusals_by_one_rule_is_one_line_a_second(
     caplog.set_level("INFO", "taskgate.access")
     now = [100.0]
     monkeypatch.setattr(log_throttle, "monotonic", lambda: now[0])
-    rules, facts = access(rule("a", "write"), rule("b", "admin", tool="drop"))
+    rules, emitted = access(rule("a", "write"), rule("b", "admin", tool="drop"))
     for _ in range(500):
         with pytest.raises(InsufficientScope):
             rules.check(caller("read"), "reports", "tools/call", "build")
@@ -148,4 +148,4 @@ def test_a_flood_of_refusals_by_one_rule_is_one_line_a_second(
     with pytest.raises(InsufficientScope):
         rules.check(caller("read"), "reports", "tools/call", "build")
     assert [vars(record).get("left_out") for record in caplog.records] == [None, 499]
-    assert len(facts.all) == 501, "each is counted and in the audit log"
+    assert len(emitted.all) == 501, "each is counted and in the audit log"

@@ -11,9 +11,9 @@ from taskgate.admission import bulkhead as module
 from taskgate.admission.bulkhead import Bulkhead, BulkheadSettings, Ticket
 from taskgate.auth.context import AuthContext
 from taskgate.errors import QueueFull
-from taskgate.telemetry.events import QueueRefused, SlotsUsed
+from taskgate.telemetry.events import ConcurrencyChanged, QueueRefused
 from taskgate.telemetry.request_context import RequestContext, current, within
-from unit.lifecycle.facts import Facts
+from unit.lifecycle.recorded_events import RecordedEvents
 
 LONG = timedelta(seconds=60)
 NOW = timedelta()
@@ -26,13 +26,13 @@ def settings(
 
 
 @pytest.fixture
-async def facts() -> Facts:
-    return Facts()
+async def emitted() -> RecordedEvents:
+    return RecordedEvents()
 
 
 @pytest.fixture
-async def bulkhead(facts: Facts) -> AsyncIterator[Bulkhead]:
-    bulkhead = Bulkhead("reports", settings(), event_sink=facts)
+async def bulkhead(emitted: RecordedEvents) -> AsyncIterator[Bulkhead]:
+    bulkhead = Bulkhead("reports", settings(), event_sink=emitted)
     yield bulkhead
     assert (bulkhead.in_use, bulkhead.queued) == (0, 0)
 
@@ -101,14 +101,14 @@ async def test_whoever_has_its_share_waits_for_those_who_have_less(bulkhead: Bul
     close(*modest[::-1], *greedy[:2:-1])
 
 
-async def test_a_caller_may_have_a_share_of_its_own_which_is_asked_for_where_it_waits(facts: Facts) -> None:
+async def test_a_caller_may_have_a_share_of_its_own_which_is_asked_for_where_it_waits(emitted: RecordedEvents) -> None:
     asked: list[AuthContext] = []
 
     def share(caller: AuthContext) -> int | None:
         asked.append(caller)
         return 3 if caller.key == "gold" else None
 
-    bulkhead = Bulkhead("reports", settings(4, share=1), event_sink=facts, share=share)
+    bulkhead = Bulkhead("reports", settings(4, share=1), event_sink=emitted, share=share)
     gold, usual = AuthContext(key="gold"), AuthContext(key="usual")
     tickets = [bulkhead.ask(each.key, each) for each in (gold, gold, usual, usual)]
     assert asked == []
@@ -119,12 +119,12 @@ async def test_a_caller_may_have_a_share_of_its_own_which_is_asked_for_where_it_
     close(*reversed([*tickets, early, late]))
 
 
-async def test_no_more_wait_than_may_but_for_what_must(bulkhead: Bulkhead, facts: Facts) -> None:
+async def test_no_more_wait_than_may_but_for_what_must(bulkhead: Bulkhead, emitted: RecordedEvents) -> None:
     bulkhead.adjust(settings(queue=1))
     tickets = [bulkhead.ask("a"), bulkhead.ask("a")]
     with pytest.raises(QueueFull, match="Too many calls wait"):
         bulkhead.ask("b")
-    assert QueueRefused("reports", "full") in facts.all
+    assert QueueRefused("reports", "full") in emitted.all
     tickets.append(bulkhead.ask("b", must=True))
     assert bulkhead.queued == 2
     close(*reversed(tickets))
@@ -139,14 +139,14 @@ async def test_where_none_may_wait_nobody_is_told_that_others_do(bulkhead: Bulkh
 
 
 async def test_whoever_waits_too_long_has_left_and_hears_when_it_may_be_better(
-    bulkhead: Bulkhead, facts: Facts
+    bulkhead: Bulkhead, emitted: RecordedEvents
 ) -> None:
     held, ticket = bulkhead.ask("a"), bulkhead.ask("a")
     async with bounded():
         with pytest.raises(QueueFull, match="waited too long") as refused:
             await ticket.turn(NOW)
     assert timedelta(seconds=1) <= refused.value.retry_after <= LONG
-    assert QueueRefused("reports", "timeout") in facts.all
+    assert QueueRefused("reports", "timeout") in emitted.all
     assert bulkhead.queued == 0
     held.close()
     assert not ticket.granted
@@ -292,25 +292,25 @@ async def test_nobody_is_looked_at_while_nobody_wants_to_know(
 
 
 async def test_what_is_used_is_noted_once_for_all_that_changes_within_a_moment(
-    bulkhead: Bulkhead, facts: Facts, monkeypatch: pytest.MonkeyPatch
+    bulkhead: Bulkhead, emitted: RecordedEvents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "NOTED_EVERY", 0.0)
     tickets = [bulkhead.ask("a") for _ in range(3)]
-    await eventually(lambda: facts.all)
-    assert facts.all == [SlotsUsed("reports", 1, 1, 2)]
+    await eventually(lambda: emitted.all)
+    assert emitted.all == [ConcurrencyChanged("reports", 1, 1, 2)]
     close(*reversed(tickets))
-    await eventually(lambda: len(facts.all) == 2)
-    assert facts.all[1] == SlotsUsed("reports", 0, 1, 0)
+    await eventually(lambda: len(emitted.all) == 2)
+    assert emitted.all[1] == ConcurrencyChanged("reports", 0, 1, 0)
 
 
 async def test_what_is_noted_of_slots_belongs_to_nobodys_request(
-    bulkhead: Bulkhead, facts: Facts, monkeypatch: pytest.MonkeyPatch
+    bulkhead: Bulkhead, emitted: RecordedEvents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One timer notes what all of them did."""
     monkeypatch.setattr(module, "NOTED_EVERY", 0.001)
     monkeypatch.setattr(module, "MOVED_EVERY", 0.001)
     told_in: list[RequestContext | None] = []
-    monkeypatch.setattr(facts, "emit", lambda _: told_in.append(current()))
+    monkeypatch.setattr(emitted, "emit", lambda _: told_in.append(current()))
     moved_in, look = list[RequestContext | None](), Bulkhead._tell_moved
 
     def tell_moved(this: Bulkhead) -> None:

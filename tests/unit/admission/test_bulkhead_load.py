@@ -11,7 +11,7 @@ import pytest
 from helpers.waiting import bounded, eventually
 from taskgate.admission.bulkhead import Bulkhead, BulkheadSettings
 from taskgate.errors import QueueFull
-from unit.lifecycle.facts import Facts
+from unit.lifecycle.recorded_events import RecordedEvents
 
 LONG = timedelta(seconds=60)
 
@@ -22,7 +22,7 @@ def settings(concurrency: int, queue: int) -> BulkheadSettings:
 
 @pytest.fixture
 async def bulkhead() -> AsyncIterator[Bulkhead]:
-    bulkhead = Bulkhead("reports", settings(1, 8), event_sink=Facts())
+    bulkhead = Bulkhead("reports", settings(1, 8), event_sink=RecordedEvents())
     yield bulkhead
     assert (bulkhead.in_use, bulkhead.queued) == (0, 0)
 

@@ -22,17 +22,17 @@ FOREIGN = SuspicionRaised("cross_context_access", "reports")
 
 
 class Told:
-    """An audit that remembers facts, with the visit that each belongs to."""
+    """An audit that remembers events, with the visit that each belongs to."""
 
     def __init__(self) -> None:
         self.all: list[tuple[Event, RequestContext | None]] = []
 
-    def emit(self, fact: Event) -> None:
-        self.all.append((fact, current()))
+    def emit(self, event: Event) -> None:
+        self.all.append((event, current()))
 
     @property
-    def facts(self) -> list[Event]:
-        return [fact for fact, _ in self.all]
+    def emitted(self) -> list[Event]:
+        return [event for event, _ in self.all]
 
 
 class Desk:
@@ -83,7 +83,7 @@ async def test_why_a_task_was_not_found_is_told_with_whose_it_is(
     desk.missed(task, "tasks/cancel")
     await desk.denials.settle()
     suspected = [FOREIGN] if reason == "context_mismatch" else []
-    assert desk.told.facts == [TaskDenied("reports", "tasks/cancel", reason, task, owner), *suspected]
+    assert desk.told.emitted == [TaskDenied("reports", "tasks/cancel", reason, task, owner), *suspected]
 
 
 async def test_nothing_is_looked_up_before_the_host_is_answered(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,17 +106,17 @@ async def test_who_asks_for_what_is_somebody_elses_is_suspected_once_a_minute(de
         desk.missed("bobs")
         desk.missed("bobs_elsewhere")
         await desk.denials.settle()
-    assert desk.told.facts.count(FOREIGN) == 1
+    assert desk.told.emitted.count(FOREIGN) == 1
     clock.advance(timedelta(minutes=1))
     desk.missed("bobs")
     await desk.denials.settle()
-    assert desk.told.facts.count(FOREIGN) == 2
+    assert desk.told.emitted.count(FOREIGN) == 2
 
 
 async def test_more_than_may_wait_are_told_of_at_once_and_not_looked_up(desk: Desk) -> None:
     for _ in range(4):
         desk.missed("bobs")
-    assert desk.told.facts == [TaskDenied("reports", "tasks/get", "not_found", "bobs", None)]
+    assert desk.told.emitted == [TaskDenied("reports", "tasks/get", "not_found", "bobs", None)]
     await desk.denials.settle()
     assert desk.asked == ["bobs"] * 3
     desk.missed("bobs")
@@ -128,7 +128,7 @@ async def test_what_waits_is_told_of_at_the_end(desk: Desk) -> None:
     desk.missed("bobs")
     await desk.denials.close()
     await desk.denials.close()
-    assert desk.told.facts == [TaskDenied("reports", "tasks/get", "context_mismatch", "bobs", "bob"), FOREIGN]
+    assert desk.told.emitted == [TaskDenied("reports", "tasks/get", "context_mismatch", "bobs", "bob"), FOREIGN]
 
 
 async def test_each_is_told_in_the_visit_that_it_was_part_of(desk: Desk) -> None:

@@ -17,7 +17,7 @@ from taskgate.protocol.intents import CallTool
 from taskgate.protocol.params import Params
 from taskgate.stores.open import open_store
 from taskgate.system.offload import LARGE
-from taskgate.telemetry.events import CallJoined
+from taskgate.telemetry.events import CallCoalesced
 from unit.admission.joining_desk import ANOTHER, WINDOW, World, call, ended, keyed, left, retried
 
 
@@ -39,7 +39,7 @@ async def test_a_call_that_nothing_lets_join_runs_for_itself(world: World) -> No
     world.runs[0].set_result("one")
     world.runs[1].set_result("other")
     assert [await ended(one), await ended(other)] == ["one", "other"]
-    assert world.facts.all == []
+    assert world.emitted.all == []
 
 
 @pytest.mark.parametrize(("asking", "how"), [(retried(), "retry"), (keyed(), "key")])
@@ -51,7 +51,7 @@ async def test_the_same_call_waits_for_what_comes_of_the_one_that_runs(
     world.runs[0].set_result("done")
     assert [await ended(one), await ended(other)] == ["done", "done"]
     assert len(world.runs) == 1
-    assert world.facts.all == [CallJoined("reports", how)]
+    assert world.emitted.all == [CallCoalesced("reports", how)]
 
 
 async def test_how_the_arguments_are_written_makes_no_difference(world: World) -> None:
@@ -78,7 +78,7 @@ async def test_what_is_not_the_same_in_all_runs_for_itself(world: World, other: 
     await world.ask(retried())
     await world.ask(other)
     assert len(world.runs) == 2
-    assert world.facts.all == []
+    assert world.emitted.all == []
 
 
 async def test_two_keys_are_two_calls_however_alike(world: World) -> None:
@@ -232,7 +232,7 @@ async def test_a_large_call_has_its_place_before_it_is_read(world: World) -> Non
     for other in (call(large[:-2] + ",1]}", key="k"), call(key="k")):
         with pytest.raises(InvalidParams, match=ANOTHER):
             await ended(await world.ask(keyed(other)))
-    await eventually(lambda: world.facts.all)
+    await eventually(lambda: world.emitted.all)
     world.runs[0].set_result("done")
     assert [await ended(first), await ended(same)] == ["done", "done"]
     assert len(world.runs) == 1

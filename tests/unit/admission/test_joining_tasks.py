@@ -11,7 +11,7 @@ from helpers.records import OWNER, after, keep, new_record
 from helpers.waiting import bounded
 from taskgate.admission.joining import CoalesceKey
 from taskgate.stores.open import open_store
-from taskgate.telemetry.events import CallJoined
+from taskgate.telemetry.events import CallCoalesced
 from unit.admission.joining_desk import DONE, WINDOW, World, call, ended, keyed, retried
 
 
@@ -35,7 +35,7 @@ async def test_a_retry_is_answered_with_the_task_that_the_call_became(world: Wor
     assert found is not None
     assert found.id == record.id
     assert len(world.runs) == 1
-    assert world.facts.all == [CallJoined("reports", "retry")] * 2
+    assert world.emitted.all == [CallCoalesced("reports", "retry")] * 2
 
 
 async def test_two_at_once_become_one_task(world: World) -> None:
@@ -78,7 +78,7 @@ async def test_a_task_is_joined_within_the_window_alone(world: World) -> None:
 async def test_the_task_of_another_call_is_not_joined(world: World, other: CoalesceKey) -> None:
     await world.make(TASK)
     assert await world.joining.task(other) is None
-    assert world.facts.all == []
+    assert world.emitted.all == []
 
 
 async def test_the_task_of_a_key_is_the_stores_to_find(world: World) -> None:

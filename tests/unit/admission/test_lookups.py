@@ -44,7 +44,7 @@ async def test_a_task_is_found_by_its_owner_at_its_mount_and_by_nobody_else(stor
     for caller, mount in ((BOB, "reports"), (ALICE, "books")):
         with pytest.raises(TaskNotFound):
             await desk.find(caller, task.id, mount)
-    denials = [fact for fact in await desk.told() if isinstance(fact, TaskDenied)]
+    denials = [event for event in await desk.told() if isinstance(event, TaskDenied)]
     assert denials == [foreign(task), TaskDenied("books", "tasks/get", "not_found", task.id, "alice")]
 
 
@@ -52,7 +52,7 @@ async def test_what_was_bound_to_the_key_before_is_still_found(store: Store) -> 
     desk = Desk(store)
     old, new = *await desk.add("alice"), *await desk.add("alice-new")
     assert [await desk.find(ROTATED, task.id) for task in (old, new)] == [old.id, new.id]
-    assert desk.facts.all == []
+    assert desk.emitted.all == []
 
 
 async def test_the_rules_look_at_the_tool_that_the_task_runs(store: Store) -> None:
@@ -61,7 +61,7 @@ async def test_the_rules_look_at_the_tool_that_the_task_runs(store: Store) -> No
     with pytest.raises(InsufficientScope) as refusal:
         await desk.find(ALICE, task.id)
     assert refusal.value.scopes == {"admin"}
-    assert desk.facts.all == [AccessRefused("reports", "tasks/get", shadow=False, rule="r", tool="delete_all")]
+    assert desk.emitted.all == [AccessRefused("reports", "tasks/get", shadow=False, rule="r", tool="delete_all")]
 
 
 async def test_a_strangers_task_is_unknown_before_any_rule_is_asked(store: Store) -> None:
@@ -80,7 +80,7 @@ async def test_who_tries_too_many_ids_is_kept_from_all_tasks_for_a_while_and_nob
     for unknown in ("a", "b"):
         with pytest.raises(TaskNotFound):
             await desk.find(ALICE, unknown)
-    assert desk.facts.all == [SuspicionRaised("enumeration_suspected", "reports")]
+    assert desk.emitted.all == [SuspicionRaised("enumeration_suspected", "reports")]
     (line,) = [vars(record) for record in caplog.records if record.name == "taskgate.security"]
     assert (line["upstream"], line["address"]) == ("reports", "192.0.2.7")
     with pytest.raises(Penalized) as penalty:

@@ -122,4 +122,4 @@ async def test_a_list_leaves_out_what_the_rules_would_refuse_and_counts_nothing(
     older = new_record(owner=OwnerKey("alice", "reports"), created_at=EPOCH - timedelta(minutes=2))
     await store.insert(older, caps=())
     assert await desk.pages(ALICE) == [[], [older.id]]
-    assert desk.facts.all == []
+    assert desk.emitted.all == []

@@ -14,8 +14,8 @@ from taskgate.domain.record import TaskRecord
 from taskgate.errors import RateLimited
 from taskgate.telemetry.events import PollAdvised, PollsCounted, TaskPolled
 from unit.admission.live_rules import live
-from unit.lifecycle.facts import Facts
 from unit.lifecycle.guarding import Guard, new_polls
+from unit.lifecycle.recorded_events import RecordedEvents
 
 SECOND = timedelta(seconds=1)
 DONE = CallSucceeded(result='{"content":[]}', tool_error=False, message=None)
@@ -25,10 +25,10 @@ class Desk:
     """Polls of two seconds for idle servers, and what they report."""
 
     def __init__(self, *, size: int = 9, **polling: Any) -> None:
-        self.clock, self.facts = ManualClock(), Facts()
+        self.clock, self.emitted = ManualClock(), RecordedEvents()
         self.busy: dict[str, float] = {}
         self.live = live(polling=Guard.polling(**{"adaptive": True, "jitter": 0.0, **polling}))
-        self.polls: Polls = new_polls(self.live, self.clock, self.facts, self.busy, size=size)
+        self.polls: Polls = new_polls(self.live, self.clock, self.emitted, self.busy, size=size)
 
     def advised(self, record: TaskRecord) -> float:
         return self.polls.advised(record).poll_interval.total_seconds()
@@ -40,18 +40,18 @@ class Desk:
     def poll(self, record: TaskRecord, after: float = 0.0) -> str:
         """What a poll is counted as that comes so many seconds from now; its host is advised again."""
         self.clock.advance(timedelta(seconds=after))
-        before = len(self.facts.all)
+        before = len(self.emitted.all)
         self.polls.looked(record)
-        (fact,) = [fact for fact in self.facts.all[before:] if not isinstance(fact, PollsCounted)]
-        assert isinstance(fact, TaskPolled)
-        assert fact.mount == "reports"
+        (event,) = [event for event in self.emitted.all[before:] if not isinstance(event, PollsCounted)]
+        assert isinstance(event, TaskPolled)
+        assert event.mount == "reports"
         self.polls.advised(record)
-        return fact.result
+        return event.result
 
     @property
     def counted(self) -> list[int]:
         """How many polls it took to see the end of each task."""
-        return [fact.polls for fact in self.facts.all if isinstance(fact, PollsCounted)]
+        return [event.polls for event in self.emitted.all if isinstance(event, PollsCounted)]
 
 
 # --- the advice ----------------------------------------------------------------------------------------------------
@@ -60,7 +60,7 @@ class Desk:
 def test_an_answer_advises_what_the_operator_wants_of_an_idle_server() -> None:
     desk = Desk()
     assert desk.advised(new_record()) == 2.0
-    assert desk.facts.all == [PollAdvised("reports", 2 * SECOND)]
+    assert desk.emitted.all == [PollAdvised("reports", 2 * SECOND)]
 
 
 def test_under_load_the_advice_grows_for_the_tasks_of_that_server_and_shrinks_again_step_by_step() -> None:
@@ -94,7 +94,7 @@ def test_a_task_that_has_ended_is_told_as_it_is() -> None:
     desk, record = Desk(), after(new_record(), DONE)
     assert desk.polls.advised(record) is record
     assert desk.listed(record) == [1.0]
-    assert desk.facts.all == []
+    assert desk.emitted.all == []
 
 
 def test_a_record_that_says_so_already_is_told_as_it_is() -> None:
@@ -164,7 +164,7 @@ def test_a_few_polls_in_a_row_are_answered_and_only_more_are_refused() -> None:
     with pytest.raises(RateLimited) as refusal:
         desk.polls.looked(record)
     assert (refusal.value.policy, refusal.value.retry_after) == (POLICY, 2 * SECOND)
-    assert desk.facts.all[-1] == TaskPolled("reports", "limited")
+    assert desk.emitted.all[-1] == TaskPolled("reports", "limited")
     # What was refused was not counted against its host.
     assert desk.poll(record, after=0.2) == "early"
 
@@ -227,7 +227,7 @@ def test_who_did_not_hear_the_advice_is_judged_by_what_the_task_was_made_with() 
     desk.polls.looked(record)
     desk.clock.advance(4 * SECOND)
     desk.polls.looked(record)
-    assert [fact.result for fact in desk.facts.all if isinstance(fact, TaskPolled)] == ["changed", "early"]
+    assert [event.result for event in desk.emitted.all if isinstance(event, TaskPolled)] == ["changed", "early"]
 
 
 # --- memory --------------------------------------------------------------------------------------------------------
@@ -270,7 +270,7 @@ def test_the_poll_that_sees_a_task_ended_tells_how_many_it_took_once() -> None:
     done = after(record, DONE)
     for _ in range(2):
         desk.poll(done, after=2)
-    assert desk.facts.all.count(PollsCounted("reports", 4)) == 1
+    assert desk.emitted.all.count(PollsCounted("reports", 4)) == 1
     assert desk.counted == [4]
 
 

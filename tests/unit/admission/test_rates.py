@@ -10,7 +10,7 @@ from taskgate.auth.context import AuthContext
 from taskgate.domain.gcra import RateLimit
 from taskgate.domain.overrides import Override, Overrides
 from taskgate.domain.rates import RateEvent, RatePolicies, Scope
-from taskgate.telemetry.events import RateJudged
+from taskgate.telemetry.events import RateLimitChecked
 from unit.admission.gates import ALICE, BOB, HERE, THERE, Gate, policy
 from unit.admission.live_rules import rules
 from unit.auth.identities import identity
@@ -56,18 +56,20 @@ async def test_one_request_takes_from_all_its_policies_or_from_none() -> None:
 async def test_a_shadow_lets_through_and_tells() -> None:
     at = Gate(policy("shadow", shadow=True))
     assert [await at.asks() for _ in range(3)] == [True] * 3
-    assert at.facts.all == [RateJudged("shadow", "context", decision) for decision in ("allowed", "shadow", "shadow")]
+    assert at.emitted.all == [
+        RateLimitChecked("shadow", "context", decision) for decision in ("allowed", "shadow", "shadow")
+    ]
 
 
 async def test_what_is_decided_is_told_of_every_policy_that_was_asked() -> None:
     at = Gate(policy("calls", 1), policy("all", 9, scope=Scope.GLOBAL), policy("polls", methods=("tasks/*",)))
     await at.asks()
     await at.asks()
-    assert at.facts.all == [
-        RateJudged("calls", "context", "allowed"),
-        RateJudged("all", "global", "allowed"),
-        RateJudged("calls", "context", "rejected"),
-        RateJudged("all", "global", "allowed"),
+    assert at.emitted.all == [
+        RateLimitChecked("calls", "context", "allowed"),
+        RateLimitChecked("all", "global", "allowed"),
+        RateLimitChecked("calls", "context", "rejected"),
+        RateLimitChecked("all", "global", "allowed"),
     ]
 
 
@@ -75,7 +77,7 @@ async def test_without_policies_nothing_is_asked_nor_told() -> None:
     at = Gate()
     assert await at.gate.request(ALICE, HERE, "reports", "tools/call") == ()
     await at.gate.arrived(HERE, "reports")
-    assert at.facts.all == []
+    assert at.emitted.all == []
 
 
 async def test_a_tenant_shares_a_budget_and_may_have_another_rate() -> None:

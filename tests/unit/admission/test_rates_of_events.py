@@ -9,7 +9,7 @@ from taskgate.domain.gcra import RateLimit
 from taskgate.domain.overrides import Override, Overrides
 from taskgate.domain.rates import RateEvent, RatePolicies, Scope
 from taskgate.errors import RateLimited
-from taskgate.telemetry.events import RateJudged, SuspicionRaised
+from taskgate.telemetry.events import RateLimitChecked, SuspicionRaised
 from unit.admission.gates import ALICE, BOB, HERE, THERE, Gate, policy
 from unit.admission.live_rules import rules
 
@@ -34,7 +34,7 @@ class TestBeforeAuthentication:
         with pytest.raises(RateLimited):
             await at.gate.arrived(HERE, "reports", unknown)
         await at.gate.arrived(THERE, "reports", unknown)
-        assert [fact.decision for fact in at.facts.all if isinstance(fact, RateJudged)] == [
+        assert [event.decision for event in at.emitted.all if isinstance(event, RateLimitChecked)] == [
             "allowed",
             "allowed",
             "rejected",
@@ -52,8 +52,8 @@ class TestBeforeAuthentication:
         await at.gate.arrived(THERE, "reports", unknown)
         at.clock.advance(refusal.value.retry_after)
         await at.gate.arrived(HERE, "reports", unknown)
-        assert at.facts.all == [
-            RateJudged("auth_failures", "ip", "rejected"),
+        assert at.emitted.all == [
+            RateLimitChecked("auth_failures", "ip", "rejected"),
             SuspicionRaised("auth_bruteforce", "reports"),
         ]
 
@@ -63,7 +63,7 @@ class TestBeforeAuthentication:
         await at.gate.failed_auth(HERE, "reports")
         for _ in range(2):
             await at.gate.arrived(HERE, "reports", known)
-        assert not [fact for fact in at.facts.all if isinstance(fact, SuspicionRaised)]
+        assert not [event for event in at.emitted.all if isinstance(event, SuspicionRaised)]
         with pytest.raises(RateLimited) as refusal:
             await at.gate.arrived(HERE, "reports", known)
         assert refusal.value.policy == "ip", "its address has no more than before"
@@ -78,7 +78,7 @@ class TestBeforeAuthentication:
             for _ in range(times):
                 with pytest.raises(RateLimited):
                     await at.gate.arrived(HERE, "reports", unknown)
-            return at.facts.all.count(SuspicionRaised("auth_bruteforce", "reports"))
+            return at.emitted.all.count(SuspicionRaised("auth_bruteforce", "reports"))
 
         await at.gate.failed_auth(HERE, "reports")
         assert await suspected(3) == 1
@@ -90,7 +90,7 @@ class TestBeforeAuthentication:
         await at.gate.arrived(HERE, "reports", unknown)
         with pytest.raises(RateLimited):
             await at.gate.arrived(HERE, "reports", unknown)
-        assert not any(isinstance(fact, SuspicionRaised) for fact in at.facts.all)
+        assert not any(isinstance(event, SuspicionRaised) for event in at.emitted.all)
 
     async def test_looking_costs_nothing(self) -> None:
         at = Gate(policy("auth_failures", 1, scope=Scope.IP, event=RateEvent.AUTH_FAILURE))
@@ -165,4 +165,4 @@ class TestFailedLookups:
         for _ in range(4):
             assert await at.gate.failed_lookup(ALICE, HERE, "reports")
         assert await at.asks(method="tasks/get")
-        assert at.facts.all == [RateJudged("lookups", "context", "shadow")]
+        assert at.emitted.all == [RateLimitChecked("lookups", "context", "shadow")]

@@ -13,11 +13,11 @@ from taskgate.domain.rates import RateEvent, RatePolicies, RatePolicy, Scope
 from taskgate.errors import RateLimited, StoreUnavailable
 from taskgate.stores.base import RateJudgement, RateStep
 from taskgate.stores.rates import MemoryRateStore
-from taskgate.telemetry.events import RateJudged, SuspicionRaised
+from taskgate.telemetry.events import RateLimitChecked, SuspicionRaised
 from unit.admission.gates import ALICE, BOB, policy
 from unit.admission.live_rules import live
 from unit.lifecycle.asked import Asked
-from unit.lifecycle.facts import Facts
+from unit.lifecycle.recorded_events import RecordedEvents
 
 IP = policy("ip", 3, scope=Scope.IP, before_auth=True)
 FAILURES = policy("auth_failures", 2, scope=Scope.IP, event=RateEvent.AUTH_FAILURE)
@@ -42,12 +42,16 @@ class Replica:
     """One of those who share, and what it told."""
 
     def __init__(self, store: Counted, *policies: RatePolicy, **changes: object) -> None:
-        self.clock, self.facts, self.live = ManualClock(), Facts(), live(rates=RatePolicies(policies), **changes)
+        self.clock, self.emitted, self.live = (
+            ManualClock(),
+            RecordedEvents(),
+            live(rates=RatePolicies(policies), **changes),
+        )
         self.gate = RateLimiter(
             live=self.live,
             standings=QuotaSubjects(self.live),
             store=store,
-            event_sink=self.facts,
+            event_sink=self.emitted,
             clock=self.clock,
             sieve=LocalRateCache(),
         )
@@ -124,7 +128,7 @@ async def test_what_comes_too_often_is_refused_before_a_token_is_looked_at_and_w
     with pytest.raises(OverRate):
         await two.gate.arrived(Asked(), "reports")
     assert store.asked == 3
-    assert two.facts.all[-1] == RateJudged("ip", "ip", "rejected")
+    assert two.emitted.all[-1] == RateLimitChecked("ip", "ip", "rejected")
 
 
 async def test_what_came_to_no_request_counts_nevertheless() -> None:
@@ -138,7 +142,7 @@ async def test_what_came_to_no_request_counts_nevertheless() -> None:
 async def test_each_policy_is_told_of_once_for_a_request() -> None:
     at = Replica(Counted(), *ALL)
     await at.serves()
-    assert at.facts.all == [RateJudged("ip", "ip", "allowed"), RateJudged("calls", "context", "allowed")]
+    assert at.emitted.all == [RateLimitChecked("ip", "ip", "allowed"), RateLimitChecked("calls", "context", "allowed")]
 
 
 async def test_tokens_that_are_not_accepted_anywhere_close_the_door_everywhere() -> None:
@@ -156,7 +160,7 @@ async def test_tokens_that_are_not_accepted_anywhere_close_the_door_everywhere()
     with pytest.raises(RateLimited):
         await one.gate.arrived(Asked(), "reports")
     assert store.asked == asked
-    assert one.facts.all.count(SuspicionRaised("auth_bruteforce", "reports")) == 1
+    assert one.emitted.all.count(SuspicionRaised("auth_bruteforce", "reports")) == 1
 
 
 async def test_a_door_that_failures_close_costs_the_address_and_the_caller_nothing() -> None:
@@ -206,7 +210,7 @@ async def test_several_messages_of_one_request_take_once_for_their_arrival() -> 
     for _ in range(2):
         await at.gate.request(ALICE, exchange, "reports", "tools/call")
     await at.gate.departed(exchange, "reports")
-    assert [fact.policy for fact in at.facts.all if isinstance(fact, RateJudged)] == ["ip", "calls", "calls"]
+    assert [event.policy for event in at.emitted.all if isinstance(event, RateLimitChecked)] == ["ip", "calls", "calls"]
 
 
 async def test_what_is_left_is_told_of_what_the_request_takes() -> None:
@@ -225,7 +229,7 @@ async def test_what_counts_without_the_store_teaches_nothing() -> None:
     store.counted_as = "fail_local"
     for _ in range(3):
         assert await other.serves() is None
-    assert RateJudged("ip", "ip", "fail_local") in other.facts.all
+    assert RateLimitChecked("ip", "ip", "fail_local") in other.emitted.all
     assert await at.serves() == "ip"
     store.rates, store.counted_as = MemoryRateStore(), "allowed"
     assert await at.serves() is None

@@ -12,10 +12,10 @@ from taskgate.domain.rates import Demand
 from taskgate.errors import StoreUnavailable
 from taskgate.stores.base import RateJudgement, RateStep, RateStepMode
 from taskgate.stores.rates import MemoryRateStore
-from taskgate.telemetry.events import RatesFellBack
+from taskgate.telemetry.events import RateFallbackUsed
 from unit.admission.gates import policy
 from unit.admission.live_rules import live
-from unit.lifecycle.facts import Facts
+from unit.lifecycle.recorded_events import RecordedEvents
 
 
 class Failing:
@@ -34,10 +34,10 @@ class Sharing:
     """One of `processes` that share a store, which is not there."""
 
     def __init__(self, rule: OnStoreError, processes: int = 1) -> None:
-        self.store, self.facts, self.clock, self.processes = Failing(), Facts(), ManualClock(), processes
+        self.store, self.emitted, self.clock, self.processes = Failing(), RecordedEvents(), ManualClock(), processes
         self.live = live(on_store_error=rule)
         self.rates = SharedRates(
-            self.store, live=self.live, processes=lambda: self.processes, event_sink=self.facts, clock=self.clock
+            self.store, live=self.live, processes=lambda: self.processes, event_sink=self.emitted, clock=self.clock
         )
         self.store.is_there = False
 
@@ -55,7 +55,7 @@ async def test_while_the_store_answers_it_alone_counts() -> None:
     at.store.is_there = True
     assert (await at.takes()).counted_as == "allowed"
     assert (await at.takes()).refused == 0
-    assert at.facts.all == []
+    assert at.emitted.all == []
 
 
 @pytest.mark.parametrize(("processes", "burst", "part"), [(1, 8, 8), (2, 8, 4), (3, 8, 2), (0, 8, 8), (9, 8, 1)])
@@ -96,7 +96,7 @@ async def test_closed_refuses_whatever_a_rate_is_for() -> None:
     for _ in range(2):
         with pytest.raises(StoreUnavailable):
             await at.takes()
-    assert at.facts.all == [RatesFellBack("closed")]
+    assert at.emitted.all == [RateFallbackUsed("closed")]
 
 
 async def test_the_rule_is_the_one_of_the_day() -> None:
@@ -110,9 +110,9 @@ async def test_operators_are_told_when_it_begins_and_each_minute_that_it_goes_on
     for _ in range(3):
         await at.takes()
         at.clock.advance(timedelta(seconds=20))
-    assert at.facts.all == [RatesFellBack("local")]
+    assert at.emitted.all == [RateFallbackUsed("local")]
     await at.takes()
-    assert at.facts.all == [RatesFellBack("local")] * 2
+    assert at.emitted.all == [RateFallbackUsed("local")] * 2
 
 
 async def test_the_store_counts_again_as_soon_as_it_answers() -> None:

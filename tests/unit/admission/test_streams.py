@@ -9,26 +9,26 @@ from taskgate.auth.context import AuthContext
 from taskgate.errors import TooManyTasks
 from taskgate.telemetry.events import CapRefused
 from unit.admission.live_rules import live, rules
-from unit.lifecycle.facts import Facts
+from unit.lifecycle.recorded_events import RecordedEvents
 
 ANN, BOB = AuthContext(key="ann"), AuthContext(key="bob")
 
 
 def test_one_more_than_may_be_open_is_refused_and_counted() -> None:
-    facts = Facts()
-    streams = OpenStreams(live=live(streams=2), event_sink=facts)
+    emitted = RecordedEvents()
+    streams = OpenStreams(live=live(streams=2), event_sink=emitted)
     with streams.one(ANN), streams.one(ANN):
         with pytest.raises(TooManyTasks, match=r"^Too many streams \(limit 2\)$") as refusal, streams.one(ANN):
             pytest.fail("it is let in")
         assert (refusal.value.limit, refusal.value.scope) == (2, "context")
         with streams.one(BOB):
             assert (streams.of(ANN), streams.of(BOB)) == (2, 1)
-    assert facts.all == [CapRefused("streams", "context")]
+    assert emitted.all == [CapRefused("streams", "context")]
 
 
 @pytest.mark.parametrize("error", [ValueError, asyncio.CancelledError, KeyboardInterrupt])
 def test_a_stream_that_ends_in_whatever_way_is_open_no_more(error: type[BaseException]) -> None:
-    streams = OpenStreams(live=live(streams=1), event_sink=Facts())
+    streams = OpenStreams(live=live(streams=1), event_sink=RecordedEvents())
     for _ in range(3):
         with pytest.raises(error), streams.one(ANN):
             raise error
@@ -37,7 +37,7 @@ def test_a_stream_that_ends_in_whatever_way_is_open_no_more(error: type[BaseExce
 
 
 def test_a_refusal_leaves_the_count_alone() -> None:
-    streams = OpenStreams(live=live(streams=0), event_sink=Facts())
+    streams = OpenStreams(live=live(streams=0), event_sink=RecordedEvents())
     for _ in range(3):
         with pytest.raises(TooManyTasks), streams.one(ANN):
             pytest.fail("it is let in")
@@ -46,7 +46,7 @@ def test_a_refusal_leaves_the_count_alone() -> None:
 
 def test_a_limit_that_changes_counts_what_is_open_already() -> None:
     at = live(streams=1)
-    streams = OpenStreams(live=at, event_sink=Facts())
+    streams = OpenStreams(live=at, event_sink=RecordedEvents())
     with streams.one(ANN):
         at.now = rules(streams=2)
         with streams.one(ANN):
@@ -60,8 +60,8 @@ def test_a_limit_that_changes_counts_what_is_open_already() -> None:
 
 def test_streams_of_extensions_are_counted_by_caller_and_mount_and_apart_from_all_others() -> None:
     # X-EXT-32.
-    facts = Facts()
-    streams = OpenStreams(live=live(streams=2, waits=1), event_sink=facts)
+    emitted = RecordedEvents()
+    streams = OpenStreams(live=live(streams=2, waits=1), event_sink=emitted)
     with streams.one(ANN), streams.one(ANN), streams.wait(ANN):
         with streams.of_extension(ANN, "reports"), streams.of_extension(ANN, "reports"):
             with (
@@ -74,12 +74,12 @@ def test_streams_of_extensions_are_counted_by_caller_and_mount_and_apart_from_al
                 assert streams.of(ANN) == 2
         with streams.of_extension(ANN, "reports"):
             pass
-    assert facts.all == [CapRefused("streams", "context")]
+    assert emitted.all == [CapRefused("streams", "context")]
 
 
 @pytest.mark.parametrize("error", [ValueError, asyncio.CancelledError, KeyboardInterrupt])
 def test_a_stream_of_an_extension_that_ends_in_whatever_way_is_open_no_more(error: type[BaseException]) -> None:
-    streams = OpenStreams(live=live(streams=1), event_sink=Facts())
+    streams = OpenStreams(live=live(streams=1), event_sink=RecordedEvents())
     for _ in range(3):
         with pytest.raises(error), streams.of_extension(ANN, "reports"):
             raise error
@@ -89,8 +89,8 @@ def test_a_stream_of_an_extension_that_ends_in_whatever_way_is_open_no_more(erro
 
 
 def test_one_wait_more_than_may_be_is_refused_and_counted_apart_from_streams() -> None:
-    facts = Facts()
-    streams = OpenStreams(live=live(streams=1, waits=2, all_waits=3), event_sink=facts)
+    emitted = RecordedEvents()
+    streams = OpenStreams(live=live(streams=1, waits=2, all_waits=3), event_sink=emitted)
     with streams.one(ANN), streams.wait(ANN), streams.wait(ANN):
         with (
             pytest.raises(TooManyTasks, match=r"^Too many waits for task results \(limit 2\)$") as refusal,
@@ -105,12 +105,12 @@ def test_one_wait_more_than_may_be_is_refused_and_counted_apart_from_streams() -
         with streams.wait(BOB):
             assert streams.callers == 2
     assert streams.callers == 0
-    assert facts.all == [CapRefused("waits", "context"), CapRefused("waits", "global")]
+    assert emitted.all == [CapRefused("waits", "context"), CapRefused("waits", "global")]
 
 
 @pytest.mark.parametrize("error", [ValueError, asyncio.CancelledError, KeyboardInterrupt])
 def test_a_wait_that_ends_in_whatever_way_is_none_any_more(error: type[BaseException]) -> None:
-    streams = OpenStreams(live=live(waits=1, all_waits=1), event_sink=Facts())
+    streams = OpenStreams(live=live(waits=1, all_waits=1), event_sink=RecordedEvents())
     for _ in range(3):
         with pytest.raises(error), streams.wait(ANN):
             raise error
@@ -118,6 +118,6 @@ def test_a_wait_that_ends_in_whatever_way_is_none_any_more(error: type[BaseExcep
 
 
 def test_without_a_limit_for_all_only_those_of_one_caller_are_counted() -> None:
-    streams = OpenStreams(live=live(waits=1, all_waits=None), event_sink=Facts())
+    streams = OpenStreams(live=live(waits=1, all_waits=None), event_sink=RecordedEvents())
     with streams.wait(ANN), streams.wait(BOB), pytest.raises(TooManyTasks), streams.wait(BOB):
         pytest.fail("it is let in")

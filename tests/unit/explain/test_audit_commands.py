@@ -72,8 +72,8 @@ async def test_files_are_one_log_whatever_their_order(tmp_path: Path, key: Path)
     async with log_opened(settings(to_file(tmp_path, rotate_size=3000, keep=9))) as log:
         for _ in range(5):
             before = log.sequences()["file",]
-            for fact in many(6):
-                log.emit(fact)
+            for event in many(6):
+                log.emit(event)
             await turns(lambda before=before: log.sequences()["file",] >= before + 6)
     given = sorted(tmp_path.glob("audit.jsonl*"))
     assert len(given) > 3

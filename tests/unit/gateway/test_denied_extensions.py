@@ -13,7 +13,7 @@ from taskgate.protocol.extensions import ALLOWED_BY_DEFAULT, EVENTS, SKILLS, UI,
 from taskgate.protocol.vocabulary import TASKS_EXTENSION
 from taskgate.telemetry.events import ExtensionDenied
 from unit.admission.test_callers import MOUNT
-from unit.lifecycle.facts import Facts
+from unit.lifecycle.recorded_events import RecordedEvents
 
 OURS = "com.example/widgets"
 LEGACY, MODERN = Revision.R2025_11_25, Revision.R2026_07_28
@@ -32,13 +32,13 @@ def carrying_ours() -> Mount:
 
 
 @pytest.fixture
-def facts() -> Facts:
-    return Facts()
+def emitted() -> RecordedEvents:
+    return RecordedEvents()
 
 
 @pytest.fixture
-def denied(facts: Facts) -> DeniedExtensions:
-    return DeniedExtensions(facts)
+def denied(emitted: RecordedEvents) -> DeniedExtensions:
+    return DeniedExtensions(emitted)
 
 
 @pytest.fixture
@@ -52,17 +52,17 @@ def logged(caplog: pytest.LogCaptureFixture) -> Any:
     ]
 
 
-def counted(facts: Facts) -> list[str]:
-    assert all(isinstance(fact, ExtensionDenied) and fact.mount == "reports" for fact in facts.all)
-    return [fact.extension for fact in facts.all if isinstance(fact, ExtensionDenied)]
+def counted(emitted: RecordedEvents) -> list[str]:
+    assert all(isinstance(event, ExtensionDenied) and event.mount == "reports" for event in emitted.all)
+    return [event.extension for event in emitted.all if isinstance(event, ExtensionDenied)]
 
 
 def test_each_session_counts_what_either_side_declares_and_the_log_has_it_once(
-    denied: DeniedExtensions, facts: Facts, logged: Any
+    denied: DeniedExtensions, emitted: RecordedEvents, logged: Any
 ) -> None:
     for _ in range(2):
         denied.in_session(MOUNT, declares(LEGACY, OURS, UI), declares(LEGACY, EVENTS, OURS, SKILLS))
-    assert counted(facts) == [EVENTS, OURS, OURS] * 2
+    assert counted(emitted) == [EVENTS, OURS, OURS] * 2
     assert logged() == [("reports", EVENTS, "server"), ("reports", OURS, "server")]
 
 
@@ -72,66 +72,72 @@ def test_another_mount_has_lines_of_its_own(denied: DeniedExtensions, logged: An
     assert logged() == [("reports", OURS, "host"), ("search", OURS, "host")]
 
 
-def test_events_are_denied_in_their_other_spelling_too_and_once_in_both(denied: DeniedExtensions, facts: Facts) -> None:
+def test_events_are_denied_in_their_other_spelling_too_and_once_in_both(
+    denied: DeniedExtensions, emitted: RecordedEvents
+) -> None:
     denied.in_session(MOUNT, declares(LEGACY), declares(LEGACY, events={}))
     denied.in_session(MOUNT, declares(LEGACY), declares(LEGACY, EVENTS, events={}))
-    assert counted(facts) == [EVENTS] * 2
+    assert counted(emitted) == [EVENTS] * 2
 
 
-def test_tasks_are_the_gateways_own_and_never_denied(denied: DeniedExtensions, facts: Facts) -> None:
+def test_tasks_are_the_gateways_own_and_never_denied(denied: DeniedExtensions, emitted: RecordedEvents) -> None:
     denied.in_session(MOUNT, declares(MODERN, TASKS_EXTENSION), declares(MODERN, TASKS_EXTENSION))
     denied.of_host(MOUNT, declares(MODERN, TASKS_EXTENSION))
-    assert facts.all == []
+    assert emitted.all == []
 
 
-def test_what_is_about_authorization_is_denied_whatever_is_allowed(denied: DeniedExtensions, facts: Facts) -> None:
+def test_what_is_about_authorization_is_denied_whatever_is_allowed(
+    denied: DeniedExtensions, emitted: RecordedEvents
+) -> None:
     there = replace(MOUNT, extensions=ExtensionPolicy(others=True))
     denied.in_session(there, declares(LEGACY, DPOP, OURS), declares(LEGACY))
-    assert counted(facts) == [DPOP]
+    assert counted(emitted) == [DPOP]
 
 
 def test_a_host_whose_server_is_not_known_yet_is_told_of_by_what_crosses_to_none(
-    denied: DeniedExtensions, facts: Facts
+    denied: DeniedExtensions, emitted: RecordedEvents
 ) -> None:
     denied.of_host(carrying_ours(), declares(MODERN, OURS, UI))
-    assert counted(facts) == [UI]
+    assert counted(emitted) == [UI]
 
 
 def test_a_discovery_tells_of_the_server_and_of_what_crosses_to_this_one_alone_not(
-    denied: DeniedExtensions, facts: Facts
+    denied: DeniedExtensions, emitted: RecordedEvents
 ) -> None:
     """What crosses to no server was told of before."""
     there, host = carrying_ours(), declares(MODERN, OURS, UI)
     denied.at_discovery(there, host, declares(MODERN, SKILLS, OURS))
-    assert counted(facts) == [SKILLS]
+    assert counted(emitted) == [SKILLS]
     denied.at_discovery(there, host, declares(LEGACY, SKILLS, OURS))
-    assert counted(facts)[1:] == [SKILLS, OURS, OURS]
+    assert counted(emitted)[1:] == [SKILLS, OURS, OURS]
 
 
 @pytest.mark.parametrize("declared", [None, [], True, "ui", {UI: {}}])
-def test_what_is_no_declaration_denies_nothing(denied: DeniedExtensions, facts: Facts, declared: Any) -> None:
+def test_what_is_no_declaration_denies_nothing(
+    denied: DeniedExtensions, emitted: RecordedEvents, declared: Any
+) -> None:
     assert UI in ALLOWED_BY_DEFAULT
     peer = Peer(revision=LEGACY, capabilities={"extensions": declared}, info={})
     denied.in_session(MOUNT, peer, peer)
-    assert facts.all == []
+    assert emitted.all == []
 
 
-def test_a_long_identifier_is_cut(denied: DeniedExtensions, facts: Facts, logged: Any) -> None:
+def test_a_long_identifier_is_cut(denied: DeniedExtensions, emitted: RecordedEvents, logged: Any) -> None:
     long = "com.example/" + "x" * LONGEST
     denied.of_host(MOUNT, declares(MODERN, long))
-    assert (counted(facts), logged()) == ([long[:LONGEST]], [("reports", long[:LONGEST], "host")])
+    assert (counted(emitted), logged()) == ([long[:LONGEST]], [("reports", long[:LONGEST], "host")])
 
 
-def test_one_declaration_counts_no_more_than_so_many(denied: DeniedExtensions, facts: Facts) -> None:
+def test_one_declaration_counts_no_more_than_so_many(denied: DeniedExtensions, emitted: RecordedEvents) -> None:
     denied.of_host(MOUNT, declares(MODERN, *(f"com.example/{number}" for number in range(MOST_OF_ONE + 5))))
-    assert counted(facts) == [f"com.example/{number}" for number in range(MOST_OF_ONE)]
+    assert counted(emitted) == [f"com.example/{number}" for number in range(MOST_OF_ONE)]
 
 
 def test_hosts_that_make_identifiers_up_fill_neither_the_log_nor_the_lines_of_the_server(
-    denied: DeniedExtensions, facts: Facts, logged: Any
+    denied: DeniedExtensions, emitted: RecordedEvents, logged: Any
 ) -> None:
     for number in range(MOST_LOGGED + 5):
         denied.of_host(MOUNT, declares(MODERN, f"com.example/{number}"))
     denied.in_session(MOUNT, declares(LEGACY), declares(LEGACY, EVENTS))
-    assert len(facts.all) == MOST_LOGGED + 6
+    assert len(emitted.all) == MOST_LOGGED + 6
     assert [side for _, _, side in logged()] == ["host"] * MOST_LOGGED + ["server"]

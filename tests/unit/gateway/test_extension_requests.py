@@ -24,7 +24,7 @@ from taskgate.protocol.jsonrpc import parse
 from taskgate.upstream.base import Upstream
 from unit.admission.live_rules import live
 from unit.auth.identities import identity
-from unit.lifecycle.facts import Facts
+from unit.lifecycle.recorded_events import RecordedEvents
 
 L, M = Era.LEGACY, Era.MODERN
 ANN = AuthContext(key="ann")
@@ -75,9 +75,9 @@ class World:
     """Requests that are held, with as many streams as there may be."""
 
     def __init__(self, streams: int = 1) -> None:
-        self.clock, self.facts = ManualClock(), Facts()
+        self.clock, self.emitted = ManualClock(), RecordedEvents()
         self.requests = ExtensionRequests(
-            streams=OpenStreams(live=live(streams=streams), event_sink=self.facts), clock=self.clock
+            streams=OpenStreams(live=live(streams=streams), event_sink=self.emitted), clock=self.clock
         )
 
     def hold(

@@ -18,7 +18,7 @@ from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.protocol.progress import in_words
 from unit.gateway.modern.calling import Talk
-from unit.lifecycle.facts import Facts
+from unit.lifecycle.recorded_events import RecordedEvents
 
 
 class Silent:
@@ -36,7 +36,7 @@ class Silent:
 
 
 def new_relaying() -> PlainCallProxy:
-    return PlainCallProxy(dialect=None, patience=timedelta(seconds=60), joining=None, event_sink=Facts())  # type: ignore[arg-type]
+    return PlainCallProxy(dialect=None, patience=timedelta(seconds=60), joining=None, event_sink=RecordedEvents())  # type: ignore[arg-type]
 
 
 async def test_a_call_that_begins_after_the_others_were_given_up_is_cut_off_too() -> None:

@@ -12,7 +12,7 @@ from taskgate.domain.record import TaskRecord, TaskStatus
 from taskgate.gateway.sweeper import Sweeper
 from taskgate.stores.open import open_store
 from taskgate.telemetry.events import InputSettled, InputWaited, TaskExpired, TaskFinished, TaskPurged
-from unit.lifecycle.facts import Facts
+from unit.lifecycle.recorded_events import RecordedEvents
 
 HOUR = timedelta(hours=1)
 DONE = CallSucceeded(result="{}", tool_error=False)
@@ -20,23 +20,23 @@ DONE = CallSucceeded(result="{}", tool_error=False)
 
 async def purged(record: TaskRecord) -> tuple[TaskRecord, list[Any]]:
     """The head that is removed when a record has expired, and all that is told of it."""
-    store, clock, facts, nothing = await open_store("memory", None), ManualClock(), Facts(), None
+    store, clock, emitted, nothing = await open_store("memory", None), ManualClock(), RecordedEvents(), None
     await keep(store, record)
     sweeper = Sweeper(
         store=store,
         runner=nothing,  # type: ignore[arg-type]
         waiting=nothing,  # type: ignore[arg-type]
         mounts={},
-        event_sink=facts,
+        event_sink=emitted,
         clock=clock,
         interval=HOUR,
     )
     await sweeper.purge()
-    assert facts.all == []
+    assert emitted.all == []
     clock.advance(HOUR)
     await sweeper.purge()
-    (gone,) = [fact.task for fact in facts.all if isinstance(fact, TaskPurged)]
-    return gone, facts.all
+    (gone,) = [event.task for event in emitted.all if isinstance(event, TaskPurged)]
+    return gone, emitted.all
 
 
 @pytest.mark.parametrize(
@@ -48,8 +48,8 @@ async def purged(record: TaskRecord) -> tuple[TaskRecord, list[Any]]:
     ],
 )
 async def test_an_unfinished_task_expires_in_the_phase_that_it_was_in(events: tuple[Any, ...], phase: str) -> None:
-    gone, facts = await purged(after(new_record(), *events))
-    assert facts[-3:] == [
+    gone, emitted = await purged(after(new_record(), *events))
+    assert emitted[-3:] == [
         TaskExpired(gone, phase),
         TaskFinished(gone, TaskStatus.FAILED, "expired", HOUR, None),
         TaskPurged(gone),
@@ -58,10 +58,10 @@ async def test_an_unfinished_task_expires_in_the_phase_that_it_was_in(events: tu
 
 async def test_the_questions_of_a_task_that_expires_do_so_too() -> None:
     asked = after(new_record(), Dispatched(), InputRequested(request=new_input()))
-    gone, facts = await purged(asked)
+    gone, emitted = await purged(asked)
     assert asked.waiting_since is not None
     waited = EPOCH + HOUR - asked.waiting_since
-    assert facts[:-3] == [InputWaited(gone, waited), InputSettled(gone, "input-1", "elicitation", "expired")]
+    assert emitted[:-3] == [InputWaited(gone, waited), InputSettled(gone, "input-1", "elicitation", "expired")]
 
 
 @pytest.mark.parametrize(
@@ -71,6 +71,6 @@ async def test_the_questions_of_a_task_that_expires_do_so_too() -> None:
 async def test_a_task_that_had_ended_tells_whether_anybody_was_given_what_it_came_to(
     events: tuple[Any, ...], retrieved: bool
 ) -> None:
-    gone, facts = await purged(after(new_record(), *events))
-    assert facts == [TaskPurged(gone)]
+    gone, emitted = await purged(after(new_record(), *events))
+    assert emitted == [TaskPurged(gone)]
     assert gone.retrieved is retrieved

@@ -9,7 +9,7 @@ from taskgate.clock import SharedClock
 from taskgate.lifecycle.leasing import Leasing
 from taskgate.stores.memory import MemoryStore
 from taskgate.stores.shared import LeaseStore
-from unit.lifecycle.facts import Facts
+from unit.lifecycle.recorded_events import RecordedEvents
 from unit.lifecycle.several_runners import RULES
 
 
@@ -19,7 +19,7 @@ class Alone:
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.store = MemoryStore()
-        self.facts = Facts()
+        self.emitted = RecordedEvents()
         self.leases = LeasesInMemory(self.store, self.clock)
         self.opened = 0
         self.leasing = Leasing(
@@ -28,7 +28,7 @@ class Alone:
             apart=self.apart,
             rules=RULES,
             clock=SharedClock(self.clock),
-            event_sink=self.facts,
+            event_sink=self.emitted,
         )
 
     @asynccontextmanager

@@ -14,7 +14,7 @@ from taskgate.errors import StoreUnavailable
 from taskgate.gateway.sweeper import Sweeper
 from taskgate.lifecycle.leasing import Leasing
 from taskgate.lifecycle.runner import Runner
-from unit.lifecycle.facts import Facts
+from unit.lifecycle.recorded_events import RecordedEvents
 
 HERE: ContextVar["Replica | None"] = ContextVar("HERE", default=None)
 sleep = asyncio.sleep
@@ -130,7 +130,7 @@ class Replica:
     leasing: Leasing
     sweeper: Sweeper
     place: Any
-    facts: Facts
+    emitted: RecordedEvents
     stopped: bool = False
     dead: bool = False
     sweeping: bool = False

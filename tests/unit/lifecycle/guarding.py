@@ -20,7 +20,7 @@ from taskgate.domain.polling import Polling
 from taskgate.stores.rates import MemoryRateStore
 from taskgate.streams.bytes_in_flight import BytesInFlight
 from unit.admission.live_rules import live
-from unit.lifecycle.facts import Facts
+from unit.lifecycle.recorded_events import RecordedEvents
 
 CURSORS = CursorKeys(32 * b"c")
 
@@ -35,7 +35,7 @@ class Guard:
         self,
         store: Any,
         clock: ManualClock,
-        facts: Facts,
+        emitted: RecordedEvents,
         *rules: AccessRule,
         threshold: int | None = None,
         cursors: Cursors = CURSORS,
@@ -43,17 +43,17 @@ class Guard:
     ) -> None:
         self.live = live(access=AccessPolicy(rules=rules), **{"polling": self.polling(), **changes})
         self.busy: dict[str, float] = {}
-        self.access = Access(self.live, facts)
-        self.polled = Facts()
+        self.access = Access(self.live, emitted)
+        self.polled = RecordedEvents()
         self.polls = new_polls(self.live, clock, self.polled, self.busy)
         self.gate = RateLimiter(
-            live=self.live, standings=QuotaSubjects(self.live), store=MemoryRateStore(), event_sink=facts, clock=clock
+            live=self.live, standings=QuotaSubjects(self.live), store=MemoryRateStore(), event_sink=emitted, clock=clock
         )
         misses = Misses(
             penalties=None if threshold is None else Penalties(threshold),
             gate=self.gate,
             incidents=Incidents(clock),
-            event_sink=facts,
+            event_sink=emitted,
             clock=clock,
         )
         self.pressure = MemoryPressure(limit=1, resident=lambda: 0)
@@ -79,14 +79,14 @@ class Guard:
 
 
 def new_polls(
-    rules: RuntimeConfig, clock: ManualClock, facts: Facts, busy: dict[str, float] | None = None, **more: Any
+    rules: RuntimeConfig, clock: ManualClock, emitted: RecordedEvents, busy: dict[str, float] | None = None, **more: Any
 ) -> Polls:
     """Polls of servers that have nothing to do, but for those that are busy."""
     used = {} if busy is None else busy
     return Polls(
         live=rules,
         utilization=lambda mount: used.get(mount, 0.0),
-        event_sink=facts,
+        event_sink=emitted,
         clock=clock,
         entropy=SeededEntropy(),
         **more,

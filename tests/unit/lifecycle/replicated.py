@@ -107,7 +107,7 @@ class Replica:
 
 
 class _NoAudit:
-    def emit(self, fact: object) -> None:
+    def emit(self, event: object) -> None:
         pass
 
 

@@ -29,8 +29,8 @@ from taskgate.lifecycle.runner import Runner
 from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.stores.memory import MemoryStore
 from unit.admission.live_rules import live
-from unit.lifecycle.facts import Facts
 from unit.lifecycle.gated import HERE, Gated, Gates, Replica, Server, sleep
+from unit.lifecycle.recorded_events import RecordedEvents
 
 RULES: Final = LeaseRules(timedelta(seconds=15), timedelta(seconds=5))
 
@@ -58,9 +58,9 @@ class World:
         store: Any = Gated(self, self.store)
         leases: Any = Gated(self, self.leases)
         nothing: Any = None
-        clock, facts = SharedClock(self.clock), Facts()
-        leasing = Leasing(holder=name, leases=leases, apart=nothing, rules=RULES, clock=clock, event_sink=facts)
-        changes = Changes(store=store, event_sink=facts, clock=clock).of_runs(leasing)
+        clock, emitted = SharedClock(self.clock), RecordedEvents()
+        leasing = Leasing(holder=name, leases=leases, apart=nothing, rules=RULES, clock=clock, event_sink=emitted)
+        changes = Changes(store=store, event_sink=emitted, clock=clock).of_runs(leasing)
         streams: Any = SimpleNamespace(speak=lambda task: None, fall_silent=lambda task: None)
         rules = live(questions=QuestionBounds(timedelta(hours=1), 8))
         sessions: Any = SimpleNamespace(discard=lambda session: None)
@@ -69,13 +69,13 @@ class World:
             store=store,
             sessions=sessions,
             hearing=TaskListeners(changes=changes, streams=streams, dialect=LegacyDownstream("1"), live=rules),
-            event_sink=facts,
+            event_sink=emitted,
             clock=clock,
             leasing=leasing,
         )
         bounds = BulkheadSettings(concurrency=2, queue=50, max_wait=timedelta(hours=1))
         mount: Any = SimpleNamespace(
-            bulkhead=Bulkhead("reports", bounds, event_sink=facts),
+            bulkhead=Bulkhead("reports", bounds, event_sink=emitted),
             upstream=SimpleNamespace(session=lambda *_: self.server),
         )
         sweeper = Sweeper(
@@ -83,13 +83,13 @@ class World:
             runner=runner,
             waiting=nothing,
             mounts={"reports": mount},
-            event_sink=facts,
+            event_sink=emitted,
             clock=clock,
             interval=timedelta(hours=1),
             leasing=leasing,
         )
         place = SimpleNamespace(hold=lambda: None, release=lambda: None, upstream=self.server, mount=mount)
-        return Replica(name, store, runner, leasing, sweeper, place, facts)
+        return Replica(name, store, runner, leasing, sweeper, place, emitted)
 
     # --- what may happen --------------------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ from taskgate.stores.open import open_store
 from taskgate.upstream import failures
 from taskgate.upstream.call_listener import CallListener
 from unit.admission.live_rules import live
-from unit.lifecycle.facts import Facts
+from unit.lifecycle.recorded_events import RecordedEvents
 
 
 class Call:
@@ -64,7 +64,7 @@ class House:
 
     def __init__(self, store: Store) -> None:
         self.clock, self.store = ManualClock(), store
-        changes = Changes(store=store, event_sink=Facts(), clock=self.clock)
+        changes = Changes(store=store, event_sink=RecordedEvents(), clock=self.clock)
         streams = SimpleNamespace(speak=lambda task: None, fall_silent=lambda task: None)
         dialect, rules = LegacyDownstream("1"), live(questions=QuestionBounds(timedelta(hours=1), 8))
         hearing = TaskListeners(changes=changes, streams=streams, dialect=dialect, live=rules)  # type: ignore[arg-type]
@@ -73,7 +73,7 @@ class House:
             store=store,
             sessions=object(),  # type: ignore[arg-type]
             hearing=hearing,
-            event_sink=Facts(),
+            event_sink=RecordedEvents(),
             clock=self.clock,
         )
 

@@ -25,7 +25,7 @@ from taskgate.protocol.params import Params
 from taskgate.protocol.questions import Question
 from taskgate.stores.open import open_store
 from taskgate.upstream.principal import Principal
-from unit.lifecycle.facts import Facts
+from unit.lifecycle.recorded_events import RecordedEvents
 
 ANSWER = '{"result":{"action":"accept"}}'
 
@@ -82,7 +82,7 @@ class World:
 
     def __init__(self, store: SecretiveStore, record: TaskRecord) -> None:
         self.store, self.record, self.clock = store, record, ManualClock()
-        self.changes = Changes(store=store, event_sink=Facts(), clock=self.clock)
+        self.changes = Changes(store=store, event_sink=RecordedEvents(), clock=self.clock)
 
     def inputs(self, wait: float = 20, outstanding: int = 8) -> TaskInputs:
         bounds = QuestionBounds(timedelta(seconds=wait), outstanding)

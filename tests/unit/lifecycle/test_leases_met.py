@@ -33,7 +33,7 @@ async def world(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
 
 
 def lost(replica: Replica) -> int:
-    return sum(isinstance(fact, LeaseLost) for fact in replica.facts.all)
+    return sum(isinstance(event, LeaseLost) for event in replica.emitted.all)
 
 
 async def met_again(world: World, replica: Replica, record: TaskRecord) -> None:

@@ -31,7 +31,7 @@ async def world(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
 
 
 def told(replica: Replica, kind: type[Any]) -> list[Any]:
-    return [fact for fact in replica.facts.all if isinstance(fact, kind)]
+    return [event for event in replica.emitted.all if isinstance(event, kind)]
 
 
 def holder_of(world: World, record: TaskRecord) -> str | None:
@@ -72,8 +72,8 @@ async def test_a_call_whose_process_is_gone_ends_within_two_leases_as_one_of_unk
     assert (head.status, head.status_message) == (TaskStatus.FAILED, OUTCOME_UNKNOWN)
     assert isinstance(outcome, Faulted)
     assert outcome.reason is FaultReason.CALL_LOST
-    recovered = [fact for replica in world.replicas for fact in told(replica, TaskRecovered)]
-    assert [fact.outcome for fact in recovered] == ["failed"]
+    recovered = [event for replica in world.replicas for event in told(replica, TaskRecovered)]
+    assert [event.outcome for event in recovered] == ["failed"]
 
 
 async def test_a_process_that_wakes_too_late_gives_its_call_up_and_says_so(world: World) -> None:

@@ -35,7 +35,7 @@ from taskgate.upstream.principal import Principal
 from unit.admission.live_rules import live
 from unit.auth.identities import identity
 from unit.gateway.modern.test_lines import Server, mount, peer
-from unit.lifecycle.facts import Facts
+from unit.lifecycle.recorded_events import RecordedEvents
 
 FEW, MANY, KEPT = 1_000, 10_000, 500
 SLACK = 48 * 1024
@@ -98,7 +98,7 @@ def permits(_: pytest.MonkeyPatch) -> Visit:
 
 
 def streams(_: pytest.MonkeyPatch) -> Visit:
-    open_ones = OpenStreams(live=live(), event_sink=Facts())
+    open_ones = OpenStreams(live=live(), event_sink=RecordedEvents())
 
     def visited(n: int) -> None:
         with open_ones.one(AuthContext(key=f"caller {n}")), open_ones.wait(AuthContext(key=f"caller {n}")):
@@ -108,9 +108,9 @@ def streams(_: pytest.MonkeyPatch) -> Visit:
 
 
 class Nobody:
-    """Hears facts, and keeps none."""
+    """Hears events, and keeps none."""
 
-    def emit(self, fact: object) -> None:
+    def emit(self, event: object) -> None:
         pass
 
 
@@ -177,7 +177,7 @@ async def test_lines_of_callers_are_kept_of_those_who_came_last_and_of_those_who
     server.gate.set()
     there, all_lines = (
         mount(server),
-        SessionPool(clock=ManualClock(), idle=timedelta(minutes=10), denied=DeniedExtensions(Facts())),
+        SessionPool(clock=ManualClock(), idle=timedelta(minutes=10), denied=DeniedExtensions(RecordedEvents())),
     )
 
     def still_open() -> int:

@@ -13,7 +13,7 @@ from taskgate.lifecycle.measured import MeasuredLeases, MeasuredRates
 from taskgate.stores.base import RateJudgement, RateStep
 from taskgate.stores.shared import HeartbeatReply
 from taskgate.telemetry.events import StoreUsed
-from unit.lifecycle.facts import Facts
+from unit.lifecycle.recorded_events import RecordedEvents
 
 WHILE = timedelta(seconds=0.25)
 ANSWER: Any = object()
@@ -56,21 +56,21 @@ async def ask(operation: str, rates: MeasuredRates, leases: MeasuredLeases) -> A
 
 @pytest.mark.parametrize("operation", ["judge", "beat", "restore"])
 async def test_it_is_answered_as_ever_and_told_how_long_it_took_and_whether_it_worked(operation: str) -> None:
-    facts, clock = Facts(), ManualClock()
+    emitted, clock = RecordedEvents(), ManualClock()
     slow = Slow(clock)
     rates, leases = (
-        MeasuredRates(slow, event_sink=facts, clock=clock),
-        MeasuredLeases(slow, event_sink=facts, clock=clock),
+        MeasuredRates(slow, event_sink=emitted, clock=clock),
+        MeasuredLeases(slow, event_sink=emitted, clock=clock),
     )
     assert await ask(operation, rates, leases) is ANSWER
     slow.is_there = False
     with pytest.raises(StoreUnavailable):
         await ask(operation, rates, leases)
     took = WHILE.total_seconds()
-    assert facts.all == [StoreUsed(operation, took, True), StoreUsed(operation, took, False)]
+    assert emitted.all == [StoreUsed(operation, took, True), StoreUsed(operation, took, False)]
 
 
 async def test_that_a_process_parts_is_no_operation() -> None:
-    facts, clock = Facts(), ManualClock()
-    await MeasuredLeases(Slow(clock), event_sink=facts, clock=clock).part("me")
-    assert facts.all == []
+    emitted, clock = RecordedEvents(), ManualClock()
+    await MeasuredLeases(Slow(clock), event_sink=emitted, clock=clock).part("me")
+    assert emitted.all == []

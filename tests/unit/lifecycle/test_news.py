@@ -25,8 +25,8 @@ from taskgate.stores.open import open_store
 from taskgate.streams.event_stream import EventStream
 from taskgate.streams.sse_connection import SseConnection
 from taskgate.telemetry.request_context import RequestContext, current, within
-from unit.lifecycle.facts import Facts
 from unit.lifecycle.guarding import Guard
+from unit.lifecycle.recorded_events import RecordedEvents
 
 SESSION = "session-1"
 
@@ -86,14 +86,14 @@ class World:
     def __init__(self, store: ToldStore) -> None:
         self.store, self.clock, self.session, self.line = store, ManualClock(), Session(), SseConnection()
         dialect = LegacyDownstream("1")
-        changes = Changes(store=store, event_sink=Facts(), clock=self.clock)
+        changes = Changes(store=store, event_sink=RecordedEvents(), clock=self.clock)
         self.offers = InputDelivery(holder="here", changes=changes, dialect=dialect)
         streams = Streams(self.session, EventStream(self.line))
         self.news = StatusNotifier(
             store=store,
             streams=streams,  # type: ignore[arg-type]
             offers=self.offers,
-            polls=Guard(store, self.clock, Facts()).polls,
+            polls=Guard(store, self.clock, RecordedEvents()).polls,
             dialect=dialect,
             clock=self.clock,
         )

@@ -18,7 +18,7 @@ from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.stores.open import open_store
 from taskgate.streams.event_stream import EventStream
 from taskgate.streams.sse_connection import SseConnection
-from unit.lifecycle.facts import Facts
+from unit.lifecycle.recorded_events import RecordedEvents
 
 KEY = "input-1"
 
@@ -56,7 +56,7 @@ class World:
         self.store = store
         self.record = record
         self.clock = ManualClock()
-        self.changes = Changes(store=store, event_sink=Facts(), clock=self.clock)
+        self.changes = Changes(store=store, event_sink=RecordedEvents(), clock=self.clock)
         self.offers = InputDelivery(holder="here", changes=self.changes, dialect=LegacyDownstream("1"))
 
     async def now(self) -> TaskRecord:

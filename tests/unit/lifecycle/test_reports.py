@@ -26,8 +26,8 @@ from taskgate.domain.events import (
 from taskgate.domain.machine import advance
 from taskgate.domain.record import FaultReason, TaskRecord, TaskStatus
 from taskgate.lifecycle.reports import report, report_unanswered
-from taskgate.telemetry.events import InputAsked, InputSettled, InputWaited, TaskMoved
-from unit.lifecycle.facts import Facts
+from taskgate.telemetry.events import InputRequestOpened, InputSettled, InputWaited, TaskTransitioned
+from unit.lifecycle.recorded_events import RecordedEvents
 
 SECOND = timedelta(seconds=1)
 WORKING, INPUT_REQUIRED = TaskStatus.WORKING, TaskStatus.INPUT_REQUIRED
@@ -38,9 +38,9 @@ DONE = CallSucceeded(result="{}", tool_error=False)
 
 def told(record: TaskRecord, event: TaskEvent, at: float = 9) -> tuple[TaskRecord, list[Any]]:
     """The record after an event, and what is told of it."""
-    facts, after = Facts(), advance(record, event, EPOCH + at * SECOND)
-    report(facts, record, event, after)
-    return after, facts.all
+    emitted, after = RecordedEvents(), advance(record, event, EPOCH + at * SECOND)
+    report(emitted, record, event, after)
+    return after, emitted.all
 
 
 def asked(*methods: str, at: float = 1, **changes: Any) -> TaskRecord:
@@ -63,8 +63,8 @@ def asked(*methods: str, at: float = 1, **changes: Any) -> TaskRecord:
     ],
 )
 def test_a_move_is_told_with_the_record_after_it(event: TaskEvent, status: TaskStatus) -> None:
-    after, facts = told(new_record(), event)
-    assert (facts, after.status) == ([TaskMoved(after, WORKING)], status)
+    after, emitted = told(new_record(), event)
+    assert (emitted, after.status) == ([TaskTransitioned(after, WORKING)], status)
 
 
 @pytest.mark.parametrize("event", [Dispatched(), Progressed(message="1/2")])
@@ -84,10 +84,10 @@ def test_that_an_outcome_was_retrieved_is_no_change_to_tell_of() -> None:
     [("elicitation/create", "elicitation"), ("sampling/createMessage", "sampling"), ("roots/list", "roots")],
 )
 def test_a_question_is_told_by_its_kind_and_the_first_one_moves_the_task(method: str, kind: str) -> None:
-    after, facts = told(new_record(), InputRequested(request=new_input("input-1", method=method)))
-    assert facts == [TaskMoved(after, WORKING), InputAsked(after, "input-1", kind)]
-    again, facts = told(after, InputRequested(request=new_input("input-2", method=method)))
-    assert facts == [InputAsked(again, "input-2", kind)]
+    after, emitted = told(new_record(), InputRequested(request=new_input("input-1", method=method)))
+    assert emitted == [TaskTransitioned(after, WORKING), InputRequestOpened(after, "input-1", kind)]
+    again, emitted = told(after, InputRequested(request=new_input("input-2", method=method)))
+    assert emitted == [InputRequestOpened(again, "input-2", kind)]
 
 
 @pytest.mark.parametrize(
@@ -103,15 +103,15 @@ def test_a_question_is_told_by_its_kind_and_the_first_one_moves_the_task(method:
 )
 def test_a_question_is_settled_once_and_the_others_stay_as_they_are(event: TaskEvent, outcome: str) -> None:
     record = asked("elicitation/create", "roots/list")
-    after, facts = told(record, event)
-    assert facts == [InputSettled(after, "input-1", "elicitation", outcome)]
+    after, emitted = told(record, event)
+    assert emitted == [InputSettled(after, "input-1", "elicitation", outcome)]
 
 
 @pytest.mark.parametrize("event", [DONE, CancelRequested(), Dispatched()])
 def test_nobody_needs_an_answer_once_the_call_is_over_or_made_again(event: TaskEvent) -> None:
-    after, facts = told(asked("elicitation/create", "roots/list", reruns=1), event)
-    assert facts == [
-        TaskMoved(after, INPUT_REQUIRED),
+    after, emitted = told(asked("elicitation/create", "roots/list", reruns=1), event)
+    assert emitted == [
+        TaskTransitioned(after, INPUT_REQUIRED),
         InputWaited(after, 8 * SECOND),
         InputSettled(after, "input-1", "elicitation", "superseded"),
         InputSettled(after, "input-2", "roots", "superseded"),
@@ -132,8 +132,8 @@ def test_a_question_that_is_only_on_its_way_is_not_settled(event: TaskEvent) -> 
 
 def test_what_a_server_asks_about_tasks_of_its_host_is_no_question_to_anybody() -> None:
     record = asked("elicitation/create", "tasks/result")
-    after, facts = told(record, CancelRequested())
-    assert [fact for fact in facts if isinstance(fact, InputSettled)] == [
+    after, emitted = told(record, CancelRequested())
+    assert [event for event in emitted if isinstance(event, InputSettled)] == [
         InputSettled(after, "input-1", "elicitation", "superseded")
     ]
     assert told(record, InputRequested(request=new_input("input-3", method="tasks/get")))[1] == []
@@ -144,46 +144,49 @@ def test_what_a_server_asks_about_tasks_of_its_host_is_no_question_to_anybody() 
 
 def test_a_wait_is_from_the_first_question_to_the_last_answer() -> None:
     record = asked("elicitation/create", "elicitation/create", at=1)
-    record, facts = told(record, InputAnswered(key="input-1", response=ACCEPTED), at=5)
-    assert not any(isinstance(fact, InputWaited) for fact in facts)
-    record, facts = told(record, InputAnswered(key="input-2", response=ACCEPTED), at=7)
-    assert [fact for fact in facts if isinstance(fact, InputWaited)] == [InputWaited(record, 6 * SECOND)]
-    record, facts = told(record, AnswerForwarded(key="input-1"), at=8)
-    assert facts == []
+    record, emitted = told(record, InputAnswered(key="input-1", response=ACCEPTED), at=5)
+    assert not any(isinstance(event, InputWaited) for event in emitted)
+    record, emitted = told(record, InputAnswered(key="input-2", response=ACCEPTED), at=7)
+    assert [event for event in emitted if isinstance(event, InputWaited)] == [InputWaited(record, 6 * SECOND)]
+    record, emitted = told(record, AnswerForwarded(key="input-1"), at=8)
+    assert emitted == []
 
 
 def test_each_wait_is_told_by_itself() -> None:
     record = asked(at=1)
     record, _ = told(record, InputAnswered(key="input-1", response=ACCEPTED), at=2)
     record, _ = told(record, InputRequested(request=new_input("input-2")), at=10)
-    record, facts = told(record, DONE, at=13)
-    assert InputWaited(record, 3 * SECOND) in facts
+    record, emitted = told(record, DONE, at=13)
+    assert InputWaited(record, 3 * SECOND) in emitted
 
 
 def test_a_clock_that_went_back_makes_no_wait_shorter_than_nothing() -> None:
-    record, facts = told(asked(at=5), InputAnswered(key="input-1", response=ACCEPTED), at=-5)
-    assert InputWaited(record, timedelta()) in facts
+    record, emitted = told(asked(at=5), InputAnswered(key="input-1", response=ACCEPTED), at=-5)
+    assert InputWaited(record, timedelta()) in emitted
 
 
 def test_a_record_of_an_earlier_version_that_waits_does_not_say_since_when() -> None:
     record = new_record(status=INPUT_REQUIRED, inputs=(new_input(),), inputs_made=1)
-    after, facts = told(record, InputAnswered(key="input-1", response=ACCEPTED))
-    assert facts == [TaskMoved(after, INPUT_REQUIRED), InputSettled(after, "input-1", "elicitation", "answered")]
+    after, emitted = told(record, InputAnswered(key="input-1", response=ACCEPTED))
+    assert emitted == [
+        TaskTransitioned(after, INPUT_REQUIRED),
+        InputSettled(after, "input-1", "elicitation", "answered"),
+    ]
 
 
 # --- tasks that expire -----------------------------------------------------------------------------------------------
 
 
 def test_what_nobody_answered_while_a_task_lived_expires_with_it() -> None:
-    facts, record = Facts(), asked("elicitation/create", "tasks/get", at=60)
-    report_unanswered(facts, record)
-    assert facts.all == [
+    emitted, record = RecordedEvents(), asked("elicitation/create", "tasks/get", at=60)
+    report_unanswered(emitted, record)
+    assert emitted.all == [
         InputWaited(record, record.ttl - 60 * SECOND),
         InputSettled(record, "input-1", "elicitation", "expired"),
     ]
 
 
 def test_of_a_task_that_was_asked_nothing_nothing_is_told_when_it_expires() -> None:
-    facts = Facts()
-    report_unanswered(facts, new_record())
-    assert facts.all == []
+    emitted = RecordedEvents()
+    report_unanswered(emitted, new_record())
+    assert emitted.all == []

@@ -28,7 +28,7 @@ async def world(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
 
 
 def told(replica: Replica, kind: type[Any]) -> list[Any]:
-    return [fact for fact in replica.facts.all if isinstance(fact, kind)]
+    return [event for event in replica.emitted.all if isinstance(event, kind)]
 
 
 async def running(world: World, **changes: Any) -> TaskRecord:

@@ -17,7 +17,7 @@ from taskgate.lifecycle.retrievals import Retrievals
 from taskgate.stores.open import open_store
 from taskgate.telemetry.events import TaskRetrieved
 from taskgate.telemetry.request_context import RequestContext, current, within
-from unit.lifecycle.facts import Facts
+from unit.lifecycle.recorded_events import RecordedEvents
 
 SECOND = timedelta(seconds=1)
 DONE = CallSucceeded(result='{"content":[]}', tool_error=False)
@@ -28,9 +28,9 @@ class Desk:
     """Retrievals over a store that can fail and dawdle."""
 
     def __init__(self, store: FailingStore) -> None:
-        self.failing, self.clock, self.facts = store, ManualClock(), Facts()
+        self.failing, self.clock, self.emitted = store, ManualClock(), RecordedEvents()
         self.store = HoldingStore(store)  # type: ignore[arg-type]
-        self.retrievals = Retrievals(store=self.store, event_sink=self.facts, clock=self.clock)  # type: ignore[arg-type]
+        self.retrievals = Retrievals(store=self.store, event_sink=self.emitted, clock=self.clock)  # type: ignore[arg-type]
 
     async def ended(self, event: TaskEvent = DONE) -> TaskRecord:
         """A task that has ended now, as it is read for its owner."""
@@ -49,7 +49,7 @@ class Desk:
 
     @property
     def delays(self) -> list[timedelta | None]:
-        return [fact.delay for fact in self.facts.all if isinstance(fact, TaskRetrieved)]
+        return [event.delay for event in self.emitted.all if isinstance(event, TaskRetrieved)]
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ async def test_the_first_time_is_told_with_its_delay_and_kept_with_the_record(de
     record = await desk.ended(event)
     desk.clock.advance(3 * SECOND)
     desk.retrievals.note(record)
-    assert desk.facts.all == [TaskRetrieved(record, 3 * SECOND)]
+    assert desk.emitted.all == [TaskRetrieved(record, 3 * SECOND)]
     await desk.written()
     kept = await desk.now(record)
     assert (kept.retrieved, kept.outcome, kept.updated_at) == (True, record.outcome, record.updated_at)
@@ -92,7 +92,7 @@ async def test_who_asks_again_before_it_is_written_is_not_the_first(desk: Desk) 
 @pytest.mark.parametrize("record", [new_record(), after(new_record(), CancelRequested())], ids=["working", "cancelled"])
 async def test_where_there_is_no_outcome_nothing_was_given(desk: Desk, record: TaskRecord) -> None:
     desk.retrievals.note(record)
-    assert (desk.facts.all, desk.retrievals.background.running) == ([], ())
+    assert (desk.emitted.all, desk.retrievals.background.running) == ([], ())
 
 
 async def test_a_clock_that_went_back_makes_no_delay_shorter_than_nothing(desk: Desk) -> None:
@@ -176,7 +176,7 @@ async def test_it_is_told_in_the_visit_of_who_was_given_it_and_written_in_none(d
         return await swap(record, expected=expected)
 
     desk.failing._inner.swap = watched  # type: ignore[method-assign]
-    desk.facts.emit = lambda _: told_in.append(current())  # type: ignore[method-assign]
+    desk.emitted.emit = lambda _: told_in.append(current())  # type: ignore[method-assign]
     request_context = RequestContext("v", "address", "POST", "/mcp")
     with within(request_context):
         desk.retrievals.note(record)

@@ -34,13 +34,13 @@ async def test_what_may_have_run_is_not_run_again_unless_the_operator_has_it_so(
     record = await house.recover(new_record(dispatched=True))
     assert fault(await house.ended(record))["data"] == {"origin": "gateway", "reason": "call_lost", "dispatched": True}
     assert house.server.called == []
-    assert house.facts.all[-1] == TaskRecovered(record, "failed")
+    assert house.emitted.all[-1] == TaskRecovered(record, "failed")
 
 
 async def test_what_may_run_again_does_so_once(house: House) -> None:
     house.server.answer.set_result("{}")
     record = await house.recover(new_record(dispatched=True, reruns=1, status_message="3/10: fetching"))
-    assert TaskRecovered(record, "retried") in house.facts.all
+    assert TaskRecovered(record, "retried") in house.emitted.all
     ended = await house.ended(record)
     assert (ended.status, ended.reruns, house.server.called) == (TaskStatus.COMPLETED, 0, ["build_report"])
 

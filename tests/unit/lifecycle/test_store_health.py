@@ -11,7 +11,7 @@ from taskgate.lifecycle.measured import MeasuredStore
 from taskgate.lifecycle.store_health import CALM, QUIET, StoreHealth
 from taskgate.stores.memory import MemoryStore
 from taskgate.telemetry.events import StoreFaulted, StoreUsed
-from unit.lifecycle.facts import Facts
+from unit.lifecycle.recorded_events import RecordedEvents
 
 FULL = StoreUnavailable("no", fault=StoreFault.DISK_FULL)
 BROKEN = StoreUnavailable("no", fault=StoreFault.IO_ERROR)
@@ -21,8 +21,8 @@ class Scene:
     """A health, whom it tells, and its time."""
 
     def __init__(self) -> None:
-        self.facts, self.clock = Facts(), ManualClock()
-        self.health = StoreHealth(event_sink=self.facts, clock=self.clock)
+        self.emitted, self.clock = RecordedEvents(), ManualClock()
+        self.health = StoreHealth(event_sink=self.emitted, clock=self.clock)
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def test_a_fault_that_goes_on_is_told_once_and_its_end_once(scene: Scene, caplog
         scene.clock.advance(timedelta(seconds=QUIET))
     scene.health.recovered()
     scene.health.recovered()
-    assert scene.facts.all == [StoreFaulted(StoreFault.DISK_FULL), StoreFaulted(None)]
+    assert scene.emitted.all == [StoreFaulted(StoreFault.DISK_FULL), StoreFaulted(None)]
     assert lines(caplog) == ["ERROR", "WARNING"]
 
 
@@ -75,17 +75,17 @@ def test_it_is_checked_once_nothing_failed_for_a_while(scene: Scene) -> None:
 
 def test_a_refusal_without_a_fault_changes_nothing(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
     scene.health.failed(StoreUnavailable("a record that cannot be read"))
-    assert (scene.health.fault, scene.facts.all, lines(caplog)) == (None, [], [])
+    assert (scene.health.fault, scene.emitted.all, lines(caplog)) == (None, [], [])
 
 
 async def test_a_store_that_never_failed_is_looked_at_and_not_written_to(scene: Scene) -> None:
     inner = FailingStore(MemoryStore())
-    store = MeasuredStore(inner, event_sink=scene.facts, clock=scene.clock)  # type: ignore[arg-type]
+    store = MeasuredStore(inner, event_sink=scene.emitted, clock=scene.clock)  # type: ignore[arg-type]
     inner.failing, inner.fault = {"check"}, StoreFault.FILE_GONE
     await store.check()
-    assert (store.fault, scene.facts.all) == (None, [])
+    assert (store.fault, scene.emitted.all) == (None, [])
     inner.failing = {"verify"}
     with pytest.raises(StoreUnavailable):
         await store.check()
     assert store.fault is StoreFault.FILE_GONE
-    assert scene.facts.all == [StoreUsed("check", 0.0, False), StoreFaulted(StoreFault.FILE_GONE)]
+    assert scene.emitted.all == [StoreUsed("check", 0.0, False), StoreFaulted(StoreFault.FILE_GONE)]

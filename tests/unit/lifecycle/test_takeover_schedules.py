@@ -118,7 +118,7 @@ def _judge_living(world: World) -> None:
     """Nobody died, so nothing was taken over, and nothing was lost."""
     _judge(world)
     for replica in world.replicas:
-        assert not [fact for fact in replica.facts.all if isinstance(fact, LeaseLost | TaskRecovered)]
+        assert not [event for event in replica.emitted.all if isinstance(event, LeaseLost | TaskRecovered)]
     for task, record in world.acknowledged.items():
         head, sent = world.store._tasks[task].head, world.server.sent[record.call.params or ""]
         # A call whose mark could not be written was not sent, and says so.

@@ -28,10 +28,10 @@ from taskgate.lifecycle.terms import TaskTerms
 from taskgate.protocol.catalogue import ListedTool
 from taskgate.protocol.intents import CallTool
 from taskgate.stores.open import open_store
-from taskgate.telemetry.events import CallJoined, CapRefused, TaskCreated, TaskDispatched
+from taskgate.telemetry.events import CallCoalesced, CapRefused, TaskCreated, TaskDispatched
 from unit.admission.joining_desk import call
 from unit.admission.live_rules import live, rules
-from unit.lifecycle.facts import Facts
+from unit.lifecycle.recorded_events import RecordedEvents
 
 CALLER = AuthContext(key="me", earlier="me before")
 MINE, BEFORE = OwnerKey("me", "reports"), OwnerKey("me before", "reports")
@@ -41,14 +41,14 @@ class House:
     """A service over a store in memory, a server with one slot and room for one more, and what its runner was told."""
 
     def __init__(self, store: HoldingStore) -> None:
-        self.store, self.clock, self.facts = store, ManualClock(), Facts()
+        self.store, self.clock, self.emitted = store, ManualClock(), RecordedEvents()
         self.live = live(policy=self.policy(), caps=Caps(tasks_per_context=2))
         settings = BulkheadSettings(concurrency=1, queue=1, max_wait=timedelta(seconds=60))
-        self.bulkhead = Bulkhead("reports", settings, event_sink=Facts())
+        self.bulkhead = Bulkhead("reports", settings, event_sink=RecordedEvents())
         self.started: list[tuple[TaskRecord, Ticket]] = []
         self.adopted: list[TaskRecord] = []
         self.disowned: list[str] = []
-        self.joining = RequestCoalescer(store=store, event_sink=self.facts, clock=self.clock)  # type: ignore[arg-type]
+        self.joining = RequestCoalescer(store=store, event_sink=self.emitted, clock=self.clock)  # type: ignore[arg-type]
         runner = SimpleNamespace(
             holder="p",
             expecting=lambda place: nullcontext(),
@@ -64,7 +64,7 @@ class House:
             terms=TaskTerms(live=self.live, standings=standings, clock=self.clock, entropy=SeededEntropy()),
             polls=SimpleNamespace(advised=lambda record: record),  # type: ignore[arg-type]
             joining=self.joining,
-            event_sink=self.facts,
+            event_sink=self.emitted,
             clock=self.clock,
         )
         self.place: Any = SimpleNamespace(
@@ -93,7 +93,7 @@ class House:
             return await self.tasks.create(CALLER, self.place, intent or call(), **more)
 
     def of(self, *kinds: type[Any]) -> list[Any]:
-        return [fact for fact in self.facts.all if isinstance(fact, kinds)]
+        return [event for event in self.emitted.all if isinstance(event, kinds)]
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ async def test_where_nobody_may_wait_any_more_nothing_is_kept(house: House) -> N
     tickets = [house.bulkhead.ask("other") for _ in range(2)]
     with pytest.raises(QueueFull):
         await house.create()
-    assert house.facts.all == []
+    assert house.emitted.all == []
     for ticket in tickets:
         ticket.close()
 
@@ -164,7 +164,7 @@ async def test_the_same_key_is_the_same_task_even_where_nobody_may_wait(house: H
         assert earlier is not None
         assert earlier.id == first.id
     assert len(house.started) == 1
-    assert house.of(TaskCreated, CallJoined)[1:] == [CallJoined("reports", "key")] * 4
+    assert house.of(TaskCreated, CallCoalesced)[1:] == [CallCoalesced("reports", "key")] * 4
     waits.close()
 
 
@@ -273,7 +273,7 @@ async def test_an_equal_call_within_the_window_is_the_same_task_and_gives_its_ti
     mine = house.bulkhead.ask("me")
     assert (await house.create(ticket=mine)).id == first.id
     assert house.bulkhead.queued == 0
-    assert house.of(CallJoined) == [CallJoined("reports", "retry")]
+    assert house.of(CallCoalesced) == [CallCoalesced("reports", "retry")]
 
 
 # --- where it is not known -------------------------------------------------------------------------------------------

@@ -52,8 +52,8 @@ class Overheard:
     def __init__(self) -> None:
         self.all: list[tuple[type[Event], RequestContext | None]] = []
 
-    def emit(self, fact: Event) -> None:
-        self.all.append((type(fact), current()))
+    def emit(self, event: Event) -> None:
+        self.all.append((type(event), current()))
 
     def of(self, kind: type[Any]) -> list[RequestContext | None]:
         return [request_context for told, request_context in self.all if told is kind]

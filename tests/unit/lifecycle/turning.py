@@ -25,7 +25,7 @@ from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.stores.base import Store
 from taskgate.stores.open import open_store
 from unit.admission.live_rules import live
-from unit.lifecycle.facts import Facts
+from unit.lifecycle.recorded_events import RecordedEvents
 
 
 class Server:
@@ -69,8 +69,8 @@ class House:
     """A runner over a store in memory, and one server with one slot."""
 
     def __init__(self, store: Store) -> None:
-        self.clock, self.store, self.facts = ManualClock(), store, Facts()
-        changes = Changes(store=store, event_sink=Facts(), clock=self.clock)
+        self.clock, self.store, self.emitted = ManualClock(), store, RecordedEvents()
+        changes = Changes(store=store, event_sink=RecordedEvents(), clock=self.clock)
         self.retrievals = changes.retrievals
         rules = live(questions=QuestionBounds(timedelta(hours=1), 8))
         streams = SimpleNamespace(speak=lambda task: None, fall_silent=lambda task: None)
@@ -80,11 +80,11 @@ class House:
             store=store,
             sessions=SimpleNamespace(discard=lambda session: None),  # type: ignore[arg-type]
             hearing=hearing,
-            event_sink=self.facts,
+            event_sink=self.emitted,
             clock=self.clock,
         )
         self.server = Server()
-        self.server.bulkhead = self.bulkhead = Bulkhead("reports", self.bounds(), event_sink=Facts())  # type: ignore[attr-defined]
+        self.server.bulkhead = self.bulkhead = Bulkhead("reports", self.bounds(), event_sink=RecordedEvents())  # type: ignore[attr-defined]
 
     @staticmethod
     def bounds(max_wait: timedelta = timedelta(minutes=5)) -> BulkheadSettings:

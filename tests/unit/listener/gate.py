@@ -13,7 +13,7 @@ from helpers.waiting import bounded
 from taskgate.listener.listener import ListenerSettings, PublicListener
 from taskgate.streams.bytes_in_flight import BytesInFlight
 from taskgate.streams.messages import Exchange, HttpReply, Inbound
-from taskgate.telemetry.events import Event, HttpAnswered, HttpRefused, Trail
+from taskgate.telemetry.events import AuditCapacity, Event, HttpAnswered, HttpRefused
 from taskgate.telemetry.request_context import RequestContext, current
 
 PLANTED: Final = "planted-7f3a91"
@@ -47,31 +47,31 @@ class ScriptedEngine:
 
 
 @dataclass
-class Facts:
-    """An audit that remembers; `visits` are those that the facts were told in, each with its fact."""
+class RecordedEvents:
+    """An audit that remembers; `visits` are those that the events were told in, each with its event."""
 
     all: list[Event] = field(default_factory=list)
     request_contexts: list[tuple[Event, RequestContext | None]] = field(default_factory=list)
 
-    def emit(self, fact: Event) -> None:
-        self.all.append(fact)
-        self.request_contexts.append((fact, current()))
+    def emit(self, event: Event) -> None:
+        self.all.append(event)
+        self.request_contexts.append((event, current()))
 
     def closing(self) -> list[RequestContext]:
         """The visits that are over."""
         return [
             request_context
-            for fact, request_context in self.request_contexts
-            if isinstance(fact, HttpAnswered) and request_context is not None
+            for event, request_context in self.request_contexts
+            if isinstance(event, HttpAnswered) and request_context is not None
         ]
 
     def answered(self) -> list[tuple[str, str, int]]:
         """Route, verb and status of every answer."""
-        return [(fact.route, fact.verb, fact.status) for fact in self.all if isinstance(fact, HttpAnswered)]
+        return [(event.route, event.verb, event.status) for event in self.all if isinstance(event, HttpAnswered)]
 
     def refused(self) -> list[str]:
         """The reasons of refusals."""
-        return [fact.reason for fact in self.all if isinstance(fact, HttpRefused)]
+        return [event.reason for event in self.all if isinstance(event, HttpRefused)]
 
 
 @dataclass
@@ -81,7 +81,7 @@ class Gate:
     listener: PublicListener
     address: tuple[str, int]
     engine: ScriptedEngine
-    facts: Facts
+    emitted: RecordedEvents
 
     @asynccontextmanager
     async def host(self) -> AsyncIterator[RawHost]:
@@ -100,10 +100,10 @@ class Gate:
 
 def new_listener(
     engine: ScriptedEngine | None = None,
-    facts: Facts | None = None,
+    emitted: RecordedEvents | None = None,
     *,
     documents: Mapping[str, bytes] | None = None,
-    trail: Trail | None = None,
+    trail: AuditCapacity | None = None,
     **changes: Any,
 ) -> PublicListener:
     """A listener that has not started. `changes` are settings; all the timeouts are long unless given."""
@@ -121,7 +121,7 @@ def new_listener(
         answer=(engine or ScriptedEngine()).answer,
         documents=documents or {},
         is_mount={"/mcp", "/other/mcp"}.__contains__,
-        event_sink=facts or Facts(),
+        event_sink=emitted or RecordedEvents(),
         clock=ManualClock(),
         entropy=SeededEntropy(),
         trail=trail,
@@ -133,9 +133,9 @@ async def opened(
     script: Callable[[Exchange], Awaitable[HttpReply]] | None = None, **changes: Any
 ) -> AsyncIterator[Gate]:
     """A listener for the length of a block, with settings as `new_listener` takes them."""
-    engine, facts = ScriptedEngine(script), Facts()
-    listener = new_listener(engine, facts, **changes)
-    gate = Gate(listener, await listener.start(socket.create_server(("127.0.0.1", 0))), engine, facts)
+    engine, emitted = ScriptedEngine(script), RecordedEvents()
+    listener = new_listener(engine, emitted, **changes)
+    gate = Gate(listener, await listener.start(socket.create_server(("127.0.0.1", 0))), engine, emitted)
     try:
         yield gate
     finally:

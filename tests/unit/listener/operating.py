@@ -51,9 +51,9 @@ class Operated:
         async with raw_host(self.address) as host:
             return await host.ask(request_head(method, path, Host="localhost", **headers))
 
-    def emit(self, fact: Event) -> None:
+    def emit(self, event: Event) -> None:
         """See Audit."""
-        self.noted.append(fact)
+        self.noted.append(event)
 
     async def _ready(self) -> Mapping[str, bool]:
         self.asked += 1

@@ -56,7 +56,7 @@ async def test_a_body_that_says_it_is_too_large_is_not_waited_for(gate: Gate, le
     async with gate.host() as host:
         assert refused(await host.ask(post(Content_Length=str(length))), 413)
         assert await host.at_end()
-    assert (gate.engine.seen, gate.facts.refused()) == ([], ["body_too_large"])
+    assert (gate.engine.seen, gate.emitted.refused()) == ([], ["body_too_large"])
 
 
 async def test_a_body_that_came_whole_and_is_too_large_is_refused(gate: Gate) -> None:
@@ -71,7 +71,7 @@ async def test_chunks_without_end_are_refused_once_they_are_too_many(gate: Gate)
         await host.send(CHUNKED_POST)
         assert refused(await host.ask(*[b"400\r\n" + b"x" * 1024 + b"\r\n"] * 5), 413)
         assert await host.at_end()
-    assert (gate.engine.seen, gate.facts.refused()) == ([], ["body_too_large"])
+    assert (gate.engine.seen, gate.emitted.refused()) == ([], ["body_too_large"])
 
 
 @pytest.mark.parametrize("path", ["/mcp", "/nowhere"])
@@ -80,7 +80,7 @@ async def test_a_refused_host_that_goes_on_sending_still_gets_its_answer(gate: G
     # Closing with bytes unread would reset the connection, and the answer with it.
     async with gate.host() as host:
         await host.send(post(Content_Length=str(2**24), path=path) + b"x" * at_once)
-        await eventually(gate.facts.answered)
+        await eventually(gate.emitted.answered)
         await host.send(*[b"x" * 2**20] * 15)
         assert (await host.answer()).status == (413 if path == "/mcp" else 404)
         host.stop_sending()
@@ -172,7 +172,7 @@ async def test_chunks_that_are_none_are_a_bad_request(gate: Gate, chunks: bytes,
         assert refused(answer, 400)
         assert await host.at_end()
     assert gate.engine.seen == []
-    assert len(gate.facts.answered()) == 1
+    assert len(gate.emitted.answered()) == 1
 
 
 async def test_a_body_that_is_cut_off_reaches_nobody(gate: Gate) -> None:
@@ -180,9 +180,9 @@ async def test_a_body_that_is_cut_off_reaches_nobody(gate: Gate) -> None:
         await host.send(post(Content_Length="100"))
         await eventually(lambda: _reading(gate))
         host.abort()
-        await eventually(gate.facts.answered)
+        await eventually(gate.emitted.answered)
     assert gate.engine.seen == []
-    assert gate.facts.answered() == [("mcp", "POST", 400)]
+    assert gate.emitted.answered() == [("mcp", "POST", 400)]
 
 
 @pytest.mark.parametrize("start", [post(Content_Length="100"), CHUNKED_POST + b"5\r\n{"], ids=["length", "chunks"])

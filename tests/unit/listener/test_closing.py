@@ -182,7 +182,7 @@ async def test_a_host_that_does_not_read_cannot_hold_the_close(gate: Gate) -> No
     gate.engine.script = answer
     host = await RawHost.connect(gate.address, limit=1024)
     await host.send(post())
-    await eventually(gate.facts.answered)
+    await eventually(gate.emitted.answered)
     await gate.close(timedelta(seconds=0.01))
     await host.close()
 

@@ -50,7 +50,7 @@ async def test_a_request_is_the_same_with_what_is_said_of_others(gate: Gate, hea
         first, second = gate.engine.seen
         assert first._replace(fields=()) == second._replace(fields=())
         assert (plain.status, set(plain.headers)) == (told.status, set(told.headers))
-    assert gate.facts.answered() == [("mcp", "POST", 200)] * 2
+    assert gate.emitted.answered() == [("mcp", "POST", 200)] * 2
 
 
 @pytest.mark.parametrize("header", OTHERS)

@@ -61,8 +61,8 @@ async def test_what_cannot_be_read_in_one_way_is_a_bad_request(gate: Gate, reque
         assert answer.headers["server"] == "taskgate"
         assert await host.at_end()
     assert gate.engine.seen == []
-    assert [(verb, status) for _, verb, status in gate.facts.answered()] in ([("POST", 400)], [("_OTHER", 400)])
-    assert gate.facts.refused() == []
+    assert [(verb, status) for _, verb, status in gate.emitted.answered()] in ([("POST", 400)], [("_OTHER", 400)])
+    assert gate.emitted.refused() == []
 
 
 REFUSED_PROTOCOLS = {
@@ -83,7 +83,7 @@ async def test_what_would_change_the_protocol_is_not_implemented(
         assert (answer.status, answer.body, answer.headers["connection"]) == (status, text, "close")
         assert await host.at_end()
     assert gate.engine.seen == []
-    assert gate.facts.answered() == [("mcp", "POST", status)]
+    assert gate.emitted.answered() == [("mcp", "POST", status)]
 
 
 async def test_a_tunnel_is_not_implemented(gate: Gate) -> None:
@@ -91,7 +91,7 @@ async def test_a_tunnel_is_not_implemented(gate: Gate) -> None:
         answer = await host.ask(f"CONNECT gate.example:443 HTTP/1.1\r\nHost: gate.example\r\n\r\n{PLANTED}")
         assert (answer.status, answer.headers["connection"]) == (501, "close")
         assert await host.at_end()
-    assert gate.facts.answered() == [("other", "_OTHER", 501)]
+    assert gate.emitted.answered() == [("other", "_OTHER", 501)]
 
 
 @pytest.mark.parametrize("version", [" HTTP/2.0", " HTTP/0.9", ""])
@@ -120,7 +120,7 @@ async def test_a_head_that_is_too_large_is_refused(gate: Gate, head: bytes) -> N
         assert (answer.status, answer.body) == (431, b"Request head too large\n")
         assert await host.at_end()
     assert gate.engine.seen == []
-    assert gate.facts.refused() == ["header_too_large"]
+    assert gate.emitted.refused() == ["header_too_large"]
 
 
 async def test_a_head_that_never_ends_is_refused_once_it_is_too_large(gate: Gate) -> None:
@@ -177,4 +177,4 @@ async def test_garbage_behind_a_request_is_refused_after_its_answer(gate: Gate) 
         assert (await host.ask(f"{PLANTED}\r\n\r\n")).status == 400
         assert await host.at_end()
     assert len(gate.engine.seen) == 1
-    assert gate.facts.answered() == [("mcp", "POST", 200), ("other", "_OTHER", 400)]
+    assert gate.emitted.answered() == [("mcp", "POST", 200), ("other", "_OTHER", 400)]

@@ -48,7 +48,7 @@ async def test_a_host_that_leaves_with_the_last_event_of_its_stream_left_after_i
         async with bounded():
             await connection.lost
         go_on.set()
-        await eventually(gate.facts.answered)
+        await eventually(gate.emitted.answered)
     assert left == expected
 
 
@@ -63,7 +63,7 @@ async def test_a_host_whose_connection_ends_just_before_its_plain_answer_has_lef
     gate.engine.script = answer
     async with gate.host() as host:
         await host.send(post())
-        await eventually(gate.facts.answered)
+        await eventually(gate.emitted.answered)
     assert left == ["left"]
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from helpers.waiting import bounded
-from taskgate.telemetry.events import OperatorAsked
+from taskgate.telemetry.events import OperatorRequestAnswered
 from unit.listener.operating import SERVERS, TOKEN, Operated, told
 
 # --- how each server does -----------------------------------------------------------------------------------------
@@ -112,7 +112,7 @@ async def test_whoever_has_the_token_has_the_gateway_drain(operated: Operated) -
     for count in (1, 2):
         answer = await operated.ask("/-/drain", "POST", Authorization=BEARER)
         assert (answer.status, told(answer), operated.ends) == (202, {"status": "draining"}, count)
-    assert operated.noted == [OperatorAsked("POST", "/-/drain", 202, "127.0.0.1")] * 2
+    assert operated.noted == [OperatorRequestAnswered("POST", "/-/drain", 202, "127.0.0.1")] * 2
 
 
 async def test_a_gateway_that_cannot_end_itself_says_so(operated: Operated) -> None:
@@ -133,7 +133,7 @@ async def test_whoever_asks_for_what_needs_the_token_is_told_of_with_what_they_g
     operated.reloaded = None
     await operated.ask("/-/reload", "POST", Authorization=BEARER)
     assert operated.noted == [
-        OperatorAsked("POST", "/-/reload", status, "127.0.0.1") for status in (200, 401, 401, 409)
+        OperatorRequestAnswered("POST", "/-/reload", status, "127.0.0.1") for status in (200, 401, 401, 409)
     ]
 
 

@@ -163,7 +163,7 @@ async def test_a_connection_that_waits_hears_of_its_end_before_the_loop_goes_on(
     """Whoever keeps it for the next request must not take it for good any longer than can be helped."""
     with socket.create_connection(gate.address) as waiting:
         waiting.sendall(post())
-        await eventually(gate.facts.answered)
+        await eventually(gate.emitted.answered)
         await _some_turns()
         gate.listener.wind_down()
         waiting.settimeout(5)

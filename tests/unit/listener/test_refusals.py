@@ -77,10 +77,10 @@ async def test_a_refusal_is_fixed_and_leaves_the_connection_usable(
         assert set(answer.headers) == usual
         assert gate.engine.seen == []
         assert (await host.ask(post())).status == 200
-    assert gate.facts.refused() == ([reason] if reason else [])
+    assert gate.emitted.refused() == ([reason] if reason else [])
     route = "other" if status == 404 else "mcp"
     verb = request_bytes.split(b" ")[0].decode()
-    assert gate.facts.answered() == [(route, verb, status), ("mcp", "POST", 200)]
+    assert gate.emitted.answered() == [(route, verb, status), ("mcp", "POST", 200)]
 
 
 @pytest.mark.parametrize("method", ["PUT", "PATCH", "OPTIONS", "TRACE"])
@@ -93,7 +93,7 @@ async def test_another_method_is_told_which_there_are(gate: Gate, method: str) -
             b"Method not allowed\n",
         )
         assert (await host.ask(post())).status == 200
-    assert gate.facts.answered() == [("mcp", "_OTHER", 405), ("mcp", "POST", 200)]
+    assert gate.emitted.answered() == [("mcp", "_OTHER", 405), ("mcp", "POST", 200)]
 
 
 async def test_head_is_another_method_and_is_answered_without_a_body(gate: Gate) -> None:
@@ -169,7 +169,7 @@ async def test_what_is_admitted_reaches_the_engine(gate: Gate, request_bytes: by
     assert {name: getattr(inbound, name) for name in expected} == expected
     assert "host_session" in expected or inbound.host_session is None
     assert isinstance(inbound, Inbound)
-    assert gate.facts.refused() == []
+    assert gate.emitted.refused() == []
 
 
 async def test_pipelined_requests_are_answered_in_order(gate: Gate) -> None:

@@ -89,7 +89,7 @@ async def test_a_reply_that_cannot_be_written_is_a_fault_without_a_word(
         answered = await host.ask(post())
         assert (answered.status, answered.body) == (200 if streaming else 500, b"")
         assert (await host.ask(post())).status == answered.status
-    assert len(gate.facts.answered()) == 2
+    assert len(gate.emitted.answered()) == 2
     assert {error for _, error in logged_errors(caplog)} == {"UnicodeEncodeError"}
 
 

@@ -25,7 +25,7 @@ async def a_moment(gate: Gate) -> None:
 async def test_a_peer_that_says_nothing_is_left() -> None:
     async with opened(head_timeout=MOMENT) as gate, gate.host() as host:
         assert await host.at_end()
-        assert gate.facts.all == []
+        assert gate.emitted.all == []
 
 
 @pytest.mark.parametrize("start", ["P", f"POST /{PLANTED} HTT", f"POST /mcp HTTP/1.1\r\nAuthorization: {PLANTED}"])
@@ -35,7 +35,7 @@ async def test_a_head_that_does_not_come_to_its_end_is_not_waited_for(start: str
         assert (answer.status, answer.body) == (408, b"Request not received in time\n")
         assert answer.headers["connection"] == "close"
         assert await host.at_end()
-        assert gate.facts.answered() == [("other", "_OTHER", 408)]
+        assert gate.emitted.answered() == [("other", "_OTHER", 408)]
         assert gate.engine.seen == []
 
 
@@ -92,7 +92,7 @@ async def test_an_idle_connection_is_closed() -> None:
     async with opened(idle_timeout=MOMENT) as gate, gate.host() as host:
         assert (await host.ask(post())).status == 200
         assert await host.at_end()
-        assert gate.facts.answered() == [("mcp", "POST", 200)]
+        assert gate.emitted.answered() == [("mcp", "POST", 200)]
 
 
 async def test_a_connection_that_waits_for_its_answer_is_not_idle() -> None:
@@ -125,9 +125,9 @@ async def test_a_host_that_does_not_read_its_stream_loses_it() -> None:
     async with opened(pour, write_timeout=MOMENT) as gate:
         host = await RawHost.connect(gate.address, limit=1024)
         await host.send(post())
-        await eventually(gate.facts.answered)
+        await eventually(gate.emitted.answered)
         assert gone.is_set()
-        assert StreamEnded("downstream", "response") in gate.facts.all
+        assert StreamEnded("downstream", "response") in gate.emitted.all
         await host.close()
 
 
@@ -188,9 +188,9 @@ async def test_a_host_that_leaves_a_little_unread_at_the_end_is_dropped_too() ->
     async with opened(work, write_timeout=MOMENT) as gate:
         host = await RawHost.connect(gate.address, limit=1024)
         while not _unsent(gate):
-            count = len(gate.facts.answered())
+            count = len(gate.emitted.answered())
             await host.send(post())
-            await eventually(lambda before=count: len(gate.facts.answered()) > before)
+            await eventually(lambda before=count: len(gate.emitted.answered()) > before)
         gate.engine.script = None
         await host.send(post(Connection="close"))
         await eventually(lambda: not _open(gate))

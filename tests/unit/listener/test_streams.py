@@ -39,11 +39,11 @@ def event(text: str) -> bytes:
 
 
 def streams(gate: Gate) -> list[object]:
-    """The facts about streams, and the answers between them."""
+    """The events about streams, and the answers between them."""
     return [
-        fact.status if isinstance(fact, HttpAnswered) else fact
-        for fact in gate.facts.all
-        if isinstance(fact, StreamOpened | StreamEnded | HttpAnswered)
+        event.status if isinstance(event, HttpAnswered) else event
+        for event in gate.emitted.all
+        if isinstance(event, StreamOpened | StreamEnded | HttpAnswered)
     ]
 
 
@@ -170,9 +170,9 @@ async def test_a_host_that_leaves_closes_the_feed_and_is_reported_once(gate: Gat
     assert held.left == 1
     assert not held.feeds[0].put("{}")
     held.last.set_result(HttpReply(body='{"late":true}'))
-    await eventually(gate.facts.answered)
+    await eventually(gate.emitted.answered)
     assert held.left == 1
-    assert gate.facts.all.count(StreamEnded("downstream", "get" if request_bytes == get() else "response")) == 1
+    assert gate.emitted.all.count(StreamEnded("downstream", "get" if request_bytes == get() else "response")) == 1
 
 
 async def test_a_host_that_leaves_before_a_plain_answer_is_reported_and_its_work_goes_on(gate: Gate) -> None:
@@ -200,8 +200,8 @@ async def test_a_host_that_leaves_before_a_plain_answer_is_reported_and_its_work
         go_on.set()
         async with bounded():
             await done.wait()
-        await eventually(gate.facts.answered)
-    assert not [fact for fact in gate.facts.all if isinstance(fact, StreamOpened)]
+        await eventually(gate.emitted.answered)
+    assert not [event for event in gate.emitted.all if isinstance(event, StreamOpened)]
 
 
 async def test_a_host_that_leaves_after_its_answer_is_not_reported(gate: Gate) -> None:

@@ -44,7 +44,7 @@ async def test_whoever_is_not_let_in_is_told_so_before_the_body_has_come(
         assert answer.headers["connection"] == "close"
         assert await host.at_end()
         assert gate.engine.bodies == []
-    assert gate.facts.answered() == [("mcp", "POST", 401)]
+    assert gate.emitted.answered() == [("mcp", "POST", 401)]
 
 
 @covers("T32")
@@ -72,7 +72,7 @@ async def test_whoever_leaves_before_the_refusal_is_no_fault_of_ours(caplog: pyt
 
         gate.engine.turn_away = deny_who_is_gone
         host.sendall(post("", Content_Length="2"))
-        await eventually(lambda: gate.facts.answered() == [("mcp", "POST", 401)])
+        await eventually(lambda: gate.emitted.answered() == [("mcp", "POST", 401)])
         await eventually(lambda: not _connections(gate))
     assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
@@ -136,9 +136,9 @@ async def test_a_host_that_leaves_before_its_body_is_asked_for_is_not_served(gat
     gate.engine.turn_away = dither
     async with gate.host() as host:
         await host.send(post())
-        await eventually(gate.facts.answered)
+        await eventually(gate.emitted.answered)
     assert gate.engine.bodies == []
-    assert gate.facts.answered() == [("mcp", "POST", 400)]
+    assert gate.emitted.answered() == [("mcp", "POST", 400)]
 
 
 async def test_an_engine_that_fails_before_the_body_has_come_ends_the_connection(gate: Gate) -> None:

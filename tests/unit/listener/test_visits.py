@@ -63,13 +63,13 @@ async def documents() -> AsyncIterator[Gate]:
         yield gate
 
 
-async def test_the_engine_is_asked_in_the_visit_of_the_request_and_the_last_fact_is_of_it() -> None:
+async def test_the_engine_is_asked_in_the_visit_of_the_request_and_the_last_event_is_of_it() -> None:
     engine = Engine()
     async with opened(engine) as gate, gate.host() as host:
         await host.ask(post(User_Agent="host/1.0"))
         (request_context,) = engine.seen
         assert request_context is not None
-        assert gate.facts.request_contexts == [(HttpAnswered("mcp", "POST", 200, 0.0), request_context)]
+        assert gate.emitted.request_contexts == [(HttpAnswered("mcp", "POST", 200, 0.0), request_context)]
         assert (request_context.address, request_context.verb, request_context.path, request_context.agent) == (
             "127.0.0.1",
             "POST",
@@ -90,7 +90,7 @@ async def test_no_two_requests_have_the_same_id_on_one_connection_or_on_others()
             async with gate.host() as host:
                 await host.ask(post())
                 await host.ask(post())
-        ids = [request_context.id for request_context in gate.facts.closing()]
+        ids = [request_context.id for request_context in gate.emitted.closing()]
         assert len(set(ids)) == 4
         prefix, _, number = ids[0].partition("-")
         assert (len(prefix), prefix.isalnum(), prefix.islower(), number) == (8, True, True, "1")
@@ -101,7 +101,7 @@ async def test_a_path_is_told_without_its_query_and_an_agent_only_where_there_is
     async with gate.host() as host:
         await host.ask(post(path="/mcp?access_token=planted"))
         await host.ask(post(path="/nowhere?a=b"))
-    seen = gate.facts.closing()
+    seen = gate.emitted.closing()
     assert [(request_context.path, request_context.agent) for request_context in seen] == [("/mcp", None), ("", None)]
 
 
@@ -109,7 +109,7 @@ async def test_a_path_is_told_without_its_query_and_an_agent_only_where_there_is
 async def test_a_path_that_leads_nowhere_is_not_told_whatever_a_request_is_refused_for(gate: Gate, more: Any) -> None:
     async with gate.host() as host:
         await host.ask(post(path="/planted", **more))
-    assert [request_context.path for request_context in gate.facts.closing()] == [""]
+    assert [request_context.path for request_context in gate.emitted.closing()] == [""]
 
 
 @pytest.mark.parametrize(
@@ -130,16 +130,16 @@ async def test_what_is_refused_is_accounted_for_with_its_reason(
 ) -> None:
     async with gate.host() as host:
         assert (await host.ask(sent)).status == status
-    (request_context,) = gate.facts.closing()
+    (request_context,) = gate.emitted.closing()
     assert (request_context.status, request_context.refusal) == (status, refusal)
-    assert {each for _, each in gate.facts.request_contexts} == {request_context}
+    assert {each for _, each in gate.emitted.request_contexts} == {request_context}
 
 
 async def test_a_body_that_is_not_taken_after_all_is_refused_in_the_same_visit(gate: Gate) -> None:
     async with gate.host() as host:
         head = post(b"", Content_Length="", Transfer_Encoding="chunked")
         assert (await host.ask(head, b"1388\r\n" + 5000 * b"x" + b"\r\n0\r\n\r\n")).status == 413
-    (request_context,) = gate.facts.closing()
+    (request_context,) = gate.emitted.closing()
     assert (request_context.status, request_context.refusal) == (413, "body_too_large")
 
 
@@ -147,7 +147,7 @@ async def test_what_is_no_request_has_a_visit_that_holds_nothing_of_it(gate: Gat
     async with gate.host() as host:
         await host.send(b"planted\x00 nonsense\r\n\r\n")
         assert (await host.answer()).status == 400
-    (request_context,) = gate.facts.closing()
+    (request_context,) = gate.emitted.closing()
     assert (request_context.verb, request_context.path, request_context.agent, request_context.address) == (
         "_OTHER",
         "",
@@ -161,8 +161,8 @@ async def test_a_document_is_told_of_as_one_whatever_it_is_asked_for_by(document
     async with documents.host() as host:
         assert (await host.ask(get(DOCUMENT))).status == 200
         assert (await host.ask(post(path=DOCUMENT))).status == 405
-    assert documents.facts.answered() == [("prm", "GET", 200), ("prm", "POST", 405)]
-    assert [request_context.refusal for request_context in documents.facts.closing()] == [None, "status_405"]
+    assert documents.emitted.answered() == [("prm", "GET", 200), ("prm", "POST", 405)]
+    assert [request_context.refusal for request_context in documents.emitted.closing()] == [None, "status_405"]
 
 
 async def test_between_two_requests_a_connection_belongs_to_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,14 +211,14 @@ async def test_a_host_that_leaves_is_accounted_for_once_and_what_follows_from_th
         await eventually(lambda: engine.seen != [])
         host.abort()
         await eventually(lambda: engine.left != [])
-        assert gate.facts.closing() == []
+        assert gate.emitted.closing() == []
         engine.go_on.set()
-        await eventually(lambda: gate.facts.closing() != [])
-        assert engine.left == engine.seen == gate.facts.closing()
+        await eventually(lambda: gate.emitted.closing() != [])
+        assert engine.left == engine.seen == gate.emitted.closing()
         await host.close()
     # No answer ever left.
-    assert gate.facts.answered() == [("mcp", "POST", 0)]
-    assert gate.facts.closing()[0].status is None
+    assert gate.emitted.answered() == [("mcp", "POST", 0)]
+    assert gate.emitted.closing()[0].status is None
 
 
 async def test_a_stream_that_its_host_left_had_begun_and_is_told_of_with_its_status() -> None:
@@ -231,9 +231,9 @@ async def test_a_stream_that_its_host_left_had_begun_and_is_told_of_with_its_sta
         host.abort()
         await eventually(lambda: engine.left != [])
         engine.go_on.set()
-        await eventually(lambda: gate.facts.closing() != [])
+        await eventually(lambda: gate.emitted.closing() != [])
         await host.close()
-    assert gate.facts.answered() == [("mcp", "POST", 200)]
+    assert gate.emitted.answered() == [("mcp", "POST", 200)]
 
 
 @pytest.mark.parametrize("streaming", [False, True], ids=["an answer", "a stream"])
@@ -243,8 +243,8 @@ async def test_what_the_end_of_the_listener_cuts_off_is_accounted_for_as_cut_off
         await host.send(post())
         await eventually(lambda: engine.seen != [])
         await gate.close(timedelta())
-        assert gate.facts.answered() == [("mcp", "POST", 0)]
-        (request_context,) = gate.facts.closing()
+        assert gate.emitted.answered() == [("mcp", "POST", 0)]
+        (request_context,) = gate.emitted.closing()
         assert request_context is engine.seen[0]
         assert request_context.status is None
 
@@ -260,8 +260,8 @@ async def test_a_stream_that_somebody_else_begins_is_of_the_visit_of_its_request
         engine.go_on.set()
         async with bounded():
             await host.head()
-        await eventually(lambda: StreamEnded("downstream", "response") in gate.facts.all)
-        told = dict[Any, Any](gate.facts.request_contexts)
+        await eventually(lambda: StreamEnded("downstream", "response") in gate.emitted.all)
+        told = dict[Any, Any](gate.emitted.request_contexts)
         assert told[StreamOpened("downstream", "response")] is engine.seen[0]
         assert told[StreamEnded("downstream", "response")] is engine.seen[0]
 
@@ -275,8 +275,8 @@ async def test_whoever_cannot_be_recorded_is_not_let_in_where_the_operator_wants
         answer = await host.ask(post())
         assert (answer.status, answer.body) == (503, b"The audit log has no room for the request\n")
         assert gate.engine.seen == []
-        assert gate.facts.all[0] == HttpRefused("audit")
-        assert gate.facts.closing()[0].refusal == "audit"
+        assert gate.emitted.all[0] == HttpRefused("audit")
+        assert gate.emitted.closing()[0].refusal == "audit"
         # It is about now, and not about the host.
         trail.is_full = False
         assert (await host.ask(post())).status == 200

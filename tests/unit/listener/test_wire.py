@@ -38,7 +38,7 @@ async def test_requests_are_answered_one_after_another(made: Papers) -> None:
         for number in (1, 2, 3):
             assert (await host.ask(post())).body == b'{"answer":%d}' % number
         assert host.tls.version() == "TLSv1.3"
-        assert gate.facts.answered() == [("mcp", "POST", 200)] * 3
+        assert gate.emitted.answered() == [("mcp", "POST", 200)] * 3
 
 
 async def test_a_request_in_many_small_records_is_put_together(made: Papers) -> None:
@@ -97,7 +97,7 @@ async def test_a_host_that_leaves_ends_its_stream(made: Papers, how: str) -> Non
             await host.close()
         else:
             host.abort()
-        await eventually(lambda: StreamEnded("downstream", "get") in gate.facts.all)
+        await eventually(lambda: StreamEnded("downstream", "get") in gate.emitted.all)
         await eventually(lambda: not _wires(gate))
 
 
@@ -152,7 +152,7 @@ async def test_what_is_no_handshake_ends_its_own_connection_alone(
             host._writer.write(start)
             assert PLANTED.encode() not in await host.rest()
         assert (await other.ask(post())).status == 200
-        assert gate.facts.answered() == [("mcp", "POST", 200)]
+        assert gate.emitted.answered() == [("mcp", "POST", 200)]
     assert [record.getMessage() for record in caplog.records if record.levelno > logging.DEBUG] == []
 
 
@@ -191,7 +191,7 @@ async def test_a_handshake_that_takes_too_long_is_not_waited_for(made: Papers, s
             await host.send(start)
             assert await host.at_end()
         assert not _wires(gate)
-        assert gate.facts.all == []
+        assert gate.emitted.all == []
 
 
 async def test_the_time_for_the_handshake_ends_with_it(made: Papers) -> None:

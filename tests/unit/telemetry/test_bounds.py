@@ -86,20 +86,20 @@ _mount, _word, _flag, _method = one("m", "m", "gone"), one(*_WORDS), one(True, F
 _status = one(*TaskStatus)
 _ended = one("ok", "tool_error", "client", "mood", *FaultReason)
 _why = one("ok", "jwks_unavailable", "mood", *(reason.value for reason in AuthReason))
-FACTS: Final[tuple[Make, ...]] = (
+EVENTS: Final[tuple[Make, ...]] = (
     made(events.HttpAnswered, of(labels.ROUTE), of(labels.VERB), of(labels.CODE), number),
     made(events.HttpRefused, of(labels.REJECTION)),
     made(events.StreamOpened, of(labels.SIDE), of(labels.STREAM)),
     made(events.RpcAnswered, _mount, _method, of(labels.PROTOCOL), number, of(labels.ERROR)),
     made(events.UpstreamAnswered, _mount, _method, number, of(labels.ERROR)),
     made(events.ToolCalled, _mount, one(*_TOOLS), of(labels.DISPOSITION)),
-    made(events.CallJoined, _mount, of(labels.JOIN)),
+    made(events.CallCoalesced, _mount, of(labels.JOIN)),
     made(events.TaskCreated, task, one(None, "clamped_max", "raised_min", "defaulted", "halved")),
-    made(events.TaskMoved, task, _status),
+    made(events.TaskTransitioned, task, _status),
     made(events.TaskFinished, task, _status, _ended, length, one(None, 5)),
     made(events.TaskExpired, task, of(labels.PHASE)),
     made(events.TaskPurged, task),
-    made(events.TaskCancelAsked, task, of(labels.CANCEL)),
+    made(events.TaskCancelRequested, task, of(labels.CANCEL)),
     made(events.TaskRecovered, task, of(labels.RECOVERY)),
     made(events.TaskRetrieved, task, length),
     made(events.TaskDenied, _mount, _method, of(labels.DENIAL), _word, one(None)),
@@ -107,29 +107,29 @@ FACTS: Final[tuple[Make, ...]] = (
     made(events.InputWaited, task, length),
     made(events.PollsCounted, _mount, number),
     made(events.TaskPolled, _mount, of(labels.POLL)),
-    made(events.TokenJudged, one("corp", "_OTHER", "evil"), _why, one(None, True, False)),
+    made(events.TokenChecked, one("corp", "_OTHER", "evil"), _why, one(None, True, False)),
     made(events.KeysFetched, _word, of(labels.FETCH), number),
     made(events.AccessRefused, _mount, _method, _flag),
     made(events.SuspicionRaised, of(labels.SUSPICION), _mount),
-    made(events.CredentialsGot, _mount, number, _flag),
+    made(events.CredentialsFetched, _mount, number, _flag),
     made(events.StoreUsed, of(labels.OPERATION), number, _flag),
     made(events.StoreFaulted, one(None, *StoreFault)),
-    made(events.RateJudged, _word, of(labels.RATE_SCOPE), of(labels.DECISION)),
+    made(events.RateLimitChecked, _word, of(labels.RATE_SCOPE), of(labels.DECISION)),
     made(events.CapRefused, of(labels.CAP), of(labels.CAP_SCOPE)),
-    made(events.SlotsUsed, _mount, number, number, number),
+    made(events.ConcurrencyChanged, _mount, number, number, number),
     made(events.QueueRefused, _mount, of(labels.NO_TURN)),
     made(events.UpstreamRetried, _mount, of(labels.RETRY)),
     made(events.HealthChecked, _mount, _flag, one(None, True, False)),
     made(events.ProgramRestarted, _mount, of(labels.RESTART)),
-    made(events.ProgramSought, _mount, _flag),
-    made(events.ProgramsRun, _mount, number),
+    made(events.ProgramAvailabilityChanged, _mount, _flag),
+    made(events.ProgramsCounted, _mount, number),
     made(events.ExtensionDenied, _mount, one(*labels.EXTENSION.values or (), *NAMED, "strange", "stranger")),
     made(events.ConfigReloaded, of(labels.RELOAD), number),
-    made(events.AuditNoted, of(labels.AUDIT_EVENT), of(labels.AUDIT_OUTCOME)),
-    made(events.AuditWritten, _word, number, number, number),
-    made(events.AuditDropped, _word, of(labels.LOST_LINE), number),
+    made(events.AuditEventRecorded, of(labels.AUDIT_EVENT), of(labels.AUDIT_OUTCOME)),
+    made(events.AuditLinesWritten, _word, number, number, number),
+    made(events.AuditLinesDropped, _word, of(labels.LOST_LINE), number),
 )
-"""How to make a fact of each kind that is counted: of what is known to be, and of what peers might invent."""
+"""How to make an event of each kind that is counted: of what is known to be, and of what peers might invent."""
 
 
 def here_of(tool: str | None, tenant: str | None) -> request_context.RequestContext:
@@ -163,7 +163,7 @@ def found(metrics: PrometheusRecorder) -> dict[str, int]:
 @pytest.mark.parametrize(
     "configured", [SMALL, DETAILED, FEW_BUCKETS, SHARING], ids=["small", "detailed", "few buckets", "sharing"]
 )
-def test_no_stream_of_facts_makes_more_series_than_the_bound(
+def test_no_stream_of_events_makes_more_series_than_the_bound(
     configured: Configured, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Not even one that says all that there is to say, and much that there is not."""
@@ -173,7 +173,7 @@ def test_no_stream_of_facts_makes_more_series_than_the_bound(
     random = Random(7)
     for _ in range(400):
         with request_context.within(here_of(random.choice(_TOOLS), random.choice(_TENANTS))):
-            for make in FACTS:
+            for make in EVENTS:
                 metrics.emit(make(random))
     now = found(metrics)
     assert now.pop("all") <= series_bound(configured)
@@ -186,7 +186,7 @@ def test_the_storm_comes_as_far_as_the_bound_lets_it(family: str) -> None:
     """Else the test above would show nothing."""
     metrics, random = PrometheusRecorder(SMALL), Random(7)
     for _ in range(20_000):
-        metrics.emit(random.choice(FACTS)(random))
+        metrics.emit(random.choice(EVENTS)(random))
     [bound] = [most_series(each, SMALL) for each in FAMILIES if each.name == family]
     assert found(metrics)[family] > bound * 0.6
 

@@ -12,9 +12,9 @@ from taskgate.telemetry.metrics.settings import Configured
 
 Page = Callable[[], dict[tuple[str, tuple[tuple[str, str], ...]], float]]
 
-GAUGES = [events.SlotsUsed("m", 3, 32, 5), events.CallsRunning("m", 7), events.HealthChecked("m", True, True),
-          events.PollAdvised("m", timedelta(seconds=2)), events.CircuitMoved("m", "open"),
-          events.ProgramsRun("m", 3)]  # fmt: skip
+GAUGES = [events.ConcurrencyChanged("m", 3, 32, 5), events.CallsRunning("m", 7), events.HealthChecked("m", True, True),
+          events.PollAdvised("m", timedelta(seconds=2)), events.CircuitChanged("m", "open"),
+          events.ProgramsCounted("m", 3)]  # fmt: skip
 SHOWN = {"taskgate_concurrency_in_use": 3, "taskgate_concurrency_limit": 32, "taskgate_queue_depth": 5,
          "taskgate_tasks_running": 7, "taskgate_upstream_up": 1, "taskgate_poll_interval_seconds": 2,
          "taskgate_upstream_circuit_open": 1, "taskgate_upstream_processes": 3}  # fmt: skip
@@ -29,12 +29,12 @@ def of(samples: Page, upstream: str) -> dict[str, float]:
     return {name: value for (name, labels), value in samples().items() if ("upstream", upstream) in labels}
 
 
-def record(metrics: PrometheusRecorder, *facts: events.Event) -> None:
-    for fact in facts:
-        metrics.emit(fact)
+def record(metrics: PrometheusRecorder, *emitted: events.Event) -> None:
+    for event in emitted:
+        metrics.emit(event)
 
 
-def test_a_new_upstream_has_its_series_at_once_and_its_facts_are_counted(
+def test_a_new_upstream_has_its_series_at_once_and_its_events_are_counted(
     metrics: PrometheusRecorder, samples: Page
 ) -> None:
     metrics.emit(events.SessionLost("p"))
@@ -137,7 +137,9 @@ def test_a_rate_policy_has_its_name_from_the_moment_it_is_configured_and_keeps_i
         labels = (("decision", "rejected"), ("policy", policy), ("scope", "ip"))
         return samples().get(("taskgate_rate_limit_decisions_total", labels), 0)
 
-    metrics.emit(events.RateJudged("heavy", "ip", "rejected"))
+    metrics.emit(events.RateLimitChecked("heavy", "ip", "rejected"))
     adopt(metrics, "m=reports", policies="heavy")
-    record(metrics, events.RateJudged("heavy", "ip", "rejected"), events.RateJudged("calls", "ip", "rejected"))
+    record(
+        metrics, events.RateLimitChecked("heavy", "ip", "rejected"), events.RateLimitChecked("calls", "ip", "rejected")
+    )
     assert [counted(policy) for policy in ("heavy", "calls", "_OTHER")] == [1, 1, 1]

@@ -15,13 +15,13 @@ from unit.telemetry.conftest import SetClock
 Page = Callable[[], dict[tuple[str, tuple[tuple[str, str], ...]], float]]
 
 
-def by(metrics: PrometheusRecorder, caller: str | None, *facts: events.Event) -> None:
-    """Those facts, of a request of that caller."""
+def by(metrics: PrometheusRecorder, caller: str | None, *emitted: events.Event) -> None:
+    """Those events, of a request of that caller."""
     here = request_context.RequestContext("id", "192.0.2.7", "POST", "/m")
     here.caller = None if caller is None else AuthContext(key=caller)
     with request_context.within(here):
-        for fact in facts:
-            metrics.emit(fact)
+        for event in emitted:
+            metrics.emit(event)
 
 
 ANSWERED = events.HttpAnswered("mcp", "POST", 200, 0.1)
@@ -123,7 +123,7 @@ def test_it_is_so_no_longer_once_there_is_room_again(
 
 
 @pytest.mark.parametrize(
-    ("cap", "fact"),
+    ("cap", "event"),
     [
         ("sessions", events.RpcAnswered("m", "initialize", "2025-11-25", 0.1, "429")),
         ("sessions", events.RpcAnswered("m", "ping", "2025-11-25", 0.1, None)),
@@ -131,9 +131,9 @@ def test_it_is_so_no_longer_once_there_is_room_again(
     ],
 )
 def test_nothing_else_is_taken_for_room(
-    metrics: PrometheusRecorder, saturated: Callable[[], float], cap: str, fact: events.Event
+    metrics: PrometheusRecorder, saturated: Callable[[], float], cap: str, event: events.Event
 ) -> None:
-    by(metrics, "a", events.CapRefused(cap, "context"), fact)
+    by(metrics, "a", events.CapRefused(cap, "context"), event)
     by(metrics, None, events.RpcAnswered("m", "initialize", "2025-11-25", 0.1, None))
     assert saturated() == 1
 

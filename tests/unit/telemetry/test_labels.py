@@ -15,7 +15,7 @@ from taskgate.telemetry.metrics.message_families import REJECTIONS, SERVED
 from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
 from taskgate.telemetry.metrics.registry import Registry
 from taskgate.telemetry.metrics.settings import Configured
-from unit.telemetry.fact_table import TASK
+from unit.telemetry.event_table import TASK
 
 Moved = Callable[[], dict[str, float]]
 
@@ -29,31 +29,31 @@ STRANGERS = [
     (events.ToolCalled("gone", "sum", "lost"), {"upstream", "disposition"}),
     (events.TaskCreated(TASK, "halved"), {"action"}),
     (events.TaskExpired(TASK, "asleep"), {"phase"}),
-    (events.TaskCancelAsked(TASK, "ignored"), {"outcome"}),
+    (events.TaskCancelRequested(TASK, "ignored"), {"outcome"}),
     (events.TaskRecovered(TASK, "buried"), {"outcome"}),
     (events.TaskDenied("m", "tasks/steal", "mood", "id", None), {"mcp_method_name", "reason"}),
     (events.InputSettled(TASK, "key", "poem", "burnt"), {"kind", "outcome"}),
     (events.SuspicionRaised("mood", "m"), {"type"}),
-    (events.AuditNoted("gateway.sang", "applause"), {"event", "outcome"}),
-    (events.AuditDropped("gone", "queue_full", 1), {"sink"}),
-    (events.AuditDropped("file", "mood", 1), {"reason"}),
+    (events.AuditEventRecorded("gateway.sang", "applause"), {"event", "outcome"}),
+    (events.AuditLinesDropped("gone", "queue_full", 1), {"sink"}),
+    (events.AuditLinesDropped("file", "mood", 1), {"reason"}),
     (events.StoreUsed("drop table", 0.0, True), {"operation"}),
-    (events.TokenJudged("https://evil.example", "ok"), {"issuer"}),
-    (events.TokenJudged("corp", "mood"), {"reason"}),
-    (events.TokenJudged("corp", ""), {"reason"}),
+    (events.TokenChecked("https://evil.example", "ok"), {"issuer"}),
+    (events.TokenChecked("corp", "mood"), {"reason"}),
+    (events.TokenChecked("corp", ""), {"reason"}),
     (events.KeysFetched("gone", "ok", 1), {"issuer"}),
     (events.KeysFetched("corp", "late", 1), {"result"}),
     (events.AccessRefused("gone", "tools/steal", True), {"upstream", "mcp_method_name"}),
-    (events.RateJudged("mine", "galaxy", "maybe"), {"policy", "scope", "decision"}),
+    (events.RateLimitChecked("mine", "galaxy", "maybe"), {"policy", "scope", "decision"}),
     (events.CapRefused("calls", "ip"), {"policy", "scope"}),
-    (events.CallJoined("m", "luck"), {"how"}),
-    (events.SlotsUsed("gone", 1, 2, 3), {"upstream"}),
+    (events.CallCoalesced("m", "luck"), {"how"}),
+    (events.ConcurrencyChanged("gone", 1, 2, 3), {"upstream"}),
     (events.QueueRefused("m", "mood"), {"reason"}),
     (events.TaskPolled("m", "late"), {"result"}),
     (events.UpstreamRetried("m", "mood"), {"reason"}),
     (events.ProgramRestarted("m", "mood"), {"reason"}),
     (events.ExtensionDenied("m", "com.example/mood"), {"extension"}),
-    (events.CircuitMoved("gone", "open"), {"upstream"}),
+    (events.CircuitChanged("gone", "open"), {"upstream"}),
     (events.ConfigReloaded("odd", 1), {"result"}),
 ]  # fmt: skip
 
@@ -63,11 +63,11 @@ def named(each: events.Event | set[str]) -> str:
     return repr(sorted(each) if isinstance(each, set) else each)[:40]
 
 
-@pytest.mark.parametrize(("fact", "folded"), STRANGERS, ids=named)
+@pytest.mark.parametrize(("event", "folded"), STRANGERS, ids=named)
 def test_a_value_outside_its_set_is_other_and_is_counted(
-    metrics: PrometheusRecorder, moved: Moved, fact: events.Event, folded: set[str]
+    metrics: PrometheusRecorder, moved: Moved, event: events.Event, folded: set[str]
 ) -> None:
-    metrics.emit(fact)
+    metrics.emit(event)
     changed = moved()
     overflows = {name for name in changed if name.startswith("taskgate_metrics_label_overflows_total")}
     assert overflows == {f"taskgate_metrics_label_overflows_total{{label={label}}}" for label in folded}
@@ -84,7 +84,7 @@ def test_a_strange_value_is_counted_every_time(metrics: PrometheusRecorder, move
 
 
 def test_a_token_of_no_issuer_is_nothing_strange(metrics: PrometheusRecorder, moved: Moved) -> None:
-    metrics.emit(events.TokenJudged("_OTHER", "missing"))
+    metrics.emit(events.TokenChecked("_OTHER", "missing"))
     assert moved() == {"taskgate_auth_requests_total{issuer=_OTHER,reason=missing,result=rejected}": 1}
 
 
@@ -155,7 +155,7 @@ def test_faults_that_are_too_many_for_their_upstream_are_one_and_successes_stay(
 
 
 @pytest.mark.parametrize(
-    ("name", "fact"),
+    ("name", "event"),
     [
         ("mcp_server_operation_duration_seconds", partial(events.RpcAnswered, "m", revision=None)),
         ("mcp_client_operation_duration_seconds", partial(events.UpstreamAnswered, "m")),
@@ -163,15 +163,15 @@ def test_faults_that_are_too_many_for_their_upstream_are_one_and_successes_stay(
     ids=["hosts", "servers"],
 )
 def test_what_went_well_is_no_error_though_there_is_no_room_for_it(
-    metrics: PrometheusRecorder, moved: Moved, name: str, fact: Callable[..., events.Event]
+    metrics: PrometheusRecorder, moved: Moved, name: str, event: Callable[..., events.Event]
 ) -> None:
     """Else whoever uses the room up makes alerts of errors fire, and nothing was wrong."""
     for method in sorted(METHODS_OF_HOSTS):
         for error in ("-32600", "-32601", "-32602", "403"):
-            metrics.emit(fact(method=method, seconds=1.0, error=error))
+            metrics.emit(event(method=method, seconds=1.0, error=error))
     before = moved()
     for method in sorted(METHODS_OF_HOSTS):
-        metrics.emit(fact(method=method, seconds=1.0, error=None))
+        metrics.emit(event(method=method, seconds=1.0, error=None))
     new = {key: value - before.get(key, 0) for key, value in moved().items() if key.startswith(f"{name}_count")}
     assert sum(value for key, value in new.items() if "error_type=," in key) == len(METHODS_OF_HOSTS)
     assert not any(value for key, value in new.items() if "error_type=," not in key)

@@ -15,7 +15,7 @@ from taskgate.telemetry.metrics.limit_families import PENALIZED
 from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
 from taskgate.telemetry.metrics.server_families import IN_FLIGHT
 from taskgate.telemetry.metrics.settings import Configured
-from unit.telemetry.fact_table import SUSPICIONS
+from unit.telemetry.event_table import SUSPICIONS
 
 Moved = Callable[[], dict[str, float]]
 Page = Callable[[], dict[tuple[str, tuple[tuple[str, str], ...]], float]]

@@ -19,7 +19,7 @@ from taskgate.config.models import GatewayConfig
 from taskgate.domain.states import Passed
 from taskgate.errors import InvalidParams, Unauthenticated
 from taskgate.streams.messages import Inbound, Verb
-from taskgate.telemetry.events import KeysFetched, TokenJudged
+from taskgate.telemetry.events import KeysFetched, TokenChecked
 from taskgate.wiring.authentication import (
     KEY_FILE,
     Authenticator,
@@ -33,7 +33,7 @@ from taskgate.wiring.authentication import (
 )
 from unit.admission.test_callers import MOUNT, RESOURCE
 from unit.lifecycle.asked import Asked
-from unit.lifecycle.facts import Facts
+from unit.lifecycle.recorded_events import RecordedEvents
 
 SERVERS = {"reports": "http://127.0.0.1:9/mcp"}
 TWO = {**SERVERS, "books": "http://127.0.0.1:9/mcp"}
@@ -53,11 +53,11 @@ async def houses() -> AsyncIterator[Any]:
     made: list[Authenticator] = []
 
     def make(
-        config: GatewayConfig, folder: Path | None = None, facts: Facts | None = None, seed: int = 0
+        config: GatewayConfig, folder: Path | None = None, emitted: RecordedEvents | None = None, seed: int = 0
     ) -> Authenticator:
         entropy = SeededEntropy(seed)
         keys = deployment_keys(config, folder, entropy)
-        made.append(build_authenticator(config, keys, facts or Facts(), ManualClock(), entropy))
+        made.append(build_authenticator(config, keys, emitted or RecordedEvents(), ManualClock(), entropy))
         return made[-1]
 
     yield make
@@ -94,8 +94,8 @@ async def test_without_authentication_no_key_is_made(houses: Any, tmp_path: Path
 
 
 async def test_a_token_is_judged_and_what_is_found_is_reported(houses: Any, issuer: TokenIssuer) -> None:
-    facts = Facts()
-    house = houses(guarded(SERVERS, issuer), facts=facts)
+    emitted = RecordedEvents()
+    house = houses(guarded(SERVERS, issuer), emitted=emitted)
     caller = await who(house, issuer)
     assert caller.identity is not None
     assert (caller.identity.issuer_name, caller.identity.subject) == ("corp", "alice")
@@ -104,11 +104,11 @@ async def test_a_token_is_judged_and_what_is_found_is_reported(houses: Any, issu
     with pytest.raises(Unauthenticated):
         await house.callers.identify(Asked(), MOUNT)
     judged = [
-        TokenJudged("corp", "ok", known=False, caller=caller),
-        TokenJudged("corp", "expired", known=False),
-        TokenJudged("_OTHER", "missing"),
+        TokenChecked("corp", "ok", known=False, caller=caller),
+        TokenChecked("corp", "expired", known=False),
+        TokenChecked("_OTHER", "missing"),
     ]
-    assert facts.all == [KeysFetched("corp", "ok", 1), *judged]
+    assert emitted.all == [KeysFetched("corp", "ok", 1), *judged]
 
 
 async def test_each_issuer_has_its_keys_and_all_are_needed_to_be_ready(houses: Any, tmp_path: Path) -> None:

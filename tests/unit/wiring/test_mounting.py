@@ -20,13 +20,13 @@ from taskgate.config.models import GatewayConfig
 from taskgate.config.rules import rules_of
 from taskgate.lifecycle.hearing import NOBODY
 from taskgate.protocol.welcomes import gateway_info
-from taskgate.telemetry.events import CircuitMoved, HealthChecked, SlotsUsed, UpstreamRetried
+from taskgate.telemetry.events import CircuitChanged, ConcurrencyChanged, HealthChecked, UpstreamRetried
 from taskgate.upstream.base import Upstream
 from taskgate.upstream.principal import Principal
 from taskgate.upstream.settings import UpstreamObserver, UpstreamSettings
 from taskgate.upstream.wire.trust import TlsFileRefused
 from taskgate.wiring.mounting import UpstreamRegistry
-from unit.lifecycle.facts import Facts
+from unit.lifecycle.recorded_events import RecordedEvents
 from unit.sessions.test_counted import Server
 
 SPEAKER = Principal(context="c")
@@ -49,14 +49,14 @@ class Yard:
 
     def __init__(self) -> None:
         self.made: list[Made] = []
-        self.facts = Facts()
+        self.emitted = RecordedEvents()
         first = configured(a="http://a/mcp")
         self.live = RuntimeConfig(rules_of(first))
         self.mounting = UpstreamRegistry(
             live=self.live,
             standings=QuotaSubjects(self.live),
             make=self._make,
-            event_sink=self.facts,
+            event_sink=self.emitted,
             clock=ManualClock(),
             port=8080,
         )
@@ -184,13 +184,13 @@ async def test_turns_stay_with_an_address_and_another_has_its_own(yard: Yard) ->
 async def test_how_a_server_is_that_was_replaced_is_not_told_any_more_and_what_it_does_is_counted(yard: Yard) -> None:
     session = yard.begin()
     await yard.mount(configured(a="http://b/mcp"))
-    yard.facts.all.clear()
+    yard.emitted.all.clear()
     for made in yard.made:
         made.observer.circuit("open")
         made.observer.health(False, False)
         made.observer.retried("connect")
-    states = [CircuitMoved("a", "open"), HealthChecked("a", False, False)]
-    assert yard.facts.all == [UpstreamRetried("a", "connect"), *states, UpstreamRetried("a", "connect")]
+    states = [CircuitChanged("a", "open"), HealthChecked("a", False, False)]
+    assert yard.emitted.all == [UpstreamRetried("a", "connect"), *states, UpstreamRetried("a", "connect")]
     await session.close()
 
 
@@ -231,9 +231,9 @@ async def test_turns_that_are_taken_are_found_again_by_a_server_that_comes_back(
     for back in (configured(a="http://a/mcp"), other, configured(a="http://a/mcp")):
         await yard.mount(back)
     assert yard.mounting.mounts.by_name["a"].bulkhead is bulkhead
-    yard.facts.all.clear()
+    yard.emitted.all.clear()
     ticket.close()
-    await eventually(lambda: SlotsUsed("a", 0, 32, 0) in yard.facts.all)
+    await eventually(lambda: ConcurrencyChanged("a", 0, 32, 0) in yard.emitted.all)
     session = yard.begin()
     for _ in range(2):
         await yard.mount(other)

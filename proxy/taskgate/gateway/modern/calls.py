@@ -41,7 +41,7 @@ from taskgate.streams.messages import Exchange
 from taskgate.streams.spoken import RpcReply, error_of
 from taskgate.system.background import Background
 from taskgate.system.offload import offloaded
-from taskgate.telemetry.events import EventSink, ToolCalled, WouldPromote
+from taskgate.telemetry.events import EventSink, ShadowPromotion, ToolCalled
 
 QUIET: Final = 0.05
 """Seconds without a question after which a server is taken to have asked all that it asks at once: messages that were
@@ -103,7 +103,7 @@ class Calls:
         """
         decision = await self._decision(exchange, line, said, intent)
         if decision.would_promote and said.declares_tasks:
-            self._event_sink.emit(WouldPromote(line.mount.name))
+            self._event_sink.emit(ShadowPromotion(line.mount.name))
         outbound = self._ruled(_outbound(exchange, caller, line, said, intent), intent, decision)
         if intent.repeat_key is not None and not outbound.may_become_task:
             await self._refuse_what_is_a_task(outbound, intent)

@@ -25,7 +25,7 @@ from taskgate.telemetry.auditlog.settings import AuditFileInUse, AuditSettings, 
 from taskgate.telemetry.auditlog.signing import Signer, SigningKeyError, signer_of
 from taskgate.telemetry.auditlog.sink_queue import SinkQueue, SinkQueueOptions
 from taskgate.telemetry.auditlog.sinks import STDOUT, FileSink, Sink, StreamSink
-from taskgate.telemetry.events import NO_ROOM, AuditNoted, Event, EventSink, Trail
+from taskgate.telemetry.events import AUDIT_FULL, AuditCapacity, AuditEventRecorded, Event, EventSink
 
 CLOSE_TIMEOUT: Final = 5.0
 """Seconds that `close` waits for a blocked sink."""
@@ -35,7 +35,7 @@ _ADVICE_DIRECTORY: Final = "give each gateway an audit.sinks[].path or a data di
 
 log = getLogger("taskgate.audit")
 
-_noted_event: Final = cache(AuditNoted)
+_noted_event: Final = cache(AuditEventRecorded)
 """Cached: every request has one of these events, and there are only a few dozen."""
 
 
@@ -82,23 +82,23 @@ class AuditLog:
         """Open all sinks. Raises AuditUnavailable; then nothing stays open."""
         self.switch(await self.prepare(self._settings))
 
-    def emit(self, fact: Event) -> None:
+    def emit(self, event: Event) -> None:
         """Queue the audit events of a gateway event for every sink whose filter they pass."""
-        map_event = self._mappers.get(type(fact))
+        map_event = self._mappers.get(type(event))
         if map_event is None:
             return
         try:
-            for event in map_event(fact, request_context.current(), self._clock.now()):
-                queues = self._routes.get(event.name)
-                if queues and event.reason == NO_ROOM:
+            for audit_event in map_event(event, request_context.current(), self._clock.now()):
+                queues = self._routes.get(audit_event.name)
+                if queues and audit_event.reason == AUDIT_FULL:
                     # A request that was refused for lack of room must not use the rest of the room.
                     queues = tuple(queue for queue in queues if not queue.buffer.is_crowded)
                 if queues:
-                    self._metrics.emit(_noted_event(event.name, event.outcome))
+                    self._metrics.emit(_noted_event(audit_event.name, audit_event.outcome))
                     for queue in queues:
-                        queue.accept(event)
+                        queue.accept(audit_event)
         except Exception:
-            log.exception("an event was not recorded in the audit log", extra={"fact": type(fact).__name__})
+            log.exception("an event was not recorded in the audit log", extra={"fact": type(event).__name__})
 
     @property
     def is_full(self) -> bool:
@@ -297,4 +297,4 @@ def _has_ended(step: "asyncio.Task[None]", queue: SinkQueue) -> bool:
     return False
 
 
-_: type[Trail] = AuditLog
+_: type[AuditCapacity] = AuditLog

@@ -55,7 +55,7 @@ class RequestMapper:
         return self._line(request_context, now, source.seconds)
 
     def part_answered(
-        self, _: events.PartAnswered, request_context: RequestContext | None, now: datetime
+        self, _: events.BatchItemAnswered, request_context: RequestContext | None, now: datetime
     ) -> AuditEvents:
         return self._line(request_context, now, None)
 
@@ -85,7 +85,7 @@ class RequestMapper:
 # --- callers and limits ------------------------------------------------------------------------------------------
 
 
-def token_judged(source: events.TokenJudged, request_context: RequestContext | None, now: datetime) -> AuditEvents:
+def token_judged(source: events.TokenChecked, request_context: RequestContext | None, now: datetime) -> AuditEvents:
     """Records the first use of a token, and each token that is not accepted."""
     if source.reason != "ok":
         return _event(
@@ -121,7 +121,7 @@ def suspicion_raised(
     return _event(f"security.{source.kind}", DENIED, source.kind, now, origin_of(request_context), mount=source.mount)
 
 
-def rate_judged(source: events.RateJudged, request_context: RequestContext | None, now: datetime) -> AuditEvents:
+def rate_judged(source: events.RateLimitChecked, request_context: RequestContext | None, now: datetime) -> AuditEvents:
     """Allowed requests, which are most, are not recorded."""
     if source.decision == "allowed":
         return NO_EVENTS
@@ -143,11 +143,11 @@ def queue_refused(source: events.QueueRefused, request_context: RequestContext |
     )
 
 
-def call_joined(source: events.CallJoined, request_context: RequestContext | None, now: datetime) -> AuditEvents:
+def call_joined(source: events.CallCoalesced, request_context: RequestContext | None, now: datetime) -> AuditEvents:
     return _event("call.joined", SUCCESS, source.how, now, origin_of(request_context), mount=source.mount)
 
 
-def operator_asked(source: events.OperatorAsked, _: RequestContext | None, now: datetime) -> AuditEvents:
+def operator_asked(source: events.OperatorRequestAnswered, _: RequestContext | None, now: datetime) -> AuditEvents:
     """A request to the operator API, which has no request context."""
     outcome = SUCCESS if source.status < 400 else DENIED if source.status in (401, 403) else FAILURE
     origin = EventOrigin(
@@ -219,7 +219,7 @@ def dispatched(source: events.TaskDispatched, request_context: RequestContext | 
     )
 
 
-def moved(source: events.TaskMoved, request_context: RequestContext | None, now: datetime) -> AuditEvents:
+def moved(source: events.TaskTransitioned, request_context: RequestContext | None, now: datetime) -> AuditEvents:
     data = {"from": source.before.value, "to": source.task.status.value}
     return _task_event("task.transition", source.task, request_context, now, data=data)
 
@@ -232,7 +232,9 @@ def purged(source: events.TaskPurged, request_context: RequestContext | None, no
     return _task_event("task.purged", source.task, request_context, now, data={"retrieved": source.task.retrieved})
 
 
-def cancel_asked(source: events.TaskCancelAsked, request_context: RequestContext | None, now: datetime) -> AuditEvents:
+def cancel_asked(
+    source: events.TaskCancelRequested, request_context: RequestContext | None, now: datetime
+) -> AuditEvents:
     outcome = SUCCESS if source.outcome == "propagated" else FAILURE
     return _task_event("task.cancel_requested", source.task, request_context, now, outcome, source.outcome)
 
@@ -247,7 +249,9 @@ def retrieved(source: events.TaskRetrieved, request_context: RequestContext | No
     return _task_event("task.result_retrieved", source.task, request_context, now, data=data)
 
 
-def input_asked(source: events.InputAsked, request_context: RequestContext | None, now: datetime) -> AuditEvents:
+def input_asked(
+    source: events.InputRequestOpened, request_context: RequestContext | None, now: datetime
+) -> AuditEvents:
     """Records the kind of an input request, not its text."""
     return _task_event(
         "task.input_requested", source.task, request_context, now, data={"key": source.key, "kind": source.kind}
@@ -263,7 +267,7 @@ def input_settled(source: events.InputSettled, request_context: RequestContext |
     )
 
 
-def would_promote(source: events.WouldPromote, request_context: RequestContext | None, now: datetime) -> AuditEvents:
+def would_promote(source: events.ShadowPromotion, request_context: RequestContext | None, now: datetime) -> AuditEvents:
     return (
         AuditEvent("task.shadow_promoted", SUCCESS, None, "info", now, origin_of(request_context), mount=source.mount),
     )
@@ -320,21 +324,21 @@ class EventMapping:
         self.mappers: Mapping[type, Mapper] = {
             **_STATELESS_MAPPERS,
             events.HttpAnswered: requests.answered,
-            events.PartAnswered: requests.part_answered,
+            events.BatchItemAnswered: requests.part_answered,
             events.TaskCreated: tasks.created,
             events.TaskFinished: tasks.finished,
-            events.UpstreamBegun: self._upstream_begun,
+            events.UpstreamAdded: self._upstream_begun,
             events.HealthChecked: self._health_changed,
-            events.ProgramSought: self._health_changed,
+            events.ProgramAvailabilityChanged: self._health_changed,
         }
         """The function for each type of gateway event; other types are not recorded."""
 
-    def _upstream_begun(self, source: events.UpstreamBegun, _: RequestContext | None, __: datetime) -> AuditEvents:
+    def _upstream_begun(self, source: events.UpstreamAdded, _: RequestContext | None, __: datetime) -> AuditEvents:
         self._up.pop(source.mount, None)
         return NO_EVENTS
 
     def _health_changed(
-        self, source: events.HealthChecked | events.ProgramSought, _: RequestContext | None, now: datetime
+        self, source: events.HealthChecked | events.ProgramAvailabilityChanged, _: RequestContext | None, now: datetime
     ) -> AuditEvents:
         if source.up is None or source.up is self._up.get(source.mount):
             return NO_EVENTS
@@ -344,7 +348,7 @@ class EventMapping:
         return _event("upstream.down", FAILURE, None, now, None, mount=source.mount)
 
 
-def _circuit_moved(source: events.CircuitMoved, _: RequestContext | None, now: datetime) -> AuditEvents:
+def _circuit_moved(source: events.CircuitChanged, _: RequestContext | None, now: datetime) -> AuditEvents:
     if source.state == "open":
         return _event("upstream.circuit_opened", FAILURE, None, now, None, mount=source.mount)
     if source.state == "closed":
@@ -361,7 +365,7 @@ def _program_restarted(source: events.ProgramRestarted, _: RequestContext | None
     return _event("upstream.restarted", FAILURE, source.cause, now, None, mount=source.mount)
 
 
-def _credentials_got(source: events.CredentialsGot, _: RequestContext | None, now: datetime) -> AuditEvents:
+def _credentials_got(source: events.CredentialsFetched, _: RequestContext | None, now: datetime) -> AuditEvents:
     name, outcome = ("credential.exchanged", SUCCESS) if source.ok else ("credential.failed", FAILURE)
     return _event(name, outcome, None, now, None, mount=source.mount, data={"seconds": source.seconds})
 
@@ -373,11 +377,11 @@ def _keys_fetched(source: events.KeysFetched, _: RequestContext | None, now: dat
     return _event("auth.jwks_failed", FAILURE, source.result, now, None, data=data)
 
 
-def _rates_fell_back(source: events.RatesFellBack, _: RequestContext | None, now: datetime) -> AuditEvents:
+def _rates_fell_back(source: events.RateFallbackUsed, _: RequestContext | None, now: datetime) -> AuditEvents:
     return _event("limit.store_fallback", FAILURE, "store", now, None, data={"rule": source.rule})
 
 
-def _gateway_moved(source: events.GatewayMoved, _: RequestContext | None, now: datetime) -> AuditEvents:
+def _gateway_moved(source: events.GatewayPhaseChanged, _: RequestContext | None, now: datetime) -> AuditEvents:
     data = {"version": source.version, "fingerprint": _fingerprint(source.fingerprint)}
     return _event(f"gateway.{source.phase}", SUCCESS, None, now, None, data=data)
 
@@ -400,32 +404,32 @@ _MAX_LISTED: Final = 32
 """Problems, or configuration keys, that one line lists at most."""
 
 _STATELESS_MAPPERS: Final[dict[type, Mapper]] = {
-    events.TokenJudged: token_judged,
+    events.TokenChecked: token_judged,
     events.AccessRefused: access_refused,
     events.TaskDenied: task_denied,
     events.SuspicionRaised: suspicion_raised,
-    events.RateJudged: rate_judged,
+    events.RateLimitChecked: rate_judged,
     events.CapRefused: cap_refused,
     events.QueueRefused: queue_refused,
-    events.CallJoined: call_joined,
-    events.OperatorAsked: operator_asked,
+    events.CallCoalesced: call_joined,
+    events.OperatorRequestAnswered: operator_asked,
     events.TaskDispatched: dispatched,
-    events.TaskMoved: moved,
+    events.TaskTransitioned: moved,
     events.TaskExpired: expired,
     events.TaskPurged: purged,
-    events.TaskCancelAsked: cancel_asked,
+    events.TaskCancelRequested: cancel_asked,
     events.TaskRecovered: recovered,
     events.TaskRetrieved: retrieved,
-    events.InputAsked: input_asked,
+    events.InputRequestOpened: input_asked,
     events.InputSettled: input_settled,
-    events.WouldPromote: would_promote,
-    events.CircuitMoved: _circuit_moved,
+    events.ShadowPromotion: would_promote,
+    events.CircuitChanged: _circuit_moved,
     events.SessionLost: _session_lost,
     events.ProgramRestarted: _program_restarted,
-    events.CredentialsGot: _credentials_got,
-    events.RatesFellBack: _rates_fell_back,
+    events.CredentialsFetched: _credentials_got,
+    events.RateFallbackUsed: _rates_fell_back,
     events.KeysFetched: _keys_fetched,
-    events.GatewayMoved: _gateway_moved,
+    events.GatewayPhaseChanged: _gateway_moved,
     events.ConfigReloaded: _config_reloaded,
 }
 """The functions that need neither options nor state."""

@@ -24,7 +24,7 @@ from taskgate.telemetry.auditlog.chain_writer import ChainPosition, ChainWriter,
 from taskgate.telemetry.auditlog.events import AuditEvent
 from taskgate.telemetry.auditlog.recovery import Gap
 from taskgate.telemetry.auditlog.settings import AuditUnavailable
-from taskgate.telemetry.events import AuditDropped, AuditNoted, AuditWritten, EventSink
+from taskgate.telemetry.events import AuditEventRecorded, AuditLinesDropped, AuditLinesWritten, EventSink
 
 _Value = TypeVar("_Value")
 
@@ -278,7 +278,7 @@ class SinkQueue:
             await asyncio.sleep(0)
         written = await self._do(partial(self._writer.write, batch))
         if self.buffer.done():
-            record = AuditWritten(self.name, written.seconds, written.head.seq, len(self.buffer))
+            record = AuditLinesWritten(self.name, written.seconds, written.head.seq, len(self.buffer))
             self._metrics.emit(record)
         self._on_written(written)
 
@@ -300,7 +300,7 @@ class SinkQueue:
     def _on_written(self, written: ChainPosition) -> None:
         self.sequence, self._since_checkpoint = written.head.seq, written.since_checkpoint
         for name in written.internal:
-            self._metrics.emit(AuditNoted(name, FAILURE if name == GAP else SUCCESS))
+            self._metrics.emit(AuditEventRecorded(name, FAILURE if name == GAP else SUCCESS))
         if self._sync_at is None:
             self._sync_at = asyncio.get_running_loop().time() + SYNC_DELAY
         self._schedule_checkpoint()
@@ -324,7 +324,7 @@ class SinkQueue:
     def _on_lost(self, reason: str, lines: int) -> None:
         if self.buffer.is_open and self.buffer.losses.total() == 1:
             log.error("audit events are being dropped", extra={"sink": self.name, "reason": reason})
-        self._metrics.emit(AuditDropped(self.name, reason, lines))
+        self._metrics.emit(AuditLinesDropped(self.name, reason, lines))
 
     def _report_losses(self) -> None:
         """Write an `audit.gap` line for each reason that events were dropped for."""

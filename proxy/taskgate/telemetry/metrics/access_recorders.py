@@ -29,7 +29,7 @@ def access_takers(registry: Registry) -> Takers:
     refusals = registry.counter(limit_families.ACCESS_REFUSALS)
     suspicions = registry.counter(limit_families.SECURITY_EVENTS)
 
-    def judged(event: events.TokenJudged) -> None:
+    def judged(event: events.TokenChecked) -> None:
         requests[event.issuer, event.reason == "ok", event.reason].inc()
         if event.known is not None:
             remembered[event.known,].inc()
@@ -41,7 +41,7 @@ def access_takers(registry: Registry) -> Takers:
         suspicions[event.kind,].inc()
 
     return {
-        events.TokenJudged: judged,
+        events.TokenChecked: judged,
         events.AccessRefused: refused,
         events.SuspicionRaised: raised,
     }

@@ -15,7 +15,7 @@ def limit_takers(registry: Registry) -> Takers:
     turns = registry.counter(limit_families.QUEUE_REJECTIONS)
     promotions = registry.counter(task_families.SHADOW_PROMOTIONS)
 
-    def rate_judged(event: events.RateJudged) -> None:
+    def rate_judged(event: events.RateLimitChecked) -> None:
         # The event is the key: it is what its family is labelled by.
         decisions[event].inc()
 
@@ -25,14 +25,14 @@ def limit_takers(registry: Registry) -> Takers:
     def queue_refused(event: events.QueueRefused) -> None:
         turns[event.mount, event.reason].inc()
 
-    def would_promote(event: events.WouldPromote) -> None:
+    def would_promote(event: events.ShadowPromotion) -> None:
         promotions[event.mount,].inc()
 
     return {
-        events.RateJudged: rate_judged,
+        events.RateLimitChecked: rate_judged,
         events.CapRefused: cap_refused,
         events.QueueRefused: queue_refused,
-        events.WouldPromote: would_promote,
+        events.ShadowPromotion: would_promote,
     }
 
 
@@ -51,7 +51,7 @@ class Concurrency:
 
     def recorders(self) -> Takers:
         """For the events about it."""
-        return {events.SlotsUsed: self._slots_used}
+        return {events.ConcurrencyChanged: self._slots_used}
 
     def count_unfinished(self, tasks: int) -> None:
         """So many tasks are unfinished now."""
@@ -69,7 +69,7 @@ class Concurrency:
         self._store_limit.show({} if size is None else {(configured.backend,): size})
         self._audit_limits.show({} if lines is None else {(sink,): lines for sink in configured.sinks})
 
-    def _slots_used(self, event: events.SlotsUsed) -> None:
+    def _slots_used(self, event: events.ConcurrencyChanged) -> None:
         self._in_use["upstream", event.mount].set(event.in_use)
         if self._shown.get(event.mount) != (event.limit, event.queued):
             self._shown[event.mount] = event.limit, event.queued

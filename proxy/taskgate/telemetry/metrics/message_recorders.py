@@ -88,14 +88,14 @@ def message_takers(registry: Registry, exemplars: Exemplars, contexts: Contexts)
         mount, tool, disposition = event
         tool_calls[mount, tools.label(mount, tool), tenants.label(), disposition].inc()
 
-    def call_joined(event: events.CallJoined) -> None:
+    def call_joined(event: events.CallCoalesced) -> None:
         joined[event.mount, event.how].inc()
 
     return {
         events.RpcAnswered: rpc_answered,
         events.UpstreamAnswered: upstream_answered,
         events.ToolCalled: tool_called,
-        events.CallJoined: call_joined,
+        events.CallCoalesced: call_joined,
     }
 
 

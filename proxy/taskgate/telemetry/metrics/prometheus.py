@@ -33,17 +33,32 @@ from taskgate.telemetry.metrics.upstream_recorders import upstream_takers
 _log = logging.getLogger(__name__)
 
 _UNCOUNTED: Final = (
-    events.PartAnswered, events.InputAsked, events.OperatorAsked, events.GatewayMoved, events.RatesFellBack,
-)  # fmt: skip
+    events.BatchItemAnswered,
+    events.InputRequestOpened,
+    events.OperatorRequestAnswered,
+    events.GatewayPhaseChanged,
+    events.RateFallbackUsed,
+)
 """Events for the audit log alone."""
 
 _STATES: Final = frozenset(
     {
-        events.StreamOpened, events.StreamEnded, events.CallsRunning, events.SlotsUsed, events.UpstreamBegun,
-        events.CircuitMoved, events.HealthChecked, events.ProgramSought, events.ProgramsRun, events.KeysFetched,
-        events.StoreCounted, events.StoreFaulted, events.ConfigReloaded, events.PollAdvised,
+        events.StreamOpened,
+        events.StreamEnded,
+        events.CallsRunning,
+        events.ConcurrencyChanged,
+        events.UpstreamAdded,
+        events.CircuitChanged,
+        events.HealthChecked,
+        events.ProgramAvailabilityChanged,
+        events.ProgramsCounted,
+        events.KeysFetched,
+        events.StoreCounted,
+        events.StoreFaulted,
+        events.ConfigReloaded,
+        events.PollAdvised,
     }
-)  # fmt: skip
+)
 """Events that say how something is now: they are taken even while nobody is shown anything, as they come but once."""
 
 _WATCHED: Final = (
@@ -115,7 +130,7 @@ class PrometheusRecorder:
         try:
             self._recorders[type(event)](event)
         except Exception:
-            _log.exception("a fact was not counted", extra={"fact": type(event).__name__})
+            _log.exception("an event was not counted in metrics", extra={"fact": type(event).__name__})
 
     def show_ready(self, ready: bool) -> None:
         """Show what the gateway last said of itself."""
@@ -186,7 +201,7 @@ def _both(first: Callable[[Any], None], second: Callable[[Any], None]) -> Callab
     return take
 
 
-def _pass_over(_fact: Any) -> None:
+def _pass_over(_event: Any) -> None:
     pass
 
 

@@ -54,14 +54,14 @@ def trail_takers(registry: Registry) -> Takers:
     writes = registry.histogram(store_families.AUDIT_WRITES)
     lost = registry.counter(store_families.AUDIT_DROPPED)
 
-    def noted(event: kinds.AuditNoted) -> None:
+    def noted(event: kinds.AuditEventRecorded) -> None:
         # The event is the key: it is what its family is labelled by.
         events[event].inc()
 
-    def wrote(event: kinds.AuditWritten) -> None:
+    def wrote(event: kinds.AuditLinesWritten) -> None:
         writes[event.sink,].observe(event.seconds)
 
-    def dropped(event: kinds.AuditDropped) -> None:
+    def dropped(event: kinds.AuditLinesDropped) -> None:
         lost[event.sink, event.reason].inc(event.lines)
 
-    return {kinds.AuditNoted: noted, kinds.AuditWritten: wrote, kinds.AuditDropped: dropped}
+    return {kinds.AuditEventRecorded: noted, kinds.AuditLinesWritten: wrote, kinds.AuditLinesDropped: dropped}

@@ -34,10 +34,10 @@ def task_takers(registry: Registry) -> Takers:
     def dispatched(event: events.TaskDispatched) -> None:
         queue_wait[event.task.owner.mount,].observe(event.waited.total_seconds())
 
-    def moved(event: events.TaskMoved) -> None:
+    def moved(event: events.TaskTransitioned) -> None:
         transitions[event.task.owner.mount, event.before, event.task.status].inc()
 
-    def cancel_asked(event: events.TaskCancelAsked) -> None:
+    def cancel_asked(event: events.TaskCancelRequested) -> None:
         cancels[event.task.owner.mount, event.outcome].inc()
 
     def recovered(event: events.TaskRecovered) -> None:
@@ -49,8 +49,8 @@ def task_takers(registry: Registry) -> Takers:
     return {
         events.TaskCreated: created,
         events.TaskDispatched: dispatched,
-        events.TaskMoved: moved,
-        events.TaskCancelAsked: cancel_asked,
+        events.TaskTransitioned: moved,
+        events.TaskCancelRequested: cancel_asked,
         events.TaskRecovered: recovered,
         events.CallsRunning: counted,
     }

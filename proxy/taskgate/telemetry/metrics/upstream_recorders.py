@@ -18,14 +18,14 @@ def upstream_takers(registry: Registry) -> Takers:
     credentials = registry.histogram(server_families.CREDENTIALS)
     denied = registry.counter(server_families.EXTENSIONS_DENIED)
 
-    def begun(event: events.UpstreamBegun) -> None:
+    def begun(event: events.UpstreamAdded) -> None:
         open_circuits[event.mount,].set(0)
         up.forget((event.mount,))
 
     def retried(event: events.UpstreamRetried) -> None:
         retries[event.mount, event.reason].inc()
 
-    def circuit_moved(event: events.CircuitMoved) -> None:
+    def circuit_moved(event: events.CircuitChanged) -> None:
         # Half open, nearly every request is refused as before.
         open_circuits[event.mount,].set(event.state != "closed")
 
@@ -37,30 +37,30 @@ def upstream_takers(registry: Registry) -> Takers:
     def restarted(event: events.ProgramRestarted) -> None:
         restarts[event.mount, event.cause].inc()
 
-    def sought(event: events.ProgramSought) -> None:
+    def sought(event: events.ProgramAvailabilityChanged) -> None:
         up[event.mount,].set(event.up)
 
-    def programs(event: events.ProgramsRun) -> None:
+    def programs(event: events.ProgramsCounted) -> None:
         processes[event.mount,].set(event.count)
 
     def session_lost(event: events.SessionLost) -> None:
         sessions_lost[event.mount,].inc()
 
-    def credentials_got(event: events.CredentialsGot) -> None:
+    def credentials_got(event: events.CredentialsFetched) -> None:
         credentials[event.mount, event.ok].observe(event.seconds)
 
     def extension_denied(event: events.ExtensionDenied) -> None:
         denied[event.mount, event.extension].inc()
 
     return {
-        events.UpstreamBegun: begun,
+        events.UpstreamAdded: begun,
         events.UpstreamRetried: retried,
-        events.CircuitMoved: circuit_moved,
+        events.CircuitChanged: circuit_moved,
         events.HealthChecked: checked,
         events.ProgramRestarted: restarted,
-        events.ProgramSought: sought,
-        events.ProgramsRun: programs,
+        events.ProgramAvailabilityChanged: sought,
+        events.ProgramsCounted: programs,
         events.SessionLost: session_lost,
-        events.CredentialsGot: credentials_got,
+        events.CredentialsFetched: credentials_got,
         events.ExtensionDenied: extension_denied,
     }

@@ -30,8 +30,8 @@ from taskgate.streams.event_stream import EventStream
 from taskgate.streams.messages import HttpReply
 from taskgate.streams.sse_connection import SseConnection as Wire
 from unit.lifecycle.asked import Asked
-from unit.lifecycle.facts import Facts
 from unit.lifecycle.guarding import Guard
+from unit.lifecycle.recorded_events import RecordedEvents
 
 EVERYTHING = {
     "tools": {"listChanged": True},
@@ -171,10 +171,10 @@ class World:
     """Subscriptions over a store, a line to a server, and what changes the tasks."""
 
     def __init__(self, store: Any, *rules: AccessRule, threshold: int | None = None) -> None:
-        self.store, self.clock, self.facts, self.server = store, ManualClock(), Facts(), Counterpart()
-        guard = Guard(store, self.clock, self.facts, *rules, threshold=threshold)
+        self.store, self.clock, self.emitted, self.server = store, ManualClock(), RecordedEvents(), Counterpart()
+        guard = Guard(store, self.clock, self.emitted, *rules, threshold=threshold)
         self.lookups, self.polled = guard.lookups, guard.polled
-        self.changes = Changes(store=store, event_sink=self.facts, clock=self.clock)
+        self.changes = Changes(store=store, event_sink=self.emitted, clock=self.clock)
         self.subscriptions = Subscriptions(
             dialect=ModernDownstream("1"),
             store=store,

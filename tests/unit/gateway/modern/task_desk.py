@@ -22,8 +22,8 @@ from taskgate.protocol.modern.downstream import ModernDownstream
 from taskgate.protocol.modern_requests import OfLegacyTask, UpdateTask
 from taskgate.streams.spoken import RpcReply
 from unit.lifecycle.asked import Asked
-from unit.lifecycle.facts import Facts
 from unit.lifecycle.guarding import Guard
+from unit.lifecycle.recorded_events import RecordedEvents
 
 AT = OWNER.mount
 MODERN = new_peer(revision=Revision.R2026_07_28)
@@ -69,11 +69,11 @@ class World:
     """Task requests over a store."""
 
     def __init__(self, store: CountingStore, *rules: AccessRule, threshold: int | None = None) -> None:
-        self.store, self.clock, self.facts, self.desk = store, ManualClock(), Facts(), AnswerDesk()
-        self.changes = Changes(store=store, event_sink=self.facts, clock=self.clock)
+        self.store, self.clock, self.emitted, self.desk = store, ManualClock(), RecordedEvents(), AnswerDesk()
+        self.changes = Changes(store=store, event_sink=self.emitted, clock=self.clock)
         runner: Any = self.desk
         nothing: Any = None  # no task is made here
-        self.guard = Guard(store, self.clock, self.facts, *rules, threshold=threshold)
+        self.guard = Guard(store, self.clock, self.emitted, *rules, threshold=threshold)
         lookups = self.guard.lookups
         tasks = TaskService(
             store=store,
@@ -82,7 +82,7 @@ class World:
             terms=nothing,
             polls=self.guard.polls,
             joining=nothing,
-            event_sink=self.facts,
+            event_sink=self.emitted,
             clock=self.clock,
         )
         self.requests = TaskRequests(

@@ -24,7 +24,7 @@ from taskgate.upstream.base import Upstream
 from taskgate.upstream.principal import PrincipalSource
 from unit.admission.test_callers import MOUNT
 from unit.auth.identities import identity
-from unit.lifecycle.facts import Facts
+from unit.lifecycle.recorded_events import RecordedEvents
 
 IDLE = timedelta(minutes=10)
 CHANGED = cast(Notification, parse(b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}', max_depth=8))
@@ -72,7 +72,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def lines(clock: ManualClock) -> SessionPool:
-    return SessionPool(clock=clock, idle=IDLE, denied=DeniedExtensions(Facts()))
+    return SessionPool(clock=clock, idle=IDLE, denied=DeniedExtensions(RecordedEvents()))
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from taskgate.gateway.denied_extensions import DeniedExtensions
 from taskgate.gateway.modern.session_pool import LONGEST_INFO, SessionPool
 from taskgate.protocol.base import Server
 from taskgate.protocol.extensions import ExtensionPolicy
-from unit.lifecycle.facts import Facts
+from unit.lifecycle.recorded_events import RecordedEvents
 
 
 class Session:
@@ -42,7 +42,7 @@ def mounted(server: Any, info: str | None = None) -> Any:
 
 @pytest.fixture
 async def lines() -> AsyncIterator[SessionPool]:
-    lines = SessionPool(clock=ManualClock(), idle=timedelta(minutes=5), denied=DeniedExtensions(Facts()))
+    lines = SessionPool(clock=ManualClock(), idle=timedelta(minutes=5), denied=DeniedExtensions(RecordedEvents()))
     yield lines
     await lines.close()
 

@@ -18,7 +18,7 @@ from taskgate.telemetry.auditlog.log import AuditLog
 from taskgate.telemetry.auditlog.settings import AuditSettings, SinkSettings
 from taskgate.telemetry.auditlog.signing import KeyRing
 from taskgate.telemetry.auditlog.verification import ChainVerdict, ChainVerifier, read_checkpoints
-from taskgate.telemetry.events import Event, GatewayMoved
+from taskgate.telemetry.events import Event, GatewayPhaseChanged
 
 KEY: Final = b"k" * 32
 RING: Final = KeyRing(keys=(KEY,))
@@ -30,13 +30,13 @@ class Heard:
     """A listener that remembers."""
 
     def __init__(self) -> None:
-        self.facts: list[Any] = []
+        self.emitted: list[Any] = []
 
-    def emit(self, fact: Event) -> None:
-        self.facts.append(fact)
+    def emit(self, event: Event) -> None:
+        self.emitted.append(event)
 
     def of(self, kind: type[_Kind]) -> list[_Kind]:
-        return [fact for fact in self.facts if isinstance(fact, kind)]
+        return [event for event in self.emitted if isinstance(event, kind)]
 
 
 class ScriptedOs:
@@ -101,16 +101,16 @@ async def opened(wanted: AuditSettings, heard: Heard | None = None, **how: Any) 
             await log.close()
 
 
-async def keep(wanted: AuditSettings, facts: Iterable[Event], **how: Any) -> None:
+async def keep(wanted: AuditSettings, emitted: Iterable[Event], **how: Any) -> None:
     """Open a log, have it told, and close it."""
     async with opened(wanted, **how) as log:
-        for fact in facts:
-            log.emit(fact)
+        for event in emitted:
+            log.emit(event)
 
 
 def moved(*phases: str) -> list[Event]:
-    """Facts that are one line each, and nobody's."""
-    return [GatewayMoved(phase, "1.0", 7) for phase in phases]
+    """Events that are one line each, and nobody's."""
+    return [GatewayPhaseChanged(phase, "1.0", 7) for phase in phases]
 
 
 def many(count: int) -> list[Event]:
@@ -156,8 +156,8 @@ async def turns(predicate: Callable[[], object]) -> None:
 async def fill(log: AuditLog, system: ScriptedOs, count: int) -> None:
     """Have so many lines wait, behind a write that does not end."""
     system.gate.clear()
-    for fact in many(count):
-        log.emit(fact)
+    for event in many(count):
+        log.emit(event)
     await asyncio.sleep(0)
 
 

@@ -9,7 +9,7 @@ from taskgate.telemetry.auditlog.events import UNREAD, summary_in, without_paylo
 from taskgate.telemetry.auditlog.formats import redaction
 from taskgate.telemetry.auditlog.formats.renderer import Renderer
 from taskgate.telemetry.auditlog.settings import LineOptions
-from unit.telemetry.auditlog.told_facts import (
+from unit.telemetry.auditlog.told_events import (
     ANSWERED,
     CALL,
     COMPLETED,

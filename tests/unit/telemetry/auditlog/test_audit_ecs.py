@@ -6,7 +6,7 @@ import pytest
 
 from taskgate import __version__
 from taskgate.telemetry import events
-from unit.telemetry.auditlog.told_facts import (
+from unit.telemetry.auditlog.told_events import (
     ANSWERED,
     FIRST_USE,
     SetSpan,
@@ -91,15 +91,15 @@ def test_what_is_refused_is_denied_and_what_is_suspected_an_alert() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fact", "category", "kind"),
+    ("reported", "category", "kind"),
     [
         (events.ConfigReloaded("success", 1), "configuration", "change"),
-        (events.GatewayMoved("stopped", "1.0", 1), "process", "end"),
+        (events.GatewayPhaseChanged("stopped", "1.0", 1), "process", "end"),
         (events.SessionLost("reports"), "network", "info"),
         (events.TaskPurged(of_task()), "api", "deletion"),
         (FIRST_USE, "authentication", "start"),
     ],
 )
-def test_what_happened_has_a_category_and_a_type(fact: events.Event, category: str, kind: str) -> None:
-    event = line_of(fact, None, format="ecs")["event"]
+def test_what_happened_has_a_category_and_a_type(reported: events.Event, category: str, kind: str) -> None:
+    event = line_of(reported, None, format="ecs")["event"]
     assert (event["category"], event["type"]) == ([category], [kind])

@@ -1,4 +1,4 @@
-"""Each fact becomes its events, each event of the catalogue comes of a fact, and what is for metrics alone of none."""
+"""Audit events: what each gateway event becomes, and which become none."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -16,7 +16,7 @@ from taskgate.telemetry.auditlog.events import AuditEvent, EventOrigin, internal
 from taskgate.telemetry.auditlog.mapping import EventMapping
 from taskgate.telemetry.auditlog.settings import LineOptions
 from taskgate.telemetry.request_context import RequestContext, client_of
-from unit.telemetry.auditlog.told_facts import (
+from unit.telemetry.auditlog.told_events import (
     ANSWERED,
     CALL,
     CASES,
@@ -32,12 +32,30 @@ from unit.telemetry.auditlog.told_facts import (
 )
 
 FOR_METRICS_ALONE = {
-    kinds.HttpRefused, kinds.StreamOpened, kinds.StreamEnded, kinds.RpcAnswered, kinds.UpstreamAnswered,
-    kinds.ToolCalled, kinds.InputWaited, kinds.PollsCounted, kinds.LateAnswerDropped, kinds.LeaseLost, kinds.StoreUsed,
-    kinds.StoreCounted, kinds.StoreFaulted, kinds.CallsRunning, kinds.SlotsUsed, kinds.TaskPolled, kinds.PollAdvised,
-    kinds.ProgramsRun, kinds.UpstreamRetried, kinds.ExtensionDenied, kinds.AuditNoted, kinds.AuditWritten,
-    kinds.AuditDropped,
-}  # fmt: skip
+    kinds.HttpRefused,
+    kinds.StreamOpened,
+    kinds.StreamEnded,
+    kinds.RpcAnswered,
+    kinds.UpstreamAnswered,
+    kinds.ToolCalled,
+    kinds.InputWaited,
+    kinds.PollsCounted,
+    kinds.LateAnswerDropped,
+    kinds.LeaseLost,
+    kinds.StoreUsed,
+    kinds.StoreCounted,
+    kinds.StoreFaulted,
+    kinds.CallsRunning,
+    kinds.ConcurrencyChanged,
+    kinds.TaskPolled,
+    kinds.PollAdvised,
+    kinds.ProgramsCounted,
+    kinds.UpstreamRetried,
+    kinds.ExtensionDenied,
+    kinds.AuditEventRecorded,
+    kinds.AuditLinesWritten,
+    kinds.AuditLinesDropped,
+}
 
 
 def said_by(events: tuple[AuditEvent, ...]) -> tuple[Said, ...]:
@@ -46,8 +64,8 @@ def said_by(events: tuple[AuditEvent, ...]) -> tuple[Said, ...]:
 
 @covers("O-AUD-1", "O-AUD-2")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.said[0].name}-{case.said[0].reason}")
-def test_a_fact_becomes_its_events(case: Case) -> None:
-    assert said_by(events_of(case.fact, case.request_context)) == case.said
+def test_an_event_becomes_its_events(case: Case) -> None:
+    assert said_by(events_of(case.event, case.request_context)) == case.said
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.said[0].name}-{case.said[0].reason}")
@@ -55,7 +73,7 @@ def test_an_event_has_an_outcome_that_the_catalogue_knows(case: Case) -> None:
     assert all(said.outcome in EVENTS[said.name].severities for said in case.said)
 
 
-def test_every_event_comes_of_a_fact_but_for_those_of_the_log_itself() -> None:
+def test_every_event_comes_of_an_event_but_for_those_of_the_log_itself() -> None:
     assert {said.name for case in CASES for said in case.said} == EVENTS.keys() - matching(["audit.*"])
 
 
@@ -65,19 +83,19 @@ def test_every_outcome_of_the_catalogue_comes_about() -> None:
     assert known == seen
 
 
-@pytest.mark.parametrize("fact", UNTOLD, ids=lambda fact: type(fact).__name__)
-def test_what_is_no_news_is_not_told(fact: kinds.Event) -> None:
-    assert events_of(fact, new_visit()) == ()
+@pytest.mark.parametrize("event", UNTOLD, ids=lambda event: type(event).__name__)
+def test_what_is_no_news_is_not_told(event: kinds.Event) -> None:
+    assert events_of(event, new_visit()) == ()
 
 
-def test_every_other_fact_is_for_metrics_alone() -> None:
-    told = {type(case.fact) for case in CASES} | {type(fact) for fact in UNTOLD}
+def test_every_other_event_is_for_metrics_alone() -> None:
+    told = {type(case.event) for case in CASES} | {type(event) for event in UNTOLD}
     assert set(get_args(kinds.Event)) - told == FOR_METRICS_ALONE
     assert set(EventMapping(LineOptions()).mappers) == told
 
 
 def test_an_event_happened_when_it_is_said_to_have() -> None:
-    assert {event.time for case in CASES for event in events_of(case.fact, case.request_context)} == {NOW}
+    assert {event.time for case in CASES for event in events_of(case.event, case.request_context)} == {NOW}
 
 
 # --- servers, which are told of when they change ---------------------------------------------------------------------
@@ -86,12 +104,18 @@ def test_an_event_happened_when_it_is_said_to_have() -> None:
 def test_a_server_that_stays_as_it_is_is_told_of_once() -> None:
     table = EventMapping(LineOptions())
     states = [True, True, None, True, False, False, True]
-    tell, sought = table.mappers[kinds.HealthChecked], table.mappers[kinds.ProgramSought]
+    tell, sought = table.mappers[kinds.HealthChecked], table.mappers[kinds.ProgramAvailabilityChanged]
     told = [tell(kinds.HealthChecked("reports", True, up), None, NOW) for up in states]
     assert [[event.name for event in each] for each in told] == [
-        ["upstream.up"], [], [], [], ["upstream.down"], [], ["upstream.up"],
-    ]  # fmt: skip
-    told = [sought(kinds.ProgramSought("search", up), None, NOW) for up in (False, False, True)]
+        ["upstream.up"],
+        [],
+        [],
+        [],
+        ["upstream.down"],
+        [],
+        ["upstream.up"],
+    ]
+    told = [sought(kinds.ProgramAvailabilityChanged("search", up), None, NOW) for up in (False, False, True)]
     assert [[event.name for event in each] for each in told] == [["upstream.down"], [], ["upstream.up"]]
 
 
@@ -100,7 +124,7 @@ def test_servers_are_told_apart_and_another_of_the_same_name_is_new() -> None:
     tell = table.mappers[kinds.HealthChecked]
     for mount in ("reports", "search"):
         assert tell(kinds.HealthChecked(mount, True, True), None, NOW) != ()
-    table.mappers[kinds.UpstreamBegun](kinds.UpstreamBegun("reports"), None, NOW)
+    table.mappers[kinds.UpstreamAdded](kinds.UpstreamAdded("reports"), None, NOW)
     assert tell(kinds.HealthChecked("search", True, True), None, NOW) == ()
     assert tell(kinds.HealthChecked("reports", True, True), None, NOW) != ()
 
@@ -108,15 +132,15 @@ def test_servers_are_told_apart_and_another_of_the_same_name_is_new() -> None:
 # --- requests --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("fact", [ANSWERED, kinds.PartAnswered()])
-def test_what_is_no_request_has_no_line_of_one(fact: kinds.Event) -> None:
-    assert events_of(fact, None) == ()
-    assert events_of(fact, new_visit(id="")) == ()
+@pytest.mark.parametrize("event", [ANSWERED, kinds.BatchItemAnswered()])
+def test_what_is_no_request_has_no_line_of_one(event: kinds.Event) -> None:
+    assert events_of(event, None) == ()
+    assert events_of(event, new_visit(id="")) == ()
 
 
 def test_an_event_is_of_the_visit_as_it_was_then() -> None:
     request_context = new_visit(caller=None)
-    [event] = events_of(kinds.RateJudged("calls", "ip", "shadow"), request_context)
+    [event] = events_of(kinds.RateLimitChecked("calls", "ip", "shadow"), request_context)
     request_context.caller, request_context.status = new_visit().caller, 500
     assert event.origin is not None
     assert (event.origin.caller, event.origin.status) == (None, None)
@@ -147,7 +171,7 @@ def test_a_task_that_expired_has_one_end() -> None:
         kinds.TaskExpired(of_task(), "working"),
         kinds.TaskFinished(of_task(), TaskStatus.FAILED, FaultReason.EXPIRED, timedelta(0), None),
     ]
-    assert [event.name for fact in ends for event in events_of(fact, None)] == ["task.expired"]
+    assert [event.name for reported in ends for event in events_of(reported, None)] == ["task.expired"]
 
 
 # --- what is kept in memory ------------------------------------------------------------------------------------------
@@ -155,9 +179,9 @@ def test_a_task_that_expired_has_one_end() -> None:
 
 def test_an_event_keeps_neither_message_nor_record_but_for_the_last_of_a_visit() -> None:
     for case in CASES:
-        for event in events_of(case.fact, case.request_context):
+        for event in events_of(case.event, case.request_context):
             if type(event.origin) is RequestContext:
-                assert type(case.fact) in (kinds.HttpAnswered, kinds.PartAnswered)
+                assert type(case.event) in (kinds.HttpAnswered, kinds.BatchItemAnswered)
                 kept: list[object] = [*event._replace(origin=None)]
             else:
                 kept = [*event, *(event.origin or ()), *(event.subject or ())]
@@ -189,8 +213,8 @@ def test_what_is_kept_of_a_visit_is_let_go_as_arguments_are() -> None:
 
 def test_what_large_arguments_weigh_is_known_and_can_be_let_go() -> None:
     large = message_text("tools/call", name="t", arguments={"text": "x" * 100_000})
-    for fact in (ANSWERED, kinds.TaskCreated(of_task(), None)):
-        [event] = events_of(fact, new_visit(large))
+    for reported in (ANSWERED, kinds.TaskCreated(of_task(), None)):
+        [event] = events_of(reported, new_visit(large))
         assert event.weight >= 100_000
         light = without_payload(event)
         assert light.weight == 0
@@ -232,8 +256,8 @@ def test_words_of_peers_are_kept_up_to_a_length() -> None:
 
 def test_arguments_that_are_not_told_are_not_kept() -> None:
     telling = LineOptions(arguments="none")
-    for fact in (ANSWERED, kinds.TaskCreated(of_task(), None)):
-        [event] = events_of(fact, new_visit(), telling)
+    for reported in (ANSWERED, kinds.TaskCreated(of_task(), None)):
+        [event] = events_of(reported, new_visit(), telling)
         assert event.weight == 0
         assert type(event.origin) is EventOrigin
         assert event.origin.summary.arguments is None
@@ -243,20 +267,20 @@ def test_arguments_are_told_where_a_request_ends_and_where_a_task_is_made() -> N
     with_arguments = {
         event.name
         for case in CASES
-        for event in events_of(case.fact, case.request_context)
+        for event in events_of(case.event, case.request_context)
         if summary_in(event.origin).arguments is not None
     }
     assert with_arguments == {"rpc.call", "rpc.rejected", "task.created"}
 
 
 def test_a_result_is_kept_only_to_be_hashed() -> None:
-    fact = kinds.TaskFinished(DONE, TaskStatus.COMPLETED, "ok", timedelta(0), 14)
-    weights = [events_of(fact, None, LineOptions(results=how))[0].weight for how in ("none", "size", "hash")]  # type: ignore[arg-type]
+    reported = kinds.TaskFinished(DONE, TaskStatus.COMPLETED, "ok", timedelta(0), 14)
+    weights = [events_of(reported, None, LineOptions(results=how))[0].weight for how in ("none", "size", "hash")]  # type: ignore[arg-type]
     assert weights == [0, 0, getsizeof('{"content":[]}')]
-    [event] = events_of(fact, None, LineOptions(results="hash"))
+    [event] = events_of(reported, None, LineOptions(results="hash"))
     assert (event.result, without_payload(event).result) == ('{"content":[]}', None)
     for nothing in (None, Faulted(error="{}", reason=FaultReason.TIMEOUT)):
-        other = replace(fact, task=replace(DONE, outcome=nothing))
+        other = replace(reported, task=replace(DONE, outcome=nothing))
         assert events_of(other, None, LineOptions(results="hash"))[0].result is None
 
 
@@ -272,6 +296,9 @@ def test_an_event_that_keeps_nothing_is_light_as_it_is() -> None:
 def test_events_are_chosen_by_globs() -> None:
     assert matching(["*"]) == EVENTS.keys()
     assert matching(["gateway.*", "audit.gap"]) == {
-        "gateway.started", "gateway.stopping", "gateway.stopped", "audit.gap",
-    }  # fmt: skip
+        "gateway.started",
+        "gateway.stopping",
+        "gateway.stopped",
+        "audit.gap",
+    }
     assert matching(["Gateway.*", "gateway"]) == frozenset()

@@ -13,7 +13,7 @@ from taskgate.telemetry import events
 from taskgate.telemetry.auditlog.catalogue import EVENTS
 from taskgate.telemetry.auditlog.formats import ecs, ocsf
 from taskgate.telemetry.auditlog.formats.renderer import native_part
-from unit.telemetry.auditlog.told_facts import (
+from unit.telemetry.auditlog.told_events import (
     ANSWERED,
     CALLER,
     FIRST_USE,
@@ -128,7 +128,7 @@ def test_a_token_is_authentication() -> None:
             "uid": "abcdefgh-1", "http_method": "POST", "user_agent": "host/1.0", "url": {"path": "/reports/mcp"},
         },
     }  # fmt: skip
-    refused = line_of(events.TokenJudged("corp", "expired"), None, format="ocsf")
+    refused = line_of(events.TokenChecked("corp", "expired"), None, format="ocsf")
     assert own_words(refused) == {
         "activity_id": 1, "type_uid": 300201, "severity_id": 2, "status_id": 2, "status": "Failure",
         "status_detail": "expired", "auth_protocol_id": 6, "auth_protocol": "OAUTH 2.0", "is_remote": True,
@@ -168,18 +168,18 @@ def test_a_peer_without_a_plain_address_is_told_by_name(peer: str, told: dict[st
 
 
 @pytest.mark.parametrize(
-    ("fact", "type_uid"),
+    ("event", "type_uid"),
     [
-        (events.GatewayMoved("started", "1.0", 1), 600203),
-        (events.GatewayMoved("stopping", "1.0", 1), 600299),
-        (events.GatewayMoved("stopped", "1.0", 1), 600204),
+        (events.GatewayPhaseChanged("started", "1.0", 1), 600203),
+        (events.GatewayPhaseChanged("stopping", "1.0", 1), 600299),
+        (events.GatewayPhaseChanged("stopped", "1.0", 1), 600204),
         (events.ConfigReloaded("success", 1), 600208),
         (events.KeysFetched("corp", "failed", 0), 600208),
-        (events.CredentialsGot("reports", 0.5, True), 300204),
+        (events.CredentialsFetched("reports", 0.5, True), 300204),
     ],
 )
-def test_what_is_of_the_gateway_is_its_life(fact: events.Event, type_uid: int) -> None:
-    line = line_of(fact, None, format="ocsf")
+def test_what_is_of_the_gateway_is_its_life(event: events.Event, type_uid: int) -> None:
+    line = line_of(event, None, format="ocsf")
     assert line["type_uid"] == type_uid
     if type_uid // 100 == 6002:
         assert line["app"] == PRODUCT

@@ -17,7 +17,7 @@ from taskgate.telemetry.auditlog.formats.digests import task_ref
 from taskgate.telemetry.auditlog.formats.renderer import Renderer
 from taskgate.telemetry.auditlog.settings import LineOptions
 from taskgate.telemetry.request_context import client_of
-from unit.telemetry.auditlog.told_facts import (
+from unit.telemetry.auditlog.told_events import (
     ANSWERED,
     CALLER,
     IDENTITY,
@@ -235,7 +235,7 @@ def test_times_are_told_in_universal_time_with_all_digits() -> None:
 
 
 def test_a_limit_is_named() -> None:
-    line = line_of(events.RateJudged("calls", "context", "rejected"), new_visit())
+    line = line_of(events.RateLimitChecked("calls", "context", "rejected"), new_visit())
     assert line["limit"] == {"kind": "rate", "policy": "calls", "scope": "context"}
     line = line_of(events.CapRefused("tasks", "tenant"), new_visit())
     assert line["limit"] == {"kind": "tasks", "policy": None, "scope": "tenant"}
@@ -244,7 +244,7 @@ def test_a_limit_is_named() -> None:
 
 
 def test_an_operator_is_told_by_address_path_and_status() -> None:
-    line = line_of(events.OperatorAsked("POST", "/-/reload", 401, "127.0.0.1"), None)
+    line = line_of(events.OperatorRequestAnswered("POST", "/-/reload", 401, "127.0.0.1"), None)
     assert line["http"] == {
         "peer": "127.0.0.1", "request_id": None, "verb": "POST", "path": "/-/reload", "status": 401, "user_agent": None,
     }  # fmt: skip

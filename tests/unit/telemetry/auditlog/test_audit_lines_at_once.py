@@ -31,7 +31,7 @@ from unit.telemetry.auditlog.kept_logs import (
     to_file,
     turns,
 )
-from unit.telemetry.auditlog.told_facts import ANSWERED, KEY, NOW, events_of, new_visit
+from unit.telemetry.auditlog.told_events import ANSWERED, KEY, NOW, events_of, new_visit
 
 
 def usual() -> AuditEvent:
@@ -128,9 +128,9 @@ async def test_the_thread_makes_no_usual_line_and_the_event_loop_few_at_a_time(
 
 async def test_events_of_both_kinds_stay_in_their_order(tmp_path: Path) -> None:
     async with opened(settings(to_file(tmp_path))) as log:
-        for fact in moved("started", "stopping", "stopped"):
+        for event in moved("started", "stopping", "stopped"):
             answer(log, 2)
-            log.emit(fact)
+            log.emit(event)
         answer(log, 1)
         await turns(lambda: log.sequences()["file",] == 11)
     calls = ["rpc.call"] * 2

@@ -15,7 +15,7 @@ from taskgate.telemetry.auditlog import backpressure
 from taskgate.telemetry.auditlog.events import AuditEvent
 from taskgate.telemetry.auditlog.formats.native import NativeRenderer
 from taskgate.telemetry.auditlog.settings import ChainSettings, SinkSettings
-from taskgate.telemetry.events import AuditNoted, AuditWritten
+from taskgate.telemetry.events import AuditEventRecorded, AuditLinesWritten
 from taskgate.telemetry.request_context import within
 from unit.telemetry.auditlog.kept_logs import (
     Heard,
@@ -32,7 +32,7 @@ from unit.telemetry.auditlog.kept_logs import (
     turns,
     verified,
 )
-from unit.telemetry.auditlog.told_facts import new_visit
+from unit.telemetry.auditlog.told_events import new_visit
 
 STARTED = "audit.chain_started"
 CHECKPOINT = "audit.checkpoint"
@@ -67,11 +67,11 @@ async def test_what_comes_together_shares_a_write_and_a_wait_for_the_disk(tmp_pa
     heard = Heard()
     async with opened(settings(to_file(tmp_path, fsync="always")), heard) as log:
         before = len(system.writes), system.syncs
-        for fact in many(900):
-            log.emit(fact)
+        for event in many(900):
+            log.emit(event)
         await turns(lambda: log.sequences()["file",] == 901)
         assert len(system.writes) - before[0] == system.syncs - before[1] == 4
-    assert [each.sequence for each in heard.of(AuditWritten)] == [257, 513, 769, 901]
+    assert [each.sequence for each in heard.of(AuditLinesWritten)] == [257, 513, 769, 901]
     assert found_in(tmp_path / "audit.jsonl") == []
 
 
@@ -80,9 +80,9 @@ async def test_what_comes_while_a_write_runs_goes_together_next(tmp_path: Path, 
         system.gate.clear()
         log.emit(*many(1))
         await turns(lambda: log.depths()["file",] == 1)
-        for fact in many(50):
+        for event in many(50):
             await asyncio.sleep(0)
-            log.emit(fact)
+            log.emit(event)
         assert log.depths() == {("file",): 51}
         count = len(system.writes)
         system.gate.set()
@@ -120,18 +120,18 @@ async def test_each_sink_has_what_it_is_to_have_and_its_own_chain(tmp_path: Path
     assert names(tmp_path / "none") == [STARTED]
     for name in ("all", "ends", "none"):
         assert found_in(tmp_path / name) == []
-    told = AuditNoted("gateway.started", "success"), AuditNoted("gateway.stopped", "success")
-    assert [fact for fact in heard.of(AuditNoted) if fact.event.startswith("gateway")] == list(told)
+    told = AuditEventRecorded("gateway.started", "success"), AuditEventRecorded("gateway.stopped", "success")
+    assert [event for event in heard.of(AuditEventRecorded) if event.event.startswith("gateway")] == list(told)
 
 
 async def test_what_no_sink_is_to_have_is_not_counted(tmp_path: Path) -> None:
     heard = Heard()
     await keep(settings(to_file(tmp_path), events=("task.*",)), many(3), heard=heard)
-    assert {fact.event for fact in heard.of(AuditNoted)} == {STARTED}
+    assert {event.event for event in heard.of(AuditEventRecorded)} == {STARTED}
     assert names(tmp_path / "audit.jsonl") == [STARTED]
 
 
-async def test_a_fact_that_is_for_metrics_alone_is_passed_over(tmp_path: Path) -> None:
+async def test_an_event_that_is_for_metrics_alone_is_passed_over(tmp_path: Path) -> None:
     await keep(settings(to_file(tmp_path)), [kinds.StoreUsed("load", 0.1, True)])
     assert names(tmp_path / "audit.jsonl") == [STARTED]
 
@@ -142,7 +142,7 @@ async def test_without_sinks_nothing_is_kept(tmp_path: Path) -> None:
         log.emit(*many(1))
         assert (log.is_full, await log.room()) == (False, True)
         log.reopen()
-    assert heard.facts == []
+    assert heard.emitted == []
 
 
 async def test_what_is_recorded_has_whose_request_it_is(tmp_path: Path) -> None:
@@ -160,8 +160,8 @@ async def test_there_is_a_checkpoint_after_so_many_lines(tmp_path: Path) -> None
     async with opened(settings(to_file(tmp_path), chain=ChainSettings(checkpoint_events=3))) as log:
         for _ in range(2):
             before = log.sequences()["file",]
-            for fact in many(3):
-                log.emit(fact)
+            for event in many(3):
+                log.emit(event)
             await turns(lambda before=before: log.sequences()["file",] == before + 4)
     told = names(tmp_path / "audit.jsonl")
     assert told == [STARTED, *(["gateway.started"] * 3 + [CHECKPOINT]) * 2]
@@ -171,8 +171,8 @@ async def test_there_is_a_checkpoint_after_some_time_and_only_where_something_ha
     soon = ChainSettings(checkpoint_interval=timedelta(milliseconds=20))
     other = SinkSettings(name="other", path=tmp_path / "other")
     async with opened(settings(to_file(tmp_path), other, chain=soon)) as log:
-        for fact in moved("started", "stopped"):
-            log.emit(fact)
+        for event in moved("started", "stopped"):
+            log.emit(event)
             # Of each sink: the line, its own checkpoint, that of the other.
             before = log.sequences()["file",]
             await turns(lambda before=before: set(log.sequences().values()) == {before + 3})
@@ -254,10 +254,10 @@ async def test_arguments_weigh_what_they_may_and_the_rest_goes_without(
     assert (left_out[0], left_out[7]) == (False, True)
 
 
-async def test_a_fact_that_cannot_be_told_harms_nobody(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_event_that_cannot_be_told_harms_nobody(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with opened(settings(to_file(tmp_path))) as log:
-        log.emit(kinds.CircuitMoved("reports", object()))  # type: ignore[arg-type]
-        log.emit(kinds.GatewayMoved("started", "1", "no number"))  # type: ignore[arg-type]
+        log.emit(kinds.CircuitChanged("reports", object()))  # type: ignore[arg-type]
+        log.emit(kinds.GatewayPhaseChanged("started", "1", "no number"))  # type: ignore[arg-type]
         log.emit(*many(1))
     assert names(tmp_path / "audit.jsonl")[-2:] == ["gateway.started", CHECKPOINT]
     assert [record.levelno for record in caplog.records if "fact" in vars(record)] == [logging.ERROR]

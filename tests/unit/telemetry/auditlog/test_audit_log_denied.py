@@ -5,7 +5,7 @@ from pathlib import Path
 
 from taskgate.telemetry.auditlog.log import AuditLog
 from taskgate.telemetry.auditlog.settings import SinkSettings
-from taskgate.telemetry.events import AuditDropped, AuditNoted
+from taskgate.telemetry.events import AuditEventRecorded, AuditLinesDropped
 from taskgate.telemetry.request_context import within
 from unit.telemetry.auditlog.kept_logs import (
     Heard,
@@ -20,7 +20,7 @@ from unit.telemetry.auditlog.kept_logs import (
     to_file,
     turns,
 )
-from unit.telemetry.auditlog.told_facts import ANSWERED, new_visit
+from unit.telemetry.auditlog.told_events import ANSWERED, new_visit
 
 REJECTED = "rpc.rejected"
 
@@ -33,7 +33,7 @@ def refuse(log: AuditLog, count: int, reason: str = "audit") -> None:
 
 
 def told(heard: Heard) -> Iterator[str]:
-    return (each.event for each in heard.of(AuditNoted))
+    return (each.event for each in heard.of(AuditEventRecorded))
 
 
 async def test_refusals_for_want_of_room_leave_the_last_quarter_to_what_is_under_way(
@@ -47,10 +47,10 @@ async def test_refusals_for_want_of_room_leave_the_last_quarter_to_what_is_under
         assert log.depths() == {("file",): 15}
         log.emit(*many(1))
         refuse(log, 100)
-        for fact in many(4):
-            log.emit(fact)
+        for event in many(4):
+            log.emit(event)
         assert log.depths() == {("file",): 20}
-        assert heard.of(AuditDropped) == []
+        assert heard.of(AuditLinesDropped) == []
         assert REJECTED not in told(heard)
         system.gate.set()
         await turns(lambda: not log.is_full)

@@ -13,7 +13,7 @@ from taskgate.telemetry.auditlog.chain import ChainHead
 from taskgate.telemetry.auditlog.log import AuditLog
 from taskgate.telemetry.auditlog.settings import AuditUnavailable, ChainSettings, SinkSettings
 from taskgate.telemetry.auditlog.sinks import FileSink
-from taskgate.telemetry.events import AuditDropped, AuditNoted
+from taskgate.telemetry.events import AuditEventRecorded, AuditLinesDropped
 from unit.telemetry.auditlog.kept_logs import (
     Heard,
     ScriptedOs,
@@ -39,8 +39,8 @@ async def test_a_log_goes_on_in_other_files_as_one_chain(tmp_path: Path) -> None
     async with opened(settings(to_file(tmp_path, rotate_size=4000, keep=9))) as log:
         for _ in range(6):
             before = log.sequences()["file",]
-            for fact in many(8):
-                log.emit(fact)
+            for event in many(8):
+                log.emit(event)
             await turns(lambda before=before: log.sequences()["file",] >= before + 8)
     aside = sorted(tmp_path.glob("audit.jsonl.0*"))
     assert len(aside) > 1
@@ -127,7 +127,7 @@ async def test_a_file_that_was_deleted_is_made_again_and_the_gap_told(tmp_path: 
     lines = own_lines(tmp_path / "audit.jsonl")
     assert [line["event"] for line in lines] == [STARTED, "audit.gap", CHECKPOINT]
     assert (lines[1]["data"]["cause"], lines[1]["data"]["seq"]) == ("missing", 2)
-    assert AuditNoted("audit.gap", "failure") in heard.facts
+    assert AuditEventRecorded("audit.gap", "failure") in heard.emitted
     assert found_in(tmp_path / "audit.jsonl") == []
 
 
@@ -196,7 +196,7 @@ async def test_what_is_recorded_after_the_end_is_lost_and_counted(tmp_path: Path
     async with opened(settings(to_file(tmp_path)), heard) as log:
         log.emit(*many(1))
     log.emit(*many(1))
-    assert heard.of(AuditDropped) == [AuditDropped("file", "closed", 1)]
+    assert heard.of(AuditLinesDropped) == [AuditLinesDropped("file", "closed", 1)]
     async with bounded():
         await log.close()
 

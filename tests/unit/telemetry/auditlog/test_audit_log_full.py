@@ -20,7 +20,7 @@ from taskgate.telemetry.auditlog.formats.renderer import Renderer
 from taskgate.telemetry.auditlog.log import AuditLog
 from taskgate.telemetry.auditlog.settings import ChainSettings, LineOptions, SinkSettings
 from taskgate.telemetry.auditlog.sinks import StreamSink
-from taskgate.telemetry.events import AuditDropped
+from taskgate.telemetry.events import AuditLinesDropped
 from unit.telemetry.auditlog.kept_logs import (
     KEY,
     Heard,
@@ -36,7 +36,7 @@ from unit.telemetry.auditlog.kept_logs import (
     to_file,
     turns,
 )
-from unit.telemetry.auditlog.told_facts import NOW
+from unit.telemetry.auditlog.told_events import NOW
 
 STARTED = "audit.chain_started"
 CHECKPOINT = "audit.checkpoint"
@@ -100,10 +100,10 @@ async def test_nobody_waits_for_a_sink_that_has_checkpoints_alone(tmp_path: Path
     heard = Heard()
     async with opened(settings(to_file(tmp_path), out, chain=often, queue=16, on_full="deny"), heard) as log:
         system.fails_for = os.stat(broken).st_ino
-        while not heard.of(AuditDropped):
+        while not heard.of(AuditLinesDropped):
             log.emit(*many(1))
             await turns(lambda: not log.depths()["file",])
-        assert {each.sink for each in heard.of(AuditDropped)} == {"other"}
+        assert {each.sink for each in heard.of(AuditLinesDropped)} == {"other"}
         assert (log.is_full, await log.room()) == (False, True)
         system.fails_for = None
     assert found_in(tmp_path / "audit.jsonl") + found_in(broken) == []
@@ -128,7 +128,7 @@ async def test_what_is_under_way_has_a_quarter_and_beyond_it_lines_are_lost_coun
     async with opened(settings(to_file(tmp_path), queue=20), heard) as log:
         await fill(log, system, 23)
         assert log.depths() == {("file",): 20}
-        assert heard.of(AuditDropped) == [AuditDropped("file", "queue_full", 1)] * 3
+        assert heard.of(AuditLinesDropped) == [AuditLinesDropped("file", "queue_full", 1)] * 3
         assert caplog.messages.count("audit events are being dropped") == 1
         system.gate.set()
         await turns(lambda: not log.depths()["file",])
@@ -166,8 +166,8 @@ async def test_what_a_full_disk_does_not_take_is_kept_and_tried_again(
     heard = Heard()
     async with opened(settings(to_file(tmp_path)), heard) as log:
         system.room = 700
-        for fact in many(5):
-            log.emit(fact)
+        for event in many(5):
+            log.emit(event)
         await turns(lambda: FAILING in caplog.messages)
         log.emit(*many(1))
         # So that it was tried more than once.
@@ -176,7 +176,7 @@ async def test_what_a_full_disk_does_not_take_is_kept_and_tried_again(
         await turns(lambda: log.sequences()["file",] == 7)
         assert "the audit log is written again" in caplog.messages
     assert caplog.messages.count(FAILING) == 1
-    assert heard.of(AuditDropped) == []
+    assert heard.of(AuditLinesDropped) == []
     assert names(tmp_path / "audit.jsonl") == [STARTED, *["gateway.started"] * 6, CHECKPOINT]
     assert found_in(tmp_path / "audit.jsonl") == []
 
@@ -189,9 +189,9 @@ async def test_only_what_finds_no_room_is_lost_to_a_full_disk(
         system.room = 0
         log.emit(*many(1))
         await turns(lambda: FAILING in caplog.messages)
-        for fact in many(20):
-            log.emit(fact)
-        assert heard.of(AuditDropped) == [AuditDropped("file", "write_failed", 1)] * 5
+        for event in many(20):
+            log.emit(event)
+        assert heard.of(AuditLinesDropped) == [AuditLinesDropped("file", "write_failed", 1)] * 5
         system.room = None
         await turns(lambda: log.sequences()["file",] == 18)
     assert own_lines(tmp_path / "audit.jsonl")[-2]["data"]["cause"] == "write_failed"
@@ -210,8 +210,8 @@ async def test_a_sink_that_is_stuck_holds_no_other_up(
         async with bounded():
             await log.open()
         fill_pipe(writing)
-        for fact in many(5):
-            log.emit(fact)
+        for event in many(5):
+            log.emit(event)
         async with bounded():
             await log.close()
         # For its thread, which waits for the reader still.
@@ -221,7 +221,7 @@ async def test_a_sink_that_is_stuck_holds_no_other_up(
         os.close(writing)
     assert names(tmp_path / "audit.jsonl") == [STARTED, *["gateway.started"] * 5, CHECKPOINT]
     assert found_in(tmp_path / "audit.jsonl") == []
-    assert [(each.sink, each.reason) for each in heard.of(AuditDropped)] == [("stdout", "closed")]
+    assert [(each.sink, each.reason) for each in heard.of(AuditLinesDropped)] == [("stdout", "closed")]
     assert "the audit log was closed with unwritten lines" in caplog.messages
 
 
@@ -242,9 +242,9 @@ async def test_the_end_waits_for_a_disk_that_is_full_for_a_while(
     heard = Heard()
     async with opened(settings(to_file(tmp_path)), heard) as log:
         system.room = 0
-        for fact in many(3):
-            log.emit(fact)
-    assert heard.of(AuditDropped) == [AuditDropped("file", "closed", 3)]
+        for event in many(3):
+            log.emit(event)
+    assert heard.of(AuditLinesDropped) == [AuditLinesDropped("file", "closed", 3)]
     system.room = None
     # The end does not wait for the thread of a sink that it gives up, and that thread holds the file until it is done.
     await turns(lambda: not any(thread.name == "taskgate-audit-file" for thread in threading.enumerate()))
@@ -266,8 +266,8 @@ async def test_a_mistake_of_ours_stops_no_sink(
 
     async with opened(settings(to_file(tmp_path))) as log:
         monkeypatch.setattr(sinks.FileSink, "put", fails)
-        for fact in many(3):
-            log.emit(fact)
+        for event in many(3):
+            log.emit(event)
         await turns(lambda: log.sequences()["file",] == 4)
     assert caplog.messages.count(FAILING) == 1
     assert found_in(tmp_path / "audit.jsonl") == []

@@ -19,7 +19,7 @@ from taskgate.telemetry.auditlog.formats.native import rounded
 from taskgate.telemetry.auditlog.formats.renderer import Renderer
 from taskgate.telemetry.auditlog.settings import LineOptions
 from taskgate.telemetry.request_context import RequestContext, client_of
-from unit.telemetry.auditlog.told_facts import (
+from unit.telemetry.auditlog.told_events import (
     ANSWERED,
     CALLER,
     CASES,
@@ -60,7 +60,7 @@ def test_whatever_is_told_a_line_is_the_same_or_is_written_of_its_document(
 ) -> None:
     render = new_renderer(arguments=arguments, results=results, identity=identity)
     for case in (*CASES, *CASES):
-        for event in events_of(case.fact, case.request_context, LineOptions(arguments=arguments)):  # type: ignore[arg-type]
+        for event in events_of(case.event, case.request_context, LineOptions(arguments=arguments)):  # type: ignore[arg-type]
             line = render.template_line(event, 7, PREV)
             assert line in (None, written_of(render, event))
 
@@ -154,7 +154,7 @@ def test_times_that_json_would_write_otherwise_are_left_to_documents() -> None:
 
 
 def test_a_message_that_came_with_others_has_no_time_and_is_written_of_its_document() -> None:
-    [event] = events_of(events.PartAnswered(), new_visit())
+    [event] = events_of(events.BatchItemAnswered(), new_visit())
     assert new_renderer().template_line(event, 7, PREV) is None
 
 

@@ -12,7 +12,7 @@ from taskgate.telemetry.auditlog.events import internal_event, without_payload
 from taskgate.telemetry.auditlog.formats.renderer import Renderer, native_part
 from taskgate.telemetry.auditlog.formats.schema import schema, schema_text
 from taskgate.telemetry.auditlog.settings import LineOptions
-from unit.telemetry.auditlog.told_facts import ANSWERED, KEY, NOW, SetSpan, events_of, line_of, lines, new_visit
+from unit.telemetry.auditlog.told_events import ANSWERED, KEY, NOW, SetSpan, events_of, line_of, lines, new_visit
 
 PUBLISHED = Path(__file__).parents[4] / "config" / "audit-schema.json"
 JUDGE = Draft202012Validator(schema())

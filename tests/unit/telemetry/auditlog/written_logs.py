@@ -12,7 +12,7 @@ from taskgate.telemetry.auditlog.formats.renderer import Renderer, native_part
 from taskgate.telemetry.auditlog.settings import LineOptions
 from taskgate.telemetry.auditlog.signing import HmacSigner, KeyRing
 from taskgate.telemetry.auditlog.verification import ChainVerdict, ChainVerifier, read_checkpoints
-from unit.telemetry.auditlog.told_facts import ANSWERED, events_of, new_visit
+from unit.telemetry.auditlog.told_events import ANSWERED, events_of, new_visit
 
 KEY = b"k" * 32
 RING = KeyRing(keys=(KEY,))

@@ -17,10 +17,10 @@ from taskgate.lifecycle.offers import InputDelivery
 from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.protocol.questions import AnswerInput
 from taskgate.stores.open import open_store
-from taskgate.telemetry.events import InputAsked, InputSettled, SuspicionRaised, TaskRetrieved
+from taskgate.telemetry.events import InputRequestOpened, InputSettled, SuspicionRaised, TaskRetrieved
 from unit.lifecycle.asked import Asked as Exchange
-from unit.lifecycle.facts import Facts
 from unit.lifecycle.guarding import Guard
+from unit.lifecycle.recorded_events import RecordedEvents
 from unit.lifecycle.test_inputs import ANSWER, Asked, SecretiveStore, World, idle
 
 UNASKED = SuspicionRaised("input_key_unknown", "reports")
@@ -31,9 +31,9 @@ class Desk(World):
 
     def __init__(self, store: SecretiveStore) -> None:
         super().__init__(store, after(new_record(), Dispatched()))
-        self.facts, dialect = Facts(), LegacyDownstream("1")
-        self.changes = Changes(store=store, event_sink=self.facts, clock=self.clock)  # type: ignore[arg-type]
-        guard, nothing = Guard(store, self.clock, Facts()), None
+        self.emitted, dialect = RecordedEvents(), LegacyDownstream("1")
+        self.changes = Changes(store=store, event_sink=self.emitted, clock=self.clock)  # type: ignore[arg-type]
+        guard, nothing = Guard(store, self.clock, RecordedEvents()), None
         self.following = ResultWaiter(
             store=store,  # type: ignore[arg-type]
             changes=self.changes,
@@ -60,14 +60,14 @@ class Desk(World):
     @property
     def told(self) -> list[tuple[str, str]]:
         """What became of the questions: asked, or the outcome."""
-        kinds = (InputAsked, InputSettled)
-        facts: list[Any] = [fact for fact in self.facts.all if isinstance(fact, kinds)]
-        assert {fact.kind for fact in facts} <= {"elicitation"}
-        return [(fact.key, "asked" if isinstance(fact, InputAsked) else fact.outcome) for fact in facts]
+        kinds = (InputRequestOpened, InputSettled)
+        emitted: list[Any] = [event for event in self.emitted.all if isinstance(event, kinds)]
+        assert {event.kind for event in emitted} <= {"elicitation"}
+        return [(event.key, "asked" if isinstance(event, InputRequestOpened) else event.outcome) for event in emitted]
 
     @property
     def suspicions(self) -> list[Any]:
-        return [fact for fact in self.facts.all if isinstance(fact, SuspicionRaised)]
+        return [event for event in self.emitted.all if isinstance(event, SuspicionRaised)]
 
 
 @pytest.fixture
@@ -155,7 +155,7 @@ async def test_an_outcome_that_was_waited_for_is_told_to_be_retrieved(desk: Desk
     desk.clock.set_wall(record.updated_at + timedelta(seconds=6))
     host_session: Any = type("HostSession", (), {"mount": type("Mount", (), {"name": OWNER.mount})})
     whole = await desk.following.outcome(Exchange(), ANONYMOUS, host_session, record.id, "tasks/result")
-    assert desk.facts.all == [TaskRetrieved(whole, timedelta(seconds=6))]
+    assert desk.emitted.all == [TaskRetrieved(whole, timedelta(seconds=6))]
     await eventually(lambda: not desk.changes.retrievals.background.running)
     kept = await desk.store.load(OWNER, record.id, now=desk.clock.now())
     assert kept.retrieved

@@ -1,11 +1,11 @@
-"""Every fact, and what it moves on the page of fresh metrics; see the fixtures `metrics` and `moved`."""
+"""Every event, and what it moves on the page of fresh metrics; see the fixtures `metrics` and `moved`."""
 
 from taskgate.domain.record import TaskStatus
 from taskgate.errors import AuthReason, StoreFault
 from taskgate.telemetry import events
-from unit.telemetry.task_fact_table import TASK, TASK_FACTS, UP, observed, seconds
+from unit.telemetry.task_event_table import TASK, TASK_EVENTS, UP, observed, seconds
 
-__all__ = ["FACTS", "KEYS_AT", "SUSPICIONS", "TASK", "UNFINISHED", "UP"]
+__all__ = ["EVENTS", "KEYS_AT", "SUSPICIONS", "TASK", "UNFINISHED", "UP"]
 
 _STORE = "backend=sqlite,operation=load,result="
 UNFINISHED = "taskgate_concurrency_in_use{scope=global,upstream=}"
@@ -15,7 +15,7 @@ KEYS_AT = "taskgate_jwks_last_success_timestamp_seconds{issuer=corp}"
 SUSPICIONS = ("enumeration_suspected", "cross_context_access", "excessive_polling", "header_mismatch",
               "auth_bruteforce", "input_key_unknown")  # fmt: skip
 
-FACTS: list[tuple[events.Event, dict[str, float]]] = [
+EVENTS: list[tuple[events.Event, dict[str, float]]] = [
     (
         events.HttpAnswered("mcp", "POST", 200, 0.5),
         observed(
@@ -78,11 +78,11 @@ FACTS: list[tuple[events.Event, dict[str, float]]] = [
         events.ToolCalled("m", None, "rejected"),
         {f"taskgate_tool_calls_total{{disposition=rejected,tenant=,tool=_OTHER,{UP}}}": 1},
     ),
-    *TASK_FACTS,
-    (events.TokenJudged("corp", "ok"), {"taskgate_auth_requests_total{issuer=corp,reason=,result=accepted}": 1}),
+    *TASK_EVENTS,
+    (events.TokenChecked("corp", "ok"), {"taskgate_auth_requests_total{issuer=corp,reason=,result=accepted}": 1}),
     *(
         (
-            events.TokenJudged("corp", "ok", known=known),
+            events.TokenChecked("corp", "ok", known=known),
             {
                 "taskgate_auth_requests_total{issuer=corp,reason=,result=accepted}": 1.0,
                 f"taskgate_token_cache_lookups_total{{result={result}}}": 1.0,
@@ -91,12 +91,12 @@ FACTS: list[tuple[events.Event, dict[str, float]]] = [
         for known, result in ((True, "hit"), (False, "miss"))
     ),
     (
-        events.TokenJudged("partner", "jwks_unavailable"),
+        events.TokenChecked("partner", "jwks_unavailable"),
         {"taskgate_auth_requests_total{issuer=partner,reason=jwks_unavailable,result=rejected}": 1},
     ),
     *(
         (
-            events.TokenJudged("_OTHER", reason.value),
+            events.TokenChecked("_OTHER", reason.value),
             {f"taskgate_auth_requests_total{{issuer=_OTHER,reason={reason.value},result=rejected}}": 1.0},
         )
         for reason in AuthReason
@@ -123,31 +123,31 @@ FACTS: list[tuple[events.Event, dict[str, float]]] = [
         {f"taskgate_access_refusals_total{{mcp_method_name=tasks/get,mode=shadow,{UP}}}": 1},
     ),
     (
-        events.CredentialsGot("m", 0.25, True),
+        events.CredentialsFetched("m", 0.25, True),
         observed("taskgate_token_exchange_duration_seconds", f"result=ok,{UP}", 0.25),
     ),
     (
-        events.CredentialsGot("m", 0.25, False),
+        events.CredentialsFetched("m", 0.25, False),
         observed("taskgate_token_exchange_duration_seconds", f"result=error,{UP}", 0.25),
     ),
     *(
         (events.SuspicionRaised(kind, "m"), {f"taskgate_security_events_total{{type={kind}}}": 1.0})
         for kind in SUSPICIONS
     ),
-    (events.PartAnswered(), {}),
-    (events.OperatorAsked("POST", "/-/reload", 200, "192.0.2.7"), {}),
-    (events.GatewayMoved("started", "1.0", 77), {}),
-    (events.RatesFellBack("local"), {}),
+    (events.BatchItemAnswered(), {}),
+    (events.OperatorRequestAnswered("POST", "/-/reload", 200, "192.0.2.7"), {}),
+    (events.GatewayPhaseChanged("started", "1.0", 77), {}),
+    (events.RateFallbackUsed("local"), {}),
     (
-        events.AuditNoted("task.created", "success"),
+        events.AuditEventRecorded("task.created", "success"),
         {"taskgate_audit_events_total{event=task.created,outcome=success}": 1},
     ),
     (
-        events.AuditWritten("file", 0.125, 5, 0),
+        events.AuditLinesWritten("file", 0.125, 5, 0),
         observed("taskgate_audit_write_duration_seconds", "sink=file", 0.125),
     ),
     (
-        events.AuditDropped("file", "queue_full", 3),
+        events.AuditLinesDropped("file", "queue_full", 3),
         {"taskgate_audit_dropped_total{reason=queue_full,sink=file}": 3},
     ),
     (events.HttpRefused("audit"), {"taskgate_http_rejections_total{reason=audit}": 1}),
@@ -204,7 +204,7 @@ FACTS: list[tuple[events.Event, dict[str, float]]] = [
     (events.StreamOpened("upstream", "listen"), {"taskgate_streams{kind=listen,side=upstream}": 1}),
     *(
         (
-            events.RateJudged("calls", scope, decision),
+            events.RateLimitChecked("calls", scope, decision),
             {f"taskgate_rate_limit_decisions_total{{decision={decision},policy=calls,scope={scope}}}": 1.0},
         )
         for scope, decision in (
@@ -222,10 +222,10 @@ FACTS: list[tuple[events.Event, dict[str, float]]] = [
         )
         for cap, scope in (("tasks", "tenant"), ("bytes", "global"), ("sessions", "context"), ("streams", "context"))
     ),
-    (events.WouldPromote("m"), {f"taskgate_shadow_promotions_total{{{UP}}}": 1}),
-    (events.CallJoined("m", "key"), {f"taskgate_calls_joined_total{{how=key,{UP}}}": 1}),
+    (events.ShadowPromotion("m"), {f"taskgate_shadow_promotions_total{{{UP}}}": 1}),
+    (events.CallCoalesced("m", "key"), {f"taskgate_calls_joined_total{{how=key,{UP}}}": 1}),
     (
-        events.SlotsUsed("m", 3, 32, 5),
+        events.ConcurrencyChanged("m", 3, 32, 5),
         {
             f"taskgate_concurrency_in_use{{scope=upstream,{UP}}}": 3,
             f"taskgate_concurrency_limit{{scope=upstream,{UP}}}": 32,
@@ -235,23 +235,23 @@ FACTS: list[tuple[events.Event, dict[str, float]]] = [
     (events.QueueRefused("m", "timeout"), {f"taskgate_queue_rejections_total{{reason=timeout,{UP}}}": 1}),
     (events.TaskPolled("m", "early"), {f"taskgate_task_polls_total{{result=early,{UP}}}": 1}),
     (events.PollAdvised("m", seconds(2.5)), {f"taskgate_poll_interval_seconds{{{UP}}}": 2.5}),
-    (events.UpstreamBegun("m"), {}),
+    (events.UpstreamAdded("m"), {}),
     (events.UpstreamRetried("m", "connect"), {f"taskgate_upstream_retries_total{{reason=connect,{UP}}}": 1}),
-    (events.CircuitMoved("m", "open"), {f"taskgate_upstream_circuit_open{{{UP}}}": 1}),
-    (events.CircuitMoved("m", "half_open"), {f"taskgate_upstream_circuit_open{{{UP}}}": 1}),
-    (events.CircuitMoved("m", "closed"), {}),
+    (events.CircuitChanged("m", "open"), {f"taskgate_upstream_circuit_open{{{UP}}}": 1}),
+    (events.CircuitChanged("m", "half_open"), {f"taskgate_upstream_circuit_open{{{UP}}}": 1}),
+    (events.CircuitChanged("m", "closed"), {}),
     (
         events.HealthChecked("m", True, True),
         {f"taskgate_upstream_health_checks_total{{result=ok,{UP}}}": 1, f"taskgate_upstream_up{{{UP}}}": 1},
     ),
     (events.HealthChecked("m", False, None), {f"taskgate_upstream_health_checks_total{{result=error,{UP}}}": 1}),
     (events.ProgramRestarted("m", "exit"), {f"taskgate_upstream_restarts_total{{reason=exit,{UP}}}": 1}),
-    (events.ProgramSought("m", True), {f"taskgate_upstream_up{{{UP}}}": 1}),
+    (events.ProgramAvailabilityChanged("m", True), {f"taskgate_upstream_up{{{UP}}}": 1}),
     (
         events.ExtensionDenied("m", "io.modelcontextprotocol/events"),
         {f"taskgate_extensions_denied_total{{extension=io.modelcontextprotocol/events,{UP}}}": 1},
     ),
-    (events.ProgramsRun("m", 3), {f"taskgate_upstream_processes{{{UP}}}": 3}),
+    (events.ProgramsCounted("m", 3), {f"taskgate_upstream_processes{{{UP}}}": 3}),
     (
         events.ConfigReloaded("success", 77),
         {

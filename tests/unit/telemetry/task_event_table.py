@@ -1,4 +1,4 @@
-"""Every fact about a task, and what it moves on the page of fresh metrics; part of `fact_table`."""
+"""Every event about a task, and what it moves on the page of fresh metrics; part of `event_table`."""
 
 from datetime import timedelta
 from typing import Any
@@ -26,7 +26,7 @@ def _task(**changes: Any) -> TaskRecord:
 
 TASK = _task()
 
-TASK_FACTS: list[tuple[events.Event, dict[str, float]]] = [
+TASK_EVENTS: list[tuple[events.Event, dict[str, float]]] = [
     (
         events.TaskCreated(_task(ttl=seconds(60)), None),
         {f"taskgate_tasks_started_total{{tenant=,{UP}}}": 1} | observed("taskgate_task_ttl_seconds", UP, 60),
@@ -41,7 +41,7 @@ TASK_FACTS: list[tuple[events.Event, dict[str, float]]] = [
     ),
     (events.TaskDispatched(TASK, seconds(0.5)), observed("taskgate_task_queue_wait_seconds", UP, 0.5)),
     (
-        events.TaskMoved(_task(status=TaskStatus.COMPLETED), TaskStatus.WORKING),
+        events.TaskTransitioned(_task(status=TaskStatus.COMPLETED), TaskStatus.WORKING),
         {f"taskgate_task_transitions_total{{from_status=working,to_status=completed,{UP}}}": 1},
     ),
     (
@@ -74,7 +74,7 @@ TASK_FACTS: list[tuple[events.Event, dict[str, float]]] = [
     ),
     (events.TaskRetrieved(TASK, seconds(2.5)), observed("taskgate_task_delivery_delay_seconds", UP, 2.5)),
     (events.TaskRetrieved(TASK, None), {}),
-    (events.InputAsked(TASK, "input-1", "elicitation"), {}),
+    (events.InputRequestOpened(TASK, "input-1", "elicitation"), {}),
     (
         events.InputSettled(TASK, "input-1", "sampling", "declined"),
         {f"taskgate_task_input_requests_total{{kind=sampling,outcome=declined,{UP}}}": 1},
@@ -82,7 +82,7 @@ TASK_FACTS: list[tuple[events.Event, dict[str, float]]] = [
     (events.InputWaited(TASK, seconds(30)), observed("taskgate_task_input_wait_seconds", UP, 30)),
     (events.PollsCounted("m", 7), observed("taskgate_task_polls_per_task", UP, 7)),
     (
-        events.TaskCancelAsked(TASK, "propagated"),
+        events.TaskCancelRequested(TASK, "propagated"),
         {f"taskgate_task_cancel_requests_total{{outcome=propagated,{UP}}}": 1},
     ),
     (events.TaskRecovered(TASK, "retried"), {f"taskgate_task_recoveries_total{{outcome=retried,{UP}}}": 1}),

@@ -1,4 +1,4 @@
-"""What `data` of a line has of its fact: all that the catalogue names, and nothing else."""
+"""What `data` of a line has of its event: all that the catalogue names, and nothing else."""
 
 from datetime import timedelta
 from typing import Any
@@ -9,7 +9,7 @@ from taskgate.domain.record import TaskStatus, altered
 from taskgate.protocol.envelope import Request
 from taskgate.telemetry import events
 from taskgate.telemetry.auditlog.catalogue import KINDS
-from unit.telemetry.auditlog.told_facts import (
+from unit.telemetry.auditlog.told_events import (
     ANSWERED,
     CALLER,
     COMPLETED,
@@ -28,15 +28,15 @@ _QUESTION = {"key": "input-1", "kind": "sampling"}
 
 DATA: list[tuple[events.Event, dict[str, Any]]] = [
     (ANSWERED, {"seconds": 0.25}),
-    (events.PartAnswered(), {}),
+    (events.BatchItemAnswered(), {}),
     (FIRST_USE, _ISSUER),
-    (events.TokenJudged("corp", "expired"), _ISSUER),
+    (events.TokenChecked("corp", "expired"), _ISSUER),
     (events.KeysFetched("corp", "ok", 3), {**_ISSUER, "keys": 3}),
     (events.KeysFetched("corp", "stale", 2), {**_ISSUER, "keys": 2}),
     (events.AccessRefused("reports", "tools/call", False, None), {"rule": None}),
     (events.TaskCreated(of_task(), "defaulted"), {"adjustment": "defaulted"}),
     (events.TaskDispatched(of_task(), _HALF), {"waited_seconds": 0.5}),
-    (events.TaskMoved(DONE, TaskStatus.WORKING), {"from": "working", "to": "completed"}),
+    (events.TaskTransitioned(DONE, TaskStatus.WORKING), {"from": "working", "to": "completed"}),
     (COMPLETED, {"age_seconds": 1.0, "result": {"bytes": 14}}),
     (events.TaskFinished(of_task(), TaskStatus.FAILED, "timeout", _HALF, None), {"age_seconds": 0.5}),
     (events.TaskFinished(of_task(), TaskStatus.CANCELLED, "client", _HALF, None), {"age_seconds": 0.5}),
@@ -44,30 +44,30 @@ DATA: list[tuple[events.Event, dict[str, Any]]] = [
     (events.TaskPurged(altered(of_task(), retrieved=True)), {"retrieved": True}),
     (events.TaskRetrieved(DONE, _HALF), {"delay_seconds": 0.5, "first": True}),
     (events.TaskRetrieved(DONE, None), {"delay_seconds": None, "first": False}),
-    (events.InputAsked(of_task(), "input-1", "sampling"), _QUESTION),
+    (events.InputRequestOpened(of_task(), "input-1", "sampling"), _QUESTION),
     (events.InputSettled(of_task(), "input-1", "sampling", "answered"), _QUESTION),
     (events.InputSettled(of_task(), "input-1", "sampling", "expired"), _QUESTION),
-    (events.GatewayMoved("started", "1.0", 255), _GATEWAY),
+    (events.GatewayPhaseChanged("started", "1.0", 255), _GATEWAY),
     (events.ConfigReloaded("needs_restart", 255, (), ("store.url",)), {**_GATEWAY, "waits": ["store.url"]}),
     (events.ConfigReloaded("invalid", 255, ("a: b",)), {**_GATEWAY, "problems": ["a: b"]}),
-    (events.CredentialsGot("reports", 0.5, True), {"seconds": 0.5}),
-    (events.CredentialsGot("reports", 0.5, False), {"seconds": 0.5}),
+    (events.CredentialsFetched("reports", 0.5, True), {"seconds": 0.5}),
+    (events.CredentialsFetched("reports", 0.5, False), {"seconds": 0.5}),
     (events.SuspicionRaised("header_mismatch", "reports"), {}),
-    (events.RatesFellBack("open"), {"rule": "open"}),
+    (events.RateFallbackUsed("open"), {"rule": "open"}),
 ]
 
 
-@pytest.mark.parametrize(("fact", "told"), DATA, ids=lambda each: type(each).__name__)
-def test_a_line_has_what_its_fact_says(fact: events.Event, told: dict[str, Any]) -> None:
-    if isinstance(fact, events.ConfigReloaded):
+@pytest.mark.parametrize(("event", "told"), DATA, ids=lambda each: type(each).__name__)
+def test_a_line_has_what_its_event_says(event: events.Event, told: dict[str, Any]) -> None:
+    if isinstance(event, events.ConfigReloaded):
         told = {name: value for name, value in told.items() if name != "version"}
-    assert line_of(fact, new_visit())["data"] == told
+    assert line_of(event, new_visit())["data"] == told
 
 
 def test_all_that_the_catalogue_names_is_told() -> None:
     seen: dict[str, set[str]] = {}
-    for fact, _ in DATA:
-        line = line_of(fact, new_visit())
+    for event, _ in DATA:
+        line = line_of(event, new_visit())
         seen.setdefault(line["event"], set()).update(line["data"])
     of_requests = {"rpc.call", "rpc.request", "rpc.rejected"}
     for kind in KINDS:

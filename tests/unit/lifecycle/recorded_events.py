@@ -6,10 +6,10 @@ from taskgate.telemetry.events import Event
 
 
 @dataclass
-class Facts:
+class RecordedEvents:
     """What was reported, in order."""
 
     all: list[Event] = field(default_factory=list)
 
-    def emit(self, fact: Event) -> None:
-        self.all.append(fact)
+    def emit(self, event: Event) -> None:
+        self.all.append(event)

@@ -18,8 +18,8 @@ from taskgate.telemetry.events import (
     InputWaited,
     TaskDispatched,
     TaskFinished,
-    TaskMoved,
     TaskRecovered,
+    TaskTransitioned,
 )
 from unit.lifecycle.turning import House, house, slot
 
@@ -29,7 +29,7 @@ SECOND = timedelta(seconds=1)
 
 
 def of(house: House, *kinds: type[Any]) -> list[Any]:
-    return [fact for fact in house.facts.all if isinstance(fact, kinds)]
+    return [event for event in house.emitted.all if isinstance(event, kinds)]
 
 
 def head(record: TaskRecord) -> tuple[Any, ...]:
@@ -40,23 +40,23 @@ def head(record: TaskRecord) -> tuple[Any, ...]:
 async def test_a_call_that_leaves_is_told_with_the_record_that_says_so(house: House) -> None:
     record = await house.start()
     await eventually(lambda: house.server.called)
-    (fact,) = of(house, TaskDispatched)
-    assert (head(fact.task), fact.waited) == (head(await house.now(record)), timedelta())
-    assert fact.task.dispatched
+    (event,) = of(house, TaskDispatched)
+    assert (head(event.task), event.waited) == (head(await house.now(record)), timedelta())
+    assert event.task.dispatched
     house.server.answer.set_result("{}")
     await house.ended(record)
 
 
 async def test_so_is_one_whose_record_was_changed_while_it_waited(house: House, slot: Ticket) -> None:
-    house.facts.all.clear()
+    house.emitted.all.clear()
     before = house.bulkhead.ask("c")
     record = await house.start()
     slot.close()
     house.clock.advance(4 * SECOND)
     before.close()
     await eventually(lambda: house.server.called)
-    (fact,) = of(house, TaskDispatched)
-    assert (fact.task.id, fact.task.dispatched, fact.waited) == (record.id, True, 4 * SECOND)
+    (event,) = of(house, TaskDispatched)
+    assert (event.task.id, event.task.dispatched, event.waited) == (record.id, True, 4 * SECOND)
     house.server.answer.set_result("{}")
     await house.ended(record)
 
@@ -79,7 +79,7 @@ async def test_an_end_is_told_with_the_record_as_it_ended(
     else:
         house.server.answer.set_result(answer)
     ended = await house.ended(record)
-    (moved,) = of(house, TaskMoved)
+    (moved,) = of(house, TaskTransitioned)
     assert (head(moved.task), moved.before) == (head(ended), TaskStatus.WORKING)
     (finished,) = of(house, TaskFinished)
     assert head(finished.task) == head(ended)
@@ -93,7 +93,7 @@ async def test_what_an_earlier_run_asked_needs_no_answer_when_its_call_is_made_a
     await house.recover(asked)
     await eventually(lambda: house.server.called)
     assert of(house, TaskRecovered) == [TaskRecovered(asked, "retried")]
-    moved, waited, settled, left = of(house, TaskMoved, InputWaited, InputSettled, TaskDispatched)
+    moved, waited, settled, left = of(house, TaskTransitioned, InputWaited, InputSettled, TaskDispatched)
     assert (moved.before, moved.task.status) == (TaskStatus.INPUT_REQUIRED, TaskStatus.WORKING)
     assert (waited.waited, settled.outcome) == (8 * SECOND, "superseded")
     assert (left.task.id, left.task.reruns) == (asked.id, 0)

@@ -1,4 +1,4 @@
-"""Every fact moves exactly its families, with the right labels."""
+"""Every event moves exactly its families, with the right labels."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,7 +12,7 @@ from taskgate.errors import StoreFault
 from taskgate.telemetry import events
 from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
 from taskgate.telemetry.metrics.settings import Configured
-from unit.telemetry.fact_table import FACTS, KEYS_AT, TASK, UNFINISHED, UP
+from unit.telemetry.event_table import EVENTS, KEYS_AT, TASK, UNFINISHED, UP
 
 Moved = Callable[[], dict[str, float]]
 Page = Callable[[], dict[tuple[str, tuple[tuple[str, str], ...]], float]]
@@ -24,30 +24,30 @@ class SetClock(Protocol):
     seconds: float
 
 
-def test_the_table_has_every_fact() -> None:
-    assert {type(fact) for fact, _ in FACTS} == set(get_args(events.Event))
+def test_the_table_has_every_event() -> None:
+    assert {type(event) for event, _ in EVENTS} == set(get_args(events.Event))
 
 
-@pytest.mark.parametrize(("fact", "expected"), FACTS, ids=lambda each: repr(each)[:60])
-def test_a_fact_moves_its_families_and_no_other(
+@pytest.mark.parametrize(("event", "expected"), EVENTS, ids=lambda each: repr(each)[:60])
+def test_an_event_moves_its_families_and_no_other(
     metrics: PrometheusRecorder,
     moved: Moved,
-    fact: events.Event,
+    event: events.Event,
     expected: dict[str, float],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Nor does it say that it cannot be counted."""
-    metrics.emit(fact)
+    metrics.emit(event)
     assert moved() == expected
     assert not caplog.records
 
 
-@pytest.mark.parametrize(("fact", "expected"), FACTS, ids=lambda each: repr(each)[:60])
-def test_the_same_fact_again_counts_again(
-    metrics: PrometheusRecorder, moved: Moved, fact: events.Event, expected: dict[str, float]
+@pytest.mark.parametrize(("event", "expected"), EVENTS, ids=lambda each: repr(each)[:60])
+def test_the_same_event_again_counts_again(
+    metrics: PrometheusRecorder, moved: Moved, event: events.Event, expected: dict[str, float]
 ) -> None:
-    metrics.emit(fact)
-    metrics.emit(fact)
+    metrics.emit(event)
+    metrics.emit(event)
     stores = ("taskgate_store_tasks", "taskgate_store_size", "taskgate_store_up", "taskgate_store_fault")
     slots = ("taskgate_concurrency_in_use", "taskgate_concurrency_limit", "taskgate_queue_depth")
     servers = (
@@ -64,7 +64,7 @@ def test_the_same_fact_again_counts_again(
 
 def test_turns_are_shown_as_they_are_now(metrics: PrometheusRecorder, moved: Moved) -> None:
     for in_use, limit, queued in ((3, 32, 5), (3, 32, 0), (4, 32, 7), (1, 16, 7), (0, 16, 0), (0, 16, 2)):
-        metrics.emit(events.SlotsUsed("m", in_use, limit, queued))
+        metrics.emit(events.ConcurrencyChanged("m", in_use, limit, queued))
         shown = {f"taskgate_concurrency_in_use{{scope=upstream,{UP}}}": in_use,
                  f"taskgate_concurrency_limit{{scope=upstream,{UP}}}": limit,
                  f"taskgate_queue_depth{{{UP}}}": queued}  # fmt: skip
@@ -127,7 +127,7 @@ def test_unfinished_tasks_are_counted_in_all_whatever_they_wait_for(metrics: Pro
 
 def test_a_circuit_is_shown_open_until_it_is_closed_again(metrics: PrometheusRecorder, moved: Moved) -> None:
     for state, shown in (("open", 1), ("half_open", 1), ("open", 1), ("closed", 0)):
-        metrics.emit(events.CircuitMoved("m", state))
+        metrics.emit(events.CircuitChanged("m", state))
         assert moved().get(f"taskgate_upstream_circuit_open{{{UP}}}", 0) == shown
 
 
@@ -140,9 +140,9 @@ def test_whether_an_upstream_is_up_is_not_shown_before_it_is_known(metrics: Prom
 def test_what_was_known_of_a_server_is_not_shown_of_the_one_that_takes_its_place(
     metrics: PrometheusRecorder, moved: Moved
 ) -> None:
-    metrics.emit(events.CircuitMoved("m", "open"))
+    metrics.emit(events.CircuitChanged("m", "open"))
     metrics.emit(events.HealthChecked("m", True, True))
-    metrics.emit(events.UpstreamBegun("m"))
+    metrics.emit(events.UpstreamAdded("m"))
     assert moved() == {f"taskgate_upstream_health_checks_total{{result=ok,{UP}}}": 1}
 
 
@@ -191,7 +191,7 @@ def test_limits_are_shown_for_as_long_as_there_are_any(
     assert moved() == {}
 
 
-def test_a_fact_that_cannot_be_counted_disturbs_nobody(
+def test_an_event_that_cannot_be_counted_disturbs_nobody(
     metrics: PrometheusRecorder, moved: Moved, caplog: pytest.LogCaptureFixture
 ) -> None:
     unhashable: Any = []
@@ -199,13 +199,13 @@ def test_a_fact_that_cannot_be_counted_disturbs_nobody(
     metrics.emit(unhashable)
     assert moved() == {}
     assert [(record.message, record.fact) for record in caplog.records] == [
-        ("a fact was not counted", "HttpRefused"),
-        ("a fact was not counted", "list"),
+        ("an event was not counted in metrics", "HttpRefused"),
+        ("an event was not counted in metrics", "list"),
     ]
 
 
-def test_whatever_facts_hold_the_page_names_nobody(metrics: PrometheusRecorder) -> None:
-    for fact, _ in FACTS:
-        metrics.emit(fact)
+def test_whatever_events_hold_the_page_names_nobody(metrics: PrometheusRecorder) -> None:
+    for event, _ in EVENTS:
+        metrics.emit(event)
     page = metrics.render(None)[0].decode()
     assert not [word for word in (TASK.id, "context-of-somebody", "192.0.2.7", "input-1") if word in page]

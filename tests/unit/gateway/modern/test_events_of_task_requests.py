@@ -18,14 +18,14 @@ from taskgate.telemetry.events import (
     InputSettled,
     InputWaited,
     SuspicionRaised,
-    TaskCancelAsked,
+    TaskCancelRequested,
     TaskFinished,
-    TaskMoved,
     TaskRetrieved,
+    TaskTransitioned,
 )
 from unit.gateway.modern import listening
 from unit.gateway.modern.task_desk import ACCEPT, DECLINE, DONE, FAULT, CountingStore, World
-from unit.lifecycle.facts import Facts
+from unit.lifecycle.recorded_events import RecordedEvents
 
 SECOND = timedelta(seconds=1)
 UNASKED = SuspicionRaised("input_key_unknown", "reports")
@@ -38,8 +38,8 @@ async def world() -> AsyncIterator[World]:
     await eventually(lambda: not world.changes.retrievals.background.running)
 
 
-def of(facts: Facts, *kinds: type[Any]) -> list[Any]:
-    return [fact for fact in facts.all if isinstance(fact, kinds)]
+def of(emitted: RecordedEvents, *kinds: type[Any]) -> list[Any]:
+    return [event for event in emitted.all if isinstance(event, kinds)]
 
 
 async def retrieved(world: World, record: TaskRecord) -> bool:
@@ -57,8 +57,8 @@ async def test_a_look_at_an_outcome_is_told_and_kept_and_the_second_is_only_told
     first = await world.get(record.id)
     assert await retrieved(world, record)
     assert await world.get(record.id) == first
-    told = of(world.facts, TaskRetrieved)
-    assert [(fact.task.id, fact.delay) for fact in told] == [(record.id, 5 * SECOND), (record.id, None)]
+    told = of(world.emitted, TaskRetrieved)
+    assert [(reported.task.id, reported.delay) for reported in told] == [(record.id, 5 * SECOND), (record.id, None)]
 
 
 async def test_a_look_at_what_goes_on_or_was_cancelled_is_none_at_an_outcome(world: World) -> None:
@@ -66,7 +66,7 @@ async def test_a_look_at_what_goes_on_or_was_cancelled_is_none_at_an_outcome(wor
         await world.keep(record)
         await world.get(record.id)
         assert not await retrieved(world, record)
-    assert of(world.facts, TaskRetrieved) == []
+    assert of(world.emitted, TaskRetrieved) == []
 
 
 async def test_a_look_of_a_host_that_declares_no_tasks_at_one_of_the_other_era_counts_as_well(world: World) -> None:
@@ -96,11 +96,11 @@ async def test_a_host_that_listens_is_given_the_outcome_when_it_is_told_of_the_e
     await world.keep(record)
     listener = world.listen(tasks=(record.id,))
     await listening.told_all(world, listener, 1)
-    assert of(world.facts, TaskRetrieved) == []
+    assert of(world.emitted, TaskRetrieved) == []
     await world.change(record, listening.DONE)
     await eventually(lambda: len(listener.told) == 2)
-    (fact,) = of(world.facts, TaskRetrieved)
-    assert (fact.task.id, fact.delay) == (record.id, timedelta())
+    (event,) = of(world.emitted, TaskRetrieved)
+    assert (event.task.id, event.delay) == (record.id, timedelta())
     await eventually(lambda: not world.changes.retrievals.background.running)
     kept = await world.store.load(record.owner, record.id, now=world.clock.now())
     assert kept.retrieved
@@ -118,7 +118,7 @@ async def test_an_answer_settles_its_question_and_ends_the_wait(world: World, an
     await world.update(record.id, input_1=answer)
     now = await world.now(record)
     assert record.waiting_since is not None
-    assert of(world.facts, InputSettled, InputWaited) == [
+    assert of(world.emitted, InputSettled, InputWaited) == [
         InputWaited(now, world.clock.now() - record.waiting_since),
         InputSettled(now, "input-1", "elicitation", outcome),
     ]
@@ -127,7 +127,7 @@ async def test_an_answer_settles_its_question_and_ends_the_wait(world: World, an
 async def test_an_answer_to_what_was_never_asked_is_suspicious_and_is_taken_like_any_other(world: World) -> None:
     record = await world.asking()
     await world.update(record.id, input_1=ACCEPT, input_2=ACCEPT, other=ACCEPT)
-    assert of(world.facts, SuspicionRaised) == [UNASKED]
+    assert of(world.emitted, SuspicionRaised) == [UNASKED]
     assert (await world.now(record)).answers == {"input-1": ACCEPT}
 
 
@@ -135,14 +135,14 @@ async def test_an_answer_that_is_late_or_a_second_one_is_not_suspicious(world: W
     record = await world.asking()
     for _ in range(2):
         await world.update(record.id, input_1=ACCEPT)
-    assert of(world.facts, SuspicionRaised) == []
+    assert of(world.emitted, SuspicionRaised) == []
 
 
 async def test_what_is_suspicious_is_so_though_another_answer_does_not_fit(world: World) -> None:
     record = await world.asking()
     with pytest.raises(InvalidParams):
         await world.update(record.id, input_1='{"result":{}}', input_9=ACCEPT)
-    assert of(world.facts, SuspicionRaised) == [UNASKED]
+    assert of(world.emitted, SuspicionRaised) == [UNASKED]
 
 
 # --- cancels ---------------------------------------------------------------------------------------------------------
@@ -154,10 +154,10 @@ async def test_a_cancel_is_told_with_the_record_as_it_was_asked_for_and_as_it_en
     await world.cancel(record.id)
     ended, age = await world.now(record), world.clock.now() - record.created_at
     asked, moved, waited, settled, finished = of(
-        world.facts, TaskCancelAsked, TaskMoved, InputWaited, InputSettled, TaskFinished
+        world.emitted, TaskCancelRequested, TaskTransitioned, InputWaited, InputSettled, TaskFinished
     )
     assert (asked.task.status, asked.outcome) == (TaskStatus.INPUT_REQUIRED, "propagated")
-    assert moved == TaskMoved(ended, TaskStatus.INPUT_REQUIRED)
+    assert moved == TaskTransitioned(ended, TaskStatus.INPUT_REQUIRED)
     assert (waited.task, settled.task, settled.outcome) == (ended, ended, "superseded")
     assert finished == TaskFinished(ended, TaskStatus.CANCELLED, "client", age, None)
 
@@ -165,6 +165,6 @@ async def test_a_cancel_is_told_with_the_record_as_it_was_asked_for_and_as_it_en
 async def test_a_cancel_of_what_has_ended_is_told_and_nothing_else(world: World) -> None:
     record = await world.keep(after(new_record(), DONE))
     await world.cancel(record.id)
-    assert of(world.facts, TaskCancelAsked, TaskMoved, TaskFinished) == [
-        TaskCancelAsked(await world.now(record), "already_terminal")
+    assert of(world.emitted, TaskCancelRequested, TaskTransitioned, TaskFinished) == [
+        TaskCancelRequested(await world.now(record), "already_terminal")
     ]

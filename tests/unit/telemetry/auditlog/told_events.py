@@ -1,4 +1,4 @@
-"""Facts in visits, and what the audit log says of each: the table that tests of events and of every format go by."""
+"""Events in visits, and what the audit log says of each: the table that tests of events and of every format go by."""
 
 import json
 from collections.abc import Sequence
@@ -82,27 +82,27 @@ class Said(NamedTuple):
 
 
 class Case(NamedTuple):
-    """A fact, the visit that it happened in, and what is said of it."""
+    """A event, the visit that it happened in, and what is said of it."""
 
-    fact: events.Event
+    event: events.Event
     request_context: RequestContext | None
     said: tuple[Said, ...]
 
 
 def _case(
-    fact: events.Event,
+    event: events.Event,
     request_context: RequestContext | None,
     name: str,
     outcome: str,
     reason: str | None,
     severity: str,
 ) -> Case:
-    return Case(fact, request_context, (Said(name, outcome, reason, severity),))
+    return Case(event, request_context, (Said(name, outcome, reason, severity),))
 
 
-FIRST_USE: Final = events.TokenJudged("corp", "ok", False, CALLER)
+FIRST_USE: Final = events.TokenChecked("corp", "ok", False, CALLER)
 REFUSED: Final = events.AccessRefused("reports", "tools/call", False, "r")
-ASKED: Final = events.OperatorAsked("POST", "/-/reload", 200, "127.0.0.1")
+ASKED: Final = events.OperatorRequestAnswered("POST", "/-/reload", 200, "127.0.0.1")
 ANSWERED: Final = events.HttpAnswered("mcp", "POST", 200, 0.25)
 DONE: Final = replace(
     of_task(), status=TaskStatus.COMPLETED, outcome=Succeeded(result='{"content":[]}', tool_error=False)
@@ -118,11 +118,11 @@ REQUESTS: Final = (
     _case(ANSWERED, new_visit(None, verb="GET"), "rpc.request", "success", None, "info"),
     _case(ANSWERED, new_visit(refusal="rate"), "rpc.rejected", "denied", "rate", "low"),
     _case(events.HttpAnswered("mcp", "POST", 0, 1.0), new_visit(status=None), "rpc.call", "failure", "gone", "low"),
-    _case(events.PartAnswered(), new_visit(status=None), "rpc.call", "success", None, "info"),
-    _case(events.CallJoined("reports", "key"), new_visit(), "call.joined", "success", "key", "info"),
+    _case(events.BatchItemAnswered(), new_visit(status=None), "rpc.call", "success", None, "info"),
+    _case(events.CallCoalesced("reports", "key"), new_visit(), "call.joined", "success", "key", "info"),
     _case(FIRST_USE, new_visit(caller=None), "auth.accepted", "success", None, "info"),
     *(
-        _case(events.TokenJudged("corp", reason), new_visit(caller=None), "auth.rejected", "denied", reason, "low")
+        _case(events.TokenChecked("corp", reason), new_visit(caller=None), "auth.rejected", "denied", reason, "low")
         for reason in (*(each.value for each in AuthReason), "jwks_unavailable")
     ),
     _case(events.KeysFetched("corp", "ok", 3), None, "auth.jwks_refreshed", "success", None, "info"),
@@ -130,9 +130,18 @@ REQUESTS: Final = (
     _case(events.KeysFetched("corp", "failed", 0), None, "auth.jwks_failed", "failure", "failed", "medium"),
     _case(REFUSED, new_visit(), "access.refused", "denied", "policy", "low"),
     _case(replace(REFUSED, shadow=True), new_visit(), "access.shadow_refused", "success", "policy", "info"),
-    _case(events.RateJudged("calls", "ip", "rejected"), new_visit(), "limit.rate_rejected", "denied", "rate", "low"),
-    _case(events.RateJudged("calls", "ip", "shadow"), new_visit(), "limit.shadow_rejected", "success", "rate", "info"),
-    _case(events.RatesFellBack("local"), new_visit(), "limit.store_fallback", "failure", "store", "high"),
+    _case(
+        events.RateLimitChecked("calls", "ip", "rejected"), new_visit(), "limit.rate_rejected", "denied", "rate", "low"
+    ),
+    _case(
+        events.RateLimitChecked("calls", "ip", "shadow"),
+        new_visit(),
+        "limit.shadow_rejected",
+        "success",
+        "rate",
+        "info",
+    ),
+    _case(events.RateFallbackUsed("local"), new_visit(), "limit.store_fallback", "failure", "store", "high"),
     _case(events.CapRefused("tasks", "context"), new_visit(), "limit.concurrency_rejected", "denied", "tasks", "low"),
     _case(events.QueueRefused("reports", "full"), new_visit(), "limit.queue_rejected", "denied", "full", "low"),
     *(
@@ -155,7 +164,7 @@ REQUESTS: Final = (
             (500, "failure", "low"),
         )
     ),
-)  # fmt: skip
+)
 
 TASKS: Final = (
     _case(events.TaskCreated(of_task(), None), new_visit(), "task.created", "success", None, "info"),
@@ -172,26 +181,42 @@ TASKS: Final = (
         for how in ("clamped_max", "raised_min")
     ),
     _case(events.TaskDispatched(of_task(), _SECOND), None, "task.dispatched", "success", None, "info"),
-    _case(events.TaskMoved(DONE, TaskStatus.WORKING), None, "task.transition", "success", None, "info"),
+    _case(events.TaskTransitioned(DONE, TaskStatus.WORKING), None, "task.transition", "success", None, "info"),
     _case(COMPLETED, None, "task.completed", "success", "ok", "info"),
     _case(replace(COMPLETED, reason="tool_error"), None, "task.completed", "failure", "tool_error", "low"),
     _case(
         events.TaskFinished(of_task(), TaskStatus.FAILED, "timeout", _SECOND, None),
-        None, "task.failed", "failure", "timeout", "low",
+        None,
+        "task.failed",
+        "failure",
+        "timeout",
+        "low",
     ),
     _case(
         events.TaskFinished(of_task(), TaskStatus.CANCELLED, "client", _SECOND, None),
-        new_visit(), "task.cancelled", "success", "client", "info",
+        new_visit(),
+        "task.cancelled",
+        "success",
+        "client",
+        "info",
     ),
     _case(events.TaskExpired(of_task(), "queued"), None, "task.expired", "failure", "queued", "low"),
     _case(events.TaskPurged(of_task()), None, "task.purged", "success", None, "info"),
     _case(
-        events.TaskCancelAsked(of_task(), "propagated"),
-        new_visit(), "task.cancel_requested", "success", "propagated", "info",
+        events.TaskCancelRequested(of_task(), "propagated"),
+        new_visit(),
+        "task.cancel_requested",
+        "success",
+        "propagated",
+        "info",
     ),
     _case(
-        events.TaskCancelAsked(of_task(), "already_terminal"),
-        new_visit(), "task.cancel_requested", "failure", "already_terminal", "info",
+        events.TaskCancelRequested(of_task(), "already_terminal"),
+        new_visit(),
+        "task.cancel_requested",
+        "failure",
+        "already_terminal",
+        "info",
     ),
     _case(events.TaskRecovered(of_task(), "retried"), None, "task.recovered", "success", "retried", "low"),
     _case(events.TaskRetrieved(DONE, _SECOND), new_visit(), "task.result_retrieved", "success", None, "info"),
@@ -199,7 +224,11 @@ TASKS: Final = (
     *(
         _case(
             events.TaskDenied("reports", "tasks/get", reason, TASK_ID, owner),
-            new_visit(message_text("tasks/get", taskId=TASK_ID)), "task.access_denied", "denied", reason, severity,
+            new_visit(message_text("tasks/get", taskId=TASK_ID)),
+            "task.access_denied",
+            "denied",
+            reason,
+            severity,
         )
         for reason, owner, severity in (
             ("context_mismatch", OTHER, "medium"),
@@ -207,11 +236,23 @@ TASKS: Final = (
             ("expired", CALLER.key, "low"),
             ("malformed_id", None, "low"),
         )
-    ), _case(events.InputAsked(of_task(), "input-1", "elicitation"), None, "task.input_requested", "success", None,
-    "info"), *(
+    ),
+    _case(
+        events.InputRequestOpened(of_task(), "input-1", "elicitation"),
+        None,
+        "task.input_requested",
+        "success",
+        None,
+        "info",
+    ),
+    *(
         _case(
             events.InputSettled(of_task(), "input-1", "elicitation", how),
-            new_visit(), name, outcome, how, "info",
+            new_visit(),
+            name,
+            outcome,
+            how,
+            "info",
         )
         for how, name, outcome in (
             ("answered", "task.input_answered", "success"),
@@ -220,68 +261,72 @@ TASKS: Final = (
             ("superseded", "task.input_dropped", "failure"),
         )
     ),
-    _case(events.WouldPromote("reports"), new_visit(), "task.shadow_promoted", "success", None, "info"),
-)  # fmt: skip
+    _case(events.ShadowPromotion("reports"), new_visit(), "task.shadow_promoted", "success", None, "info"),
+)
 
 OTHERS: Final = (
     *(
-        _case(events.GatewayMoved(phase, "1.0", 255), None, f"gateway.{phase}", "success", None, "info")
+        _case(events.GatewayPhaseChanged(phase, "1.0", 255), None, f"gateway.{phase}", "success", None, "info")
         for phase in ("started", "stopping", "stopped")
     ),
     _case(events.ConfigReloaded("success", 255), None, "config.loaded", "success", None, "info"),
     _case(events.ConfigReloaded("unchanged", 255), None, "config.loaded", "success", "unchanged", "info"),
     _case(
         events.ConfigReloaded("needs_restart", 255, (), ("store.url",)),
-        None, "config.loaded", "success", "needs_restart", "info",
+        None,
+        "config.loaded",
+        "success",
+        "needs_restart",
+        "info",
     ),
     _case(
         events.ConfigReloaded("invalid", 255, ("a: wrong",)), None, "config.rejected", "failure", "invalid", "medium"
     ),
-    _case(events.CircuitMoved("reports", "open"), None, "upstream.circuit_opened", "failure", None, "medium"),
-    _case(events.CircuitMoved("reports", "closed"), None, "upstream.circuit_closed", "success", None, "info"),
+    _case(events.CircuitChanged("reports", "open"), None, "upstream.circuit_opened", "failure", None, "medium"),
+    _case(events.CircuitChanged("reports", "closed"), None, "upstream.circuit_closed", "success", None, "info"),
     _case(events.HealthChecked("reports", True, True), None, "upstream.up", "success", None, "info"),
     _case(events.HealthChecked("reports", False, False), None, "upstream.down", "failure", None, "medium"),
-    _case(events.ProgramSought("reports", False), None, "upstream.down", "failure", None, "medium"),
+    _case(events.ProgramAvailabilityChanged("reports", False), None, "upstream.down", "failure", None, "medium"),
     _case(events.SessionLost("reports"), None, "upstream.session_lost", "failure", None, "low"),
     _case(events.ProgramRestarted("reports", "exit"), None, "upstream.restarted", "failure", "exit", "low"),
-    _case(events.CredentialsGot("reports", 0.5, True), None, "credential.exchanged", "success", None, "info"),
-    _case(events.CredentialsGot("reports", 0.5, False), None, "credential.failed", "failure", None, "medium"),
-)  # fmt: skip
+    _case(events.CredentialsFetched("reports", 0.5, True), None, "credential.exchanged", "success", None, "info"),
+    _case(events.CredentialsFetched("reports", 0.5, False), None, "credential.failed", "failure", None, "medium"),
+)
 
 CASES: Final = (*REQUESTS, *TASKS, *OTHERS)
 
 UNTOLD: Final[Sequence[events.Event]] = (
-    events.RateJudged("calls", "context", "allowed"),
-    events.TokenJudged("corp", "ok", True, CALLER),
-    events.TokenJudged("corp", "ok", None, CALLER),
-    events.CircuitMoved("reports", "half_open"),
+    events.RateLimitChecked("calls", "context", "allowed"),
+    events.TokenChecked("corp", "ok", True, CALLER),
+    events.TokenChecked("corp", "ok", None, CALLER),
+    events.CircuitChanged("reports", "half_open"),
     events.HealthChecked("reports", False, None),
-    events.UpstreamBegun("reports"),
+    events.UpstreamAdded("reports"),
     events.TaskFinished(of_task(), TaskStatus.FAILED, "expired", _SECOND, None),
 )
-"""Of a fact that is told of at other times."""
+"""Of an event that is told of at other times."""
 
 
 def events_of(
-    fact: events.Event,
+    event: events.Event,
     request_context: RequestContext | None,
     telling: LineOptions = LineOptions(),  # noqa: B008
 ) -> tuple[AuditEvent, ...]:
     """By a table that knows nothing yet."""
-    return EventMapping(telling).mappers[type(fact)](fact, request_context, NOW)
+    return EventMapping(telling).mappers[type(event)](event, request_context, NOW)
 
 
-def line_of(fact: events.Event, request_context: RequestContext | None, **telling: Any) -> dict[str, Any]:
+def line_of(event: events.Event, request_context: RequestContext | None, **telling: Any) -> dict[str, Any]:
     """The first event as a document."""
     chosen = LineOptions(**telling)
-    return Renderer(chosen, key=KEY, node="gw-1")(events_of(fact, request_context, chosen)[0])
+    return Renderer(chosen, key=KEY, node="gw-1")(events_of(event, request_context, chosen)[0])
 
 
 def lines(**telling: Any) -> list[dict[str, Any]]:
     """A document of each event of each case."""
     chosen = LineOptions(**telling)
     render = Renderer(chosen, key=KEY, node="gw-1")
-    return [render(event) for case in CASES for event in events_of(case.fact, case.request_context, chosen)]
+    return [render(event) for case in CASES for event in events_of(case.event, case.request_context, chosen)]
 
 
 def of_the_log(format: str) -> list[dict[str, Any]]:
