@@ -24,8 +24,8 @@ from taskgate.admission.rules import RuntimeConfig
 from taskgate.admission.standing import QuotaSubjects
 from taskgate.auth.context import AuthContext, Identity
 from taskgate.clock import SystemClock, SystemEntropy
-from taskgate.config.models import GatewayConfig
-from taskgate.config.rules import bulkhead_settings, rules_of
+from taskgate.config.model import GatewayConfig
+from taskgate.config.settings import admission_rules, bulkhead_settings
 from taskgate.domain.record import OwnerKey, TaskRecord, TaskStatus, ToolCall
 from taskgate.domain.versions import Peer, Revision
 from taskgate.protocol.intents import CallTool
@@ -134,7 +134,7 @@ class Checks:
 
     def __init__(self, strangers: int) -> None:
         config = configuration(strangers)
-        self.live = RuntimeConfig(rules_of(config))
+        self.live = RuntimeConfig(admission_rules(config))
         clock = _Hurrying()
         names = [policy.name for policy in self.live.now.rates.policies]
         self.event_sink = PrometheusRecorder(

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from bench import serving
 from bench.processes import Program, ended, free_port, python
-from taskgate.config.models import GatewayConfig
+from taskgate.config.model import GatewayConfig
 from taskgate.telemetry.events import RpcAnswered, UpstreamAnswered
 from taskgate.wiring.app import Service
 

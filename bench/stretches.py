@@ -25,7 +25,7 @@ from typing import Any, Final, NamedTuple
 
 from bench import host, report
 from bench.failures import BenchFailed
-from taskgate.config.models import GatewayConfig
+from taskgate.config.model import GatewayConfig
 from taskgate.wiring.app import Service
 
 GOAL: Final = 20.0

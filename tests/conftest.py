@@ -11,7 +11,7 @@ from helpers.leaks import no_task_left_behind, nothing_left_behind
 from helpers.manual_clock import ManualClock, SeededEntropy
 from helpers.shared_store import redis_server, shared_options, shared_server, valkey_server
 from helpers.told import MARKER, told
-from taskgate.config import reloading
+from taskgate.config import reload
 
 __all__ = [
     "clock",
@@ -51,8 +51,8 @@ def pytest_collection_finish() -> None:
 def usual_effort() -> Iterator[int]:
     """What fingerprints of configurations cost elsewhere; thousands of gateways that start here do not pay it."""
     with pytest.MonkeyPatch.context() as patch:
-        usual = reloading._EFFORT
-        patch.setattr(reloading, "_EFFORT", 2)
+        usual = reload.SCRYPT_COST
+        patch.setattr(reload, "SCRYPT_COST", 2)
         yield usual
 
 

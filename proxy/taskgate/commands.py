@@ -71,7 +71,7 @@ def check(file: Path) -> None:
 @click.command()
 def schema() -> None:
     """Print the JSON Schema of the configuration file."""
-    click.echo(orjson.dumps(settings.schema(), option=orjson.OPT_INDENT_2))
+    click.echo(orjson.dumps(settings.json_schema(), option=orjson.OPT_INDENT_2))
 
 
 @click.command()

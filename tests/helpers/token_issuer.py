@@ -10,7 +10,7 @@ import jwt
 from helpers.key_server import signing_key
 from helpers.secrets import noted
 from helpers.whole_gateway import configuration
-from taskgate.config.models import GatewayConfig
+from taskgate.config.model import GatewayConfig
 
 
 class TokenIssuer:

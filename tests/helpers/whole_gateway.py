@@ -18,7 +18,7 @@ from helpers.mcp_host import McpHost
 from helpers.modern_host import ModernHost
 from helpers.secrets import SHORTEST, noted
 from taskgate.clock import SystemClock, SystemEntropy
-from taskgate.config.models import GatewayConfig
+from taskgate.config.model import GatewayConfig
 from taskgate.errors import StoreFault, StoreUnavailable
 from taskgate.stores.base import Store
 from taskgate.stores.open import SqliteOptions, open_store

@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from taskgate.config.audit_models import AuditSection, AuditSinkSection
+from taskgate.config.sections.audit import AuditSection, AuditSinkSection
 from taskgate.telemetry.auditlog import log, sink_queue
 from taskgate.telemetry.auditlog.settings import Fsync, OnFull
 

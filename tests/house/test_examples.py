@@ -10,7 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from ruamel.yaml import YAML
 
-from taskgate.config import effective, load, schema
+from taskgate.config import effective, json_schema, load
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "config"
@@ -54,7 +54,7 @@ def _written(node: Any, path: str = "") -> set[str]:
     return {path}
 
 
-KEYS = _leaves(schema())
+KEYS = _leaves(json_schema())
 SECTIONS = {".".join(key.split(".")[:end]).removesuffix("[]") for key in KEYS for end in range(1, key.count(".") + 2)}
 """The keys and the sections that they stand in, as the schema has them: what is none of these has a name of its own."""
 
@@ -76,7 +76,7 @@ def test_an_example_loads_and_is_valid_by_the_schema_that_it_names(path: Path) -
 
 
 def test_the_published_schema_is_the_one_that_the_command_prints() -> None:
-    assert (FOLDER / "schema.json").read_bytes() == orjson.dumps(schema(), option=orjson.OPT_INDENT_2) + b"\n"
+    assert (FOLDER / "schema.json").read_bytes() == orjson.dumps(json_schema(), option=orjson.OPT_INDENT_2) + b"\n"
 
 
 def test_the_full_example_has_every_key() -> None:

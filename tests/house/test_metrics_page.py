@@ -6,7 +6,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from taskgate.config.metrics_models import MetricsSection
+from taskgate.config.sections.metrics import MetricsSection
 from taskgate.telemetry.metrics.bounds import series_bound
 from taskgate.telemetry.metrics.catalogue import FAMILIES, PARTS, Family
 from taskgate.telemetry.metrics.labels import Label

@@ -11,7 +11,7 @@ from taskgate.auth.bearer import MAX_TOKEN
 from taskgate.auth.metadata import metadata_path
 from taskgate.cli import main
 from taskgate.config import load
-from taskgate.config.models import GatewayConfig
+from taskgate.config.model import GatewayConfig
 from taskgate.wiring.authentication import resource_of
 
 ROOT = Path(__file__).resolve().parent.parent.parent

@@ -7,7 +7,7 @@ import pytest
 from opentelemetry.sdk.trace import export
 from opentelemetry.trace import span
 
-from taskgate.config.tracing_models import TracingSection
+from taskgate.config.sections.tracing import TracingSection
 from taskgate.sessions import traced
 from taskgate.telemetry import span_notes
 from taskgate.telemetry.opentelemetry import exporting, tracer, words

@@ -19,7 +19,7 @@ from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.secrets import noted
 from helpers.waiting import bounded
 from helpers.whole_gateway import WholeGateway, configuration, running
-from taskgate.config.models import GatewayConfig
+from taskgate.config.model import GatewayConfig
 from taskgate.wiring.build import Environment
 
 PUBLIC = "https://gateway.example"

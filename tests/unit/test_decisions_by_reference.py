@@ -17,7 +17,7 @@ from helpers.examples import examples
 from taskgate.admission.rules import AdmissionRules
 from taskgate.auth.context import Identity
 from taskgate.config import GatewayConfig
-from taskgate.config.rules import rules_of
+from taskgate.config.settings import admission_rules
 from taskgate.domain.rates import RateSubject
 from taskgate.stores.rates import MemoryRateStore
 from unit.auth.identities import identity
@@ -268,4 +268,4 @@ async def play(file: Tree, rules: AdmissionRules, asked: list[Tree]) -> None:
 @settings(max_examples=examples(300), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(file=files(), asked=st.lists(requests, min_size=20, max_size=30))
 def test_the_parts_decide_as_the_documentation_reads(file: Tree, asked: list[Tree]) -> None:
-    asyncio.run(play(file, rules_of(configuration(file)), asked))
+    asyncio.run(play(file, admission_rules(configuration(file)), asked))

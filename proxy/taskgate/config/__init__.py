@@ -1,31 +1,27 @@
-"""What an operator may set: the vocabulary of the file, reading it, and telling what is wrong with it."""
+"""The configuration: its keys, how a file is read, and what is wrong with it.
 
-from taskgate.config.access import access_policy, issuer_settings
+`model` has `GatewayConfig`; `sections` its sections, each with its rules and settings. `load` reads
+a file by `document` (YAML) and `references` (`${NAME}`). `fields`, `addresses` and `units` are the
+types of values; `raw` and `problems` serve the rules. `settings` converts what takes several
+sections, `reload` compares two configurations, `schema` is the JSON Schema. The users are the
+command line, `explain` and `wiring`; lower folders get settings of their own.
+"""
+
 from taskgate.config.addresses import BindAddress
-from taskgate.config.load import (
-    data_directory,
-    effective,
-    for_command,
-    for_upstream,
-    load,
-    open_data_directory,
-    schema,
-)
-from taskgate.config.models import GatewayConfig
+from taskgate.config.load import effective, for_command, for_upstream, load, open_data_directory
+from taskgate.config.model import GatewayConfig
 from taskgate.config.problems import ConfigurationError, Problem
+from taskgate.config.schema import json_schema
 
 __all__ = [
     "BindAddress",
     "ConfigurationError",
     "GatewayConfig",
     "Problem",
-    "access_policy",
-    "data_directory",
     "effective",
     "for_command",
     "for_upstream",
-    "issuer_settings",
+    "json_schema",
     "load",
     "open_data_directory",
-    "schema",
 ]

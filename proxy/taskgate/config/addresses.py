@@ -1,43 +1,47 @@
-"""Where things are, as a file writes it: listen addresses, URLs, hosts, origins, mount paths, files, folders.
+"""Addresses in a file: listen addresses, URLs, hosts, networks, mount paths and file paths.
 
-What lives here: the notations, one reader each, and the annotated types that models use. What must not: looking names
-up, any key or default of the configuration. What holds: a reader gives the canonical form or raises ValueError; what is
-canonical reads as itself; no message quotes the text it refuses, because that text may have come from a secret.
+Each notation has a reader and an `Annotated` type for the fields of models. A reader returns the
+canonical form or raises ValueError; a canonical form reads as itself. No name is looked up. No
+message quotes the text that it refuses, because the text may have come from a secret.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv4Network, IPv6Address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, NamedTuple
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, PlainSerializer, PlainValidator, WithJsonSchema
+from pydantic import AfterValidator, PlainSerializer, PlainValidator
 
 from taskgate.auth.discovery import may_be_asked
+from taskgate.config.fields import MASK, json_pattern
 
 _AUTHORITY = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9._-]+))(?::(?P<port>[0-9]{1,5}))?")
 _NAME = re.compile(r"[a-z0-9_](?:[a-z0-9._-]{0,251}[a-z0-9_])?")
 _NUMERIC = re.compile(r"(?:.*\.)?[0-9]+\.?")
 _LOOPBACK = IPv4Network("127.0.0.0/8")
-_HIGHEST_PORT = 65535
-_LONGEST_FETCHED = 2048
-_EVERYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104 - recognised, not bound
+_MAX_PORT = 65535
+_MAX_SECURE_URL = 2048
+_WILDCARDS = frozenset({"0.0.0.0", "::"})  # noqa: S104 - recognised, not bound
 _LOCALHOST = frozenset({"127.0.0.1", "::1"})
-_USUAL_PORTS = {"http": 80, "https": 443}
+_DEFAULT_PORTS = {"http": 80, "https": 443}
 
-# What editors check; the readers below know more.
+# The patterns of the JSON Schema; the readers check more.
 _HOST = r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)"
 _URL = r"^[Hh][Tt][Tt][Pp][Ss]?://[^\s#]+$"
 _ORIGIN = rf"^[A-Za-z][A-Za-z0-9+.-]*://{_HOST}(:[0-9]{{1,5}})?$"
 _MOUNT = r"^(/[A-Za-z0-9._~-]+)+$"
 
 
+# --- listen addresses and hosts -------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BindAddress:
-    """An address to listen on; `host` is without brackets, `port` 0 asks for a free one."""
+    """An address to listen on; `host` has no brackets, `port` 0 asks for a free one."""
 
     host: str
     port: int
@@ -55,19 +59,20 @@ class BindAddress:
         return self.host == "localhost"
 
     @property
-    def is_everywhere(self) -> bool:
-        """Whether it stands for every address of the machine, none of which others can tell from it."""
-        return self.host in _EVERYWHERE
+    def is_wildcard(self) -> bool:
+        """Whether it stands for every address of the machine, so clients use other addresses."""
+        return self.host in _WILDCARDS
 
     def overlaps(self, other: BindAddress) -> bool:
-        """Whether the two would listen on one port of one address, as far as can be said without looking names up.
+        """Whether both listen on one port of one address, as far as is known without DNS.
 
-        A free port is nobody else's. The name localhost is 127.0.0.1 and ::1, and 0.0.0.0 and :: are every address.
+        A free port is never shared. The name localhost is 127.0.0.1 and ::1; 0.0.0.0 and :: are
+        every address.
         """
         if self.port != other.port or self.port == 0:
             return False
         ours, theirs = self._addresses, other._addresses
-        return not (_EVERYWHERE.isdisjoint(ours | theirs) and ours.isdisjoint(theirs))
+        return not (_WILDCARDS.isdisjoint(ours | theirs) and ours.isdisjoint(theirs))
 
     @property
     def _addresses(self) -> frozenset[str]:
@@ -75,7 +80,7 @@ class BindAddress:
 
 
 def read_listen(written: object) -> BindAddress:
-    """The address that `HOST:PORT` or `[IPV6]:PORT` means; a Listen passes."""
+    """Read `HOST:PORT` or `[IPV6]:PORT`; a BindAddress is returned as is."""
     if isinstance(written, BindAddress):
         return written
     host, port = _authority(written) if isinstance(written, str) else (None, None)
@@ -84,12 +89,102 @@ def read_listen(written: object) -> BindAddress:
     return BindAddress(host=host, port=port)
 
 
-MASK: Final = "********"
-"""What stands where a secret would be shown."""
+def read_host(written: str) -> str:
+    """Read a value of the Host header, `HOST` or `HOST:PORT`, in lower case."""
+    host, port = _authority(written)
+    if host is None:
+        raise ValueError("must be HOST or HOST:PORT, without scheme or wildcard")
+    return _bracketed(host) if port is None else f"{_bracketed(host)}:{port}"
+
+
+def read_origin(written: str) -> str:
+    """Read a value of the Origin header as browsers send it.
+
+    It is in lower case, without the default port of its scheme.
+    """
+    if not re.fullmatch(_ORIGIN, written):
+        raise ValueError("must be an origin such as https://app.example.com, without path or wildcard")
+    parts = urlsplit(written)
+    host, port = _authority(parts.netloc)
+    if host is None:
+        raise ValueError("must name a host, and a port from 0 to 65535 if any")
+    suffix = "" if port in (None, _DEFAULT_PORTS.get(parts.scheme)) else f":{port}"
+    return f"{parts.scheme}://{_bracketed(host)}{suffix}"
+
+
+def _authority(written: str) -> tuple[str | None, int | None]:
+    """Return the canonical host and the port; the host is None when either is malformed."""
+    match = _AUTHORITY.fullmatch(written)
+    port = int(match["port"]) if match and match["port"] else None
+    if match is None or (port or 0) > _MAX_PORT:
+        return None, None
+    try:
+        if match["six"]:
+            return str(IPv6Address(match["six"])), port
+        # URL parsers read a name whose last label is digits as an IPv4 address, so 127.1 is no name.
+        if _NUMERIC.fullmatch(match["name"]):
+            return str(IPv4Address(match["name"])), port
+    except ValueError:
+        return None, None
+    name = match["name"].lower()
+    return (name if _NAME.fullmatch(name) else None), port
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+ListenAddress = Annotated[
+    BindAddress,
+    PlainValidator(read_listen),
+    PlainSerializer(str, when_used="json"),
+    json_pattern(rf"^{_HOST}:[0-9]{{1,5}}$"),
+]
+Host = Annotated[str, AfterValidator(read_host), json_pattern(rf"^{_HOST}(:[0-9]{{1,5}})?$")]
+Origin = Annotated[str, AfterValidator(read_origin), json_pattern(_ORIGIN)]
+
+
+# --- networks -------------------------------------------------------------------------------------------------------
+
+
+_NETWORK = r"[0-9A-Fa-f:.]+(/[0-9]{1,3})?"
+_NETWORK_EXPECTED = "must be a network such as 10.0.0.0/8 or fd00::/8, or one address"
+_IPV4_MAPPED = IPv6Network("::ffff:0:0/96")
+
+
+def read_network(written: object) -> IPv4Network | IPv6Network:
+    """Read `ADDRESS/BITS` or one address; an IPv4-mapped network becomes an IPv4 one.
+
+    A network is returned as is.
+    """
+    if isinstance(written, IPv4Network | IPv6Network):
+        return written
+    if not isinstance(written, str) or not re.fullmatch(_NETWORK, written):
+        raise ValueError(_NETWORK_EXPECTED)
+    try:
+        network = ip_network(written, strict=False)
+    except ValueError:
+        raise ValueError(_NETWORK_EXPECTED) from None
+    if network.network_address != ip_network(written.partition("/")[0]).network_address:
+        raise ValueError("must not have bits set behind its prefix: 10.0.0.0/8 is a network, 10.0.0.1 one address")
+    if isinstance(network, IPv6Network) and network.subnet_of(_IPV4_MAPPED):
+        return IPv4Network((int(network.network_address) & 0xFFFFFFFF, network.prefixlen - 96))
+    return network
+
+
+Network = Annotated[
+    IPv4Network | IPv6Network,
+    PlainValidator(read_network),
+    PlainSerializer(str, when_used="json"),
+    json_pattern(f"^{_NETWORK}$"),
+]
+
+
+# --- URLs -----------------------------------------------------------------------------------------------------------
 
 
 def masked(text: str) -> str:
-    """A text as it may be shown: of a URL, the values of its query are hidden, since keys of services stand there."""
+    """Mask the values in the query of a URL, which may be API keys; another text stays as it is."""
     if "://" not in text or "?" not in text:
         return text
     place, _, query = text.partition("?")
@@ -98,8 +193,8 @@ def masked(text: str) -> str:
 
 
 def read_url(written: str) -> str:
-    """The URL itself, when it is absolute http(s) with a host, without user, password or fragment."""
-    # urlsplit drops some control characters silently, so the alphabet is checked before it sees the text.
+    """Return an absolute http(s) URL with a host, without user, password or fragment."""
+    # urlsplit silently drops some control characters, so the alphabet is checked first.
     if not re.fullmatch(r"https?://[!-~]+", written, re.IGNORECASE):
         raise ValueError("must be an absolute http or https URL, in ASCII and without spaces")
     if "#" in written:
@@ -116,51 +211,101 @@ def read_url(written: str) -> str:
 
 
 def read_public_url(written: str) -> str:
-    """As `read_url`, without a query; a slash at the end is dropped, because paths are appended."""
+    """Read a URL without a query; a slash at its end is dropped, because paths are appended."""
     if "?" in read_url(written):
         raise ValueError("must not have a query")
     return written.rstrip("/")
 
 
-def read_fetched_url(written: str) -> str:
-    """As `read_url`, for what is fetched to be believed: https, or plain http that does not leave this machine."""
+def read_secure_url(written: str) -> str:
+    """Return a URL whose answer is trusted: https, or http on a loopback host."""
     read_url(written)
-    if len(written) > _LONGEST_FETCHED or "\\" in written:
-        raise ValueError(f"must be at most {_LONGEST_FETCHED} characters, without a backslash")
+    if len(written) > _MAX_SECURE_URL or "\\" in written:
+        raise ValueError(f"must be at most {_MAX_SECURE_URL} characters, without a backslash")
     if not may_be_asked(written):
         raise ValueError("must be https, or plain http on a loopback host (127.0.0.1, [::1] or localhost)")
     return written
 
 
 def read_issuer(written: str) -> str:
-    """As `read_fetched_url`, without a query. Nothing is normalised, because issuers are compared letter by letter."""
-    if "?" in read_fetched_url(written):
+    """Return a secure URL without a query, as it is, because issuers are compared byte by byte."""
+    if "?" in read_secure_url(written):
         raise ValueError("must not have a query")
     return written
 
 
-def read_host(written: str) -> str:
-    """A value of the Host header, `HOST` or `HOST:PORT`, in lower case."""
-    host, port = _authority(written)
-    if host is None:
-        raise ValueError("must be HOST or HOST:PORT, without scheme or wildcard")
-    return _bracketed(host) if port is None else f"{_bracketed(host)}:{port}"
+Url = Annotated[str, AfterValidator(read_url), json_pattern(_URL)]
+SecureUrl = Annotated[str, AfterValidator(read_secure_url), json_pattern(_URL)]
+Issuer = Annotated[str, AfterValidator(read_issuer), json_pattern(_URL)]
+PublicUrl = Annotated[str, AfterValidator(read_public_url), json_pattern(_URL)]
 
 
-def read_origin(written: str) -> str:
-    """A value of the Origin header as browsers send it: lower case, without the scheme's usual port."""
-    if not re.fullmatch(_ORIGIN, written):
-        raise ValueError("must be an origin such as https://app.example.com, without path or wildcard")
-    parts = urlsplit(written)
-    host, port = _authority(parts.netloc)
-    if host is None:
-        raise ValueError("must name a host, and a port from 0 to 65535 if any")
-    suffix = "" if port in (None, _USUAL_PORTS.get(parts.scheme)) else f":{port}"
-    return f"{parts.scheme}://{_bracketed(host)}{suffix}"
+# --- Redis servers --------------------------------------------------------------------------------------------------
+
+
+_REDIS = re.compile(r"(?P<scheme>rediss?)://(?P<authority>[^\s/?#@]*)(?:/(?P<database>[0-9]{1,4}))?", re.ASCII)
+_REDIS_PORT = 6379
+_SENTINEL_PORT = 26379
+
+
+class StoreAddress(NamedTuple):
+    """The parts of a `redis://` URL; `server` is None where it names no host."""
+
+    tls: bool
+    server: BindAddress | None
+    database: int
+
+
+def read_store_url(url: str) -> StoreAddress:
+    """Read `redis://HOST:PORT/DATABASE`, with TLS `rediss://`; host, port and database are
+    optional.
+    """
+    if "@" in url:
+        raise ValueError("must not hold a user name or password: username and password are keys of their own")
+    match = _REDIS.fullmatch(url)
+    if match is None:
+        raise ValueError(
+            "must be redis://HOST:PORT/DATABASE, with TLS rediss://; the port and the database may be left out"
+        )
+    server = _redis_server(match["authority"], _REDIS_PORT) if match["authority"] else None
+    return StoreAddress(tls=match["scheme"] == "rediss", server=server, database=int(match["database"] or 0))
+
+
+def read_sentinel(written: str) -> BindAddress:
+    """Read the address of a sentinel, `HOST` or `HOST:PORT`; the default port is 26379."""
+    return _redis_server(written, _SENTINEL_PORT)
+
+
+def _redis_server(authority: str, default_port: int) -> BindAddress:
+    try:
+        named = read_host(authority)
+    except ValueError:
+        raise ValueError("must name a host, and a port from 1 to 65535 if any") from None
+    has_port = not named.endswith("]") and ":" in named
+    address = read_listen(named if has_port else f"{named}:{default_port}")
+    if address.port == 0:
+        raise ValueError("must name a host, and a port from 1 to 65535 if any")
+    return address
+
+
+def _check_store_url(url: str) -> str:
+    read_store_url(url)
+    return url
+
+
+StoreUrl = Annotated[str, AfterValidator(_check_store_url), json_pattern(r"^rediss?://[^\s/?#@]*(/[0-9]{1,4})?$")]
+Sentinel = Annotated[
+    str,
+    AfterValidator(lambda written: str(read_sentinel(written))),
+    json_pattern(rf"^{_HOST}(:[0-9]{{1,5}})?$"),
+]
+
+
+# --- paths ----------------------------------------------------------------------------------------------------------
 
 
 def read_mount_path(written: str) -> str:
-    """The path itself, when it can be told from every other path byte by byte."""
+    """Return a path that differs from every other mount path byte by byte."""
     segments = written.split("/")[1:]
     if not re.fullmatch(_MOUNT, written) or "." in segments or ".." in segments:
         raise ValueError("must be a path such as /reports/mcp: letters, digits and . _ ~ -, no slash at the end")
@@ -170,7 +315,7 @@ def read_mount_path(written: str) -> str:
 
 
 def read_file_path(written: object) -> Path:
-    """The path of a file; a Path passes."""
+    """Read the path of a file; a Path is returned as is."""
     if isinstance(written, Path):
         return written
     if not isinstance(written, str) or not written.isprintable() or not written.strip():
@@ -179,7 +324,7 @@ def read_file_path(written: object) -> Path:
 
 
 def read_folder_path(written: object) -> Path:
-    """As `read_file_path`, for a folder."""
+    """Read the path of a folder; a Path is returned as is."""
     try:
         return read_file_path(written)
     except ValueError:
@@ -187,54 +332,18 @@ def read_folder_path(written: object) -> Path:
 
 
 def read_database_path(written: object) -> Path:
-    """As `read_file_path`, for a file of SQLite."""
-    # sqlite3 would take this name for a database that dies with the process.
+    """Read the path of a file of SQLite; a Path is returned as is."""
+    # sqlite3 takes this name for a database in memory.
     if written == ":memory:":
         raise ValueError("must be the path of a file; to keep nothing, set store.backend to memory")
     return read_file_path(written)
 
 
-def _authority(written: str) -> tuple[str | None, int | None]:
-    """Host in canonical form and port; the host is None when either is malformed."""
-    match = _AUTHORITY.fullmatch(written)
-    port = int(match["port"]) if match and match["port"] else None
-    if match is None or (port or 0) > _HIGHEST_PORT:
-        return None, None
-    try:
-        if match["six"]:
-            return str(IPv6Address(match["six"])), port
-        # A last label of digits makes it an IPv4 address for every URL parser, so 127.1 and 1.2.3 are no names.
-        if _NUMERIC.fullmatch(match["name"]):
-            return str(IPv4Address(match["name"])), port
-    except ValueError:
-        return None, None
-    name = match["name"].lower()
-    return (name if _NAME.fullmatch(name) else None), port
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
-
-
-def _pattern(pattern: str) -> WithJsonSchema:
-    return WithJsonSchema({"type": "string", "pattern": pattern})
-
-
-ListenAddress = Annotated[
-    BindAddress,
-    PlainValidator(read_listen),
-    PlainSerializer(str, when_used="json"),
-    _pattern(rf"^{_HOST}:[0-9]{{1,5}}$"),
+MountPath = Annotated[str, AfterValidator(read_mount_path), json_pattern(_MOUNT)]
+FilePath = Annotated[Path, PlainValidator(read_file_path), PlainSerializer(str, when_used="json"), json_pattern(r"\S")]
+FolderPath = Annotated[
+    Path, PlainValidator(read_folder_path), PlainSerializer(str, when_used="json"), json_pattern(r"\S")
 ]
-Url = Annotated[str, AfterValidator(read_url), _pattern(_URL)]
-FetchedUrl = Annotated[str, AfterValidator(read_fetched_url), _pattern(_URL)]
-Issuer = Annotated[str, AfterValidator(read_issuer), _pattern(_URL)]
-PublicUrl = Annotated[str, AfterValidator(read_public_url), _pattern(_URL)]
-Host = Annotated[str, AfterValidator(read_host), _pattern(rf"^{_HOST}(:[0-9]{{1,5}})?$")]
-Origin = Annotated[str, AfterValidator(read_origin), _pattern(_ORIGIN)]
-MountPath = Annotated[str, AfterValidator(read_mount_path), _pattern(_MOUNT)]
-FilePath = Annotated[Path, PlainValidator(read_file_path), PlainSerializer(str, when_used="json"), _pattern(r"\S")]
-FolderPath = Annotated[Path, PlainValidator(read_folder_path), PlainSerializer(str, when_used="json"), _pattern(r"\S")]
 DatabasePath = Annotated[
-    Path, PlainValidator(read_database_path), PlainSerializer(str, when_used="json"), _pattern(r"\S")
+    Path, PlainValidator(read_database_path), PlainSerializer(str, when_used="json"), json_pattern(r"\S")
 ]

@@ -1,8 +1,8 @@
-"""The text of a configuration file, as plain values that remember their lines.
+"""YAML text as plain values with line numbers: `read_text`, `read_document`, `ConfigDocument`.
 
-What lives here: YAML 1.2 with its core schema, read from the parser's events. What must not: keys, types, defaults.
-What holds: whatever the text, the outcome is a Document or a ConfigurationError; work and memory stay proportional
-to the text, because aliases are refused and nesting is bounded; what a reference stands for is in no message.
+The text is YAML 1.2 with its core schema, read from the events of the parser. The result is a
+ConfigDocument or a ConfigurationError. Time and memory stay proportional to the text: aliases are
+refused and nesting is bounded. No message shows the value of a reference.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from ruamel.yaml.reader import ReaderError
 from taskgate.config.problems import ConfigurationError, Location, Problem, dotted
 from taskgate.config.references import expand
 
-LARGEST_FILE = 2**20
-_DEEPEST = 32
+MAX_FILE = 2**20
+_MAX_DEPTH = 32
 
-# Longer numbers stay text: no key takes them, and Python refuses to read them at some length.
-_PLAIN: tuple[tuple[re.Pattern[str], Callable[[str], object]], ...] = (
+# Longer numbers stay text: no key accepts them, and Python refuses very long ones.
+_SCALARS: tuple[tuple[re.Pattern[str], Callable[[str], object]], ...] = (
     (re.compile(r"|~|null|Null|NULL"), lambda _: None),
     (re.compile(r"true|True|TRUE"), lambda _: True),
     (re.compile(r"false|False|FALSE"), lambda _: False),
@@ -38,30 +38,39 @@ _PLAIN: tuple[tuple[re.Pattern[str], Callable[[str], object]], ...] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigDocument:
-    """`written` holds dicts, lists and scalars; `problems` what is wrong already, at the locations in `unusable`."""
+    """A YAML document: `raw` has dicts, lists and scalars, `lines` the line of each location.
+
+    `problems` are those of the YAML itself. Locations in `unusable` have no value because of one.
+    """
 
     file: str
-    written: Mapping[str, object]
+    raw: Mapping[str, object]
     lines: Mapping[Location, int]
     problems: tuple[Problem, ...]
     unusable: frozenset[Location]
 
     def problem(self, location: Location, message: str) -> Problem:
-        """The problem at a location, on the line of the nearest key above it that the file has."""
+        """Return a problem on the line of its key, or of the nearest key above in the file."""
         known = next(location[:end] for end in range(len(location), -1, -1) if location[:end] in self.lines)
         return Problem(file=self.file, line=self.lines[known], path=dotted(location), message=message)
 
 
 def read_text(path: Path) -> str:
-    """The text of the file; ConfigurationError when it is missing, unreadable, above 1 MiB or not UTF-8."""
+    """Read the text of a file.
+
+    Raises ConfigurationError when it is missing, unreadable, above 1 MiB or not UTF-8.
+    """
     try:
-        return _decoded(path)
+        return _decode(path)
     except _Unreadable as unreadable:
         raise ConfigurationError([unreadable.problem(str(path))]) from None
 
 
 def read_document(text: str, *, file: str, environ: Mapping[str, str]) -> ConfigDocument:
-    """The document in `text`, its references replaced; ConfigurationError when it is not one YAML mapping."""
+    """Parse `text` and replace its references.
+
+    Raises ConfigurationError when it is not one YAML mapping.
+    """
     builder = _Builder(file=file, environ=environ, events=_events(text))
     try:
         return builder.build()
@@ -70,7 +79,7 @@ def read_document(text: str, *, file: str, environ: Mapping[str, str]) -> Config
 
 
 class _Unreadable(Exception):
-    """Nothing can be made of the rest of the file."""
+    """A problem that ends the reading of a file."""
 
     def __init__(self, message: str, line: int | None = 1) -> None:
         self.line = line
@@ -80,15 +89,15 @@ class _Unreadable(Exception):
         return Problem(file=file, line=self.line, message=str(self))
 
 
-def _decoded(path: Path) -> str:
+def _decode(path: Path) -> str:
     try:
         with path.open("rb") as stream:
-            content = stream.read(LARGEST_FILE + 1)
+            content = stream.read(MAX_FILE + 1)
     except OSError as error:
         raise _Unreadable(f"cannot be read: {error.strerror}", None) from None
     except ValueError:
         raise _Unreadable("cannot be read: no file can have this name", None) from None
-    if len(content) > LARGEST_FILE:
+    if len(content) > MAX_FILE:
         raise _Unreadable("is larger than 1MiB")
     try:
         return content.decode()
@@ -112,13 +121,13 @@ def _line(event: Event) -> int:
 
 
 def _core(text: str) -> object:
-    """What a scalar without quotes means."""
-    return next((read(text) for pattern, read in _PLAIN if pattern.fullmatch(text)), text)
+    """Return the value of a plain scalar by the core schema of YAML 1.2."""
+    return next((read(text) for pattern, read in _SCALARS if pattern.fullmatch(text)), text)
 
 
 @dataclass(slots=True, kw_only=True)
 class _Builder:
-    """Builds one document from the parser's flat events, so that the depth of calls is ours to bound."""
+    """Builder of one document from the flat events of the parser, so that recursion is bounded."""
 
     file: str
     environ: Mapping[str, str]
@@ -129,16 +138,16 @@ class _Builder:
 
     def build(self) -> ConfigDocument:
         root = self._root()
-        written = None if root is None else self._value(root, ())
-        if root is None or written is None:
+        raw = None if root is None else self._value(root, ())
+        if root is None or raw is None:
             raise _Unreadable("is empty")
-        if not isinstance(written, dict):
+        if not isinstance(raw, dict):
             raise _Unreadable("must be a mapping of keys to values", _line(root))
         if another := self._root():
             raise _Unreadable("must hold one document only", _line(another))
         return ConfigDocument(
             file=self.file,
-            written=written,
+            raw=raw,
             lines=self.lines,
             problems=tuple(self.problems),
             unusable=frozenset(self.unusable),
@@ -152,14 +161,14 @@ class _Builder:
             yield event
 
     def _value(self, event: Any, location: Location) -> object:
-        if len(location) > _DEEPEST:
-            raise _Unreadable(f"is nested deeper than {_DEEPEST} levels", _line(event))
+        if len(location) > _MAX_DEPTH:
+            raise _Unreadable(f"is nested deeper than {_MAX_DEPTH} levels", _line(event))
         self.lines.setdefault(location, _line(event))
         if isinstance(event, AliasEvent):
             self._refuse(location, event, "must not be an alias: write the value out")
             return None
         if event.tag is not None:
-            self._note(location, event, "must not have a tag")
+            self._add_problem(location, event, "must not have a tag")
         if isinstance(event, ScalarEvent):
             return self._scalar(event, location)
         if isinstance(event, SequenceStartEvent):
@@ -167,32 +176,32 @@ class _Builder:
         return self._mapping(location)
 
     def _scalar(self, event: Any, location: Location) -> object:
-        text, complaints = expand(event.value, self.environ)
-        for complaint in complaints:
-            self._refuse(location, event, complaint)
-        if complaints:
+        text, problems = expand(event.value, self.environ)
+        for problem in problems:
+            self._refuse(location, event, problem)
+        if problems:
             return None
-        # `implicit` says that the scalar stood without quotes, so what a reference gave is read as if written there.
+        # `implicit` means without quotes: the text of a reference is then read like a plain scalar.
         return _core(text) if event.implicit[0] else text
 
     def _mapping(self, location: Location) -> dict[str, object]:
         mapping: dict[str, object] = {}
         for key in self._children():
             if not isinstance(key, ScalarEvent):
-                self._note(location, key, "must have plain words as keys")
+                self._add_problem(location, key, "must have plain words as keys")
                 self._value(key, (*location, "?"))
                 self._value(next(self.events), (*location, "?"))
                 continue
             here = (*location, key.value)
             if key.value in mapping:
-                self._note(here, key, f"is already given on line {self.lines[here]}")
+                self._add_problem(here, key, f"is already given on line {self.lines[here]}")
             self.lines.setdefault(here, _line(key))
             mapping.setdefault(key.value, self._value(next(self.events), here))
         return mapping
 
     def _refuse(self, location: Location, event: Event, message: str) -> None:
-        self._note(location, event, message)
+        self._add_problem(location, event, message)
         self.unusable.add(location)
 
-    def _note(self, location: Location, event: Event, message: str) -> None:
+    def _add_problem(self, location: Location, event: Event, message: str) -> None:
         self.problems.append(Problem(file=self.file, line=_line(event), path=dotted(location), message=message))

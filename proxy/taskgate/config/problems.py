@@ -1,8 +1,7 @@
-"""What is wrong with a configuration, in words for the person who wrote it.
+"""Problems of a configuration as values, and their wording: `Problem` and `ConfigurationError`.
 
-What lives here: the problem as a value, the one exception that carries all of them, dotted paths, and the wording of
-what pydantic finds. What must not: reading files, keys of the configuration. What holds: a message never quotes a value
-of the file, because it may have come from a secret; names of keys, variables and secret files may appear.
+A message never quotes a value of the file, because the value may have come from a secret. Names of
+keys, variables and secret files may appear.
 """
 
 from __future__ import annotations
@@ -15,11 +14,12 @@ from difflib import get_close_matches
 from pydantic_core import ErrorDetails
 
 Location = tuple[str | int, ...]
+"""The keys and indices that lead to a value."""
 
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+")
-_LONGEST_KEY = 64
+_MAX_KEY = 64
 
-_WORDS = {
+_MESSAGES = {
     "missing": "is required",
     "bool_type": "must be true or false",
     "int_type": "must be a whole number",
@@ -37,15 +37,16 @@ _WORDS = {
     "literal_error": "must be {expected}",
     "value_error": "{error}",
 }
+"""The message of each type of pydantic's errors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One thing to mend.
+    """One thing to correct, on one line of text whatever the keys of the file are.
 
-    `file` and `line` (from 1) are None for the command line and the environment, `line` also for a file that cannot be
-    read; `path` is the dotted path of a key, a flag or a variable, or empty for the file as a whole. As text it is one
-    line, whatever the file's keys hold.
+    `file` and `line` (from 1) are None for the command line and the environment. `line` is also
+    None for a file that cannot be read. `path` is the dotted path of a key, a flag or a variable,
+    or empty for the file as a whole.
     """
 
     file: str | None = None
@@ -60,7 +61,7 @@ class Problem:
 
 
 class ConfigurationError(Exception):
-    """The configuration cannot be used. `problems` holds all that was found; the text is one of them per line."""
+    """An unusable configuration. `problems` has all that was found; the text has one per line."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
@@ -68,28 +69,28 @@ class ConfigurationError(Exception):
 
 
 def dotted(location: Location) -> str:
-    """`tasks.upgrade[1].mode`; a key that is not a plain word stands in quotes."""
-    text = "".join(f"[{part}]" if isinstance(part, int) else f".{_shown(part)}" for part in location)
+    """Format a location as `tasks.upgrade[1].mode`; a key that is not a plain word is quoted."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{_quoted(part)}" for part in location)
     return text.removeprefix(".")
 
 
-def worded(error: ErrorDetails) -> str:
-    """What pydantic found, in our words. pydantic's own sentence, which quotes no value, is left where we have none."""
+def pydantic_message(error: ErrorDetails) -> str:
+    """Return our message for an error of pydantic, else pydantic's own, which quotes no value."""
     context = error.get("ctx", {})
     if error["type"] == "literal_error":
-        # As YAML has them, not Python.
+        # Python's True and False are true and false in YAML.
         context = {"expected": re.sub(r"\b(?:True|False)\b", lambda found: found[0].lower(), context["expected"])}
-    words = _WORDS.get(error["type"])
-    return error["msg"] if words is None else words.format_map(context)
+    message = _MESSAGES.get(error["type"])
+    return error["msg"] if message is None else message.format_map(context)
 
 
 def unknown_key(key: str, siblings: Sequence[str]) -> str:
-    """The message for a key that does not exist, with the sibling it was probably meant to be."""
+    """Return the message for an unknown key, with the sibling that its author probably meant."""
     meant = get_close_matches(key, siblings, n=1)
     return f"unknown key (did you mean {meant[0]}?)" if meant else "unknown key"
 
 
-def _shown(key: str) -> str:
-    if len(key) > _LONGEST_KEY:
-        key = f"{key[:_LONGEST_KEY]}…"
+def _quoted(key: str) -> str:
+    if len(key) > _MAX_KEY:
+        key = f"{key[:_MAX_KEY]}…"
     return key if _PLAIN_KEY.fullmatch(key) else f'"{key}"'

@@ -1,7 +1,6 @@
-"""What `${…}` in a scalar stands for.
+"""References in a text of a file: `${NAME}`, `${file:/path}` and the dollar sign.
 
-What lives here: environment variables, secret files and the dollar sign itself. What must not: YAML, keys, lines.
-What holds: what a reference gives is never read for references again, and its value is in no complaint.
+The value of a reference is never searched for references again, and no message shows it.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from pathlib import Path
 
 from taskgate.system.secret_files import ADVICE, is_exposed
 
-LARGEST_SECRET = 2**16
+MAX_SECRET = 2**16
 
 _REFERENCE = re.compile(r"\$(?:(?P<dollar>\$|(?=[.\[]))|\{(?P<body>[^}]*)\})?")
 _BODY = re.compile(r"(?:file:(?P<file>/.*?)|(?P<name>[A-Za-z_][A-Za-z0-9_]*))(?::-(?P<default>.*))?", re.DOTALL)
@@ -25,30 +24,33 @@ _EXPECTED = (
 
 
 class _Unresolved(Exception):
-    """A reference that stands for nothing; the text says why."""
+    """A reference that has no value; the text says why."""
 
 
 def expand(text: str, environ: Mapping[str, str]) -> tuple[str, list[str]]:
-    """The text with every reference replaced, and a complaint for each that could not be.
+    """Replace every reference in `text`; return it with a message for each unresolved one.
 
-    `${NAME}` is a variable that must be set; `${NAME:-default}` gives the default where it is unset or empty, as a
-    shell does; `${file:/path}` is the content of a file without the line ends after it, with a default in the same
-    way; `$$` is one dollar sign, and so is `$` before `.` or `[`, with which JSONPaths begin. Any other `$` is a
-    complaint, so that a mistyped reference is never taken literally.
+    - `${NAME}` is a variable that must be set.
+    - `${NAME:-default}` is the default where the variable is unset or empty, as in a shell.
+    - `${file:/path}` is the content of a file without the line ends after it. A default is given
+      in the same way.
+    - `$$` is one dollar sign, and so is `$` before `.` or `[`, with which JSONPaths begin.
+
+    Any other `$` is a problem, so that a mistyped reference is never taken literally.
     """
-    complaints: list[str] = []
+    problems: list[str] = []
 
-    def replaced(match: re.Match[str]) -> str:
+    def replace(match: re.Match[str]) -> str:
         try:
-            return "$" if match["dollar"] is not None else _resolved(match["body"], environ)
+            return "$" if match["dollar"] is not None else _resolve(match["body"], environ)
         except _Unresolved as unresolved:
-            complaints.append(str(unresolved))
+            problems.append(str(unresolved))
             return ""
 
-    return _REFERENCE.sub(replaced, text), complaints
+    return _REFERENCE.sub(replace, text), problems
 
 
-def _resolved(body: str | None, environ: Mapping[str, str]) -> str:
+def _resolve(body: str | None, environ: Mapping[str, str]) -> str:
     reference = None if body is None else _BODY.fullmatch(body)
     if reference is None:
         raise _Unresolved(_EXPECTED)
@@ -67,7 +69,7 @@ def _content(path: Path, default: str | None) -> str:
         with path.open("rb") as stream:
             if is_exposed(path, os.fstat(stream.fileno()).st_mode, str(path)):
                 raise _Unresolved(f"the file {path} {ADVICE}")
-            content = stream.read(LARGEST_SECRET + 1)
+            content = stream.read(MAX_SECRET + 1)
         text = content.decode()
     except FileNotFoundError as error:
         if default is None:
@@ -79,6 +81,6 @@ def _content(path: Path, default: str | None) -> str:
         raise _Unresolved(f"the file {path} is not UTF-8 text") from None
     except ValueError:
         raise _Unresolved(f"the file {path} cannot be read: no file can have this name") from None
-    if len(content) > LARGEST_SECRET:
+    if len(content) > MAX_SECRET:
         raise _Unresolved(f"the file {path} is larger than 64KiB")
     return text.rstrip("\r\n") or default or ""

@@ -1,46 +1,55 @@
-"""Durations and sizes as a file writes them, and the same as values.
+"""Durations, sizes, rates and numbers: how a file writes them, and the values that they mean.
 
-What lives here: the two notations (`30s`, `4MiB`), their patterns for the JSON Schema, and the pydantic markers that
-bound them. What must not: any key or default of the configuration. What holds: reading what was written gives the
-value back, and no message quotes the text it refuses, because that text may have come from a secret.
+Each notation has a reader, a writer and a pattern for the JSON Schema. Fields of models use
+`DurationIn`, `SizeIn`, `NumberIn` and `RateText`. What a writer gives reads as the same value. No
+message quotes the text that it refuses, because the text may come from a secret.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, PlainSerializer, PlainValidator, WithJsonSchema
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
 MILLISECOND = timedelta(milliseconds=1)
+SECOND = timedelta(seconds=1)
+MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
 YEAR = timedelta(days=365)
+KIB = 2**10
+MIB = 2**20
+GIB = 2**30
 
 DURATION_PATTERN = "^(0|[1-9][0-9]{0,11})(ms|s|m|h|d)$"
 SIZE_PATTERN = "^(0|[1-9][0-9]{0,14})(B|KiB|MiB|GiB|TiB)$"
+RATE_PATTERN = "^([1-9][0-9]{0,8})/(s|m|h)$"
 
-# Smallest unit first: writing tries them from the end and keeps the first that divides.
-_DURATIONS = {
-    "ms": MILLISECOND,
-    "s": timedelta(seconds=1),
-    "m": timedelta(minutes=1),
-    "h": timedelta(hours=1),
-    "d": timedelta(days=1),
-}
-_SIZES = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+# Smallest unit first: the writers search from the end for the first unit that divides the value.
+_DURATIONS = {"ms": MILLISECOND, "s": SECOND, "m": MINUTE, "h": HOUR, "d": timedelta(days=1)}
+_SIZES = {"B": 1, "KiB": KIB, "MiB": MIB, "GiB": GIB, "TiB": 2**40}
+_RATE_SECONDS = {"s": 1, "m": 60, "h": 3600}
+
+
+# --- durations and sizes --------------------------------------------------------------------------------------------
 
 
 def read_duration(written: object) -> timedelta:
-    """The timedelta that `250ms`, `30s`, `5m`, `2h` or `7d` means; a timedelta passes. ValueError for all else."""
+    """Read `250ms`, `30s`, `5m`, `2h` or `7d`; a timedelta of whole milliseconds is returned as is.
+
+    Raises ValueError for anything else.
+    """
     if isinstance(written, timedelta):
         if written % MILLISECOND:
             raise ValueError("must be whole milliseconds")
         return written
-    number, unit = _parts(written, DURATION_PATTERN, "a duration such as 250ms, 30s, 5m, 2h or 7d")
+    number, unit = _number_and_unit(written, DURATION_PATTERN, "a duration such as 250ms, 30s, 5m, 2h or 7d")
     try:
         return number * _DURATIONS[unit]
     except OverflowError:
@@ -48,7 +57,7 @@ def read_duration(written: object) -> timedelta:
 
 
 def write_duration(duration: timedelta) -> str:
-    """The shortest notation: the largest unit that divides it (`90s`, `1h`, `0s`). Whole milliseconds only."""
+    """Write whole milliseconds in the largest unit that divides them: `90s`, `1h`, `0s`."""
     if not duration:
         return "0s"
     unit = next(unit for unit, length in reversed(_DURATIONS.items()) if not duration % length)
@@ -56,20 +65,23 @@ def write_duration(duration: timedelta) -> str:
 
 
 def read_size(written: object) -> int:
-    """The bytes that `512B`, `64KiB`, `4MiB`, `4GiB` or `1TiB` means; ValueError for all else, bare numbers too."""
-    number, unit = _parts(written, SIZE_PATTERN, "a size such as 512B, 64KiB, 4MiB or 4GiB")
+    """Read `512B`, `64KiB`, `4MiB`, `4GiB` or `1TiB` as bytes.
+
+    Raises ValueError for anything else, bare numbers included.
+    """
+    number, unit = _number_and_unit(written, SIZE_PATTERN, "a size such as 512B, 64KiB, 4MiB or 4GiB")
     return number * _SIZES[unit]
 
 
 def write_size(size: int) -> str:
-    """The shortest notation: the largest unit that divides it (`1536KiB`, `4GiB`, `0B`)."""
+    """Write bytes in the largest unit that divides them: `1536KiB`, `4GiB`, `0B`."""
     if not size:
         return "0B"
     unit = next(unit for unit, length in reversed(_SIZES.items()) if not size % length)
     return f"{size // _SIZES[unit]}{unit}"
 
 
-def _parts(written: object, pattern: str, expected: str) -> tuple[int, str]:
+def _number_and_unit(written: object, pattern: str, expected: str) -> tuple[int, str]:
     if isinstance(written, int | float) and not isinstance(written, bool):
         raise ValueError(f"needs a unit: must be {expected}")
     match = re.fullmatch(pattern, written) if isinstance(written, str) else None
@@ -80,14 +92,14 @@ def _parts(written: object, pattern: str, expected: str) -> tuple[int, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DurationIn:
-    """Marks a timedelta that the file writes as a duration between two bounds, both allowed."""
+    """Marker of a timedelta field that is written as a duration within bounds, both included."""
 
     least: timedelta = MILLISECOND
     most: timedelta = YEAR
     reason: str = ""
 
     def read(self, written: object) -> timedelta:
-        """`read_duration` within the bounds; ValueError names the bound and, for the upper one, its reason."""
+        """Read a duration; ValueError names the bound and, for the upper one, its reason."""
         duration = read_duration(written)
         if duration < self.least:
             raise ValueError(f"must be at least {write_duration(self.least)}")
@@ -104,16 +116,17 @@ class DurationIn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeIn:
-    """Marks an int of bytes that the file writes as a size between two bounds, both allowed.
+    """Marker of an int field of bytes that is written as a size within bounds, both included.
 
-    Numbers are not sizes, so a value read before cannot be read again: only files and their like are validated.
+    A number is no size, so a value of the field cannot be validated again: only files and what is
+    dumped as JSON are.
     """
 
     least: int
     most: int
 
     def read(self, written: object) -> int:
-        """`read_size` within the bounds; ValueError names the bound."""
+        """Read a size; ValueError names the bounds."""
         size = read_size(written)
         if not self.least <= size <= self.most:
             raise ValueError(f"must be between {write_size(self.least)} and {write_size(self.most)}")
@@ -129,3 +142,67 @@ class SizeIn:
 def _validated_by(read: Callable[[object], Any], write: Callable[[Any], str]) -> CoreSchema:
     written = core_schema.plain_serializer_function_ser_schema(write, when_used="json")
     return core_schema.no_info_plain_validator_function(read, serialization=written)
+
+
+# --- rates and numbers ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rate:
+    """A number of events per second, minute or hour (`unit`: s, m or h)."""
+
+    count: int
+    unit: str
+
+    def __str__(self) -> str:
+        return f"{self.count}/{self.unit}"
+
+    @property
+    def seconds(self) -> int:
+        """Return the seconds of the unit."""
+        return _RATE_SECONDS[self.unit]
+
+    @property
+    def every(self) -> float:
+        """Return the seconds from one event to the next."""
+        return self.seconds / self.count
+
+
+def read_rate(written: object) -> Rate:
+    """Read `5/s`, `10/m` or `100/h`; a Rate is returned as is. Raises ValueError for others."""
+    if isinstance(written, Rate):
+        return written
+    match = re.fullmatch(RATE_PATTERN, written) if isinstance(written, str) else None
+    if match is None:
+        raise ValueError("must be a rate such as 5/s, 10/m or 100/h: a whole number and one unit")
+    return Rate(count=int(match[1]), unit=match[2])
+
+
+RateText = Annotated[
+    Rate,
+    PlainValidator(read_rate),
+    PlainSerializer(str, when_used="json"),
+    WithJsonSchema({"type": "string", "pattern": RATE_PATTERN}),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NumberIn:
+    """Marker of a float field that is written as a number within bounds, both included."""
+
+    least: float
+    most: float
+
+    def read(self, written: object) -> float:
+        """Read a finite number; ValueError names the bounds."""
+        if not isinstance(written, int | float) or isinstance(written, bool) or not math.isfinite(written):
+            raise ValueError("must be a number")
+        if not self.least <= written <= self.most:
+            raise ValueError(f"must be between {self.least:g} and {self.most:g}")
+        return float(written)
+
+    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self.read)
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"type": "number", "minimum": self.least, "maximum": self.most}

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from taskgate.config import GatewayConfig
-from taskgate.config.servers import upstream_settings
+from taskgate.config.settings import upstream_settings
 from taskgate.config.units import write_duration, write_size
 from taskgate.explain.places import place
 

@@ -13,7 +13,7 @@ from taskgate.auth.fetching import AiohttpFetch
 from taskgate.auth.jwks import IssuerKeys
 from taskgate.auth.jwt import Verifier
 from taskgate.clock import SystemClock, SystemEntropy
-from taskgate.config import GatewayConfig, issuer_settings
+from taskgate.config import GatewayConfig
 from taskgate.errors import KeysUnavailable, Unauthenticated
 from taskgate.wiring.authentication import resource_of
 
@@ -41,7 +41,7 @@ async def who_is(config: GatewayConfig, upstream: str, token: str | None) -> Ide
     if config.auth.mode == "none":
         return None
     clock, fetch = SystemClock(), AiohttpFetch()
-    keys = [(settings, IssuerKeys(settings, fetch, clock, _Deaf())) for settings in issuer_settings(config)]
+    keys = [(settings, IssuerKeys(settings, fetch, clock, _Deaf())) for settings in config.auth.to_issuer_settings()]
     bind = config.auth.context.bind
     verifier = Verifier(
         keys,

@@ -7,7 +7,7 @@ crosses, which is asked of the policy that a gateway asks (`protocol.extensions`
 from typing import Any, Final
 
 from taskgate.config import GatewayConfig
-from taskgate.config.servers import ERAS, extension_policy
+from taskgate.config.sections.extensions import ERAS
 from taskgate.domain.versions import Era, Peer, era_of
 from taskgate.explain import bounds
 from taskgate.explain.places import place
@@ -17,7 +17,7 @@ from taskgate.protocol.vocabulary import TASKS_EXTENSION
 MOST: Final = 64
 """Identifiers that a server declares and that are told."""
 LONGEST: Final = 256
-"""Letters of one of them that are told; see config.extension_models."""
+"""Letters of one of them that are told; see config.sections.extensions."""
 
 _LISTS: Final = ("methods", "notifications", "filters", "result_types", "cacheable")
 
@@ -25,7 +25,7 @@ _LISTS: Final = ("methods", "notifications", "filters", "result_types", "cacheab
 def extensions(config: GatewayConfig, upstream: str, server: Peer | None = None) -> dict[str, Any]:
     """What becomes of each, and of those that `server` declares, if it was asked."""
     section = config.upstreams[upstream].extensions
-    policy = extension_policy(section)
+    policy = section.to_policy()
     names = [*BUILT_IN, TASKS_EXTENSION, *sorted(AUTHORIZATION)]
     names += [name for name in section.named if name not in names]
     return {

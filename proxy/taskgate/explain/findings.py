@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple
 from taskgate.admission.rules import AdmissionRules
 from taskgate.auth.context import Identity
 from taskgate.config import GatewayConfig
-from taskgate.config.retention import usual_longest
-from taskgate.config.rules import rules_of
+from taskgate.config.sections.tasks import default_ttl_max
+from taskgate.config.settings import admission_rules
 from taskgate.config.units import write_duration, write_size
 from taskgate.domain.caps import Cap, CapScope
 from taskgate.domain.overrides import Override
@@ -52,7 +52,7 @@ def explained(
     And what becomes of the extensions of its upstream. `identity` is None for everybody with `auth.mode: none`; `hints`
     are what the server lists of the tool; `server` is what it says of itself, where it was asked.
     """
-    rules = rules_of(config)
+    rules = admission_rules(config)
     tenant, claims = (None, {}) if identity is None else (identity.tenant, identity.claims)
     asked = _Asked(config, rules, upstream, tool, hints, identity, rules.overrides.of(tenant, claims))
     decision = rules.policy.decide(upstream, tool, hints)
@@ -137,7 +137,7 @@ def _most(asked: _Asked, decision: PromotionDecision) -> dict[str, Any]:
     if longest is None:
         where = _at(asked, decision.rule, "ttl_max", "ttl", "max")
         # A configuration has it whether it is written or not.
-        left_out = where["from"] == "tasks.ttl.max" and decision.ttl_max == usual_longest(asked.config.auth.mode)
+        left_out = where["from"] == "tasks.ttl.max" and decision.ttl_max == default_ttl_max(asked.config.auth.mode)
         return _span(decision.ttl_max, where | {"default": where["default"] or left_out})
     return _span(longest, _placed(place(asked.config, "limits", "overrides", _number(asked), "ttl_max")))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, get_args
 
 from taskgate.auth.bearer import MAX_TOKEN
-from taskgate.config.task_models import Hint
+from taskgate.config.sections.tasks import Hint
 from taskgate.domain.policy import APP_ONLY
 
 HINTS: Final = (*get_args(Hint), APP_ONLY)

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from taskgate.clock import SystemEntropy
 from taskgate.config import GatewayConfig
-from taskgate.config.parts import listener_settings
-from taskgate.config.servers import upstream_settings
+from taskgate.config.settings import upstream_settings
 from taskgate.listener.tls import made_context
 from taskgate.upstream.wire.trust import TlsFileRefused, tls_context
 from taskgate.wiring.auditing import expect_keys
@@ -21,7 +20,7 @@ def expect_key_files(config: GatewayConfig) -> None:
     if config.auth.context.key_file is not None:
         deployment_keys(config, None, SystemEntropy())
     operators_token(config)
-    tls = listener_settings(config, config.server.listen.port).tls
+    tls = config.server.tls.to_settings()
     if tls is not None:
         made_context(tls)
     for name, section in config.upstreams.items():

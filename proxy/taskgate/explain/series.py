@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from taskgate.config import GatewayConfig
-from taskgate.config.measuring import measured
+from taskgate.config.settings import metrics_config
 from taskgate.telemetry.metrics import bounds
 from taskgate.telemetry.metrics.catalogue import PARTS
 from taskgate.telemetry.metrics.families import Family
@@ -21,7 +21,7 @@ _EXAMPLE: Final = Configured(
 
 def series_bound(config: GatewayConfig) -> int:
     """How many series a gateway of that configuration can have, whatever its hosts send."""
-    return bounds.series_bound(measured(config))
+    return bounds.series_bound(metrics_config(config))
 
 
 def series_warnings(config: GatewayConfig) -> tuple[str, ...]:
@@ -37,7 +37,7 @@ def metrics_text(config: GatewayConfig | None) -> str:
 
     Without a configuration that is of one upstream, one issuer and one rate policy.
     """
-    configured = _EXAMPLE if config is None else measured(config)
+    configured = _EXAMPLE if config is None else metrics_config(config)
     lines = [line for part, families in PARTS.items() for line in _told(part, families, configured)]
     return "\n".join([*lines, *_sum(configured, config is None)]) + "\n"
 

@@ -11,7 +11,7 @@ from logging import NullHandler, getLogger
 from taskgate.auth.context import Identity
 from taskgate.clock import SystemClock, SystemEntropy
 from taskgate.config import GatewayConfig
-from taskgate.config.servers import upstream_settings
+from taskgate.config.settings import upstream_settings
 from taskgate.domain.versions import Peer
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream.health import DEAF, QUIET

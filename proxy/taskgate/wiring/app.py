@@ -15,8 +15,7 @@ from typing import Any, Final
 
 from taskgate.clock import SharedClock, SteadyClock
 from taskgate.config import GatewayConfig
-from taskgate.config.parts import connection_bounds
-from taskgate.config.reloading import fingerprint
+from taskgate.config.reload import fingerprint
 from taskgate.domain.record import OwnerKey
 from taskgate.errors import StoreUnavailable
 from taskgate.lifecycle.measured import MeasuredStore
@@ -197,7 +196,7 @@ class Service:
         lag.start()
         closers.callback(lag.stop)
         # The port before the store: whoever starts a second gateway by mistake is to hear of the port.
-        bound = bind(config.server.listen, connection_bounds(config))
+        bound = bind(config.server.listen, config.server.to_connection_bounds())
         closers.callback(bound.close)
         theirs = SharedClock(clock)
         opened = self._around.store or await open_configured_store(config, self._data_directory, theirs)

@@ -12,7 +12,7 @@ from typing import Final
 from taskgate.auth.keyfile import KeyFileRefused, made_keys, read_keys
 from taskgate.clock import Entropy
 from taskgate.config import GatewayConfig
-from taskgate.config.audit_models import AuditSection, AuditSinkSection
+from taskgate.config.sections.audit import AuditSection, AuditSinkSection
 from taskgate.system.secret_files import ADVICE, is_exposed
 from taskgate.telemetry.auditlog.settings import AuditSettings, ChainSettings, LineOptions, SinkSettings
 from taskgate.telemetry.auditlog.signing import SigningKeyError, signer_of

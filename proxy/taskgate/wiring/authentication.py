@@ -27,7 +27,6 @@ from taskgate.auth.settings import IssuerSettings
 from taskgate.clock import Clock, Entropy
 from taskgate.cluster.seals import WordKeys
 from taskgate.config import GatewayConfig
-from taskgate.config.access import issuer_settings
 from taskgate.domain.cursors import CursorKeys
 from taskgate.domain.states import StateKeys
 from taskgate.system.secret_files import ADVICE, is_exposed
@@ -222,7 +221,7 @@ def _issuers(config: GatewayConfig, before: Authenticator | None, heard: "_Heard
 
     return tuple(
         next((issuer for issuer in known if issuer.settings == settings), None) or made(settings)
-        for settings in issuer_settings(config)
+        for settings in config.auth.to_issuer_settings()
     )
 
 

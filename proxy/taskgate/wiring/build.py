@@ -20,8 +20,7 @@ from taskgate.admission.rules import RuntimeConfig
 from taskgate.admission.standing import QuotaSubjects
 from taskgate.clock import Clock, Entropy, SharedClock, SystemClock, SystemEntropy
 from taskgate.config import GatewayConfig
-from taskgate.config.parts import listener_settings, redis_options, sqlite_options
-from taskgate.config.rules import rules_of
+from taskgate.config.settings import admission_rules
 from taskgate.gateway.extension_requests import ExtensionRequests
 from taskgate.gateway.legacy import InSessionMessages, LegacyServices
 from taskgate.gateway.listen import GetStreams
@@ -131,8 +130,8 @@ async def open_configured_store(
     if config.store.backend == "memory":
         return await open_store("memory", None)
     if config.store.backend == "redis":
-        return await open_shared(redis_options(config), clock)
-    return await open_store("sqlite", sqlite_options(config, data_directory))
+        return await open_shared(config.store.redis.to_options(), clock)
+    return await open_store("sqlite", config.store.sqlite.to_options(data_directory))
 
 
 def build_listener(
@@ -140,7 +139,7 @@ def build_listener(
 ) -> PublicListener:
     """The public listener of a house, that is bound to `port`."""
     return PublicListener(
-        listener_settings(config, port),
+        config.server.to_settings(port),
         answer=runtime.gateway.answer,
         documents=metadata_documents(config, port),
         is_mount=runtime.mounting.mounts.serve,
@@ -163,7 +162,7 @@ async def build_runtime(
 
     Raises TlsFileRefused.
     """
-    (store, shared, clock), event_sink, rules = kept, sight.event_sink, rules_of(config)
+    (store, shared, clock), event_sink, rules = kept, sight.event_sink, admission_rules(config)
     live, nurse = RuntimeConfig(rules), Nurse()
     make = around.make_upstream or upstream_maker(nurse, around.entropy)
     standings = QuotaSubjects(live)

@@ -19,8 +19,7 @@ from taskgate.admission.rules import AdmissionRules, RuntimeConfig
 from taskgate.admission.standing import QuotaSubjects
 from taskgate.clock import Clock
 from taskgate.config import GatewayConfig
-from taskgate.config.rules import bulkhead_settings
-from taskgate.config.servers import upstream_settings
+from taskgate.config.settings import bulkhead_settings, upstream_settings
 from taskgate.domain.policy import TaskSupport
 from taskgate.protocol.welcomes import gateway_info
 from taskgate.sessions.counted import CountedUpstream, RequestCounter

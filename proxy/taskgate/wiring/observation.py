@@ -12,9 +12,7 @@ from typing import NamedTuple
 from taskgate import __version__
 from taskgate.clock import Clock, Entropy
 from taskgate.config import GatewayConfig
-from taskgate.config.measuring import measured
-from taskgate.config.servers import carried_methods
-from taskgate.config.tracing_models import tracing_settings
+from taskgate.config.settings import extension_methods, metrics_config
 from taskgate.protocol.extensions import KNOWN_METHODS
 from taskgate.telemetry.auditlog.formats.digests import task_ref
 from taskgate.telemetry.auditlog.log import AuditLog, PreparedSinks
@@ -49,7 +47,7 @@ class TelemetryPipeline:
         self._has_begun = False
         self._log: AuditLog | None = None
         self._methods = _methods_of(config)
-        self.metrics = PrometheusRecorder(measured(config), clock=clock)
+        self.metrics = PrometheusRecorder(metrics_config(config), clock=clock)
         self.tracing: Tracing = UNTRACED
         self.event_sink: EventSink = self.metrics
 
@@ -65,7 +63,7 @@ class TelemetryPipeline:
         await log_.open()
         self._log = log_
         self.tracing = open_tracing(
-            tracing_settings(config.tracing),
+            config.tracing.to_settings(),
             version=__version__,
             clock=self._clock,
             entropy=self._entropy,
@@ -114,7 +112,7 @@ class TelemetryPipeline:
         self._settings = other.settings
         self._log.switch(other.prepared)
         self._methods = _methods_of(other.config)
-        self.metrics.adopt(measured(other.config))
+        self.metrics.adopt(metrics_config(other.config))
 
     def reopen(self) -> None:
         """Let go of the files that are written to, and open what has their names now: somebody moved them."""
@@ -140,4 +138,4 @@ class TelemetryPipeline:
 
 def _methods_of(config: GatewayConfig) -> frozenset[str]:
     """The methods of extensions that spans may be called by: those that are known, and those that are carried."""
-    return KNOWN_METHODS | carried_methods(config)
+    return KNOWN_METHODS | extension_methods(config)

@@ -13,8 +13,8 @@ from typing import Final
 
 from taskgate.auth.keyfile import KeyFileRefused
 from taskgate.config import ConfigurationError, GatewayConfig
-from taskgate.config.reloading import fingerprint, restart_needed, with_kept
-from taskgate.config.rules import rules_of
+from taskgate.config.reload import fingerprint, restart_needed, without_restart
+from taskgate.config.settings import admission_rules
 from taskgate.listener.listener import PublicListener
 from taskgate.telemetry.auditlog.settings import AuditUnavailable
 from taskgate.telemetry.events import ConfigReloaded
@@ -72,7 +72,7 @@ class Reload:
         """Have that configuration from now on, but for what needs a restart. Never raises."""
         try:
             waits = restart_needed(self._config, config)
-            wanted = with_kept(self._config, config)
+            wanted = without_restart(self._config, config)
             # Beside the loop: it is made to take its time.
             mark = await asyncio.to_thread(fingerprint, wanted)
             changed = await self._take(wanted)
@@ -113,7 +113,7 @@ class Reload:
 
         Raises TlsFileRefused, KeyFileRefused or AuditUnavailable; then nothing is.
         """
-        mounting, rules = self._stage.runtime.mounting, rules_of(config)
+        mounting, rules = self._stage.runtime.mounting, admission_rules(config)
         documents = metadata_documents(config, self._stage.port)
         prepared = await mounting.prepare(config, rules)
         authenticator = None

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from taskgate.config import ConfigurationError, GatewayConfig, load, schema
+from taskgate.config import ConfigurationError, GatewayConfig, json_schema, load
 
 Loads = Callable[..., GatewayConfig]
 Tells = Callable[..., list[str]]
@@ -87,7 +87,7 @@ def short_at() -> Callable[[GatewayConfig, str], Any]:
 @pytest.fixture
 def schema_keys() -> set[str]:
     """The dotted paths of the schema, with `reports` for the name of an upstream and `corp` for that of an issuer."""
-    return _keys(schema())
+    return _keys(json_schema())
 
 
 def _value_at(value: Any, key: str) -> Any:

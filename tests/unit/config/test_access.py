@@ -6,7 +6,8 @@ from pathlib import Path
 
 from taskgate.auth.authorization import AccessPolicy, AccessRule, Effect
 from taskgate.auth.settings import IssuerSettings, KeySettings, Profile
-from taskgate.config import GatewayConfig, access_policy, issuer_settings
+from taskgate.config import GatewayConfig
+from taskgate.config.settings import admission_rules
 
 Loads = Callable[..., GatewayConfig]
 
@@ -32,7 +33,7 @@ auth:
 
 
 def test_an_issuer_is_what_the_file_says_in_the_order_of_the_file(loads: Loads) -> None:
-    b, corp = issuer_settings(loads(ISSUERS))
+    b, corp = loads(ISSUERS).auth.to_issuer_settings()
     assert b == IssuerSettings(name="b", issuer="https://b", keys=KeySettings(uri="https://b/keys"))
     assert corp == IssuerSettings(
         name="corp",
@@ -58,11 +59,11 @@ def test_an_issuer_is_what_the_file_says_in_the_order_of_the_file(loads: Loads) 
 
 
 def test_without_authentication_there_are_no_issuers(loads: Loads, minimal: str) -> None:
-    assert issuer_settings(loads(minimal)) == ()
+    assert loads(minimal).auth.to_issuer_settings() == ()
 
 
 def test_without_rules_everything_is_allowed(loads: Loads, minimal: str) -> None:
-    assert access_policy(loads(minimal)) == AccessPolicy()
+    assert admission_rules(loads(minimal)).access == AccessPolicy()
 
 
 def test_the_rules_are_what_the_file_says_in_the_order_of_the_file(loads: Loads, with_tokens: str) -> None:
@@ -84,7 +85,7 @@ authorization:
   scope_implies: {admin: [a, b], a: []}
 """
     )
-    assert access_policy(config) == AccessPolicy(
+    assert admission_rules(config).access == AccessPolicy(
         default=Effect.DENY,
         implied={"admin": frozenset({"a", "b"}), "a": frozenset()},
         rules=(

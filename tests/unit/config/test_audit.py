@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from taskgate.config import GatewayConfig, effective
-from taskgate.config.audit_coherence import audit_contradictions, with_files
-from taskgate.config.audit_models import RotateSection
+from taskgate.config.sections.audit import RotateSection, audit_conflicts, with_sink_defaults
 
 Loads = Callable[..., GatewayConfig]
 Tells = Callable[..., list[str]]
@@ -123,9 +122,9 @@ def test_what_keys_say_against_each_other_is_told(tells: Tells, with_audit: Writ
 )  # fmt: skip
 def test_malformed_parts_contradict_nothing(audit: Any) -> None:
     written = {"audit": audit}
-    assert list(audit_contradictions(written)) == []
-    assert isinstance(with_files(written), dict)
+    assert list(audit_conflicts(written)) == []
+    assert isinstance(with_sink_defaults(written), dict)
 
 
 def test_what_is_no_mapping_stays_as_it_is() -> None:
-    assert with_files([]) == []
+    assert with_sink_defaults([]) == []

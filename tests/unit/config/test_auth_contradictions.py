@@ -6,8 +6,7 @@ import pytest
 
 from requirements import covers
 from taskgate.config import GatewayConfig
-from taskgate.config.coherence import contradictions
-from taskgate.config.models import USUAL
+from taskgate.config.model import DEFAULTS, conflicts
 
 Loads = Callable[..., GatewayConfig]
 Tells = Callable[..., list[str]]
@@ -66,7 +65,7 @@ def test_tokens_can_be_made_for_a_named_address(loads: Loads, with_tokens: str, 
 
 
 def test_without_authentication_issuers_would_do_nothing(tells: Tells, with_tokens: str) -> None:
-    told = "f:2: auth.issuers: must be empty with auth.mode none, which asks nobody for a token"
+    told = "f:2: auth.issuers: must be empty with auth.mode none, which uses no tokens"
     assert tells(with_tokens.replace("mode: required", "mode: none")) == [told]
 
 
@@ -80,7 +79,7 @@ def test_without_authentication_issuers_would_do_nothing(tells: Tells, with_toke
     ],
 )
 def test_without_authentication_a_rule_asks_for_nothing(tells: Tells, rule: str, key: str, thing: str) -> None:
-    told = f"f:7: authorization.rules[1].{key}: must be empty with auth.mode none, where nobody has {thing}"
+    told = f"f:7: authorization.rules[1].{key}: must be empty with auth.mode none, where callers have no {thing}"
     assert tells(_rules("none", rule)) == [told]
 
 
@@ -179,7 +178,7 @@ def test_how_long_tasks_are_kept_depends_on_whether_callers_are_known(
     ids=str,
 )
 def test_malformed_parts_contradict_nothing(written: object) -> None:
-    assert contradictions(written, usual=USUAL) == []
+    assert conflicts(written, defaults=DEFAULTS) == []
 
 
 def test_what_is_wrong_with_an_issuer_and_what_it_contradicts_are_told_together(tells: Tells) -> None:

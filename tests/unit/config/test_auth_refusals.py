@@ -116,13 +116,13 @@ INNER: list[tuple[str, str, str, list[str]]] = [
     *(("must not hold control characters or line ends", key, "[1]", [r'[a, "a\tb"]']) for key in _TEXTS),
     (ALGORITHMS, f"{_ISSUER}.algorithms", "[0]", ["[rs256]", "[RS1]", "[null]", "[ES256K]", "[1]"]),
     (
-        "must not be one of a shared secret: whoever can check such a token can make one",
+        "must not be one of a shared secret: all who can check such a token can make one",
         f"{_ISSUER}.algorithms",
         "[1]",
         ["[RS256, HS256]", "[RS256, HS512]", "[RS256, hs384]"],
     ),
     (
-        "must not be none: anybody can make a token that nobody signed",
+        "must not be none: anyone can make an unsigned token",
         f"{_ISSUER}.algorithms",
         "[0]",
         ["[none]", "[None]", "['NONE', RS256]"],

@@ -9,8 +9,8 @@ import pytest
 
 from taskgate.auth.jwt import ALGORITHMS
 from taskgate.auth.settings import IssuerSettings
-from taskgate.config import BindAddress, GatewayConfig, issuer_settings
-from taskgate.config.auth_models import Algorithm
+from taskgate.config import BindAddress, GatewayConfig
+from taskgate.config.sections.auth import Algorithm
 
 Loads = Callable[..., GatewayConfig]
 ValueAt = Callable[[GatewayConfig, str], Any]
@@ -165,7 +165,7 @@ def test_the_algorithms_are_those_that_tokens_are_verified_with() -> None:
 
 def test_what_is_usual_for_an_issuer_is_the_same_here_and_there(loads: Loads, with_tokens: str) -> None:
     usual = IssuerSettings(name="corp", issuer="https://idp.example.com/")
-    assert issuer_settings(loads(with_tokens)) == (usual,)
+    assert loads(with_tokens).auth.to_issuer_settings() == (usual,)
 
 
 @pytest.mark.parametrize(("mode", "longest"), [("none", timedelta(hours=1)), ("required", timedelta(hours=24))])

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from taskgate.config.coherence import contradictions
-from taskgate.config.models import USUAL, GatewayConfig
+from taskgate.config.model import DEFAULTS, GatewayConfig, conflicts
 
 Tells = Callable[..., list[str]]
 
@@ -64,12 +63,12 @@ def test_the_listeners_may_not_share_an_address(tells: Tells, minimal: str, more
 def test_listeners_overlap_however_their_address_is_spelt(one: str, other: str) -> None:
     told = "must not take the address and port of admin.listen"
     written = {"server": {"listen": one}, "admin": {"listen": other}}
-    assert contradictions(written, usual=USUAL) == [(("server", "listen"), told)]
+    assert conflicts(written, defaults=DEFAULTS) == [(("server", "listen"), told)]
 
 
 @pytest.mark.parametrize(("one", "other"), [*APART, *((two, one) for one, two in APART)])
 def test_listeners_on_other_addresses_or_ports_do_not_overlap(one: str, other: str) -> None:
-    assert contradictions({"server": {"listen": one}, "admin": {"listen": other}}, usual=USUAL) == []
+    assert conflicts({"server": {"listen": one}, "admin": {"listen": other}}, defaults=DEFAULTS) == []
 
 
 def test_both_listeners_may_take_a_free_port(loads: Callable[..., GatewayConfig], minimal: str) -> None:
@@ -145,7 +144,7 @@ stor: {}
     ids=str,
 )
 def test_malformed_parts_contradict_nothing(written: object) -> None:
-    assert contradictions(written, usual=USUAL) == []
+    assert conflicts(written, defaults=DEFAULTS) == []
 
 
 def test_a_model_that_contradicts_itself_cannot_be_made() -> None:

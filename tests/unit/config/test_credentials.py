@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from taskgate.config import GatewayConfig, effective
-from taskgate.config.addresses import MASK
-from taskgate.config.coherence import contradictions
-from taskgate.config.models import USUAL
-from taskgate.config.servers import upstream_settings
+from taskgate.config.fields import MASK
+from taskgate.config.model import DEFAULTS, conflicts
+from taskgate.config.settings import upstream_settings
 from taskgate.upstream.settings import FixedHeader, GrantKind, GrantSettings, IdentityHeaders, UpstreamTls
 
 Loads = Callable[..., GatewayConfig]
@@ -197,10 +196,10 @@ def test_what_a_mode_needs_is_given_and_nothing_else_is(tells: Tells, keys: str,
 
 def test_without_authentication_nobody_has_a_token_or_a_subject(tells: Tells) -> None:
     assert tells(credentials(f"mode: token_exchange, {CLIENT}, audience: a", auth="none")) == [
-        f"{_AT}credentials.mode: must not be token_exchange with auth.mode none, where nobody has a token"
+        f"{_AT}credentials.mode: must not be token_exchange with auth.mode none, where callers have no token"
     ]
     assert tells(upstream("    identity_headers: {subject: X-S}\n", auth="none")) == [
-        f"{_AT}identity_headers.subject: must be null with auth.mode none, where nobody has a subject"
+        f"{_AT}identity_headers.subject: must be null with auth.mode none, where callers have no subject"
     ]
 
 
@@ -248,4 +247,4 @@ def test_tls_is_for_https(tells: Tells) -> None:
 def test_whatever_the_tree_is_made_of_nothing_raises() -> None:
     for odd in (None, 1, "a", [], {"mode": []}, {"mode": 1}, {"header": 1, "scopes": "a", "cache": 0}):
         tree = {"upstreams": {"a": {"url": odd, "credentials": odd, "identity_headers": odd, "tls": odd}}}
-        assert isinstance(contradictions(tree, usual=USUAL), list)
+        assert isinstance(conflicts(tree, defaults=DEFAULTS), list)

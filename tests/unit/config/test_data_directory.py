@@ -6,24 +6,26 @@ from pathlib import Path
 
 import pytest
 
-from taskgate.config import BindAddress, ConfigurationError, data_directory, open_data_directory
-from taskgate.config.models import AdminSection, SqliteSection
+from taskgate.config import BindAddress, ConfigurationError, open_data_directory
+from taskgate.config.sections.server import AdminSection
+from taskgate.config.sections.store import SqliteSection
 
 
 @pytest.mark.parametrize(
     ("environ", "directory"),
     [
-        ({"TASKGATE_DATA_DIR": "/a", "STATE_DIRECTORY": "/b", "XDG_DATA_HOME": "/c", "HOME": "/d"}, "/a"),
-        ({"TASKGATE_DATA_DIR": "", "STATE_DIRECTORY": "/b", "XDG_DATA_HOME": "/c", "HOME": "/d"}, "/b"),
-        ({"STATE_DIRECTORY": "/b:/bb", "HOME": "/d"}, "/b"),
-        ({"XDG_DATA_HOME": "/c", "HOME": "/d"}, "/c/taskgate"),
-        ({"XDG_DATA_HOME": "relative", "HOME": "/d"}, "/d/.local/share/taskgate"),
-        ({"XDG_DATA_HOME": "", "HOME": "/d"}, "/d/.local/share/taskgate"),
+        ({"TASKGATE_DATA_DIR": "/a", "STATE_DIRECTORY": "/b", "XDG_DATA_HOME": "/c", "HOME": "/d"}, "a"),
+        ({"TASKGATE_DATA_DIR": "", "STATE_DIRECTORY": "/b", "XDG_DATA_HOME": "/c", "HOME": "/d"}, "b"),
+        ({"STATE_DIRECTORY": "/b:/bb", "HOME": "/d"}, "b"),
+        ({"XDG_DATA_HOME": "/c", "HOME": "/d"}, "c/taskgate"),
+        ({"XDG_DATA_HOME": "relative", "HOME": "/d"}, "d/.local/share/taskgate"),
+        ({"XDG_DATA_HOME": "", "HOME": "/d"}, "d/.local/share/taskgate"),
     ],
     ids=["ours", "systemd", "systemd-list", "xdg", "xdg-relative", "home"],
 )
-def test_the_environment_names_the_place(environ: dict[str, str], directory: str) -> None:
-    assert data_directory(environ) == Path(directory)
+def test_the_environment_names_the_place(tmp_path: Path, environ: dict[str, str], directory: str) -> None:
+    below = {name: value.replace("/", f"{tmp_path}/", 1) for name, value in environ.items()}
+    assert open_data_directory(below) == tmp_path / directory
 
 
 @pytest.mark.parametrize("environ", [{}, {"HOME": ""}, {"XDG_DATA_HOME": "relative"}], ids=str)

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from taskgate.config import ConfigurationError, GatewayConfig, Problem, load
-from taskgate.config.document import LARGEST_FILE, read_document
+from taskgate.config.document import MAX_FILE, read_document
 
 Loads = Callable[..., GatewayConfig]
 Tells = Callable[..., list[str]]
@@ -30,7 +30,7 @@ WHOLE_FILES = [
     (b"%YAML 2.0\n---\nversion: 1\n", "1: is not YAML: found incompatible YAML document (version 1.* is required)"),
     (b"version: 1\nserver: " + b"[" * 33, "2: is nested deeper than 32 levels"),
     (b"version: 1\nserver: " + b"[" * 100_000, "2: is nested deeper than 32 levels"),
-    (b"#" * (LARGEST_FILE + 1), "1: is larger than 1MiB"),
+    (b"#" * (MAX_FILE + 1), "1: is larger than 1MiB"),
 ]
 
 # What stands without quotes, and the value it is by YAML 1.2's core schema; 1.1 would read many of them otherwise.
@@ -68,7 +68,7 @@ def test_a_file_that_is_missing_or_a_directory_is_told(tmp_path: Path) -> None:
 
 
 def test_a_file_of_the_largest_size_is_read(file: Path, minimal: str) -> None:
-    file.write_text(minimal.ljust(LARGEST_FILE - 1, "#").replace("}\n#", "}\n#", 1) + "\n")
+    file.write_text(minimal.ljust(MAX_FILE - 1, "#").replace("}\n#", "}\n#", 1) + "\n")
     assert load(file, {}).version == 1
 
 
@@ -78,12 +78,12 @@ def test_a_byte_order_mark_and_an_end_of_the_document_are_allowed(loads: Loads, 
 
 @pytest.mark.parametrize(("text", "value"), PLAIN, ids=lambda each: repr(each)[:30])
 def test_scalars_are_read_by_the_core_schema(text: str, value: object) -> None:
-    written = read_document(f"key: {text}\n", file="f", environ={}).written["key"]
+    written = read_document(f"key: {text}\n", file="f", environ={}).raw["key"]
     assert (type(written), written) == (type(value), value)
 
 
 def test_not_a_number_is_read_as_such() -> None:
-    assert str(read_document("key: .NaN\n", file="f", environ={}).written["key"]) == "nan"
+    assert str(read_document("key: .NaN\n", file="f", environ={}).raw["key"]) == "nan"
 
 
 ODD = [

@@ -6,9 +6,8 @@ import pytest
 
 from requirements import covers
 from taskgate.config import GatewayConfig, effective
-from taskgate.config.coherence import contradictions
-from taskgate.config.models import USUAL
-from taskgate.config.servers import carried_methods, upstream_settings
+from taskgate.config.model import DEFAULTS, conflicts
+from taskgate.config.settings import extension_methods, upstream_settings
 from taskgate.domain.versions import Era
 from taskgate.protocol.extensions import (
     ALLOWED_BY_DEFAULT,
@@ -138,7 +137,7 @@ def test_what_is_about_authorization_may_be_denied_in_words(loads: Loads, name: 
 def test_carried_methods_are_those_of_any_server(loads: Loads) -> None:
     second = f"  b:\n    path: /b\n    {HTTP}\n    extensions: {{{OURS}: {LONG}, {SKILLS}: deny}}\n"
     config = loads(written(f"{SKILLS}: {{methods: [skills/list]}}", f"{OTHER}: deny", more=second))
-    assert carried_methods(config) == {"skills/list", "widgets/list", "widgets/get"}
+    assert extension_methods(config) == {"skills/list", "widgets/list", "widgets/get"}
 
 
 def test_the_effective_configuration_shows_what_is_said_of_each(loads: Loads) -> None:
@@ -301,7 +300,7 @@ def test_a_shared_program_has_no_notifications_of_extensions(tells: Tells, loads
     keys = f"{OURS}: {{notifications: [notifications/widgets/changed]}}"
     where = f'upstreams.a.extensions."{OURS}".notifications'
     assert tells(written(keys, server=SHARED)) == [
-        f"f:10: {where}: must be empty with sessions shared, where nobody knows whom they are for"
+        f"f:10: {where}: must be empty with sessions shared, where a notification has no one caller"
     ]
     assert OURS in policy(loads, keys, server=PROGRAM).allowed
 
@@ -375,5 +374,5 @@ def test_one_server_that_carries_a_method_is_enough(loads: Loads) -> None:
 def test_what_is_malformed_raises_nothing(malformed: object) -> None:
     """It is told by those who read it."""
     upstream = {"path": "/a", "url": "http://a", "extensions": malformed}
-    found = contradictions({"auth": {"mode": "none"}, "upstreams": {"a": upstream}}, usual=USUAL)
+    found = conflicts({"auth": {"mode": "none"}, "upstreams": {"a": upstream}}, defaults=DEFAULTS)
     assert all(isinstance(words, str) for _, words in found)

@@ -5,16 +5,15 @@ from collections.abc import Callable
 import pytest
 
 from taskgate.config import GatewayConfig
-from taskgate.config.coherence import contradictions
-from taskgate.config.models import USUAL
+from taskgate.config.model import DEFAULTS, conflicts
 
 Tells = Callable[..., list[str]]
 Loads = Callable[..., GatewayConfig]
 
 POLICIES = [
     ("scope: context, event: auth_failure",
-     "scope: must be ip with event auth_failure: nobody knows whose request it was"),
-    ("scope: context, before_auth: true", "scope: must be ip with before_auth: nobody knows yet whose request it is"),
+     "scope: must be ip with event auth_failure: the caller of such a request is unknown"),
+    ("scope: context, before_auth: true", "scope: must be ip with before_auth: the caller is not known yet"),
     ("scope: ip, before_auth: true, event: auth_failure", "before_auth: must be false with an event"),
     ("scope: tool, event: lookup_failure",
      "scope: must not be tool with event lookup_failure: what was not found has none"),
@@ -29,7 +28,7 @@ POLICIES = [
      "cost: must be at most the number of the rate, where burst is not given, or nothing would ever pass"),
     ("scope: ip, cost: 4, burst: 3", "cost: must be at most limits.rate[0].burst, or nothing would ever pass"),
     ("scope: ip, upstream: report", "upstream: must be the name of an upstream of this file"),
-    ("scope: tenant", "scope: must not be tenant unless an issuer has claims.tenant: nobody has a tenant"),
+    ("scope: tenant", "scope: must not be tenant unless an issuer has claims.tenant: callers have no tenant"),
 ]  # fmt: skip
 GOOD = [
     "scope: ip, event: auth_failure, upstream: reports",
@@ -45,9 +44,9 @@ OVERRIDES = [
     ("match: {}, rate: {call: 1/s}", "rate.call: must be the name of a policy of limits.rate"),
     ("match: {}, rate: {ip: 1/s}",
      "rate.ip: must be the name of a policy of scope context or tenant: others have no caller"),
-    ("match: {tenant: gold}", "match.tenant: must be null unless an issuer has claims.tenant: nobody has a tenant"),
+    ("match: {tenant: gold}", "match.tenant: must be null unless an issuer has claims.tenant: callers have no tenant"),
     ("match: {}, concurrency: {tasks_per_tenant: 1}",
-     "concurrency.tasks_per_tenant: must be null unless an issuer has claims.tenant: nobody has a tenant"),
+     "concurrency.tasks_per_tenant: must be null unless an issuer has claims.tenant: callers have no tenant"),
 ]  # fmt: skip
 WITH_TENANTS = (
     "version: 1\nauth: {mode: required, issuers: {corp: {issuer: 'https://idp.example.com/', claims: {tenant: org}}}}\n"
@@ -103,11 +102,11 @@ def test_without_authentication_nobody_has_a_tenant_or_claims(tells: Tells, mini
     override = "{match: {tenant: gold, claims: {a: [b]}}, concurrency: {tasks_per_tenant: 1}, ttl_max: 2h}"
     rate = "{name: a, scope: tenant, rate: 1/s}"
     assert tells(f"{minimal}limits:\n  rate: [{rate}]\n  overrides: [{override}]\n") == [
-        "f:6: limits.rate[0].scope: must not be tenant with auth.mode none, where nobody has a tenant",
+        "f:6: limits.rate[0].scope: must not be tenant with auth.mode none, where callers have no tenant",
         "f:7: limits.overrides[0].concurrency.tasks_per_tenant: "
-        "must be null with auth.mode none, where nobody has a tenant",
-        "f:7: limits.overrides[0].match.claims: must be empty with auth.mode none, where nobody has claims",
-        "f:7: limits.overrides[0].match.tenant: must be null with auth.mode none, where nobody has a tenant",
+        "must be null with auth.mode none, where callers have no tenant",
+        "f:7: limits.overrides[0].match.claims: must be empty with auth.mode none, where callers have no claims",
+        "f:7: limits.overrides[0].match.tenant: must be null with auth.mode none, where callers have no tenant",
         "f:7: limits.overrides[0].ttl_max: must be at most 1h with auth.mode none",
     ]
 
@@ -126,7 +125,7 @@ def test_without_authentication_nobody_has_a_tenant_or_claims(tells: Tells, mini
     ids=str,
 )
 def test_malformed_limits_contradict_nothing(limits: object) -> None:
-    assert contradictions({"limits": limits}, usual=USUAL) == []
+    assert conflicts({"limits": limits}, defaults=DEFAULTS) == []
 
 
 @pytest.mark.parametrize("rule", ["open", "closed"])
@@ -135,7 +134,7 @@ def test_what_counts_without_the_store_is_asked_where_there_is_one_for_several_g
 ) -> None:
     chosen = f"limits: {{on_store_error: {rule}}}\n"
     assert tells(minimal + chosen) == [
-        "f:5: limits.on_store_error: must be local unless store.backend is redis: nobody else counts"
+        "f:5: limits.on_store_error: must be local unless store.backend is redis: no other gateway counts"
     ]
     shared = "store: {backend: redis, redis: {url: 'redis://127.0.0.1'}}\naudit: {enabled: false}\n"
     named = minimal.replace("{mode: none}", "{mode: none, context: {key_file: /k}}")

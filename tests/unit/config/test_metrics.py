@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from taskgate.config import GatewayConfig
-from taskgate.config.measuring import measured
-from taskgate.config.reloading import restart_needed
+from taskgate.config.reload import restart_needed
+from taskgate.config.settings import metrics_config
 from taskgate.telemetry.metrics.settings import Configured, MetricsSettings
 
 Tells = Callable[..., list[str]]
@@ -87,7 +87,7 @@ def test_what_is_written_is_what_metrics_are_told(loads: Loads, with_tokens: str
         "  max_tools: 1000\n  tenant_label: true\n  tenants: [acme, umbrella]\n  exemplars: false\n"
         f"  buckets: {{{LAG}: [0.5, 1, 2.5]}}\n"
     )
-    assert measured(loads(with_tenants(with_tokens) + more)).settings == MetricsSettings(
+    assert metrics_config(loads(with_tenants(with_tokens) + more)).settings == MetricsSettings(
         enabled=False,
         path="/prometheus/v1.0",
         tool_label=False,
@@ -100,7 +100,7 @@ def test_what_is_written_is_what_metrics_are_told(loads: Loads, with_tokens: str
 
 
 def test_without_the_section_everything_is_as_metrics_have_it_anyway(loads: Loads, minimal: str) -> None:
-    assert measured(loads(minimal)).settings == MetricsSettings()
+    assert metrics_config(loads(minimal)).settings == MetricsSettings()
 
 
 def test_metrics_are_told_whether_gateways_share_the_store(loads: Loads) -> None:
@@ -108,7 +108,7 @@ def test_metrics_are_told_whether_gateways_share_the_store(loads: Loads) -> None
         "version: 1\nauth: {mode: none, context: {key_file: /k}}\nupstreams: {a: {path: /a, url: 'http://a'}}\n"
         "audit: {enabled: false}\nstore: {backend: redis, redis: {url: 'redis://valkey'}}\n"
     )
-    assert measured(loads(text)).settings == MetricsSettings(shares_store=True)
+    assert metrics_config(loads(text)).settings == MetricsSettings(shares_store=True)
 
 
 def test_names_and_limits_come_from_the_other_sections(loads: Loads, with_tokens: str) -> None:
@@ -119,7 +119,7 @@ def test_names_and_limits_come_from_the_other_sections(loads: Loads, with_tokens
         "token_url: 'https://127.0.0.1:4', client_id: a, client_secret: b}}\n"
         "  time: {path: /time, transport: stdio, command: [mcp-server-time]}\nlimits: {rate: []}\n"
     )
-    found = measured(loads(with_tokens + more))
+    found = metrics_config(loads(with_tokens + more))
     assert found == Configured(
         backend="sqlite",
         upstreams={"reports": "reports", "search": "search", "prices": "prices", "time": "time"},
@@ -139,7 +139,7 @@ def test_names_and_limits_come_from_the_other_sections(loads: Loads, with_tokens
 
 def test_where_there_is_no_limit_none_is_told(loads: Loads, with_tokens: str) -> None:
     more = "store: {backend: memory}\naudit: {enabled: false}\nlimits: {concurrency: {tasks_global: null}}\n"
-    found = measured(loads(with_tokens + more))
+    found = metrics_config(loads(with_tokens + more))
     assert (found.backend, found.store_limit, found.audit_queue, found.sinks) == ("memory", None, None, ())
     assert found.task_limit is None
     assert found.policies == ("ip", "auth_failures", "calls", "polls", "rest")

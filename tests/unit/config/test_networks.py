@@ -6,7 +6,7 @@ from ipaddress import ip_network
 import pytest
 
 from taskgate.config import GatewayConfig, effective
-from taskgate.config.networks import read_network
+from taskgate.config.addresses import read_network
 
 Loads = Callable[..., GatewayConfig]
 Tells = Callable[..., list[str]]

@@ -7,10 +7,8 @@ import pytest
 
 from taskgate.admission.bulkhead import BulkheadSettings
 from taskgate.config import GatewayConfig
-from taskgate.config.coherence import contradictions
-from taskgate.config.models import USUAL
-from taskgate.config.rules import bulkhead_settings
-from taskgate.config.servers import upstream_settings
+from taskgate.config.model import DEFAULTS, conflicts
+from taskgate.config.settings import bulkhead_settings, upstream_settings
 from taskgate.upstream.settings import Breaker, HealthSettings, Retries
 
 Tells = Callable[..., list[str]]
@@ -107,4 +105,4 @@ def test_a_key_that_is_misspelt_in_a_section_that_may_be_null_is_told_with_what_
     ids=str,
 )
 def test_malformed_parts_contradict_nothing(upstreams: object) -> None:
-    assert contradictions({"upstreams": upstreams}, usual=USUAL) == []
+    assert conflicts({"upstreams": upstreams}, defaults=DEFAULTS) == []

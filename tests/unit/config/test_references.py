@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from taskgate.config import GatewayConfig
-from taskgate.config.references import LARGEST_SECRET, expand
+from taskgate.config.references import MAX_SECRET, expand
 
 Loads = Callable[..., GatewayConfig]
 Tells = Callable[..., list[str]]
@@ -80,7 +80,7 @@ def test_a_file_stands_for_its_content(tmp_path: Path, content: bytes, reference
 
 @pytest.mark.parametrize(
     ("content", "complaint"),
-    [(b"\xff", "is not UTF-8 text"), (b"s" * (LARGEST_SECRET + 1), "is larger than 64KiB")],
+    [(b"\xff", "is not UTF-8 text"), (b"s" * (MAX_SECRET + 1), "is larger than 64KiB")],
     ids=["bytes", "large"],
 )
 def test_a_file_that_is_no_secret_is_a_complaint(tmp_path: Path, content: bytes, complaint: str) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from taskgate.config import ConfigurationError, GatewayConfig
-from taskgate.config.reloading import fingerprint, restart_needed, with_kept
+from taskgate.config.reload import fingerprint, restart_needed, without_restart
 
 Loads = Callable[..., GatewayConfig]
 
@@ -38,7 +38,7 @@ def test_nothing_waits_where_nothing_changed_or_all_takes_effect(loads: Loads, m
 
 def test_what_waits_stays_as_it_was_and_the_rest_is_new(loads: Loads, minimal: str) -> None:
     old, new = loads(minimal), loads(minimal + OTHER)
-    mixed = with_kept(old, new)
+    mixed = without_restart(old, new)
     assert (mixed.admin, mixed.store) == (old.admin, old.store)
     assert mixed.server == old.server.model_copy(update={"max_streams_per_context": 3})
     assert (mixed.tasks, mixed.limits, mixed.logging) == (new.tasks, new.limits, new.logging)
@@ -47,7 +47,7 @@ def test_what_waits_stays_as_it_was_and_the_rest_is_new(loads: Loads, minimal: s
 def test_another_mode_waits_with_all_that_depends_on_it(loads: Loads, minimal: str, with_tokens: str) -> None:
     old, new = loads(minimal), loads(with_tokens + "tasks: {inline_grace: 1s}\n")
     assert restart_needed(old, new) == ("auth.mode", "tasks.ttl.max")
-    mixed = with_kept(old, new)
+    mixed = without_restart(old, new)
     assert (mixed.auth, mixed.tasks.ttl, mixed.longest_ttl) == (old.auth, old.tasks.ttl, old.longest_ttl)
     assert mixed.tasks.inline_grace == new.tasks.inline_grace
 
@@ -55,7 +55,7 @@ def test_another_mode_waits_with_all_that_depends_on_it(loads: Loads, minimal: s
 def test_issuers_do_not_wait(loads: Loads, with_tokens: str) -> None:
     old, new = loads(with_tokens), loads(with_tokens.replace("idp.", "id."))
     assert restart_needed(old, new) == ()
-    assert with_kept(old, new) == new
+    assert without_restart(old, new) == new
 
 
 def test_names_that_come_and_go_do_not_wait(loads: Loads, with_tokens: str) -> None:
@@ -66,7 +66,7 @@ def test_names_that_come_and_go_do_not_wait(loads: Loads, with_tokens: str) -> N
     for more in (issuers, extra):
         old, new = loads(more), loads(with_tokens)
         assert restart_needed(old, new) == restart_needed(new, old) == ()
-        assert with_kept(old, new) == new
+        assert without_restart(old, new) == new
 
 
 def test_what_is_kept_and_what_is_new_may_not_contradict_each_other(
@@ -74,9 +74,9 @@ def test_what_is_kept_and_what_is_new_may_not_contradict_each_other(
 ) -> None:
     new = loads(with_tokens + "authorization:\n  rules: [{require_scopes: [a]}]\n")
     with pytest.raises(ConfigurationError) as refused:
-        with_kept(loads(minimal), new)
+        without_restart(loads(minimal), new)
     assert str(refused.value) == (
-        "authorization.rules[0].require_scopes: must be empty with auth.mode none, where nobody has scopes "
+        "authorization.rules[0].require_scopes: must be empty with auth.mode none, where callers have no scopes "
         "(without a restart)"
     )
 

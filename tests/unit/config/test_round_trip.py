@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from ruamel.yaml import YAML
 
-from taskgate.config import ConfigurationError, GatewayConfig, effective, load, schema
-from taskgate.config.numbers import read_rate
-from taskgate.config.units import read_duration, read_size, write_duration, write_size
+from taskgate.config import ConfigurationError, GatewayConfig, effective, json_schema, load
+from taskgate.config.units import read_duration, read_rate, read_size, write_duration, write_size
 
 Loads = Callable[..., GatewayConfig]
 
@@ -234,8 +233,8 @@ WRONG = [
 
 
 def test_the_schema_is_one_and_takes_what_loads(loads: Loads, minimal: str) -> None:
-    Draft202012Validator.check_schema(schema())
-    judge = Draft202012Validator(schema())
+    Draft202012Validator.check_schema(json_schema())
+    judge = Draft202012Validator(json_schema())
     for text in (
         minimal,
         OTHER,
@@ -251,6 +250,6 @@ def test_the_schema_is_one_and_takes_what_loads(loads: Loads, minimal: str) -> N
 
 @pytest.mark.parametrize("text", WRONG)
 def test_the_schema_refuses_what_does_not_load(loads: Loads, text: str) -> None:
-    assert list(Draft202012Validator(schema()).iter_errors(YAML(typ="safe").load(text)))
+    assert list(Draft202012Validator(json_schema()).iter_errors(YAML(typ="safe").load(text)))
     with pytest.raises(ConfigurationError):
         loads(text)

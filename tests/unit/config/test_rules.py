@@ -8,7 +8,7 @@ import pytest
 
 from taskgate.admission.rules import OnStoreError, QuestionBounds, RejectAs
 from taskgate.config import GatewayConfig, load
-from taskgate.config.rules import bulkhead_settings, rules_of
+from taskgate.config.settings import admission_rules, bulkhead_settings
 from taskgate.domain.caps import Caps
 from taskgate.domain.gcra import RateLimit
 from taskgate.domain.overrides import Override
@@ -75,7 +75,7 @@ limits:
 
 
 def test_every_rule_is_what_the_file_says(loads: Loads) -> None:
-    rules = rules_of(loads(WRITTEN))
+    rules = admission_rules(loads(WRITTEN))
     assert rules.policy == Policy(
         rules=(
             Rule(
@@ -124,11 +124,11 @@ def test_what_counts_without_the_store_is_what_the_file_says(loads: Loads, rule:
     shared = "store: {backend: redis, redis: {url: 'redis://a'}}\naudit: {enabled: false}\n"
     auth = "{mode: none, context: {key_file: /k}}"
     text = f"version: 1\nauth: {auth}\nupstreams: {{a: {{path: /a, url: 'http://a'}}}}\n{shared}"
-    assert rules_of(loads(f"{text}limits: {{on_store_error: {rule}}}\n")).on_store_error is rule
+    assert admission_rules(loads(f"{text}limits: {{on_store_error: {rule}}}\n")).on_store_error is rule
 
 
 def test_every_limit_is_what_the_file_says(loads: Loads) -> None:
-    rules = rules_of(loads(WRITTEN))
+    rules = admission_rules(loads(WRITTEN))
     assert rules.rates.policies == (
         RatePolicy(
             name="a",
@@ -172,7 +172,7 @@ def test_the_burst_of_an_override_changes_with_the_rate_and_lets_one_pass_at_lea
 
 
 def test_with_the_defaults_there_are_budgets_for_calls_polls_and_the_rest(loads: Loads, minimal: str) -> None:
-    rules = rules_of(loads(minimal))
+    rules = admission_rules(loads(minimal))
 
     def names(method: str) -> list[str]:
         return [policy.name for policy in rules.rates.applicable("reports", method, None)]
@@ -187,7 +187,7 @@ def test_with_the_defaults_there_are_budgets_for_calls_polls_and_the_rest(loads:
 
 
 def test_the_example_of_a_platform_means_what_it_says() -> None:
-    rules = rules_of(load(LIMITS, {}))
+    rules = admission_rules(load(LIMITS, {}))
     decide = rules.policy.decide
     export = decide("reports", "export_year")
     assert (export.mode, export.ttl_default, export.ttl_max) == (Mode.ALWAYS, 2 * HOUR, 48 * HOUR)

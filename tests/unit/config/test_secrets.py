@@ -9,9 +9,7 @@ from pydantic import BaseModel, Field
 from pydantic.fields import FieldInfo
 
 from taskgate.config import GatewayConfig, effective
-from taskgate.config.addresses import MASK
-from taskgate.config.credential_models import HIDDEN, Secret
-from taskgate.config.fields import Section
+from taskgate.config.fields import HIDDEN, MASK, Secret, Section
 
 Loads = Callable[..., GatewayConfig]
 Tells = Callable[..., list[str]]

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from taskgate.config import GatewayConfig
-from taskgate.config.servers import upstream_settings
+from taskgate.config.settings import upstream_settings
 from taskgate.domain.versions import Revision
 
 Written = Callable[[str, str], str]

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from taskgate.config import GatewayConfig, effective
-from taskgate.config.addresses import MASK
-from taskgate.config.models import USUAL
-from taskgate.config.parts import redis_options
-from taskgate.config.shared_coherence import shared_contradictions
+from taskgate.config.fields import MASK
+from taskgate.config.model import DEFAULTS
+from taskgate.config.sections.store import store_conflicts
 from taskgate.stores.redis.options import RedisOptions
 
 Loads = Callable[..., GatewayConfig]
@@ -36,7 +35,7 @@ def text(
 
 
 def test_a_server_needs_its_address_alone(loads: Loads) -> None:
-    options = redis_options(loads(text("url: 'redis://Valkey.internal'")))
+    options = loads(text("url: 'redis://Valkey.internal'")).store.redis.to_options()
     assert options == RedisOptions(host="valkey.internal", port=6379, database=0)
 
 
@@ -46,7 +45,7 @@ def test_every_key_reaches_the_store(loads: Loads) -> None:
         "tls: {ca_file: /ca, cert_file: /cert, key_file: /key}, pool: {max_connections: 7, timeout: 1s}, "
         "timeouts: {connect: 3s, command: 4s}, wait_replicas: 1"
     )
-    assert redis_options(loads(text(keys), {"PW": "s3cret"})) == RedisOptions(
+    assert loads(text(keys), {"PW": "s3cret"}).store.redis.to_options() == RedisOptions(
         mode="standalone",
         host="::1",
         port=7000,
@@ -71,13 +70,13 @@ def test_every_key_reaches_the_store(loads: Loads) -> None:
 )
 def test_sentinels_know_where_the_primary_is(loads: Loads, url: str, tls: bool, database: int) -> None:
     keys = f"url: {url}, mode: sentinel, sentinel: {{service: main, nodes: [A, 'b:1', '[::1]', '[::2]:2']}}"
-    options = redis_options(loads(text(keys)))
+    options = loads(text(keys)).store.redis.to_options()
     assert (options.mode, options.service, options.tls, options.database) == ("sentinel", "main", tls, database)
     assert options.sentinels == (("a", 26379), ("b", 1), ("::1", 26379), ("::2", 2))
 
 
 def test_a_cluster_is_entered_by_any_node(loads: Loads) -> None:
-    options = redis_options(loads(text("url: 'redis://node:7001', mode: cluster")))
+    options = loads(text("url: 'redis://node:7001', mode: cluster")).store.redis.to_options()
     assert (options.mode, options.host, options.port) == ("cluster", "node", 7001)
 
 
@@ -94,7 +93,7 @@ def test_a_password_that_is_nowhere_is_none(loads: Loads) -> None:
         text("").replace("redis: {}}", "PW").replace("{backend: redis, lease: {}, PW", "\n  backend: redis\n  redis:")
     )
     config = loads(f"{block}    url: redis://a\n    password: ${{PW:-}}\n")
-    assert redis_options(config).password is None
+    assert config.store.redis.to_options().password is None
 
 
 def test_what_is_shown_loads_to_the_same(loads: Loads) -> None:
@@ -217,5 +216,5 @@ def test_malformed_parts_contradict_nothing(odd: object) -> None:
     redis = {"url": odd, "mode": odd, "sentinel": odd, "tls": odd, "username": None, "password": odd}
     store = {"backend": "redis", "redis": redis, "lease": odd}
     for tree in (odd, {"store": odd}, {"store": {"backend": odd}}, {"auth": odd, "audit": odd, "store": store}):
-        told = {".".join(map(str, where)) for where, _ in shared_contradictions(tree, USUAL)}
+        told = {".".join(map(str, where)) for where, _ in store_conflicts(tree, DEFAULTS)}
         assert told <= {"store.redis.url", "auth.context.key_file", "audit.hmac_key_file"}

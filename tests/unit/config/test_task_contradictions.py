@@ -5,8 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from taskgate.config import GatewayConfig
-from taskgate.config.coherence import contradictions
-from taskgate.config.models import USUAL
+from taskgate.config.model import DEFAULTS, conflicts
 
 Tells = Callable[..., list[str]]
 Loads = Callable[..., GatewayConfig]
@@ -117,4 +116,4 @@ def test_the_intervals_are_in_order(tells: Tells, minimal: str, interval: str, t
     ids=str,
 )
 def test_malformed_rules_contradict_nothing(tasks: object) -> None:
-    assert contradictions({"tasks": tasks}, usual=USUAL) == []
+    assert conflicts({"tasks": tasks}, defaults=DEFAULTS) == []

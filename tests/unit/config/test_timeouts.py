@@ -6,12 +6,10 @@ from datetime import timedelta
 import pytest
 
 from taskgate.config import GatewayConfig
-from taskgate.config.coherence import contradictions
-from taskgate.config.models import USUAL
-from taskgate.config.servers import upstream_settings
-from taskgate.config.timeout_coherence import USUAL_CALL
+from taskgate.config.model import DEFAULTS, conflicts
+from taskgate.config.sections.upstreams import DEFAULT_CALL, TimeoutsSection
+from taskgate.config.settings import upstream_settings
 from taskgate.config.units import write_duration
-from taskgate.config.upstream_models import TimeoutsSection
 from taskgate.upstream.settings import ToolTimeouts
 
 Loads = Callable[..., GatewayConfig]
@@ -91,5 +89,5 @@ def test_what_is_malformed_contradicts_nothing(tells: Tells, timeouts: str) -> N
 
 
 def test_the_usual_call_is_the_one_of_the_model() -> None:
-    assert write_duration(TimeoutsSection().call) == USUAL_CALL
-    assert list(contradictions({"upstreams": {"a": {"url": "b", "timeouts": {"ceiling": "1h"}}}}, usual=USUAL)) == []
+    assert write_duration(TimeoutsSection().call) == DEFAULT_CALL
+    assert list(conflicts({"upstreams": {"a": {"url": "b", "timeouts": {"ceiling": "1h"}}}}, defaults=DEFAULTS)) == []

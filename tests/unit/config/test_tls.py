@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from taskgate.config import GatewayConfig, effective
-from taskgate.config.tls import tls_contradictions
+from taskgate.config.model import DEFAULTS
+from taskgate.config.sections.server import server_conflicts
 
 Loads = Callable[..., GatewayConfig]
 Tells = Callable[..., list[str]]
@@ -65,7 +66,7 @@ def test_a_bad_value_is_told_and_nothing_else_is(tells: Tells, minimal: str, key
         ),
         (
             f"{FILES}, client_ca_file: /a",
-            "client_ca_file: must not be given with server.tls.client_auth none, which asks nobody",
+            "client_ca_file: must not be given with server.tls.client_auth none, which asks for no certificate",
         ),
     ],
 )
@@ -85,4 +86,4 @@ def test_keys_that_need_each_other_are_given_together(tells: Tells, minimal: str
     ids=str,
 )
 def test_malformed_parts_contradict_nothing(written: object) -> None:
-    assert list(tls_contradictions(written)) == []
+    assert list(server_conflicts(written, DEFAULTS)) == []

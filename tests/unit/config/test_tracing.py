@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from taskgate.config.tracing_models import TracingSection, tracing_contradictions, tracing_settings
+from taskgate.config.sections.tracing import TracingSection, tracing_conflicts
 from taskgate.telemetry.opentelemetry.settings import Exporter, TracingSettings
 
 
 def test_nothing_is_traced_unless_somebody_wants_it() -> None:
-    assert tracing_settings(TracingSection()) is None
+    assert TracingSection().to_settings() is None
 
 
 def test_what_is_written_is_what_tracing_is_told() -> None:
@@ -22,7 +22,7 @@ def test_what_is_written_is_what_tracing_is_told() -> None:
         "trust_incoming": False,
         "record_arguments": True,
     }
-    assert tracing_settings(TracingSection.model_validate(written)) == TracingSettings(
+    assert TracingSection.model_validate(written).to_settings() == TracingSettings(
         exporter=Exporter.OTLP_GRPC,
         endpoint="https://collector.example.com:4317",
         sample_ratio=1.0,
@@ -32,7 +32,7 @@ def test_what_is_written_is_what_tracing_is_told() -> None:
 
 
 def test_the_defaults_are_told_as_they_are() -> None:
-    assert tracing_settings(TracingSection(enabled=True)) == TracingSettings(
+    assert TracingSection(enabled=True).to_settings() == TracingSettings(
         exporter=Exporter.OTLP_HTTP, endpoint=None, sample_ratio=0.1, trusts=True, records_arguments=False
     )
 
@@ -63,7 +63,7 @@ def test_what_makes_no_sense_is_refused(key: str, value: Any, message: str) -> N
     ],
 )
 def test_an_endpoint_fits_its_exporter(tracing: dict[str, Any], message: str) -> None:
-    ((where, told),) = tracing_contradictions({"tracing": tracing})
+    ((where, told),) = tracing_conflicts({"tracing": tracing})
     assert (where, told[: len(message)]) == (("tracing", "endpoint"), message)
 
 
@@ -81,4 +81,4 @@ def test_an_endpoint_fits_its_exporter(tracing: dict[str, Any], message: str) ->
     ],
 )
 def test_all_else_goes_together(written: object) -> None:
-    assert list(tracing_contradictions(written)) == []
+    assert list(tracing_conflicts(written)) == []

@@ -7,12 +7,10 @@ from pathlib import Path
 import pytest
 
 from taskgate.config import GatewayConfig, effective
-from taskgate.config.addresses import MASK
-from taskgate.config.coherence import contradictions
-from taskgate.config.models import USUAL
-from taskgate.config.servers import upstream_settings
-from taskgate.config.transport_coherence import OF_PROGRAMS
-from taskgate.config.upstream_models import UpstreamSection
+from taskgate.config.fields import MASK
+from taskgate.config.model import DEFAULTS, conflicts
+from taskgate.config.sections.upstreams import PROGRAM_DEFAULTS, UpstreamSection
+from taskgate.config.settings import upstream_settings
 from taskgate.upstream.settings import Breaker, Retries, TransportKind
 from taskgate.upstream.stdio.settings import StdioSettings
 
@@ -252,11 +250,11 @@ def test_everything_that_is_wrong_with_servers_is_told_at_once(tells: Tells) -> 
     ids=str,
 )
 def test_malformed_parts_contradict_nothing(upstream: object) -> None:
-    assert contradictions({"upstreams": {"a": upstream}}, usual=USUAL) == []
+    assert conflicts({"upstreams": {"a": upstream}}, defaults=DEFAULTS) == []
 
 
 def test_what_is_not_set_is_as_in_the_models() -> None:
     section: Mapping[str, object] = UpstreamSection(path="/a").model_dump(mode="json")
-    for (key, *below), usual in OF_PROGRAMS.items():
+    for (key, *below), usual in PROGRAM_DEFAULTS.items():
         found = section[key]
         assert (found[below[0]] if below and isinstance(found, Mapping) else found) == usual

@@ -15,7 +15,7 @@ from helpers.whole_gateway import configuration
 from taskgate.admission.callers import Everybody
 from taskgate.auth.context import ANONYMOUS, AuthContext
 from taskgate.auth.keyfile import KeyFileRefused
-from taskgate.config.models import GatewayConfig
+from taskgate.config.model import GatewayConfig
 from taskgate.domain.states import Passed
 from taskgate.errors import InvalidParams, Unauthenticated
 from taskgate.streams.messages import Inbound, Verb

@@ -16,8 +16,8 @@ from taskgate import __version__
 from taskgate.admission.mounts import MOST_REMEMBERED
 from taskgate.admission.rules import RuntimeConfig
 from taskgate.admission.standing import QuotaSubjects
-from taskgate.config.models import GatewayConfig
-from taskgate.config.rules import rules_of
+from taskgate.config.model import GatewayConfig
+from taskgate.config.settings import admission_rules
 from taskgate.lifecycle.hearing import NOBODY
 from taskgate.protocol.welcomes import gateway_info
 from taskgate.telemetry.events import CircuitChanged, ConcurrencyChanged, HealthChecked, UpstreamRetried
@@ -51,7 +51,7 @@ class Yard:
         self.made: list[Made] = []
         self.emitted = RecordedEvents()
         first = configured(a="http://a/mcp")
-        self.live = RuntimeConfig(rules_of(first))
+        self.live = RuntimeConfig(admission_rules(first))
         self.mounting = UpstreamRegistry(
             live=self.live,
             standings=QuotaSubjects(self.live),
@@ -71,7 +71,7 @@ class Yard:
 
     async def mount(self, config: GatewayConfig) -> bool:
         """Have it from now on; whether anything is new."""
-        prepared = await self.mounting.prepare(config, rules_of(config))
+        prepared = await self.mounting.prepare(config, admission_rules(config))
         self.mounting.switch(prepared)
         return prepared.is_new
 
@@ -103,7 +103,7 @@ async def yard() -> AsyncIterator[Yard]:
 async def test_what_is_prepared_is_in_use_only_once_it_is_mounted(yard: Yard) -> None:
     before = dict(yard.mounting.mounts.by_name)
     config = configured(a="http://other/mcp", b="http://b/mcp")
-    prepared = await yard.mounting.prepare(config, rules_of(config))
+    prepared = await yard.mounting.prepare(config, admission_rules(config))
     assert (prepared.is_new, yard.mounting.mounts.by_name) == (True, before)
     assert [made.told for made in yard.made] == [["open"], [], []]
     yard.mounting.switch(prepared)
@@ -113,16 +113,16 @@ async def test_what_is_prepared_is_in_use_only_once_it_is_mounted(yard: Yard) ->
 
 async def test_what_will_not_be_mounted_is_let_go_and_nothing_else(yard: Yard) -> None:
     config = configured(a="http://a/mcp", b="http://b/mcp")
-    await yard.mounting.discard(await yard.mounting.prepare(config, rules_of(config)))
+    await yard.mounting.discard(await yard.mounting.prepare(config, admission_rules(config)))
     assert [made.told for made in yard.made] == [["open"], ["close"]]
 
 
 async def test_where_one_cannot_be_made_the_others_are_let_go(yard: Yard) -> None:
     config = configured(a="http://a/mcp", b="http://b/mcp", c=yard.refused)
     with pytest.raises(TlsFileRefused, match=r"^upstreams\.c\.tls\.ca_file: holds no certificate in PEM form$"):
-        await yard.mounting.prepare(config, rules_of(config))
+        await yard.mounting.prepare(config, admission_rules(config))
     with pytest.raises(RuntimeError):
-        await yard.mounting.prepare(config := configured(b="http://b/mcp", c=yard.broken), rules_of(config))
+        await yard.mounting.prepare(config := configured(b="http://b/mcp", c=yard.broken), admission_rules(config))
     assert [made.told for made in yard.made] == [["open"], ["close"], ["close"]]
     assert list(yard.mounting.mounts.by_name) == ["a"]
 

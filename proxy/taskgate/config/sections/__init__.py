@@ -1,0 +1,7 @@
+"""The sections of the file, one module each.
+
+A module has the models of its keys and the rules between them (`*_conflicts`), which read the plain
+values of the file. Methods such as `to_settings` convert a valid section into the settings of the
+part that uses it. `upstreams` is split: `credentials`, `extensions` and `protection` have
+the larger sections of an upstream; `server` also has `admin`. `taskgate.config.model` is the user.
+"""

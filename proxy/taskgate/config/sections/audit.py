@@ -1,0 +1,193 @@
+"""Section `audit`: the audit log. `taskgate.wiring.auditing` builds its settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator, Field
+
+from taskgate.config.addresses import FilePath
+from taskgate.config.fields import NOT_EMPTY, UNIQUE, Count, Flag, Glob, Name, Section, Text
+from taskgate.config.problems import Location
+from taskgate.config.raw import Conflict, list_at, mapping_at
+from taskgate.config.units import GIB, HOUR, KIB, MIB, MINUTE, SECOND, DurationIn, SizeIn
+from taskgate.telemetry.auditlog.catalogue import matching
+from taskgate.telemetry.auditlog.formats.redaction import parse_paths
+
+_SINKS: Final = ("audit", "sinks")
+_CHAIN: Final = ("audit", "chain")
+_FILE_DEFAULTS: Final[Mapping[str, Any]] = {"rotate": {}, "fsync": "interval"}
+"""Defaults of a sink that is a file; of standard output they are null."""
+
+
+def _check_events(glob: str) -> str:
+    # A filter by an event that does not exist would log less than its author believes.
+    if not matching((glob,)):
+        raise ValueError("must match an event of the log, such as task.* or auth.rejected")
+    return glob
+
+
+def _check_json_path(path: str) -> str:
+    try:
+        parse_paths((path,))
+    except ValueError:
+        raise ValueError("must be a JSONPath, such as $..password") from None
+    return path
+
+
+_Events = Annotated[tuple[Annotated[Glob, AfterValidator(_check_events)], ...], *NOT_EMPTY]
+_ALL_EVENTS = ("*",)
+
+
+class ChainSection(Section):
+    """The chain that ties lines together, so that none can be changed or taken away unnoticed."""
+
+    enabled: Flag = True
+    """Whether they are; lines have numbers anyway."""
+    checkpoint_events: Count = 1000
+    """After so many lines there is a signed checkpoint, in the sink and in those others whose
+    events let it.
+    """
+    checkpoint_interval: Annotated[timedelta, DurationIn(least=SECOND, most=24 * HOUR)] = MINUTE
+    """So long after a line there is one at the latest."""
+    sign_key_file: FilePath | None = None
+    """The file with the Ed25519 key, in PEM, that signs them; null means the key of hmac_key_file.
+    """
+
+
+class RotateSection(Section):
+    """When a file is put aside, under its name and the number of its first line."""
+
+    size: Annotated[int, SizeIn(least=64 * KIB, most=2**10 * GIB)] = 100 * MIB
+    """With so much in it, or a little more."""
+    keep: Annotated[int, Field(strict=True, ge=1, le=100_000)] = 30
+    """So many files that were put aside are kept; the oldest one beyond that is deleted."""
+
+
+class AuditSinkSection(Section):
+    """A sink: where lines go."""
+
+    name: Name
+    """What the sink is called in metrics and logs; each has its own."""
+    type: Literal["file", "stdout"]
+    """file: a file, of which there may be several; stdout: standard output."""
+    path: FilePath | None = None
+    """The file, in a directory that is there; null means audit.jsonl in the data directory."""
+    events: _Events = _ALL_EVENTS
+    """Globs over names of events, one of which must match; what the log says of its own chain it
+    has anyway.
+    """
+    rotate: RotateSection | None = None
+    """When a file is put aside, {} where nothing is written; null means never: another program
+    moves it, and says so.
+    """
+    fsync: Literal["always", "interval", "never"] | None = None
+    """When the disk is waited for, interval where nothing is written; for a file alone.
+
+    always: with each write; interval: once a second; never: when the system likes.
+    """
+
+
+class AuditSection(Section):
+    """The audit log: who did what, one line for each thing that happened."""
+
+    enabled: Flag = True
+    """Whether anything is."""
+    format: Literal["native", "ocsf", "ecs"] = "native"
+    """The words of lines: our own, those of the Open Cybersecurity Schema Framework, or Elastic's
+    Common Schema.
+    """
+    events: _Events = _ALL_EVENTS
+    """Globs over names of events, one of which must match; audit.* is for the sinks alone to leave
+    out.
+    """
+    identity: Literal["full", "pseudonymous"] = "full"
+    """full: callers with what their tokens say of them; pseudonymous: with a reference alone."""
+    arguments: Literal["none", "keys", "hash", "full"] = "hash"
+    """What is logged of the arguments of calls. Each tells what the one before it does.
+
+    none: nothing; keys: their size and first names; hash: a keyed digest too; full: what redact
+    leaves of them too.
+    """
+    results: Literal["none", "size", "hash"] = "size"
+    """What is logged of results: nothing, their size, or a keyed digest too."""
+    redact: Annotated[tuple[Annotated[Text, AfterValidator(_check_json_path)], ...], *UNIQUE] = (
+        "$..password",
+        "$..token",
+        "$..secret",
+        "$..authorization",
+    )
+    """JSONPaths of what is taken out of arguments that are told in full; names are found in any
+    case.
+    """
+    hmac_key_file: FilePath | None = None
+    """The key of digests and of checkpoints; null means one that is made in the data directory."""
+    chain: ChainSection = ChainSection()
+    sinks: Annotated[tuple[AuditSinkSection, ...], *NOT_EMPTY] = (
+        AuditSinkSection(name="file", type="file", rotate=RotateSection(), fsync="interval"),
+        AuditSinkSection(name="stdout", type="stdout", events=("audit.checkpoint",)),
+    )
+    """Each has a chain of its own."""
+    queue: Annotated[int, Field(strict=True, ge=16, le=10_000_000)] = 10_000
+    """So many lines may wait for a sink."""
+    on_full: Literal["block", "drop", "deny"] = "block"
+    """What happens while a sink has three quarters of that waiting; the rest is for what is under
+    way.
+
+    block: requests wait for up to block_timeout, then go on, and lines without room are lost and
+    counted; drop: that at once; deny: requests are refused.
+    """
+    block_timeout: Annotated[timedelta, DurationIn(most=MINUTE)] = SECOND
+    """How long a request waits at most."""
+
+
+def with_sink_defaults(raw: object) -> object:
+    """Fill in `rotate: {}` and `fsync: interval` of sinks that are files, unless they are given."""
+    sinks = list_at(raw, *_SINKS)
+    if not isinstance(raw, Mapping) or not any(_is_file(sink) for sink in sinks):
+        return raw
+    filled = [{**_FILE_DEFAULTS, **mapping_at(sink)} if _is_file(sink) else sink for sink in sinks]
+    return {**raw, "audit": {**mapping_at(raw, "audit"), "sinks": filled}}
+
+
+def audit_conflicts(raw: object) -> Iterator[Conflict]:
+    """Find conflicts between keys of a sink, between sinks, and between keys of `audit.chain`."""
+    names: set[str] = set()
+    targets: set[object] = set()
+    for index, sink in enumerate(map(mapping_at, list_at(raw, *_SINKS))):
+        here = (*_SINKS, index)
+        name = sink.get("name")
+        if isinstance(name, str) and name in names:
+            yield (*here, "name"), "must not be the name of another sink"
+        names.add(str(name))
+        yield from _type_conflicts(sink, here)
+        yield from _target_conflicts(sink, here, targets)
+    chain = mapping_at(raw, *_CHAIN)
+    if chain.get("enabled") is False and chain.get("sign_key_file") is not None:
+        yield (*_CHAIN, "sign_key_file"), "must be null with audit.chain.enabled false, which signs nothing"
+
+
+def _type_conflicts(sink: Mapping[str, object], here: Location) -> Iterator[Conflict]:
+    kind = sink.get("type")
+    if kind == "stdout":
+        for key in ("path", *_FILE_DEFAULTS):
+            if sink.get(key) is not None:
+                yield (*here, key), "must be null with type stdout, which is no file"
+    elif kind == "file" and sink.get("fsync", "") is None:
+        yield (*here, "fsync"), "must not be null with type file"
+
+
+def _target_conflicts(sink: Mapping[str, object], here: Location, targets: set[object]) -> Iterator[Conflict]:
+    kind, path = sink.get("type"), sink.get("path")
+    if kind not in ("file", "stdout") or not (path is None or isinstance(path, str)):
+        return
+    if (kind, path) in targets:
+        key = "type" if kind == "stdout" else "path"
+        yield (*here, key), "must not be that of another sink: their lines would be mixed"
+    targets.add((kind, path))
+
+
+def _is_file(sink: object) -> bool:
+    return mapping_at(sink).get("type") == "file"

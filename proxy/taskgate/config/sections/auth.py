@@ -1,0 +1,409 @@
+"""Sections `auth` and `authorization`: who may use the gateway, and what they may call."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import timedelta
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator
+
+from taskgate.auth.authorization import AccessPolicy, AccessRule, Effect
+from taskgate.auth.settings import IssuerSettings, KeySettings, Profile
+from taskgate.config.addresses import FilePath, Issuer, SecureUrl, Url, read_listen
+from taskgate.config.fields import (
+    NOT_EMPTY,
+    UNIQUE,
+    Count,
+    Flag,
+    Glob,
+    Name,
+    PositiveDuration,
+    Scope,
+    Section,
+    Text,
+)
+from taskgate.config.problems import dotted
+from taskgate.config.raw import Conflict, list_at, mapping_at, value_at
+from taskgate.config.units import HOUR, KIB, MIB, MINUTE, SECOND, DurationIn, SizeIn
+
+Algorithm = Literal["ES256", "ES384", "ES512", "EdDSA", "PS256", "PS384", "PS512", "RS256", "RS384", "RS512"]
+
+_ISSUERS = ("auth", "issuers")
+_RULES = ("authorization", "rules")
+_GATEWAY_MEMBERS = frozenset(
+    {"resource", "authorization_servers", "bearer_methods_supported", "scopes_supported", "resource_documentation"}
+)
+"""Members of the metadata that the gateway makes itself."""
+# YAML does not round-trip one of them, U+0085.
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+def _check_algorithm(written: object) -> object:
+    if isinstance(written, str) and written.upper().startswith("HS"):
+        raise ValueError("must not be one of a shared secret: all who can check such a token can make one")
+    if isinstance(written, str) and written.lower() == "none":
+        raise ValueError("must not be none: anyone can make an unsigned token")
+    return written
+
+
+def _check_bind(parts: tuple[str, ...]) -> tuple[str, ...]:
+    if not {"iss", "sub"} <= set(parts):
+        raise ValueError("must hold iss and sub: without both of them, strangers would share their tasks")
+    return parts
+
+
+def _check_member(name: str) -> str:
+    if name in _GATEWAY_MEMBERS:
+        raise ValueError("must not be given: the gateway says this itself")
+    return name
+
+
+def _check_json(value: object) -> object:
+    try:
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+    except (TypeError, ValueError):
+        raise ValueError("must be what JSON can say: finite numbers and Unicode text") from None
+    if any(map(_CONTROL.search, _texts(value))):
+        raise ValueError("must not hold control characters or line ends")
+    return value
+
+
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    if isinstance(value, Mapping):
+        yield from value
+        value = list(value.values())
+    for each in value if isinstance(value, list) else []:
+        yield from _texts(each)
+
+
+# --- auth -----------------------------------------------------------------------------------------------------------
+
+
+class ClaimsSection(Section):
+    """Claims of an issuer's tokens that taskgate reads."""
+
+    client_id: tuple[Text, ...] = ("client_id", "azp", "appid", "cid")
+    """Claims that may name the client; the first that a token has counts."""
+    scope: tuple[Text, ...] = ("scope", "scp")
+    """Claims that may hold scopes, as words or as a list; the first that a token has counts."""
+    tenant: Text | None = None
+    """The claim that names the tenant, which every token must have then; null means that there are
+    no tenants.
+    """
+
+
+class JwksSection(Section):
+    """The cache of an issuer's keys."""
+
+    refresh: PositiveDuration = 5 * MINUTE
+    """How long fetched keys are fresh; the issuer can shorten it."""
+    cooldown: PositiveDuration = 30 * SECOND
+    """For the sake of unknown keys, there is one fetch in this time; after a pause, up to three
+    come at once.
+    """
+    stale_max: PositiveDuration = 24 * HOUR
+    """How long fetched keys serve while newer ones cannot be fetched."""
+    timeout: Annotated[timedelta, DurationIn(most=MINUTE)] = 5 * SECOND
+    """How long one fetch may take."""
+    max_size: Annotated[int, SizeIn(least=KIB, most=16 * MIB)] = 256 * KIB
+    """Largest answer that is read."""
+
+
+class IssuerSection(Section):
+    """One issuer of tokens."""
+
+    issuer: Issuer
+    """What its tokens have as iss, letter by letter: an https URL, or an http one on a loopback
+    host.
+    """
+    audience: tuple[Text, ...] = ()
+    """Values of aud, one of which a token must have; [] means the address of the upstream's path on
+    this gateway.
+    """
+    discovery: Flag = True
+    """Whether the keys are found through the issuer's metadata; jwks_uri and jwks_file go before
+    it.
+    """
+    jwks_uri: SecureUrl | None = None
+    """Where the keys are: an https URL, or an http one on a loopback host."""
+    jwks_file: FilePath | None = None
+    """The file that the keys are in."""
+    profile: Literal["generic", "rfc9068"] = "generic"
+    """generic: typ is absent, JWT or at+jwt, and ID tokens are refused; rfc9068: typ is at+jwt."""
+    algorithms: Annotated[
+        tuple[Annotated[Algorithm, BeforeValidator(_check_algorithm)], ...], *NOT_EMPTY, *UNIQUE
+    ] = ("ES256", "EdDSA", "PS256", "RS256")  # fmt: skip
+    """What its tokens may be signed with: ES256, ES384, ES512, EdDSA, PS256, PS384, PS512, RS256,
+    RS384 and RS512.
+    """
+    leeway: Annotated[timedelta, DurationIn(least=timedelta(), most=5 * MINUTE)] = 30 * SECOND
+    """How far its clock may be from ours."""
+    max_token_age: PositiveDuration | None = None
+    """How long after iat a token is accepted, whatever its exp; null means until exp."""
+    required_claims: Annotated[tuple[Text, ...], *UNIQUE] = ("iss", "sub", "aud", "exp", "iat")
+    """Claims that a token must have; iss, sub, aud and exp are needed anyway."""
+    claims: ClaimsSection = ClaimsSection()
+    jwks: JwksSection = JwksSection()
+
+    def to_settings(self, name: str) -> IssuerSettings:
+        """Return the settings of the issuer of that name."""
+        return IssuerSettings(
+            name=name,
+            issuer=self.issuer,
+            audience=self.audience,
+            profile=Profile(self.profile),
+            algorithms=self.algorithms,
+            leeway=self.leeway,
+            max_token_age=self.max_token_age,
+            required_claims=self.required_claims,
+            client_id_claims=self.claims.client_id,
+            scope_claims=self.claims.scope,
+            tenant_claim=self.claims.tenant,
+            keys=KeySettings(
+                uri=self.jwks_uri,
+                file=self.jwks_file,
+                refresh=self.jwks.refresh,
+                cooldown=self.jwks.cooldown,
+                stale_max=self.jwks.stale_max,
+                timeout=self.jwks.timeout,
+                max_size=self.jwks.max_size,
+            ),
+        )
+
+
+class TokenCacheSection(Section):
+    """For how long a verified token is known."""
+
+    size: Count = 10_000
+    """How many tokens."""
+    max_ttl: Annotated[timedelta, DurationIn(least=timedelta(), most=HOUR)] = 60 * SECOND
+    """For how long, never beyond the token's end; so long it may go unnoticed that its key was
+    withdrawn.
+    """
+
+
+class MetadataSection(Section):
+    """The documents under /.well-known/oauth-protected-resource that tell hosts where to get
+    tokens.
+    """
+
+    enabled: Flag = True
+    """Whether they are served; without them hosts must know the issuers themselves."""
+    scopes_supported: Annotated[tuple[Scope, ...], *UNIQUE] = ()
+    """The scopes that they name; offline_access is left out."""
+    documentation: Url | None = None
+    """The page for developers that they name."""
+    extra: Mapping[Annotated[Text, AfterValidator(_check_member)], Annotated[Any, AfterValidator(_check_json)]] = {}
+    """Members to add to them; those that the gateway makes itself are refused."""
+
+
+class ContextSection(Section):
+    """The parts of a caller that a task is bound to."""
+
+    bind: Annotated[
+        tuple[Literal["iss", "tenant", "sub", "client_id"], ...], *UNIQUE, AfterValidator(_check_bind)
+    ] = ("iss", "tenant", "sub", "client_id")  # fmt: skip
+    """The parts that must be the same for a task to be a caller's: iss and sub always, tenant and
+    client_id or not.
+    """
+    key_file: FilePath | None = None
+    """The key of the references to contexts; null means one that is made in the data directory."""
+
+
+class LookupFailuresSection(Section):
+    """The penalty for a caller who asks for tasks that are not theirs."""
+
+    threshold: Count = 20
+    """So many failed look-ups within the window are passed over; the next one brings the penalty.
+    """
+    window: PositiveDuration = MINUTE
+    """For how long a failed look-up counts."""
+    penalty: PositiveDuration = 5 * MINUTE
+    """For how long every look-up is refused then."""
+
+
+class AuthSection(Section):
+    """Authentication: who may use the gateway."""
+
+    mode: Literal["required", "none"]
+    """required: callers with a token of one of the issuers; none: all who reach the listener."""
+    allow_insecure: Flag = False
+    """Whether the listeners may be on addresses that other machines reach although auth.mode is
+    none.
+    """
+    issuers: Mapping[Name, IssuerSection] = {}
+    """Whose tokens are accepted, by name; the names appear in metrics and logs."""
+    token_cache: TokenCacheSection = TokenCacheSection()
+    protected_resource_metadata: MetadataSection = MetadataSection()
+    context: ContextSection = ContextSection()
+    lookup_failures: LookupFailuresSection = LookupFailuresSection()
+
+    def to_issuer_settings(self) -> tuple[IssuerSettings, ...]:
+        """Return the settings of the issuers in the order of the file; none with mode none."""
+        return tuple(issuer.to_settings(name) for name, issuer in self.issuers.items())
+
+
+# --- authorization --------------------------------------------------------------------------------------------------
+
+
+class AuthorizationRule(Section):
+    """A rule for the requests that all of its conditions match; null and {} mean any."""
+
+    name: Text | None = None
+    """What the rule is called where it is reported; null means its place in the list."""
+    methods: Annotated[tuple[Glob, ...], *NOT_EMPTY] | None = None
+    """Globs over methods, one of which must match; null means every method."""
+    upstream: Text | None = None
+    """Name of the upstream that the rule is for; null means every one."""
+    tool: Glob | None = None
+    """Glob over names of tools, of requests that name one; null means every request."""
+    claims: Mapping[Text, Annotated[tuple[Text, ...], *NOT_EMPTY]] = {}
+    """Claims and the values, one of which the token must have; {} means every token.
+
+    Numbers and booleans are written as text: "5", "true".
+    """
+    require_scopes: Annotated[tuple[Scope, ...], *UNIQUE] = ()
+    """The scopes that are needed, all of them."""
+    effect: Literal["allow", "deny"] = "allow"
+    """allow: with the scopes that are needed; deny: never."""
+    shadow: Flag = False
+    """Whether the rule only tells what it would have refused, and decides nothing."""
+
+    def to_rule(self, default_name: str) -> AccessRule:
+        """Return the rule of the access policy."""
+        return AccessRule(
+            name=self.name or default_name,
+            methods=self.methods,
+            upstream=self.upstream,
+            tool=self.tool,
+            claims={claim: frozenset(values) for claim, values in self.claims.items()},
+            require_scopes=frozenset(self.require_scopes),
+            effect=Effect(self.effect),
+            shadow=self.shadow,
+        )
+
+
+class AuthorizationSection(Section):
+    """Authorization: who may call what."""
+
+    default: Literal["allow", "deny"] = "allow"
+    """What becomes of a request that no rule is for."""
+    only_listed_tools: Literal["auto", True, False] = "auto"
+    """Whether tools are refused that their server does not list; auto: at upstreams of which a rule
+    refuses some tools.
+
+    A server may trim or normalise the name of a tool that a rule compares letter by letter.
+    """
+    rules: tuple[AuthorizationRule, ...] = ()
+    """The first rule that matches decides."""
+    scope_implies: Mapping[Scope, tuple[Scope, ...]] = {}
+    """Scopes and those that they stand for, as well as what these stand for."""
+
+    def to_policy(self, upstreams: Iterable[str]) -> AccessPolicy:
+        """Return the access policy over the upstreams of these names.
+
+        A rule without a name is called by its index: `rules[0]`.
+        """
+        return AccessPolicy(
+            rules=tuple(rule.to_rule(f"rules[{index}]") for index, rule in enumerate(self.rules)),
+            default=Effect(self.default),
+            implied={scope: frozenset(implied) for scope, implied in self.scope_implies.items()},
+            only_listed=frozenset(name for name in upstreams if self._refuses_unlisted(name)),
+        )
+
+    def _refuses_unlisted(self, upstream: str) -> bool:
+        if self.only_listed_tools != "auto":
+            return self.only_listed_tools
+        return any(
+            rule.tool is not None
+            and rule.upstream in (None, upstream)
+            and not rule.shadow
+            and (rule.effect == "deny" or bool(rule.require_scopes))
+            for rule in self.rules
+        )
+
+
+# --- rules between keys ---------------------------------------------------------------------------------------------
+
+
+def auth_mode(raw: object) -> str | None:
+    """Return `auth.mode`, None where it is absent or malformed."""
+    mode = mapping_at(raw, "auth").get("mode")
+    return next((each for each in ("required", "none") if mode == each), None)
+
+
+def has_tenants(raw: object) -> bool:
+    """Whether an issuer has a claim for tenants."""
+    issuers = mapping_at(raw, *_ISSUERS)
+    return any(mapping_at(each, "claims").get("tenant") is not None for each in issuers.values())
+
+
+def without_tenants(raw: object) -> str:
+    """Return the end of a message: why a key about tenants cannot be set."""
+    if auth_mode(raw) == "none":
+        return "with auth.mode none, where callers have no tenant"
+    return "unless an issuer has claims.tenant: callers have no tenant"
+
+
+def auth_conflicts(raw: object) -> Iterator[Conflict]:
+    """Find conflicts between keys of `auth` and `authorization`, and with `auth.mode`."""
+    mode = auth_mode(raw)
+    if mode == "none":
+        yield from _without_authentication(raw)
+    if mode == "required":
+        yield from _with_authentication(raw)
+    for name in mapping_at(raw, *_ISSUERS):
+        yield from _key_source_conflicts(mapping_at(raw, *_ISSUERS, name), (*_ISSUERS, name))
+    yield from _repeated_issuers(raw)
+    for index, rule in enumerate(list_at(raw, *_RULES)):
+        if mapping_at(rule).get("effect") == "deny" and list_at(rule, "require_scopes"):
+            where = (*_RULES, index, "require_scopes")
+            yield where, "must be empty with effect deny, which refuses whatever the scopes"
+
+
+def _without_authentication(raw: object) -> Iterator[Conflict]:
+    if mapping_at(raw, *_ISSUERS):
+        yield _ISSUERS, "must be empty with auth.mode none, which uses no tokens"
+    if mapping_at(raw, "auth").get("allow_insecure") is not True:
+        for keys in (("server", "listen"), ("admin", "listen")):
+            address = value_at((raw, {keys[0]: {"listen": None}}), keys, read_listen)
+            if address and not address.is_loopback:
+                addresses = "a loopback address (127.0.0.1, [::1] or localhost)"
+                yield keys, f"must be {addresses} with auth.mode none, unless auth.allow_insecure is true"
+    for index, rule in enumerate(list_at(raw, *_RULES)):
+        for key, thing in (("require_scopes", "scopes"), ("claims", "claims")):
+            if list_at(rule, key) or mapping_at(rule, key):
+                where = (*_RULES, index, key)
+                yield where, f"must be empty with auth.mode none, where callers have no {thing}"
+
+
+def _with_authentication(raw: object) -> Iterator[Conflict]:
+    if not mapping_at(raw, *_ISSUERS):
+        yield _ISSUERS, "must name at least one issuer with auth.mode required"
+    if mapping_at(raw, "auth").get("allow_insecure") is True:
+        yield ("auth", "allow_insecure"), "can be true only with auth.mode none"
+    address = value_at((raw, {"server": {"listen": None}}), ("server", "listen"), read_listen)
+    if address and address.is_wildcard and mapping_at(raw, "server").get("public_url") is None:
+        why = "with auth.mode required where server.listen is every address: tokens are made for one"
+        yield ("server", "public_url"), f"must be given {why}"
+
+
+def _key_source_conflicts(issuer: Mapping[str, object], where: tuple[str, ...]) -> Iterator[Conflict]:
+    given = [key for key in ("jwks_uri", "jwks_file") if issuer.get(key) is not None]
+    if len(given) > 1:
+        yield (*where, "jwks_file"), f"must not be given beside {dotted((*where, 'jwks_uri'))}"
+    if not given and issuer.get("discovery") is False:
+        yield (*where, "discovery"), "must be true, or else jwks_uri or jwks_file must be given"
+
+
+def _repeated_issuers(raw: object) -> Iterator[Conflict]:
+    owners: dict[str, str] = {}
+    for name in mapping_at(raw, *_ISSUERS):
+        issuer = mapping_at(raw, *_ISSUERS, name).get("issuer")
+        if isinstance(issuer, str) and owners.setdefault(issuer, name) != name:
+            yield (*_ISSUERS, name, "issuer"), f"must not be the issuer of {dotted((*_ISSUERS, owners[issuer]))}"

@@ -1,0 +1,252 @@
+"""Sections `credentials`, `identity_headers` and `tls` of an upstream: what a server is shown.
+
+A secret is in no repr and in no JSON of a section.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from taskgate.config.addresses import FilePath, SecureUrl, Url, read_host
+from taskgate.config.fields import UNIQUE, Flag, Scope, Secret, Section, Text, json_pattern
+from taskgate.config.problems import Location, dotted
+from taskgate.config.raw import Conflict, list_at, mapping_at
+from taskgate.config.sections.auth import auth_mode
+from taskgate.upstream.settings import FixedHeader, GrantKind, GrantSettings, IdentityHeaders, UpstreamTls
+
+# RFC 9110, 5.1 and 5.6.2.
+_HEADER = r"^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}$"
+_SERVER_NAME = r"^[A-Za-z0-9._-]+$"
+_GATEWAY_HEADERS = frozenset(
+    {
+        "accept",
+        "accept-encoding",
+        "connection",
+        "content-encoding",
+        "content-length",
+        "content-type",
+        "expect",
+        "host",
+        "keep-alive",
+        "last-event-id",
+        "origin",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        "user-agent",
+    }
+)
+"""Headers that the gateway itself sets, or HTTP needs."""
+_CREDENTIAL_HEADERS = frozenset({"authorization", "cookie", "proxy-authorization"})
+
+
+def _check_header(name: str) -> str:
+    if not re.fullmatch(_HEADER, name):
+        raise ValueError("must be the name of a header: 1 to 128 letters, digits and some signs, such as X-Api-Key")
+    if name.lower() in _GATEWAY_HEADERS or name.lower().startswith("mcp-"):
+        raise ValueError("must not be a header that the gateway itself or HTTP needs")
+    return name
+
+
+def _check_identity_header(name: str) -> str:
+    if name.lower() in _CREDENTIAL_HEADERS:
+        raise ValueError("must not be a header for credentials")
+    return name
+
+
+def _read_server_name(written: str) -> str:
+    if not re.fullmatch(_SERVER_NAME, written):
+        raise ValueError("must be the name of a host, without a port")
+    try:
+        return read_host(written)
+    except ValueError:
+        raise ValueError("must be the name of a host, without a port") from None
+
+
+HeaderName = Annotated[str, AfterValidator(_check_header), json_pattern(_HEADER)]
+IdentityHeader = Annotated[HeaderName, AfterValidator(_check_identity_header)]
+ServerName = Annotated[str, AfterValidator(_read_server_name), json_pattern(_SERVER_NAME)]
+
+
+class CredentialsSection(Section):
+    """Credentials that the gateway shows to a server. Those of hosts never go further."""
+
+    mode: Literal["none", "header", "client_credentials", "token_exchange", "mtls"] = "none"
+    """How the gateway identifies itself; the other keys of the section belong to some of the modes.
+
+    header: with one header of every request; client_credentials: with a token of its own;
+    token_exchange: with a token that it gets for the caller's; mtls: with the certificate of tls
+    alone.
+    """
+    header: HeaderName | None = None
+    """The header of mode header."""
+    value: Secret | None = Field(default=None, repr=False)
+    """What is in that header."""
+    token_url: SecureUrl | None = None
+    """Where tokens are asked for: an https URL, or an http one on a loopback host."""
+    client_id: Text | None = None
+    """What the gateway is called there."""
+    client_secret: Secret | None = Field(default=None, repr=False)
+    """What the gateway proves it with, by HTTP's Basic scheme."""
+    resource: Url | None = None
+    """The URL of what the tokens are for; null names none."""
+    audience: Text | None = None
+    """The name of what the tokens are for; null names none."""
+    scopes: Annotated[tuple[Scope, ...], *UNIQUE] = ()
+    """The scopes that are asked for; [] leaves them to the token endpoint."""
+    cache: Flag = True
+    """Whether a token serves for 90 % of its life; else every request is made with a new one."""
+
+    def to_settings(self) -> FixedHeader | GrantSettings | None:
+        """Return the settings of the mode, None for the modes none and mtls."""
+        if self.mode == "header":
+            assert self.header is not None, "mode header needs a header"
+            assert self.value is not None, "mode header needs a value"
+            return FixedHeader(name=self.header, value=self.value)
+        if self.mode in ("client_credentials", "token_exchange"):
+            assert self.token_url is not None, "a grant needs a token_url"
+            assert self.client_id is not None, "a grant needs a client_id"
+            assert self.client_secret is not None, "a grant needs a client_secret"
+            return GrantSettings(
+                kind=GrantKind(self.mode),
+                token_url=self.token_url,
+                client_id=self.client_id,
+                client_secret=self.client_secret,
+                resource=self.resource,
+                audience=self.audience,
+                scopes=self.scopes,
+                keeps=self.cache,
+            )
+        return None
+
+
+class IdentityHeadersSection(Section):
+    """Headers that tell a server who the caller is. Hosts cannot set these headers."""
+
+    context: IdentityHeader | None = None
+    """The header for the reference of the caller's context, which names no person; null tells
+    nothing.
+    """
+    subject: IdentityHeader | None = None
+    """The header for the caller's sub, percent-encoded but for visible ASCII other than % and ,;
+    null tells nothing.
+    """
+
+    def to_settings(self) -> IdentityHeaders:
+        """Return the settings of these headers."""
+        return IdentityHeaders(context=self.context, subject=self.subject)
+
+
+class ServerTlsSection(Section):
+    """TLS to an https server: how it is recognised, and what the gateway shows of itself."""
+
+    ca_file: FilePath | None = None
+    """The authorities that it must be certified by, as PEM; null means those of the system."""
+    cert_file: FilePath | None = None
+    """The certificate that the gateway shows, as PEM; null shows none."""
+    key_file: FilePath | None = None
+    """The key of that certificate, as PEM and without a password."""
+    server_name: ServerName | None = None
+    """The name that its certificate must have; null means the host of url."""
+    insecure_skip_verify: Flag = False
+    """Whether any certificate will do: anyone on the way can read and change everything then."""
+
+    def to_settings(self) -> UpstreamTls:
+        """Return the settings of TLS."""
+        return UpstreamTls(
+            ca_file=self.ca_file,
+            cert_file=self.cert_file,
+            key_file=self.key_file,
+            server_name=self.server_name,
+            insecure_skip_verify=self.insecure_skip_verify,
+        )
+
+
+# --- rules between keys ---------------------------------------------------------------------------------------------
+
+
+_HEADER_KEYS = ("header", "value")
+_CLIENT_KEYS = ("token_url", "client_id", "client_secret")
+_TARGET_KEYS = ("resource", "audience")
+_REQUIRED: Mapping[str, tuple[str, ...]] = {
+    "none": (),
+    "header": _HEADER_KEYS,
+    "client_credentials": _CLIENT_KEYS,
+    "token_exchange": _CLIENT_KEYS,
+    "mtls": (),
+}
+_ALLOWED: Mapping[str, tuple[str, ...]] = {
+    "header": _HEADER_KEYS,
+    "client_credentials": (*_CLIENT_KEYS, *_TARGET_KEYS),
+    "token_exchange": (*_CLIENT_KEYS, *_TARGET_KEYS),
+}
+
+
+def credential_conflicts(raw: object) -> Iterator[Conflict]:
+    """Find conflicts between keys of these sections, with `auth.mode`, and with the URL."""
+    anonymous = auth_mode(raw) == "none"
+    for name in mapping_at(raw, "upstreams"):
+        here = ("upstreams", name)
+        upstream = mapping_at(raw, *here)
+        yield from _mode_conflicts(mapping_at(upstream, "credentials"), (*here, "credentials"), anonymous=anonymous)
+        yield from _header_conflicts(upstream, here, anonymous=anonymous)
+        yield from _tls_conflicts(upstream, here)
+
+
+def _mode_conflicts(given: Mapping[str, object], where: Location, *, anonymous: bool) -> Iterator[Conflict]:
+    mode = given.get("mode", "none")
+    if not isinstance(mode, str) or mode not in _REQUIRED:
+        return
+    for key in _REQUIRED[mode]:
+        if given.get(key) is None:
+            yield (*where, key), f"is required with mode {mode}"
+    for key in (*_HEADER_KEYS, *_CLIENT_KEYS, *_TARGET_KEYS):
+        if given.get(key) is not None and key not in _ALLOWED.get(mode, ()):
+            yield (*where, key), f"must be null with mode {mode}"
+    uses_grant = mode in ("client_credentials", "token_exchange")
+    if list_at(given, "scopes") and not uses_grant:
+        yield (*where, "scopes"), f"must be empty with mode {mode}"
+    if given.get("cache") is False and not uses_grant:
+        yield (*where, "cache"), f"must be true with mode {mode}"
+    if mode == "token_exchange" and all(given.get(key) is None for key in _TARGET_KEYS):
+        yield (*where, "audience"), "is required with mode token_exchange, unless resource is given"
+    if mode == "token_exchange" and anonymous:
+        yield (*where, "mode"), "must not be token_exchange with auth.mode none, where callers have no token"
+
+
+def _header_conflicts(upstream: Mapping[str, object], here: Location, *, anonymous: bool) -> Iterator[Conflict]:
+    credentials, identity = mapping_at(upstream, "credentials"), mapping_at(upstream, "identity_headers")
+    if anonymous and identity.get("subject") is not None:
+        where = (*here, "identity_headers", "subject")
+        yield where, "must be null with auth.mode none, where callers have no subject"
+    owners: dict[str, Location] = {}
+    for location, name in (
+        ((*here, "credentials", "header"), credentials.get("header")),
+        ((*here, "identity_headers", "context"), identity.get("context")),
+        ((*here, "identity_headers", "subject"), identity.get("subject")),
+    ):
+        if isinstance(name, str) and owners.setdefault(name.lower(), location) != location:
+            yield location, f"must not be the header of {dotted(owners[name.lower()])}"
+
+
+def _tls_conflicts(upstream: Mapping[str, object], here: Location) -> Iterator[Conflict]:
+    tls, url, where = mapping_at(upstream, "tls"), upstream.get("url"), (*here, "tls")
+    mode = mapping_at(upstream, "credentials").get("mode")
+    for one, other in (("cert_file", "key_file"), ("key_file", "cert_file")):
+        if tls.get(one) is None and (tls.get(other) is not None or mode == "mtls"):
+            yield (*where, one), f"is required with {'mode mtls' if mode == 'mtls' else other}"
+    if not isinstance(url, str) or url.lower().startswith("https:"):
+        return
+    if mode == "mtls":
+        yield (*here, "url"), "must be https with mode mtls"
+    for key in ("ca_file", "cert_file", "key_file", "server_name"):
+        if tls.get(key) is not None:
+            yield (*where, key), "must be null unless url is https"
+    if tls.get("insecure_skip_verify") is True:
+        yield (*where, "insecure_skip_verify"), "must be false unless url is https"

@@ -1,0 +1,368 @@
+"""Section `limits`: rates, concurrency and sizes that callers may use, and overrides for some."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
+
+from taskgate.config.fields import NOT_EMPTY, Count, Flag, Glob, MemorySize, Name, Section, Text
+from taskgate.config.problems import Location, dotted
+from taskgate.config.raw import Conflict, duration, list_at, mapping_at
+from taskgate.config.sections.auth import auth_mode, has_tenants, without_tenants
+from taskgate.config.sections.tasks import MAX_TTL, ttl_ceiling
+from taskgate.config.units import GIB, KIB, MIB, DurationIn, Rate, RateText, SizeIn, read_rate, write_duration
+from taskgate.domain.caps import Caps
+from taskgate.domain.gcra import RateLimit
+from taskgate.domain.overrides import Override, Overrides
+from taskgate.domain.rates import RateEvent, RatePolicies, RatePolicy, Scope
+from taskgate.protocol.catalogue import CatalogueBounds
+
+_RATES: Final = ("limits", "rate")
+_OVERRIDES: Final = ("limits", "overrides")
+_CAPS: Final = (
+    "tasks_per_context",
+    "tasks_per_tenant",
+    "tasks_per_tool",
+    "tasks_per_upstream",
+    "tasks_global",
+    "kept_per_context",
+    "kept_global",
+)
+
+_StoredSize = Annotated[int, SizeIn(least=KIB, most=2**10 * GIB)]
+
+
+def _default_in_schema(default: str) -> Any:
+    # pydantic writes the default of a nullable size as a number into the JSON Schema.
+    return Field(json_schema_extra={"default": default})
+
+
+# --- rates ----------------------------------------------------------------------------------------------------------
+
+
+class RatePolicySection(Section):
+    """A rate: how often something may happen. A request takes from every policy that is for it, or
+    is refused by one.
+    """
+
+    name: Name
+    """What the policy is called in refusals, metrics and overrides; each has its own."""
+    scope: Literal["ip", "context", "tenant", "upstream", "tool", "global"]
+    """Whose requests it counts together: those of an address, caller or tenant, or to an upstream
+    or tool, or all.
+
+    ip: IPv6 addresses count by their /64; tenant: callers without one are passed over; tool: calls
+    alone.
+    """
+    rate: RateText
+    """How many there may be, in the long run: 5/s, 10/m or 100/h."""
+    burst: Count | None = None
+    """How many there may be at once; null means the number of the rate."""
+    methods: Annotated[tuple[Glob, ...], *NOT_EMPTY] | None = None
+    """Globs over methods, of notifications too, one of which must match; null means every request.
+
+    The end of a handshake and cancels take from nothing and always pass. ["*"] alone means the
+    rest: the methods that no other policy of the same scope names, and GET streams, which have
+    none.
+    """
+    upstream: Text | None = None
+    """Name of the upstream that it is for; null means every one."""
+    tool: Glob | None = None
+    """Glob over names of tools, of requests that name one; null means every request."""
+    event: Literal["auth_failure", "lookup_failure"] | None = None
+    """What it counts instead of requests: refused tokens, or look-ups of tasks that were not found.
+
+    While there are too many, requests are refused: all but those with a token that was found good
+    before, or those about tasks.
+    """
+    cost: Count = 1
+    """How much one takes."""
+    before_auth: Flag = False
+    """Whether it is asked before the caller is known."""
+    mode: Literal["enforce", "shadow"] = "enforce"
+    """enforce: requests are refused; shadow: those that would have been are counted, and go on."""
+
+    @property
+    def max_burst(self) -> int:
+        """Return `burst`, or its default."""
+        return self.rate.count if self.burst is None else self.burst
+
+    def burst_at(self, rate: Rate) -> int:
+        """Return the burst of an override, in the proportion of the rates.
+
+        It is rounded up and at least `cost`, so that one request can pass.
+        """
+        more, less = rate.count * self.rate.seconds, self.rate.count * rate.seconds
+        return max(self.cost, -(-self.max_burst * more // less))
+
+    def to_policy(self) -> RatePolicy:
+        """Return the policy of the rate limiter."""
+        return RatePolicy(
+            name=self.name,
+            scope=Scope(self.scope),
+            limit=RateLimit(every=self.rate.every, burst=self.max_burst),
+            methods=self.methods,
+            upstream=self.upstream,
+            tool=self.tool,
+            event=None if self.event is None else RateEvent(self.event),
+            cost=self.cost,
+            before_auth=self.before_auth,
+            shadow=self.mode == "shadow",
+        )
+
+
+_PER_ADDRESS, _PER_CALLER = Rate(count=1000, unit="s"), Rate(count=20, unit="s")
+_DEFAULT_RATES = (
+    RatePolicySection(name="ip", scope="ip", rate=_PER_ADDRESS, burst=2000, before_auth=True),
+    RatePolicySection(name="auth_failures", scope="ip", rate=Rate(count=1, unit="s"), burst=20, event="auth_failure"),
+    RatePolicySection(name="calls", scope="context", rate=Rate(count=5, unit="s"), burst=20, methods=("tools/call",)),
+    RatePolicySection(name="polls", scope="context", rate=_PER_CALLER, burst=60, methods=("tasks/*",)),
+    RatePolicySection(name="rest", scope="context", rate=_PER_CALLER, burst=60, methods=("*",)),
+)
+
+
+# --- concurrency and sizes ------------------------------------------------------------------------------------------
+
+
+class ConcurrencySection(Section):
+    """Limits of how much there may be at once."""
+
+    tasks_per_context: Count = 10
+    """Unfinished tasks of one caller; with auth.mode none all hosts are one caller."""
+    tasks_per_tenant: Count | None = 100
+    """Unfinished tasks of one tenant; null means any number."""
+    tasks_per_tool: Count | None = None
+    """Unfinished tasks of one tool of one upstream; null means any number."""
+    tasks_per_upstream: Count | None = None
+    """Unfinished tasks of one upstream; null means any number."""
+    tasks_global: Count | None = 1000
+    """Unfinished tasks altogether; null means any number."""
+    calls_per_context: Count = 8
+    """Places at one upstream of one caller, its tasks' included, while callers with fewer wait for
+    one.
+    """
+    kept_per_context: Annotated[_StoredSize | None, _default_in_schema("256MiB")] = 256 * MIB
+    """What is kept of one caller's tasks: with so much, no new one is made; null means any size."""
+    kept_global: Annotated[_StoredSize | None, _default_in_schema("2GiB")] = 2 * GIB
+    """What is kept of all tasks: with so much, no new one is made; null means any size."""
+    sessions_per_context: Count = 100
+    """Sessions of one caller's hosts."""
+    waits_per_context: Count = 64
+    """Requests of one caller that wait for results of tasks (tasks/result)."""
+    waits_global: Count | None = 2048
+    """Requests that wait for results of tasks altogether; null means any number."""
+    bytes_in_flight_per_context: _StoredSize = 32 * MIB
+    """Bytes of one caller's large messages that are being served: with so many, a large request is
+    refused.
+    """
+    bytes_in_flight_global: _StoredSize = 256 * MIB
+    """Bytes of all large messages that are being served: with so many, a large request is refused.
+    """
+    streams_kept_per_context: _StoredSize = 16 * MIB
+    """What one caller's resumable streams keep; beyond it the oldest that have ended are forgotten
+    first.
+    """
+    streams_kept_global: _StoredSize = 256 * MIB
+    """What all resumable streams keep; beyond it the oldest that have ended are forgotten first."""
+
+    def to_caps(self) -> Caps:
+        """Return the caps of tasks."""
+        return Caps(**{name: getattr(self, name) for name in _CAPS})
+
+
+class CatalogueSection(Section):
+    """Limits of a server's list of tools, all pages together; a larger one is refused as a whole."""
+
+    max_tools: Count = 10_000
+    """Tools of one server."""
+    max_bytes: MemorySize = 16 * MIB
+    """Bytes of the answers that list them."""
+
+    def to_bounds(self) -> CatalogueBounds:
+        """Return the bounds of a list of tools."""
+        return CatalogueBounds(self.max_tools, self.max_bytes)
+
+
+# --- overrides ------------------------------------------------------------------------------------------------------
+
+
+class OverrideMatchSection(Section):
+    """Callers that an override is for: those for which all of it is so."""
+
+    tenant: Text | None = None
+    """The tenant, of whichever issuer (the claim iss tells them apart); null means any, and none.
+    """
+    claims: Mapping[Text, Annotated[tuple[Text, ...], *NOT_EMPTY]] = {}
+    """Claims and the values, one of which the token must have; {} means every token.
+
+    Numbers and booleans are written as text: "5", "true".
+    """
+
+
+class OverrideConcurrencySection(Section):
+    """Values in place of those of limits.concurrency; null leaves those."""
+
+    tasks_per_context: Count | None = None
+    """As limits.concurrency.tasks_per_context, which null means."""
+    tasks_per_tenant: Count | None = None
+    """As limits.concurrency.tasks_per_tenant, which null means."""
+    tasks_per_tool: Count | None = None
+    """As limits.concurrency.tasks_per_tool, which null means."""
+    tasks_per_upstream: Count | None = None
+    """As limits.concurrency.tasks_per_upstream, which null means."""
+    tasks_global: Count | None = None
+    """As limits.concurrency.tasks_global, which null means."""
+    calls_per_context: Count | None = None
+    """As limits.concurrency.calls_per_context, which null means."""
+    kept_per_context: _StoredSize | None = None
+    """As limits.concurrency.kept_per_context, which null means."""
+    kept_global: _StoredSize | None = None
+    """As limits.concurrency.kept_global, which null means."""
+
+
+class OverrideSection(Section):
+    """Other limits for some callers."""
+
+    match: OverrideMatchSection
+    rate: Mapping[Name, RateText] = {}
+    """Names of rate policies and what their rate is instead; their burst changes in the same
+    proportion.
+    """
+    concurrency: OverrideConcurrencySection = OverrideConcurrencySection()
+    ttl_max: Annotated[timedelta, DurationIn(most=MAX_TTL)] | None = None
+    """The most that is given as time to live, in place of tasks.ttl.max and ttl_max of rules; null
+    leaves those.
+    """
+
+    def to_override(self, policies: Mapping[str, RatePolicySection]) -> Override:
+        """Return the override; `policies` are those of `limits.rate` by name."""
+        caps = {name: getattr(self.concurrency, name) for name in _CAPS}
+        return Override(
+            tenant=self.match.tenant,
+            claims={claim: frozenset(values) for claim, values in self.match.claims.items()},
+            rates={
+                name: RateLimit(every=rate.every, burst=policies[name].burst_at(rate))
+                for name, rate in self.rate.items()
+            },
+            caps={name: cap for name, cap in caps.items() if cap is not None},
+            calls=self.concurrency.calls_per_context,
+            ttl_max=self.ttl_max,
+        )
+
+
+class LimitsSection(Section):
+    """Limits of what callers may use."""
+
+    reject_as: Literal["jsonrpc", "http", "tool_error"] = "jsonrpc"
+    """How a limit is told.
+
+    jsonrpc: an error of JSON-RPC with HTTP 200; http: the same with HTTP 429; tool_error: of
+    tools/call a result with isError, which models read, else as jsonrpc.
+    """
+    expose_quota: Flag = False
+    """Whether answers say how much is left, in RateLimit and RateLimit-Policy."""
+    on_store_error: Literal["local", "open", "closed"] = "local"
+    """What rates say while the store cannot be asked that several gateways share.
+
+    local: each gateway allows its part, the rate divided by the number of gateways; open: all
+    requests pass; closed: requests are refused with code 503.
+    """
+    rate: tuple[RatePolicySection, ...] = _DEFAULT_RATES
+    """How often requests may come; [] means as often as they like."""
+    concurrency: ConcurrencySection = ConcurrencySection()
+    catalogue: CatalogueSection = CatalogueSection()
+    overrides: tuple[OverrideSection, ...] = ()
+    """Other limits for some callers: the first that matches counts."""
+
+    def to_rate_policies(self) -> RatePolicies:
+        """Return the policies of `rate` in the order of the file."""
+        return RatePolicies(tuple(policy.to_policy() for policy in self.rate))
+
+    def to_overrides(self) -> Overrides:
+        """Return the overrides in the order of the file."""
+        policies = {policy.name: policy for policy in self.rate}
+        return Overrides(override.to_override(policies) for override in self.overrides)
+
+
+# --- rules between keys ---------------------------------------------------------------------------------------------
+
+
+def limit_conflicts(raw: object, defaults: object) -> Iterator[Conflict]:
+    """Find conflicts in and between rate policies and overrides, and keys that need tenants or
+    tokens.
+    """
+    is_shared = mapping_at(raw, "store").get("backend") == "redis"
+    if mapping_at(raw, "limits").get("on_store_error") in ("open", "closed") and not is_shared:
+        yield ("limits", "on_store_error"), "must be local unless store.backend is redis: no other gateway counts"
+    policies: dict[str, Mapping[str, object]] = {}
+    for index, policy in enumerate(map(mapping_at, list_at(raw, *_RATES))):
+        here = (*_RATES, index)
+        name = policy.get("name")
+        if isinstance(name, str) and policies.setdefault(name, policy) is not policy:
+            yield (*here, "name"), "must not be the name of another policy"
+        yield from _policy_conflicts(policy, here)
+        if policy.get("scope") == "tenant" and not has_tenants(raw):
+            yield (*here, "scope"), f"must not be tenant {without_tenants(raw)}"
+    if _RATES[1] not in mapping_at(raw, _RATES[0]):
+        policies = {str(each["name"]): each for each in map(mapping_at, list_at(defaults, *_RATES))}
+    for index, override in enumerate(map(mapping_at, list_at(raw, *_OVERRIDES))):
+        yield from _override_conflicts(override, (*_OVERRIDES, index), policies, raw)
+
+
+def _policy_conflicts(policy: Mapping[str, object], here: Location) -> Iterator[Conflict]:
+    event, before = policy.get("event"), policy.get("before_auth") is True
+    if event == "auth_failure" and policy.get("scope") != "ip":
+        yield (*here, "scope"), "must be ip with event auth_failure: the caller of such a request is unknown"
+    if event == "lookup_failure" and policy.get("scope") == "tool":
+        yield (*here, "scope"), "must not be tool with event lookup_failure: what was not found has none"
+    if before and event is not None:
+        yield (*here, "before_auth"), "must be false with an event"
+    elif before and policy.get("scope") != "ip":
+        yield (*here, "scope"), "must be ip with before_auth: the caller is not known yet"
+    for key in ("methods", "tool"):
+        if policy.get(key) is not None and (event is not None or before):
+            why = "with an event, which is no request" if event is not None else "with before_auth: nothing is read yet"
+            yield (*here, key), f"must be null {why}"
+    methods = list_at(policy, "methods")
+    if "*" in methods and len(methods) > 1:
+        yield (*here, "methods"), "must not hold more than *, which means what no other policy of the scope names"
+    yield from _burst_conflicts(policy, here)
+
+
+def _burst_conflicts(policy: Mapping[str, object], here: Location) -> Iterator[Conflict]:
+    cost, burst = policy.get("cost", 1), policy.get("burst")
+    if burst is None:
+        try:
+            most, what = read_rate(policy.get("rate")).count, "the number of the rate, where burst is not given"
+        except ValueError:
+            return
+    elif isinstance(burst, int):
+        most, what = burst, dotted((*here, "burst"))
+    else:
+        return
+    if isinstance(cost, int) and cost > most >= 1:
+        yield (*here, "cost"), f"must be at most {what}, or nothing would ever pass"
+
+
+def _override_conflicts(
+    override: Mapping[str, object], here: Location, policies: Mapping[str, Mapping[str, object]], raw: object
+) -> Iterator[Conflict]:
+    match = mapping_at(override, "match")
+    if match.get("tenant") is not None and not has_tenants(raw):
+        yield (*here, "match", "tenant"), f"must be null {without_tenants(raw)}"
+    if mapping_at(match, "claims") and auth_mode(raw) == "none":
+        yield (*here, "match", "claims"), "must be empty with auth.mode none, where callers have no claims"
+    if mapping_at(override, "concurrency").get("tasks_per_tenant") is not None and not has_tenants(raw):
+        yield (*here, "concurrency", "tasks_per_tenant"), f"must be null {without_tenants(raw)}"
+    for name in mapping_at(override, "rate"):
+        where = (*here, "rate", name)
+        if name not in policies:
+            yield where, "must be the name of a policy of limits.rate"
+        elif policies[name].get("scope") not in ("context", "tenant"):
+            yield where, "must be the name of a policy of scope context or tenant: others have no caller"
+    longest, length = ttl_ceiling(raw), duration(override.get("ttl_max"))
+    if length and length > longest:
+        yield (*here, "ttl_max"), f"must be at most {write_duration(longest)} with auth.mode {auth_mode(raw)}"

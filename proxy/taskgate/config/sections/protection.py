@@ -1,0 +1,108 @@
+"""Sections `retries`, `health`, `circuit_breaker` and `queue` of an upstream.
+
+They protect servers from load, and hosts from servers that fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from taskgate.config.fields import UNIQUE, Count, PositiveDuration, Section
+from taskgate.config.raw import Conflict, mapping_at, order_conflict
+from taskgate.config.units import MILLISECOND, SECOND
+from taskgate.upstream.settings import Breaker, HealthSettings, Retries
+
+_QueueSize = Annotated[int, Field(strict=True, ge=0, le=1_000_000)]
+_Attempts = Annotated[int, Field(strict=True, ge=1, le=10)]
+
+
+class RetriesSection(Section):
+    """When a request is tried again. One that a server may have got is never sent again."""
+
+    attempts: _Attempts = 2
+    """How often a request is tried in all."""
+    when: Annotated[tuple[Literal["connect"], ...], *UNIQUE] = ("connect",)
+    """What it is tried again for: connect, that there was no connection; [] means nothing."""
+    backoff: PositiveDuration = 200 * MILLISECOND
+    """The longest pause before the second try, which doubles with each one after it."""
+    max_backoff: PositiveDuration = 5 * SECOND
+    """The longest pause before any."""
+
+    def to_settings(self) -> Retries | None:
+        """Return the settings of retries, None where there are none."""
+        if "connect" not in self.when:
+            return None
+        return Retries(attempts=self.attempts, backoff=self.backoff, max_backoff=self.max_backoff)
+
+
+class HealthSection(Section):
+    """Health checks: how a server is asked whether it is well, also while it gets no calls."""
+
+    method: Literal["tools/list", "ping"] = "tools/list"
+    """What it is asked; any answer will do, an error of its own as well."""
+    interval: PositiveDuration = 15 * SECOND
+    """How long after one answer the next is asked for."""
+    timeout: PositiveDuration = 5 * SECOND
+    """How long an answer may take."""
+    unhealthy_after: Count = 3
+    """So many failures in a row, and it is down."""
+    healthy_after: Count = 1
+    """So many answers in a row, and it is up again."""
+
+    def to_settings(self) -> HealthSettings:
+        """Return the settings of health checks."""
+        return HealthSettings(
+            method=self.method,
+            interval=self.interval,
+            timeout=self.timeout,
+            unhealthy_after=self.unhealthy_after,
+            healthy_after=self.healthy_after,
+        )
+
+
+class CircuitBreakerSection(Section):
+    """When calls are refused at once, because those before them failed."""
+
+    failures: Count = 5
+    """So many failures within the window open the circuit."""
+    window: PositiveDuration = 30 * SECOND
+    """For how long a failure counts."""
+    open_for: PositiveDuration = 30 * SECOND
+    """How long everything is refused then."""
+    half_open: Count = 1
+    """How many requests at once may find out afterwards whether it works again."""
+
+    def to_settings(self) -> Breaker:
+        """Return the settings of the circuit breaker."""
+        return Breaker(failures=self.failures, window=self.window, open_for=self.open_for, half_open=self.half_open)
+
+
+class QueueSection(Section):
+    """Calls that wait for their turn, in the same number for each caller."""
+
+    size: _QueueSize = 256
+    """How many may wait, of one caller at most eight times as many as there is room for yet.
+
+    One too many is refused.
+    """
+    max_wait: PositiveDuration = 300 * SECOND
+    """How long one may wait, and 10s at most where its host waits for the answer."""
+
+
+def protection_conflicts(raw: object, defaults: object) -> Iterator[Conflict]:
+    """Find conflicts between keys of `retries`, and health checks without a token to exchange."""
+    for name, upstream in mapping_at(raw, "upstreams").items():
+        here = ("upstreams", name)
+        is_exchanged = mapping_at(upstream, "credentials").get("mode") == "token_exchange"
+        if is_exchanged and mapping_at(upstream).get("health") is not None:
+            why = "with credentials.mode token_exchange: without a caller there is no token to exchange"
+            yield (*here, "health"), f"must be null {why}"
+        if mapping_at(upstream, "retries"):
+            trees = raw, {"upstreams": {name: {"retries": mapping_at(defaults, "upstream", "retries")}}}
+            keys = (*here, "retries", "backoff"), (*here, "retries", "max_backoff")
+            conflict = order_conflict(trees, *keys)
+            if conflict:
+                yield conflict

@@ -1,0 +1,192 @@
+"""Sections `server` and `admin`: the listeners for hosts and for operators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from taskgate.config.addresses import (
+    BindAddress,
+    FilePath,
+    Host,
+    ListenAddress,
+    Network,
+    Origin,
+    PublicUrl,
+    read_listen,
+)
+from taskgate.config.fields import Count, Duration, Flag, MemorySize, PositiveDuration, Section
+from taskgate.config.raw import Conflict, conflict_between, mapping_at, value_at
+from taskgate.config.units import HOUR, KIB, MIB, SECOND, SizeIn
+from taskgate.listener.connection_limits import ConnectionBounds
+from taskgate.listener.listener import ListenerSettings
+from taskgate.listener.names import allowed_hosts, allowed_origins
+from taskgate.listener.tls import TlsSettings
+
+_LISTEN, _ADMIN_LISTEN = ("server", "listen"), ("admin", "listen")
+_TLS = ("server", "tls")
+
+
+class TlsSection(Section):
+    """TLS of the listener for hosts. Files that change are read again, without a restart."""
+
+    cert_file: FilePath | None = None
+    """The certificate and those between it and its root, in PEM; null means plain HTTP."""
+    key_file: FilePath | None = None
+    """The private key of the certificate, in PEM and without a passphrase."""
+    min_version: Literal["1.2", "1.3"] = "1.2"
+    """The oldest version of TLS that is spoken, in quotes."""
+    client_auth: Literal["none", "optional", "require"] = "none"
+    """Whether hosts are asked for a certificate of their own, which says nothing about whose task
+    is whose.
+    """
+    client_ca_file: FilePath | None = None
+    """The certificates, in PEM, one of which must have signed that of a host."""
+
+    def to_settings(self) -> TlsSettings | None:
+        """Return the settings of TLS, None for plain HTTP."""
+        if self.cert_file is None or self.key_file is None:
+            return None
+        return TlsSettings(
+            cert_file=self.cert_file,
+            key_file=self.key_file,
+            min_version=self.min_version,
+            client_auth=self.client_auth,
+            client_ca_file=self.client_ca_file,
+        )
+
+
+class DrainSection(Section):
+    """The shutdown: what happens between SIGTERM and the end of the process."""
+
+    delay: Duration = 5 * SECOND
+    """How long all is served as before while /readyz is 503; none where /readyz was never asked
+    for.
+    """
+    timeout: Duration = 60 * SECOND
+    """How long requests in flight and running tasks are waited for."""
+    running_tasks: Literal["wait", "fail"] = "wait"
+    """wait: running tasks may end within the timeout; fail: they end as failed at once."""
+
+
+class ServerSection(Section):
+    """The listener that hosts use."""
+
+    listen: ListenAddress = BindAddress(host="127.0.0.1", port=8080)
+    """HOST:PORT, a loopback address with auth.mode none unless auth.allow_insecure; port 0 takes a
+    free one.
+    """
+    public_url: PublicUrl | None = None
+    """The base URL that hosts know the gateway by; null means http://, with TLS https://, and the
+    listen address.
+    """
+    tls: TlsSection = TlsSection()
+    trusted_proxies: tuple[Network, ...] = ()
+    """Networks of proxies that may say, in forwarded_header, which address a request comes from.
+
+    Rates of scope ip count by it.
+    """
+    forwarded_header: Literal["x-forwarded-for", "forwarded"] = "x-forwarded-for"
+    """The header that is read of them, and no other: the one that they set themselves."""
+    max_body: MemorySize = 4 * MIB
+    """Largest body of a request."""
+    max_header: Annotated[int, SizeIn(least=KIB, most=MIB)] = 16 * KIB
+    """Largest head of a request."""
+    max_json_depth: Annotated[int, Field(strict=True, ge=1, le=256)] = 64
+    """Deepest nesting of a JSON message."""
+    max_json_members: Annotated[int, Field(strict=True, ge=1000, le=65_536)] = 4096
+    """Most members of a message, of its parameters, and of each object in them that taskgate reads.
+
+    Arrays and objects in all: one for each 40 bytes, at least 100,000.
+    """
+    max_connections: Count = 10_000
+    """Connections of hosts that may be open at once; a third of the limit of open files, where that
+    is less.
+    """
+    max_connections_per_address: Count = 512
+    """Those of one address (IPv6: of a /64), but of one in trusted_proxies; the log tells at 80 %.
+    """
+    max_streams_per_context: Count = 16
+    """Event streams of one caller that may be open at once: GET streams and subscriptions."""
+    require_task_name: Flag = False
+    """Whether requests of 2026-07-28 about a task must repeat its id in Mcp-Name, which a released
+    host does not.
+    """
+    read_timeout: PositiveDuration = 30 * SECOND
+    """How long a host may take to send a request."""
+    idle_timeout: PositiveDuration = 75 * SECOND
+    """How long a connection without a request stays open."""
+    session_idle: PositiveDuration = HOUR
+    """A host session without request, open stream or unfinished task ends after this."""
+    sse_keepalive: PositiveDuration = 15 * SECOND
+    """Silence on an event stream after which it gets a comment, and a host that asked for progress
+    a sign of life.
+    """
+    allowed_hosts: tuple[Host, ...] = ()
+    """Accepted values of the Host header, with the port where the header has one.
+
+    [] means the host of public_url and, on a loopback address, localhost, 127.0.0.1 and [::1] with
+    its port.
+    """
+    allowed_origins: tuple[Origin, ...] = ()
+    """Accepted values of the Origin header; [] means the same hosts as allowed_hosts."""
+    drain: DrainSection = DrainSection()
+
+    def to_settings(self, port: int) -> ListenerSettings:
+        """Return the settings of the listener for hosts, which is bound to `port`."""
+        hosts = allowed_hosts(self.public_url, self.listen.host, port, self.allowed_hosts)
+        return ListenerSettings(
+            allowed_hosts=hosts,
+            allowed_origins=allowed_origins(hosts, self.allowed_origins),
+            max_body=self.max_body,
+            max_header=self.max_header,
+            read_timeout=self.read_timeout,
+            idle_timeout=self.idle_timeout,
+            sse_keepalive=self.sse_keepalive,
+            trusted_proxies=self.trusted_proxies,
+            forwarded_header=self.forwarded_header,
+            tls=self.tls.to_settings(),
+        )
+
+    def to_connection_bounds(self) -> ConnectionBounds:
+        """Return how many connections hosts may have."""
+        return ConnectionBounds(
+            total=self.max_connections, per_address=self.max_connections_per_address, exempt=self.trusted_proxies
+        )
+
+
+class AdminSection(Section):
+    """The listener that operators use: probes and metrics."""
+
+    listen: ListenAddress = BindAddress(host="127.0.0.1", port=9464)
+    """HOST:PORT, a loopback address with auth.mode none unless auth.allow_insecure; port 0 takes a
+    free one.
+    """
+    token_file: FilePath | None = None
+    """The file with the token that POST /-/reload and /-/drain ask for; null means that there are
+    no such requests.
+    """
+
+
+def server_conflicts(raw: object, defaults: object) -> Iterator[Conflict]:
+    """Find conflicts between the two listen addresses, and between the keys of `server.tls`."""
+    ours = value_at((raw, defaults), _LISTEN, read_listen)
+    theirs = value_at((raw, defaults), _ADMIN_LISTEN, read_listen)
+    if ours and theirs and ours.overlaps(theirs):
+        words = "must not be" if ours == theirs else "must not take the address and port of"
+        yield conflict_between(raw, defaults, _LISTEN, _ADMIN_LISTEN, (words, words))
+
+    tls = mapping_at(raw, *_TLS)
+    for one, other in (("cert_file", "key_file"), ("key_file", "cert_file")):
+        if tls.get(one) is not None and tls.get(other) is None:
+            yield (*_TLS, one), f"must not be given without server.tls.{other}"
+    asks = tls.get("client_auth") in ("optional", "require")
+    if asks and tls.get("client_ca_file") is None:
+        yield (*_TLS, "client_auth"), "must not be given without server.tls.client_ca_file, unless it is none"
+    elif asks and tls.get("cert_file") is None:
+        yield (*_TLS, "client_auth"), "must not be given without server.tls.cert_file, unless it is none"
+    if tls.get("client_ca_file") is not None and tls.get("client_auth", "none") == "none":
+        why = "which asks for no certificate"
+        yield (*_TLS, "client_ca_file"), f"must not be given with server.tls.client_auth none, {why}"

@@ -1,0 +1,352 @@
+"""Section `tasks`: which calls become tasks, how long tasks are stored, and how they are polled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from typing import Annotated, Final, Literal
+
+from taskgate.admission.rules import QuestionBounds
+from taskgate.config.fields import (
+    Count,
+    Duration,
+    Flag,
+    Glob,
+    LongText,
+    MemorySize,
+    PositiveDuration,
+    Section,
+    Text,
+)
+from taskgate.config.problems import Location, dotted
+from taskgate.config.raw import Conflict, duration, list_at, mapping_at, order_conflict, value_at
+from taskgate.config.sections.auth import auth_mode
+from taskgate.config.units import HOUR, MIB, MILLISECOND, MINUTE, SECOND, DurationIn, NumberIn, write_duration
+from taskgate.domain.policy import USUAL_RESPONSE, Mode, OnLost, Policy, Rule
+from taskgate.domain.polling import Polling
+
+MAX_TTL: Final = timedelta(days=7)
+"""The bound of every time to live."""
+# Without authentication all hosts are one caller, so results must not stay readable for long.
+_MAX_TTL_BY_MODE: Final = {"required": MAX_TTL, "none": HOUR}
+_DEFAULT_TTL_MAX: Final = {"required": 24 * HOUR, "none": HOUR}
+
+_TTL: Final = ("tasks", "ttl")
+_RULES: Final = ("tasks", "upgrade")
+_TASK_KEYS: Final = ("ttl", "ttl_min", "ttl_max", "deadline", "cap")
+"""Keys of a rule that only tasks have a use for."""
+_TTL_KEYS: Final = {"ttl_min": "min", "ttl": "default", "ttl_max": "max"}
+"""Keys of a rule, and those of `tasks.ttl` that they replace."""
+
+Hint = Literal["readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"]
+_Ttl = Annotated[timedelta, DurationIn(most=MAX_TTL)]
+
+
+class UpgradeRule(Section):
+    """Which calls may become tasks."""
+
+    upstream: Text | None = None
+    """Name of the upstream that the rule is for; null means every one."""
+    tool: Glob
+    """Glob over names of tools: * is any text, ? any character, [ab] one of those.
+
+    A rule for * alone is not for tools that only views of MCP Apps may call (_meta.ui.visibility
+    without model): those stay sync unless another glob names them.
+    """
+    hints: Mapping[Hint, Flag] = {}
+    """Annotations that the server must list for the tool, all of them, such as readOnlyHint: true;
+    {} asks for none.
+    """
+    mode: Literal["sync", "auto", "always", "required"]
+    """sync: never a task; auto and always: a task when the host asks; required: only as a task.
+
+    Hosts of 2026-07-28 do not ask but say that they know tasks: then auto makes a call a task when
+    it has not ended within the grace, always and required do so at once.
+    """
+    inline_grace: Duration | None = None
+    """As tasks.inline_grace, which null means; for mode auto."""
+    ttl: _Ttl | None = None
+    """As tasks.ttl.default, which null means."""
+    ttl_min: _Ttl | None = None
+    """As tasks.ttl.min, which null means."""
+    ttl_max: _Ttl | None = None
+    """As tasks.ttl.max, which null means."""
+    deadline: PositiveDuration | None = None
+    """How long a task may run once it was sent; null means as long as upstreams.*.timeouts and the
+    time to live let it.
+    """
+    cap: Count | None = None
+    """Unfinished tasks of one tool, of all callers together; null means
+    limits.concurrency.tasks_per_tool.
+    """
+    on_lost: Literal["fail", "rerun"] = "fail"
+    """What becomes of a task whose process ended while its call may have been running.
+
+    fail: it ends as failed, the outcome unknown; rerun: the call is sent once more.
+    """
+    join_retries: PositiveDuration | None = None
+    """How long after a call began the same call of the same caller joins it, if it still runs; null
+    means never.
+    """
+    immediate_response: LongText | None = USUAL_RESPONSE
+    """What a model may be told when its call became a task, {tool} being the tool's name; null or
+    "" tells nothing.
+    """
+    shadow: Flag = False
+    """Whether the rule only counts which calls it would have made tasks, and decides nothing."""
+
+    def to_rule(self) -> Rule:
+        """Return the rule of the policy."""
+        return Rule(
+            upstream=self.upstream,
+            tool=self.tool,
+            hints=dict(self.hints.items()),
+            mode=Mode(self.mode),
+            inline_grace=self.inline_grace,
+            ttl=self.ttl,
+            ttl_min=self.ttl_min,
+            ttl_max=self.ttl_max,
+            deadline=self.deadline,
+            cap=self.cap,
+            on_lost=OnLost(self.on_lost),
+            join_retries=self.join_retries,
+            immediate_response=self.immediate_response,
+            shadow=self.shadow,
+        )
+
+
+class TtlSection(Section):
+    """Time to live of a task, counted from its creation. What a host asks for is brought within min
+    and max.
+    """
+
+    default: _Ttl = HOUR
+    """For hosts that ask for nothing."""
+    min: _Ttl = MINUTE
+    """The least that is given."""
+    max: _Ttl | None = None
+    """The most that is given; null means 24h, and with auth.mode none 1h, which no other value may
+    exceed then.
+    """
+
+
+class PollIntervalSection(Section):
+    """The interval at which hosts are asked to poll."""
+
+    base: PositiveDuration = 2 * SECOND
+    """What a task suggests as its poll interval while its server has room."""
+    min: PositiveDuration = 500 * MILLISECOND
+    """The least that is suggested."""
+    max: PositiveDuration = 30 * SECOND
+    """The most that is suggested."""
+    adaptive: Flag = True
+    """Whether it grows with the load of the server and the age of the task; else it is base."""
+    jitter: Annotated[float, NumberIn(least=0, most=0.5)] = 0.1
+    """By which part of itself it varies at random, so that hosts do not poll in step."""
+    target_utilization: Annotated[float, NumberIn(least=0.01, most=1)] = 0.7
+    """The part of a server's concurrency that may be in use before the interval grows."""
+
+
+class EarlyPollSection(Section):
+    """Polls that come sooner than was suggested. They are answered, and counted."""
+
+    tolerance: Annotated[float, NumberIn(least=0, most=1)] = 0.5
+    """Which part of the suggested interval must be over before a poll is not early."""
+    reject_above: Annotated[float, NumberIn(least=1, most=1000)] = 10.0
+    """How many times as often as suggested a host may poll a task before polls are refused; a
+    suggestion that grew above poll_interval.base counts as that.
+    """
+
+
+class InputRequiredSection(Section):
+    """Questions of servers to hosts."""
+
+    max_wait: PositiveDuration = 30 * MINUTE
+    """How long a question waits for the host's answer; then its server is told that there is none.
+
+    Of hosts of 2026-07-28: also how long a call waits for its host to bring answers; then it is
+    cancelled.
+    """
+    max_outstanding: Count = 8
+    """How many questions of one task, or of one host session outside of tasks, may wait at once.
+
+    Of hosts of 2026-07-28: of one call, and how many of one caller's calls may wait for answers at
+    once.
+    """
+
+    def to_bounds(self) -> QuestionBounds:
+        """Return the bounds of questions."""
+        return QuestionBounds(self.max_wait, self.max_outstanding)
+
+
+class TasksSection(Section):
+    """Which calls become tasks, and how those are kept."""
+
+    upgrade: tuple[UpgradeRule, ...] = (UpgradeRule(tool="*", mode="auto"),)
+    """Which calls may become tasks: the first rule that matches decides, and without one a call is
+    never a task.
+    """
+    ttl: TtlSection = TtlSection()
+    inline_grace: Duration = 5 * SECOND
+    """How long a call of a host of 2026-07-28 with tasks is waited for before mode auto makes it
+    one.
+    """
+    poll_interval: PollIntervalSection = PollIntervalSection()
+    early_poll: EarlyPollSection = EarlyPollSection()
+    input_required: InputRequiredSection = InputRequiredSection()
+    max_result: MemorySize = 16 * MIB
+    """Largest result of a call that is kept. Beside answers a server may say as much at once, and
+    256 KiB a second.
+    """
+
+    def to_policy(self, ttl_max: timedelta) -> Policy:
+        """Return the policy for tasks, its rules in the order of the file."""
+        return Policy(
+            rules=tuple(rule.to_rule() for rule in self.upgrade),
+            ttl_default=self.ttl.default,
+            ttl_min=self.ttl.min,
+            ttl_max=ttl_max,
+            inline_grace=self.inline_grace,
+        )
+
+    def to_polling(self) -> Polling:
+        """Return how hosts are asked to poll, and which polls are early."""
+        return Polling(
+            base=self.poll_interval.base,
+            least=self.poll_interval.min,
+            most=self.poll_interval.max,
+            adaptive=self.poll_interval.adaptive,
+            jitter=self.poll_interval.jitter,
+            target=self.poll_interval.target_utilization,
+            tolerance=self.early_poll.tolerance,
+            reject_above=self.early_poll.reject_above,
+        )
+
+
+# --- times to live, which depend on `auth.mode` ---------------------------------------------------------------------
+
+
+def default_ttl_max(mode: str) -> timedelta:
+    """Return the default of `tasks.ttl.max` for that `auth.mode`."""
+    return _DEFAULT_TTL_MAX[mode]
+
+
+def ttl_ceiling(raw: object) -> timedelta:
+    """Return the bound of every time to live in the file."""
+    mode = auth_mode(raw)
+    return _MAX_TTL_BY_MODE[mode] if mode else MAX_TTL
+
+
+def with_ttl_max(raw: object) -> object:
+    """Fill in `tasks.ttl.max` where it is null or absent; malformed parts stay as they are."""
+    mode = auth_mode(raw)
+    if mode is None or not isinstance(raw, Mapping):
+        return raw
+    tasks = raw.get("tasks", {})
+    ttl = tasks.get("ttl", {}) if isinstance(tasks, Mapping) else None
+    if not isinstance(ttl, Mapping) or ttl.get("max") is not None:
+        return raw
+    return {**raw, "tasks": {**tasks, "ttl": {**ttl, "max": write_duration(default_ttl_max(mode))}}}
+
+
+# --- rules between keys ---------------------------------------------------------------------------------------------
+
+
+def task_conflicts(raw: object, defaults: object) -> Iterator[Conflict]:
+    """Find conflicts between keys of `tasks`, and with `auth.mode`."""
+    yield from _ttl_conflicts(raw, defaults)
+    for index, rule in enumerate(map(mapping_at, list_at(raw, *_RULES))):
+        yield from _mode_conflicts(rule, (*_RULES, index))
+        yield from _rule_ttl_conflicts(rule, (*_RULES, index), raw, defaults)
+    yield from _unreachable_rules(raw)
+    if mapping_at(raw, "tasks", "poll_interval"):
+        yield from _order_conflicts((raw, defaults), ("tasks", "poll_interval"), "base", DurationIn())
+
+
+def _ttl_conflicts(raw: object, defaults: object) -> Iterator[Conflict]:
+    """Find times to live above the bound of the mode, or not in order."""
+    mode, ceiling, given = auth_mode(raw), ttl_ceiling(raw), mapping_at(raw, *_TTL)
+    for key in ("min", "default", "max"):
+        # One above MAX_TTL is malformed whatever the mode.
+        length = value_at((raw, {}), (*_TTL, key), DurationIn(most=MAX_TTL).read) if key in given else None
+        if length and length > ceiling:
+            yield (*_TTL, key), f"must be at most {write_duration(ceiling)} with auth.mode {mode}"
+    given = {key: value for key, value in given.items() if (key, value) != ("max", None)}
+    default_max = write_duration(default_ttl_max(mode)) if mode else None
+    trees = {"tasks": {"ttl": given}}, {"tasks": {"ttl": {**mapping_at(defaults, *_TTL), "max": default_max}}}
+    yield from _order_conflicts(trees, _TTL, "default", DurationIn(most=ceiling))
+
+
+def _order_conflicts(
+    trees: tuple[object, object], here: tuple[str, ...], middle: str, bounds: DurationIn
+) -> Iterator[Conflict]:
+    """Find the first conflict among `min`, `max` and the key between them."""
+    for lower, upper in (("min", "max"), ("min", middle), (middle, "max")):
+        conflict = order_conflict(trees, (*here, lower), (*here, upper), bounds)
+        if conflict:
+            yield conflict
+            return
+
+
+def _mode_conflicts(rule: Mapping[str, object], here: Location) -> Iterator[Conflict]:
+    mode = rule.get("mode")
+    if not isinstance(mode, str):
+        return
+    if mode != "auto" and rule.get("inline_grace") is not None:
+        yield (*here, "inline_grace"), "must be null unless mode is auto"
+    if mode == "sync":
+        for key in _TASK_KEYS:
+            if rule.get(key) is not None:
+                yield (*here, key), "must be null with mode sync, which makes no tasks"
+        if rule.get("on_lost") == "rerun":
+            yield (*here, "on_lost"), "must be fail with mode sync, which makes no tasks"
+
+
+def _rule_ttl_conflicts(
+    rule: Mapping[str, object], here: Location, raw: object, defaults: object
+) -> Iterator[Conflict]:
+    ceiling, mode = ttl_ceiling(raw), auth_mode(raw)
+    given = {key: duration(rule.get(key)) for key in _TTL_KEYS}
+    for key, length in given.items():
+        if length and length > ceiling:
+            yield (*here, key), f"must be at most {write_duration(ceiling)} with auth.mode {mode}"
+            return
+    for lower, upper in (("ttl_min", "ttl_max"), ("ttl_min", "ttl"), ("ttl", "ttl_max")):
+        if given[lower] is None and given[upper] is None:
+            continue
+        least = given[lower] or _ttl_of_tasks(_TTL_KEYS[lower], raw, defaults)
+        most = given[upper] or _ttl_of_tasks(_TTL_KEYS[upper], raw, defaults)
+        if least and most and least > most:
+            if given[lower] is None:
+                other = dotted((*_TTL, _TTL_KEYS[lower]))
+                yield (*here, upper), f"must be at least {other} where {lower} is not given"
+            elif given[upper] is None:
+                other = dotted((*_TTL, _TTL_KEYS[upper]))
+                yield (*here, lower), f"must be at most {other} where {upper} is not given"
+            else:
+                yield (*here, lower), f"must be at most {dotted((*here, upper))}"
+            return
+
+
+def _ttl_of_tasks(key: str, raw: object, defaults: object) -> timedelta | None:
+    """Return a time to live of `tasks.ttl`, with the default of a key that is null or absent."""
+    for tree in (raw, defaults):
+        found = mapping_at(tree, *_TTL)
+        if found.get(key) is not None:
+            return duration(found[key])
+    mode = auth_mode(raw)
+    return default_ttl_max(mode) if key == "max" and mode else None
+
+
+def _unreachable_rules(raw: object) -> Iterator[Conflict]:
+    """Find rules behind one that matches every tool of their upstream, whatever its hints."""
+    catch_all: dict[str | None, int] = {}
+    for index, rule in enumerate(map(mapping_at, list_at(raw, *_RULES))):
+        upstream = rule.get("upstream")
+        if upstream is not None and not isinstance(upstream, str):
+            continue
+        before = min((catch_all[name] for name in {None, upstream} & catch_all.keys()), default=None)
+        if before is not None:
+            yield (*_RULES, index, "tool"), f"can never match: {dotted((*_RULES, before))} is for every tool"
+        elif rule.get("tool") == "*" and not mapping_at(rule, "hints") and rule.get("shadow") is not True:
+            catch_all[upstream] = index

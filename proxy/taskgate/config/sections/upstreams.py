@@ -1,0 +1,366 @@
+"""Section `upstreams`: one MCP server each, its transport, timeouts and, with stdio, its program.
+
+A key that a transport has no use for may have its default, because `effective` writes every key.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
+
+from taskgate.config.addresses import FolderPath, MountPath, Url
+from taskgate.config.fields import HIDDEN, MASK, Count, Glob, PositiveDuration, Section, json_pattern
+from taskgate.config.problems import Location, dotted
+from taskgate.config.raw import Conflict, duration, list_at, mapping_at, order_conflict
+from taskgate.config.sections.credentials import CredentialsSection, IdentityHeadersSection, ServerTlsSection
+from taskgate.config.sections.extensions import ExtensionsSection
+from taskgate.config.sections.protection import CircuitBreakerSection, HealthSection, QueueSection, RetriesSection
+from taskgate.config.units import HOUR, SECOND
+from taskgate.domain.versions import Revision
+from taskgate.protocol.catalogue import CatalogueBounds
+from taskgate.upstream.settings import ToolTimeouts, TransportKind, UpstreamSettings
+from taskgate.upstream.stdio.settings import StdioSettings
+
+# Below MAX_ARG_STRLEN of Linux, the bound of one argument or variable.
+_MAX_ARGUMENT: Final = 65536
+_VARIABLE: Final = r"^[!-<>-~]{1,256}$"
+_DEFAULT_CEILING: Final = 24 * HOUR
+
+
+# --- programs -------------------------------------------------------------------------------------------------------
+
+
+def _check_no_zeros(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("must not hold the character U+0000")
+    return text
+
+
+def _check_list(written: object) -> object:
+    if not isinstance(written, list | tuple):
+        raise ValueError("must be a list of the program and its arguments, such as [python3, -m, some_server]")
+    return written
+
+
+def _check_program(command: Sequence[str]) -> Sequence[str]:
+    if not command or not command[0].strip():
+        raise ValueError("must begin with the name of a program")
+    return command
+
+
+def _check_variable(name: str) -> str:
+    if not re.fullmatch(_VARIABLE, name):
+        raise ValueError("must be named by 1 to 256 characters of ASCII without spaces and =")
+    return name
+
+
+def _check_value(value: str) -> str:
+    if value == MASK:
+        raise ValueError(f"must not be {MASK}, which stands for a secret that is not shown")
+    return _check_no_zeros(value)
+
+
+_Argument = Annotated[str, StringConstraints(max_length=_MAX_ARGUMENT), AfterValidator(_check_no_zeros)]
+Command = Annotated[
+    tuple[_Argument, ...],
+    BeforeValidator(_check_list),
+    AfterValidator(_check_program),
+    Field(json_schema_extra={"minItems": 1}),
+]
+VariableName = Annotated[str, AfterValidator(_check_variable), json_pattern(_VARIABLE)]
+VariableValue = Annotated[str, StringConstraints(max_length=_MAX_ARGUMENT), AfterValidator(_check_value), HIDDEN]
+
+
+class RestartSection(Section):
+    """When a program is started again that ended soon after its start, or could not be started. Of
+    transport stdio.
+    """
+
+    backoff: PositiveDuration = SECOND
+    """How long it is not started after the first time; it doubles with each one after it."""
+    max_backoff: PositiveDuration = 60 * SECOND
+    """The longest it is not started."""
+
+
+class PoolSection(Section):
+    """Processes that are kept for the next session. Of transport stdio."""
+
+    idle_timeout: PositiveDuration = 60 * SECOND
+    """A process that no session uses ends after this."""
+
+
+# --- timeouts -------------------------------------------------------------------------------------------------------
+
+
+class ToolTimeoutsSection(Section):
+    """Other bounds for calls to some tools."""
+
+    tool: Glob
+    """Glob over names of tools: * is any text, ? any character, [ab] one of those."""
+    call: PositiveDuration | None = None
+    """As timeouts.call, which null means."""
+    ceiling: PositiveDuration | None = None
+    """As timeouts.ceiling, which null means, or call where that is more."""
+    idle: PositiveDuration | None = None
+    """As timeouts.idle, which null means."""
+
+
+class TimeoutsSection(Section):
+    """Timeouts of an upstream server."""
+
+    connect: PositiveDuration = 5 * SECOND
+    """Until the connection stands, with stdio until the program runs."""
+    first_byte: PositiveDuration = 30 * SECOND
+    """Until an answer begins, that to the handshake with the start of a program before it; never of
+    tools/call.
+    """
+    idle: PositiveDuration | None = None
+    """Silence within an answer; null means any."""
+    call: PositiveDuration = HOUR
+    """Until the answer to a request is complete; each progress notification of its call begins this
+    time anew.
+    """
+    ceiling: PositiveDuration | None = None
+    """Until the answer is complete, whatever the progress; null means 24h, or call where that is
+    more.
+    """
+    tools: tuple[ToolTimeoutsSection, ...] = ()
+    """Other bounds for calls to some tools: of the rules, the first that matches counts."""
+
+    @property
+    def longest(self) -> timedelta:
+        """Return `ceiling`, or its default."""
+        return self.ceiling or max(_DEFAULT_CEILING, self.call)
+
+    def to_tool_timeouts(self) -> tuple[ToolTimeouts, ...]:
+        """Return the rules for tools, with the general timeout for each one that is null."""
+        return tuple(
+            ToolTimeouts(
+                tool=rule.tool,
+                call=rule.call or self.call,
+                ceiling=rule.ceiling or max(self.longest, rule.call or self.call),
+                idle=rule.idle or self.idle,
+            )
+            for rule in self.tools
+        )
+
+
+# --- the upstream ---------------------------------------------------------------------------------------------------
+
+
+class UpstreamSection(Section):
+    """One MCP server behind the gateway."""
+
+    path: MountPath
+    """The path that hosts use for it; each upstream has its own."""
+    transport: Literal["http", "sse", "stdio"] = "http"
+    """How it is spoken to.
+
+    http: Streamable HTTP; sse: HTTP+SSE, of servers from before March 2025; stdio: a program that
+    the gateway starts.
+    """
+    url: Url | None = None
+    """Its endpoint, with sse that of its event stream; with stdio it has none."""
+    command: Command | None = None
+    """With stdio: the program and its arguments, which no shell reads. Others of the machine may
+    see them.
+    """
+    env: Mapping[VariableName, VariableValue] = Field(default={}, repr=False)
+    """With stdio: the program's environment, beside PATH, HOME, USER, LANG, LC_*, TZ and TMPDIR of
+    the gateway.
+    """
+    cwd: FolderPath | None = None
+    """With stdio: the folder that the program runs in; null means the gateway's own."""
+    processes: Annotated[int, Field(strict=True, ge=1, le=1000)] = 8
+    """With stdio: how many processes of it may run at once."""
+    restart: RestartSection = RestartSection()
+    pool: PoolSection = PoolSection()
+    sessions: Literal["isolated", "shared"] = "isolated"
+    """With stdio: who shares a process.
+
+    isolated: what one caller sends with the same capabilities; shared: all who declare the same
+    capabilities, so the program must be one that keeps nothing of whom it serves.
+    """
+    server_info: Literal["upstream", "gateway"] = "upstream"
+    """Whose serverInfo hosts get.
+
+    upstream: the server's own; gateway: that of taskgate. Instructions are the server's either way.
+    """
+    protocol_version: Literal["auto", "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"] = "auto"
+    """The revision it is spoken to in; auto finds out which it speaks."""
+    credentials: CredentialsSection = CredentialsSection()
+    identity_headers: IdentityHeadersSection = IdentityHeadersSection()
+    tls: ServerTlsSection = ServerTlsSection()
+    timeouts: TimeoutsSection = TimeoutsSection()
+    retries: RetriesSection = RetriesSection()
+    health: HealthSection | None = HealthSection()
+    """How it is asked whether it is well; null asks nothing, and is meant with stdio and mode
+    token_exchange.
+    """
+    circuit_breaker: CircuitBreakerSection | None = CircuitBreakerSection()
+    """When calls are refused at once, because those before them failed; null means never, and is
+    meant with stdio.
+    """
+    extensions: ExtensionsSection = ExtensionsSection()
+    concurrency: Count = 32
+    """How many requests it has at once: tools/call, prompts/get and resources/read."""
+    queue: QueueSection = QueueSection()
+
+    def to_settings(self, name: str, *, max_result: int, catalogue: CatalogueBounds) -> UpstreamSettings:
+        """Return the settings of the upstream of that name.
+
+        `max_result` is the largest result of a call in bytes, `catalogue` bounds its list of tools.
+        """
+        return UpstreamSettings(
+            name=name,
+            transport=TransportKind(self.transport),
+            url=self.url,
+            stdio=self._stdio(),
+            revision=None if self.protocol_version == "auto" else Revision(self.protocol_version),
+            connect=self.timeouts.connect,
+            first_byte=self.timeouts.first_byte,
+            idle=self.timeouts.idle,
+            call=self.timeouts.call,
+            ceiling=self.timeouts.longest,
+            tools=self.timeouts.to_tool_timeouts(),
+            max_result=max_result,
+            catalogue=catalogue,
+            credentials=self.credentials.to_settings(),
+            identity=self.identity_headers.to_settings(),
+            tls=self.tls.to_settings(),
+            retries=None if self.transport == "stdio" else self.retries.to_settings(),
+            breaker=None if self.circuit_breaker is None else self.circuit_breaker.to_settings(),
+            health=None if self.health is None else self.health.to_settings(),
+            extensions=self.extensions.to_policy(),
+        )
+
+    def _stdio(self) -> StdioSettings | None:
+        if self.command is None:
+            return None
+        return StdioSettings(
+            command=self.command,
+            env=self.env,
+            cwd=self.cwd,
+            processes=self.processes,
+            idle=self.pool.idle_timeout,
+            backoff=self.restart.backoff,
+            max_backoff=self.restart.max_backoff,
+            shared=self.sessions == "shared",
+        )
+
+
+def with_check_defaults(raw: object) -> object:
+    """Fill in `null` for health checks and circuit breakers where they are off by default.
+
+    They are off for programs. Health checks are also off where the token of a caller is exchanged.
+    """
+    upstreams = mapping_at(raw, "upstreams")
+    filled = {name: {**_checks_off(each), **each} for name, each in upstreams.items() if isinstance(each, Mapping)}
+    return {**raw, "upstreams": {**upstreams, **filled}} if isinstance(raw, Mapping) and filled else raw
+
+
+def _checks_off(upstream: Mapping[str, object]) -> Mapping[str, None]:
+    if upstream.get("transport") == "stdio":
+        return {"health": None, "circuit_breaker": None}
+    if mapping_at(upstream, "credentials").get("mode") == "token_exchange":
+        return {"health": None}
+    return {}
+
+
+# --- rules between keys ---------------------------------------------------------------------------------------------
+
+
+_RESTART_DEFAULTS: Final[Mapping[str, Any]] = RestartSection().model_dump(mode="json")
+PROGRAM_DEFAULTS: Final[Mapping[tuple[str, ...], Any]] = {
+    ("env",): {},
+    ("cwd",): None,
+    ("processes",): 8,
+    **{("restart", key): value for key, value in _RESTART_DEFAULTS.items()},
+    **{("pool", key): value for key, value in PoolSection().model_dump(mode="json").items()},
+    ("sessions",): "isolated",
+}
+"""Keys that only programs have a use for, with their defaults."""
+_CONNECTION_DEFAULTS: Final[Mapping[tuple[str, ...], tuple[Any, str]]] = {
+    ("url",): (None, "which has a command"),
+    ("credentials", "mode"): ("none", "where credentials go into env"),
+    ("identity_headers", "context"): (None, "which has no headers"),
+    ("identity_headers", "subject"): (None, "which has no headers"),
+    **{
+        ("tls", key): (value, "which has no connection")
+        for key, value in ServerTlsSection().model_dump(mode="json").items()
+    },
+    **{
+        ("retries", key): (value, "where nothing is tried again")
+        for key, value in RetriesSection().model_dump(mode="json").items()
+    },
+    ("health",): (None, "where it would take a process for that alone"),
+}
+"""Keys that programs have no use for, with their defaults and why."""
+DEFAULT_CALL: Final = TimeoutsSection().model_dump(mode="json")["call"]
+"""The default of `timeouts.call`, as it is written."""
+
+
+def upstream_conflicts(raw: object) -> Iterator[Conflict]:
+    """Find paths in common, keys that the transport has no use for, and timeouts out of order."""
+    owners: dict[str, str] = {}
+    for name, upstream in mapping_at(raw, "upstreams").items():
+        if not isinstance(upstream, Mapping):
+            continue
+        here = ("upstreams", name)
+        path = upstream.get("path")
+        if isinstance(path, str) and owners.setdefault(path, name) != name:
+            yield (*here, "path"), f"must not be the path of {dotted(('upstreams', owners[path]))}"
+        kind = upstream.get("transport", "http")
+        if kind in ("http", "sse"):
+            yield from _http_conflicts(upstream, here, str(kind))
+        elif kind == "stdio":
+            yield from _stdio_conflicts(upstream, here)
+        trees = {"upstreams": {name: upstream}}, {"upstreams": {name: {"restart": _RESTART_DEFAULTS}}}
+        conflict = order_conflict(trees, (*here, "restart", "backoff"), (*here, "restart", "max_backoff"))
+        if conflict:
+            yield conflict
+        yield from _timeout_conflicts(mapping_at(upstream, "timeouts"), (*here, "timeouts"))
+
+
+def _http_conflicts(upstream: Mapping[str, object], here: Location, kind: str) -> Iterator[Conflict]:
+    has_command = upstream.get("command") is not None
+    if has_command:
+        yield (*here, "command"), f"must be null with transport {kind}: write transport: stdio for a program"
+    elif upstream.get("url") is None:
+        yield (*here, "url"), f"is required with transport {kind}"
+    for keys, default in PROGRAM_DEFAULTS.items():
+        if _is_set(upstream, keys, default) and not has_command:
+            yield (*here, *keys), f"must not be set with transport {kind}, which starts no program"
+    if kind == "sse" and upstream.get("protocol_version") == "2026-07-28":
+        yield (*here, "protocol_version"), "must not be 2026-07-28 with transport sse, which that revision has not"
+
+
+def _stdio_conflicts(upstream: Mapping[str, object], here: Location) -> Iterator[Conflict]:
+    if upstream.get("command") is None:
+        yield (*here, "command"), "is required with transport stdio"
+    for keys, (default, why) in _CONNECTION_DEFAULTS.items():
+        if _is_set(upstream, keys, default):
+            yield (*here, *keys), f"must not be set with transport stdio, {why}"
+
+
+def _is_set(upstream: Mapping[str, object], keys: tuple[str, ...], default: object) -> bool:
+    """Whether a key has another value than its default."""
+    *above, last = keys
+    return mapping_at(upstream, *above).get(last, default) != default
+
+
+def _timeout_conflicts(timeouts: Mapping[str, object], here: Location) -> Iterator[Conflict]:
+    hint = "" if "call" in timeouts else f", which is {DEFAULT_CALL} unless given"
+    yield from _ceiling_conflicts({"call": DEFAULT_CALL, **timeouts}, here, hint)
+    for index, rule in enumerate(list_at(timeouts, "tools")):
+        yield from _ceiling_conflicts(mapping_at(rule), (*here, "tools", index), "")
+
+
+def _ceiling_conflicts(given: Mapping[str, object], here: Location, hint: str) -> Iterator[Conflict]:
+    call, ceiling = duration(given.get("call")), duration(given.get("ceiling"))
+    if call is not None and ceiling is not None and ceiling < call:
+        yield (*here, "ceiling"), f"must be at least {dotted((*here, 'call'))}{hint}"
