@@ -24,7 +24,7 @@ from taskgate.auth.keyfile import KeyFileRefused
 from taskgate.commands import COULD_NOT_START, WRONG, AnyFile, audit, check, explain, give_up, load, metrics, schema
 from taskgate.config import ConfigurationError, GatewayConfig, Problem
 from taskgate.errors import StoreUnavailable
-from taskgate.explain.programs import missing_programs
+from taskgate.explain.checks import missing_programs
 from taskgate.listener.tls import TlsRefused
 from taskgate.system import descriptors
 from taskgate.system.watching import FileWatch

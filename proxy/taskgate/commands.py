@@ -15,19 +15,11 @@ import orjson
 from taskgate import config as settings
 from taskgate.auth.keyfile import KeyFileRefused
 from taskgate.config import ConfigurationError, GatewayConfig
-from taskgate.explain import (
-    ServerNotAsked,
-    TokenRefused,
-    ask,
-    explained,
-    read_hints,
-    read_token,
-    who_is,
-    worded,
-)
-from taskgate.explain import audit as of_audit
-from taskgate.explain.key_files import expect_key_files
-from taskgate.explain.programs import missing_programs
+from taskgate.explain import audit as audit_commands
+from taskgate.explain.checks import expect_key_files, missing_programs
+from taskgate.explain.evaluate import explanation
+from taskgate.explain.inputs import ServerNotAsked, TokenRefused, ask_server, identify, read_hints, read_token
+from taskgate.explain.render import render
 from taskgate.explain.series import metrics_text, series_warnings
 from taskgate.listener.tls import TlsRefused
 from taskgate.telemetry.opentelemetry.extra import TracingUnavailable, expect_installed
@@ -99,16 +91,16 @@ def explain(
             listed, token = read_hints(hints), read_token(token_file)
         except ValueError as wrong:
             raise click.UsageError(str(wrong)) from None
-        identity = asyncio.run(who_is(config, upstream, token))
-        server = asyncio.run(ask(config, upstream, identity, token)) if online else None
+        identity = asyncio.run(identify(config, upstream, token))
+        server = asyncio.run(ask_server(config, upstream, identity, token)) if online else None
     except ConfigurationError as wrong:
         give_up(wrong, WRONG)
     except (TokenRefused, ServerNotAsked) as refused:
         give_up(refused, COULD_NOT_START)
     if token is not None and identity is None:
         click.echo("taskgate: --token is ignored: auth.mode is none, so all hosts are one caller", err=True)
-    found = explained(config, upstream, tool, identity=identity, hints=listed, server=server)
-    click.echo(orjson.dumps(found, option=orjson.OPT_INDENT_2) if as_json else worded(found), nl=as_json)
+    found = explanation(config, upstream, tool, identity=identity, hints=listed, server=server)
+    click.echo(orjson.dumps(found, option=orjson.OPT_INDENT_2) if as_json else render(found), nl=as_json)
 
 
 @click.command()
@@ -150,7 +142,7 @@ def verify(
     Give all files of one sink, rotated ones too, in any order. Exit status: 0 if no problem was found, 1 if a problem
     was found, 2 if the log could not be verified.
     """
-    _end_with(of_audit.verify(files, checkpoints=checkpoints, keys=keys, expected=expected))
+    _end_with(audit_commands.verify(files, checkpoints=checkpoints, keys=keys, expected=expected))
 
 
 @audit.command()
@@ -158,15 +150,15 @@ def verify(
 @click.option("--key", type=AnyFile, required=True, help="File with the key of the log.")
 def ref(task: str, key: Path) -> None:
     """Print the reference by which a log names a task id."""
-    _end_with(of_audit.ref(task, key))
+    _end_with(audit_commands.ref(task, key))
 
 
 @audit.command(name="schema")
 def schema_of_lines() -> None:
     """Print the JSON Schema of the lines of a log."""
-    _end_with(of_audit.schema())
+    _end_with(audit_commands.schema())
 
 
-def _end_with(report: of_audit.ExplainReport) -> NoReturn:
-    click.echo(report.text, nl=False, err=report.status == of_audit.UNUSABLE)
+def _end_with(report: audit_commands.CommandOutput) -> NoReturn:
+    click.echo(report.text, nl=False, err=report.status == audit_commands.UNUSABLE)
     sys.exit(report.status)

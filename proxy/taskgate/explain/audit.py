@@ -1,7 +1,7 @@
-"""The audit log on the command line: `taskgate audit verify`, `ref` and `schema`.
+"""Commands for the audit log: `taskgate audit verify`, `ref` and `schema`.
 
-Each gives the text for the operator and an exit status: 0 all is well, 1 the log was changed, 2 it could not be looked
-at. What must not live here: what makes a log intact (`telemetry.auditlog.verification`), and the command line itself.
+Each returns the text for the operator and an exit status. 0 is success, 1 a changed log, and 2 a log
+that cannot be verified. `telemetry.auditlog.verification` has the rules of an intact log.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,68 +20,68 @@ from taskgate.wiring.auditing import read_pem
 INTACT: Final = 0
 CHANGED: Final = 1
 UNUSABLE: Final = 2
-_MOST: Final = 50
-"""Findings that are told one by one."""
+_MAX_FINDINGS: Final = 50
+"""Findings that are listed; the others are counted."""
 _PEM: Final = b"-----BEGIN"
 
 
-class ExplainReport(NamedTuple):
-    """What to print, and with which status to end."""
+class CommandOutput(NamedTuple):
+    """The text to print, and the exit status."""
 
     text: str
     status: int
 
 
 class _Unusable(Exception):
-    """Something that was given cannot be used; the text is for the operator."""
+    """An input that cannot be used; the text is for the operator."""
 
 
 def verify(
     files: Sequence[Path], *, checkpoints: Sequence[Path] = (), keys: Sequence[Path] = (), expected: int | None = None
-) -> ExplainReport:
-    """Whether the files, whatever their order, hold a log as it was written.
+) -> CommandOutput:
+    """Verify that the files, in any order, have a log as it was written.
 
-    `checkpoints` are outputs of other sinks, `keys` files with keys of either kind, `expected` a number that the last
-    line has at least.
+    `checkpoints` are outputs of other sinks, `keys` files with keys of either kind. The last line
+    must have the number `expected` or a higher one.
     """
-    passed_over = [file for file in files if file.name.endswith((HEAD_SUFFIX, TORN_SUFFIX))]
+    skipped = [file for file in files if file.name.endswith((HEAD_SUFFIX, TORN_SUFFIX))]
     try:
-        ring = _ring(keys)
+        ring = _key_ring(keys)
         witnesses = [witness for file in checkpoints for witness in read_checkpoints(str(file), _lines(file))]
-        ordered = sorted((file for file in files if file not in passed_over), key=_first)
+        ordered = sorted((file for file in files if file not in skipped), key=_first_number)
         verification = ChainVerifier(ring, witnesses)
         for file in ordered:
             verification.read(str(file), _lines(file))
     except _Unusable as refusal:
-        return ExplainReport(f"{refusal}\n", UNUSABLE)
+        return CommandOutput(f"{refusal}\n", UNUSABLE)
     found = verification.verdict(expected=expected)
-    text = "".join(f"{line}\n" for line in (*_told(found), *_passed_over(passed_over), _summary(found, len(ordered))))
-    return ExplainReport(text, CHANGED if found.findings else INTACT)
+    text = "".join(f"{line}\n" for line in (*_findings(found), *_skipped(skipped), _summary(found, len(ordered))))
+    return CommandOutput(text, CHANGED if found.findings else INTACT)
 
 
-def ref(task: str, key: Path) -> ExplainReport:
-    """What stands in the log for the id of a task: one line for each key of the file, the present one first."""
+def ref(task: str, key: Path) -> CommandOutput:
+    """Return the reference of a task id in the log: a line for each key, the current one first."""
     try:
         current, previous = read_keys(key, of="the audit log")
     except KeyFileRefused as refusal:
-        return ExplainReport(f"{key}: {refusal}\n", UNUSABLE)
+        return CommandOutput(f"{key}: {refusal}\n", UNUSABLE)
     keys = [current] if previous is None else [current, previous]
-    return ExplainReport("".join(f"{task_ref(each, task)}\n" for each in keys), INTACT)
+    return CommandOutput("".join(f"{task_ref(each, task)}\n" for each in keys), INTACT)
 
 
-def schema() -> ExplainReport:
-    """The JSON Schema of lines."""
-    return ExplainReport(schema_text(), INTACT)
+def schema() -> CommandOutput:
+    """Return the JSON Schema of lines."""
+    return CommandOutput(schema_text(), INTACT)
 
 
-def _told(found: ChainVerdict) -> Iterable[str]:
-    yield from map(str, found.findings[:_MOST])
-    if len(found.findings) > _MOST:
-        yield f"and {len(found.findings) - _MOST} more findings"
+def _findings(found: ChainVerdict) -> Iterable[str]:
+    yield from map(str, found.findings[:_MAX_FINDINGS])
+    if len(found.findings) > _MAX_FINDINGS:
+        yield f"and {len(found.findings) - _MAX_FINDINGS} more findings"
     yield from (f"not checked: {doubt}" for doubt in found.doubts)
 
 
-def _passed_over(files: Sequence[Path]) -> Iterable[str]:
+def _skipped(files: Sequence[Path]) -> Iterable[str]:
     yield from (f"not read: {file} stands beside a log and is none" for file in files)
 
 
@@ -92,14 +92,14 @@ def _summary(found: ChainVerdict, files: int) -> str:
     return f"NOT INTACT: {len(found.findings)} findings; {what}" if found.findings else f"intact: {what}"
 
 
-def _ring(files: Iterable[Path]) -> KeyRing:
+def _key_ring(files: Iterable[Path]) -> KeyRing:
     keys: list[bytes] = []
     pems: list[bytes] = []
     for file in files:
         try:
             pem = read_pem(file)
             if _PEM in pem:
-                # Read on its own first, so that a refusal is about the file that it belongs to.
+                # Read alone first, so that a refusal names its file.
                 KeyRing(pems=(pem,))
                 pems.append(pem)
             else:
@@ -109,8 +109,8 @@ def _ring(files: Iterable[Path]) -> KeyRing:
     return KeyRing(keys=tuple(keys), pems=tuple(pems))
 
 
-def _first(file: Path) -> int:
-    """The number of a file's first line, for their order; a file without one is read first."""
+def _first_number(file: Path) -> int:
+    """Return the number of the first line, which orders the files; 0 for a file without one."""
     own = next((parse_line(line.strip()) for line in _lines(file)), None)
     return 0 if own is None else int(own["seq"])
 

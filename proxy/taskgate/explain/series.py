@@ -1,6 +1,6 @@
-"""Which metrics there are, and how many series of them there can be: `taskgate metrics`, and a warning of `check`.
+"""Metrics and their largest number of series: `taskgate metrics`, and a warning of `check`.
 
-What must not live here: the arithmetic (`telemetry.bounds`), and counting.
+The arithmetic is in `telemetry.metrics.bounds`.
 """
 
 from collections.abc import Iterator
@@ -16,16 +16,16 @@ from taskgate.telemetry.metrics.settings import Configured
 _EXAMPLE: Final = Configured(
     backend="sqlite", upstreams={"one": "one"}, issuers=("one",), policies=("one",), sinks=("file", "stdout")
 )
-"""What a configuration is thought to be where there is none."""
+"""The assumed configuration where none is given."""
 
 
 def series_bound(config: GatewayConfig) -> int:
-    """How many series a gateway of that configuration can have, whatever its hosts send."""
+    """Return how many series a gateway of that configuration can have, whatever hosts send."""
     return bounds.series_bound(metrics_config(config))
 
 
 def series_warnings(config: GatewayConfig) -> tuple[str, ...]:
-    """What `check` says of it: something where it is a lot."""
+    """Return the warnings of `check`: one where there can be very many series."""
     if not config.metrics.enabled or (most := series_bound(config)) <= bounds.MANY:
         return ()
     ways = "fewer metrics.buckets, a smaller metrics.max_tools, or metrics.tool_histograms off"
@@ -33,16 +33,16 @@ def series_warnings(config: GatewayConfig) -> tuple[str, ...]:
 
 
 def metrics_text(config: GatewayConfig | None) -> str:
-    """The catalogue with the series that each family can have, and their sum; by lines.
+    """Return every family of metrics with its largest number of series, and their sum.
 
-    Without a configuration that is of one upstream, one issuer and one rate policy.
+    Without a configuration the numbers are for one upstream, one issuer and one rate policy.
     """
     configured = _EXAMPLE if config is None else metrics_config(config)
-    lines = [line for part, families in PARTS.items() for line in _told(part, families, configured)]
-    return "\n".join([*lines, *_sum(configured, config is None)]) + "\n"
+    lines = [line for part, families in PARTS.items() for line in _part(part, families, configured)]
+    return "\n".join([*lines, *_total(configured, config is None)]) + "\n"
 
 
-def _told(part: str, families: tuple[Family, ...], configured: Configured) -> Iterator[str]:
+def _part(part: str, families: tuple[Family, ...], configured: Configured) -> Iterator[str]:
     yield f"# {part}"
     for family in families:
         names = ",".join(label.name for label in family.labels)
@@ -52,7 +52,7 @@ def _told(part: str, families: tuple[Family, ...], configured: Configured) -> It
     yield ""
 
 
-def _sum(configured: Configured, is_example: bool) -> Iterator[str]:
+def _total(configured: Configured, is_example: bool) -> Iterator[str]:
     of = "one upstream, one issuer and one rate policy" if is_example else "this configuration"
     yield f"{bounds.STANDARD:>6}  process_*, python_*"
     yield f"{bounds.series_bound(configured):>6}  series at most, with {of}"

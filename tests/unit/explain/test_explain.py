@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from unit.explain.asking import run, said, token, told
 
 ANONYMOUS = """\
-Caller: everybody: auth.mode is none, so all hosts are one caller
+Caller: anonymous: auth.mode is none, so all hosts are one caller
 Call: export_year of reports at /reports/mcp
 
 Authorization

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from helpers.gateway_process import gateway_process, write_configuration
 from taskgate.cli import main
 from taskgate.config import GatewayConfig
-from taskgate.explain.programs import missing_programs
+from taskgate.explain.checks import missing_programs
 
 
 @pytest.fixture

@@ -1,7 +1,4 @@
-"""What was found, as text for people: a line for each finding, and at its end where the file says so.
-
-What must not live here: asking a rule.
-"""
+"""Text of an explanation for people: a line for each value, with the key that it comes from."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -29,9 +26,9 @@ _PROMOTION: Final = {
     "on_lost": "when lost",
     "join_retries": "retries join for",
 }
-_OF_AUTO: Final = frozenset({"inline_grace"})
-_IDLE: Final = {"auto": frozenset[str](), "sync": _PROMOTION.keys() - {"mode", "join_retries"}}
-"""What is of no consequence in a mode."""
+_AUTO_ONLY: Final = frozenset({"inline_grace"})
+_WITHOUT_EFFECT: Final = {"auto": frozenset[str](), "sync": _PROMOTION.keys() - {"mode", "join_retries"}}
+"""Values that have no effect in a mode; in other modes those are `_AUTO_ONLY`."""
 _CAPS: Final = {
     "tasks_per_context": "of the caller",
     "tasks_per_tenant": "of the tenant",
@@ -61,8 +58,8 @@ _SERVER: Final = {
     "circuit_breaker.open_for": "then none for",
 }
 
-_BECOMES: Final = {"denied": "denied", "own": "the gateway's own"}
-_LISTED: Final = {
+_OUTCOMES: Final = {"denied": "denied", "own": "the gateway's own"}
+_EXTENSION_LISTS: Final = {
     "methods": "methods",
     "notifications": "notifications",
     "filters": "members of filters",
@@ -71,9 +68,9 @@ _LISTED: Final = {
 }
 
 
-def worded(found: Mapping[str, Any]) -> str:
-    """The findings as lines, in the order of what happens to a call, and an empty line before each heading."""
-    return "\n".join(_lines(found)) + "\n"
+def render(explanation: Mapping[str, Any]) -> str:
+    """Return the text, in the order in which the rules apply to a call."""
+    return "\n".join(_lines(explanation)) + "\n"
 
 
 def _lines(found: Mapping[str, Any]) -> Iterator[str]:
@@ -84,24 +81,24 @@ def _lines(found: Mapping[str, Any]) -> Iterator[str]:
         yield f"Annotations: {_hints(call['hints'])}"
     yield from _authorization(found["authorization"])
     for key, heading in _RATES.items():
-        yield from _headed(heading, [_rate(each) for each in found["rates"][key]])
+        yield from _block(heading, [_rate(each) for each in found["rates"][key]])
     yield from _promotion(found["promotion"])
-    yield from _headed("Unfinished tasks", [_row(_CAPS[cap["key"]], cap) for cap in found["caps"]])
-    yield from _headed(
+    yield from _block("Unfinished tasks", [_row(_CAPS[cap["key"]], cap) for cap in found["caps"]])
+    yield from _block(
         "Open at once, of the caller", [_row(key.replace("_", " "), each) for key, each in found["open"].items()]
     )
-    yield from _headed(
-        "Polls of a task", [_row(_POLLS[key], _often(key, each)) for key, each in found["polls"].items()]
+    yield from _block(
+        "Polls of a task", [_row(_POLLS[key], _as_factor(key, each)) for key, each in found["polls"].items()]
     )
     lookups = [_row(_LOOKUPS[key], each) for key, each in found["lookups"].items()]
-    yield from _headed("Failed look-ups of tasks by the caller", lookups)
-    yield from _headed("Calls of the server", [_row(_SERVER[key], each) for key, each in found["server"].items()])
+    yield from _block("Failed look-ups of tasks by the caller", lookups)
+    yield from _block("Calls of the server", [_row(_SERVER[key], each) for key, each in found["server"].items()])
     yield from _extensions(found["extensions"])
     refusals = found["refusals"]
-    yield from _headed("A limit is told as", [f"{_REFUSALS[refusals['value']]}  {_from(refusals)}"])
+    yield from _block("A limit is told as", [f"{_REFUSALS[refusals['value']]}  {_source(refusals)}"])
 
 
-def _headed(heading: str, lines: list[str]) -> Iterator[str]:
+def _block(heading: str, lines: list[str]) -> Iterator[str]:
     yield ""
     yield heading
     yield from (f"  {line}" for line in lines or ["none"])
@@ -109,7 +106,7 @@ def _headed(heading: str, lines: list[str]) -> Iterator[str]:
 
 def _caller(caller: Mapping[str, Any]) -> str:
     if caller["anonymous"]:
-        words = ["everybody: auth.mode is none, so all hosts are one caller"]
+        words = ["anonymous: auth.mode is none, so all hosts are one caller"]
     else:
         words = [f"{caller['subject']} of the issuer {caller['issuer']}"]
         words += [f"{key} {caller[key]}" for key in ("client", "tenant") if caller[key] is not None]
@@ -130,73 +127,75 @@ def _authorization(found: Mapping[str, Any]) -> Iterator[str]:
     ]
     listed = found["only_listed_tools"]
     unlisted = (
-        [f"refused if the server does not list the tool  {_from(listed)}"]
+        [f"refused if the server does not list the tool  {_source(listed)}"]
         if found["allowed"] and listed["value"]
         else []
     )
-    yield from _headed("Authorization", [f"{verdict}  {_from(found)}{named}", *unlisted, *shadow])
+    yield from _block("Authorization", [f"{verdict}  {_source(found)}{named}", *unlisted, *shadow])
 
 
 def _promotion(found: Mapping[str, Any]) -> Iterator[str]:
     mode = found["mode"]["value"]
-    lines = [_row(name, found[key]) for key, name in _PROMOTION.items() if key not in _IDLE.get(mode, _OF_AUTO)]
+    lines = [
+        _row(name, found[key]) for key, name in _PROMOTION.items() if key not in _WITHOUT_EFFECT.get(mode, _AUTO_ONLY)
+    ]
     if found["rule"] is None:
-        lines = [f"sync: no rule is for this tool, so it is never a task  {_from(found['mode'])}"]
+        lines = [f"sync: no rule is for this tool, so it is never a task  {_source(found['mode'])}"]
     lines += [f"{each['rule']} would decide, but is in shadow: mode {each['mode']}" for each in found["shadow"]]
     for each in found["hints_wanted"]:
         shadow = ", but is in shadow" if each["shadow"] else ""
         wanted = _hints(each["hints"])
         lines.append(f"{each['rule']} would decide if the server lists {wanted}{shadow}: mode {each['mode']}")
-    yield from _headed("Promotion", lines)
+    yield from _block("Promotion", lines)
 
 
 def _extensions(found: Mapping[str, Any]) -> Iterator[str]:
     lines = []
     for name, each in found["each"].items():
-        lines.append(f"{name}: {_verdict(each)}  {_from(each)}")
-        lines += [f"  {_LISTED[key]}: {', '.join(each[key])}" for key in _LISTED if each[key]]
+        lines.append(f"{name}: {_verdict(each)}  {_source(each)}")
+        lines += [f"  {_EXTENSION_LISTS[key]}: {', '.join(each[key])}" for key in _EXTENSION_LISTS if each[key]]
     default = found["default"]
     others = "denied" if default["value"] == "deny" else "crosses within each era, without methods"
-    yield from _headed("Extensions", [*lines, f"every other: {others}  {_from(default)}"])
+    yield from _block("Extensions", [*lines, f"every other: {others}  {_source(default)}"])
     declared = found["declared"]
     if declared is not None:
-        lines = [f"{name}: {_told(each)}" for name, each in declared["each"].items()]
+        lines = [f"{name}: {_declared(each)}" for name, each in declared["each"].items()]
         lines += [f"and {declared['left_out']} more"] if declared["left_out"] else []
-        yield from _headed(f"Extensions that the server declares, in {declared['revision']}", lines)
+        yield from _block(f"Extensions that the server declares, in {declared['revision']}", lines)
 
 
 def _verdict(each: Mapping[str, Any]) -> str:
     if each["becomes"] != "crosses":
-        return _BECOMES[each["becomes"]]
+        return _OUTCOMES[each["becomes"]]
     between = {host: servers for host, servers in each["servers_by_host"].items() if servers}
     if all(servers == [host] for host, servers in between.items()):
         return "crosses within each era" if len(between) > 1 else f"crosses within the {next(iter(between))} era"
     return "crosses between all eras"
 
 
-def _told(each: Mapping[str, Any]) -> str:
+def _declared(each: Mapping[str, Any]) -> str:
     if each["becomes"] != "crosses":
-        return _BECOMES[each["becomes"]]
+        return _OUTCOMES[each["becomes"]]
     return "crosses to hosts of both eras" if len(each["hosts"]) > 1 else f"crosses to {each['hosts'][0]} hosts alone"
 
 
 def _rate(rate: Mapping[str, Any]) -> str:
     cost = f", cost {rate['cost']}" if rate["cost"] > 1 else ""
     shadow = ", in shadow" if rate["shadow"] else ""
-    return f"{rate['policy']}: {rate['rate']} by {rate['scope']}, burst {rate['burst']}{cost}{shadow}  {_from(rate)}"
+    return f"{rate['policy']}: {rate['rate']} by {rate['scope']}, burst {rate['burst']}{cost}{shadow}  {_source(rate)}"
 
 
-def _row(name: str, said: Mapping[str, Any]) -> str:
-    value = "none" if said["value"] is None else said["value"]
-    return f"{name + ':':<20}{value}  {_from(said)}"
+def _row(name: str, each: Mapping[str, Any]) -> str:
+    value = "none" if each["value"] is None else each["value"]
+    return f"{name + ':':<20}{value}  {_source(each)}"
 
 
-def _often(key: str, said: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {**said, "value": f"{said['value']:g} times as often"} if key == "reject_above" else said
+def _as_factor(key: str, each: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {**each, "value": f"{each['value']:g} times as often"} if key == "reject_above" else each
 
 
-def _from(said: Mapping[str, Any]) -> str:
-    return f"[{said['from']}{', by default' if said['default'] else ''}]"
+def _source(each: Mapping[str, Any]) -> str:
+    return f"[{each['from']}{', by default' if each['default'] else ''}]"
 
 
 def _hints(hints: Mapping[str, bool]) -> str:

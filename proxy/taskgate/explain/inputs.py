@@ -1,0 +1,177 @@
+"""Inputs of an explanation: hints, a token and its identity, and what a server says of itself."""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from logging import NullHandler, getLogger
+from pathlib import Path
+from typing import Final, get_args
+
+from taskgate.auth.bearer import MAX_TOKEN, token_of
+from taskgate.auth.binding import ContextKeys
+from taskgate.auth.context import Identity
+from taskgate.auth.fetching import AiohttpFetch
+from taskgate.auth.jwks import IssuerKeys
+from taskgate.auth.jwt import Verifier
+from taskgate.clock import SystemClock, SystemEntropy
+from taskgate.config import GatewayConfig
+from taskgate.config.sections.tasks import Hint
+from taskgate.config.settings import upstream_settings
+from taskgate.domain.policy import APP_ONLY
+from taskgate.domain.versions import Peer
+from taskgate.errors import KeysUnavailable, Unauthenticated, UpstreamFailed
+from taskgate.upstream.health import DEAF, QUIET
+from taskgate.upstream.principal import Principal
+from taskgate.upstream.stdio.nurse import Nurse
+from taskgate.upstream.wire.trust import TlsFileRefused
+from taskgate.wiring.authentication import resource_of
+from taskgate.wiring.build import upstream_maker
+
+_HINTS: Final = (*get_args(Hint), APP_ONLY)
+_FLAGS: Final = {"true": True, "false": False}
+
+# --- hints and tokens on the command line ---------------------------------------------------------------------------
+
+
+def read_hints(options: Iterable[str]) -> dict[str, bool]:
+    """Read hints such as `readOnlyHint=true`. Raises ValueError with a message for the operator."""
+    hints: dict[str, bool] = {}
+    for option in options:
+        name, _, value = option.partition("=")
+        if name not in _HINTS or value not in _FLAGS:
+            raise ValueError(f"--hint must be NAME=true or NAME=false, where NAME is one of {', '.join(_HINTS)}")
+        hints[name] = _FLAGS[value]
+    return hints
+
+
+def read_token(file: Path | None) -> str | None:
+    """Read the token in a file, without white space around it; None without a file.
+
+    Raises ValueError with a message for the operator.
+    """
+    if file is None:
+        return None
+    try:
+        with file.open("rb") as opened:
+            return opened.read(2 * MAX_TOKEN).decode("ascii").strip()
+    except OSError as error:
+        raise ValueError(f"--token: {file} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"--token: {file} does not hold a token") from None
+
+
+# --- the identity of a token ----------------------------------------------------------------------------------------
+
+
+REASONS: Final[Mapping[str, str]] = {
+    "missing": "auth.mode is required, and there is no token",
+    "malformed": "it is no JWT, or one that asks for what is never done",
+    "typ": "its typ is none that the issuer's profile takes",
+    "alg": "its algorithm is none of the issuer's algorithms",
+    "unknown_kid": "the issuer has no such key",
+    "signature": "its signature is wrong",
+    "expired": "it has expired, or is older than max_token_age",
+    "not_yet_valid": "it is not valid yet",
+    "issuer": "its iss is no issuer of the file",
+    "audience": "its aud names neither the upstream's path on this gateway nor one of the issuer's audience",
+    "claim": "a claim that it must have is missing or malformed",
+}
+"""The text for each reason of a refusal."""
+
+
+class TokenRefused(Exception):
+    """A token that a gateway would answer with HTTP 401, or 503 where it cannot be judged."""
+
+
+class _IgnoredKeyEvents:
+    def refreshed(self, issuer: str, outcome: str, keys: int) -> None:
+        """Ignore the event."""
+
+
+async def identify(config: GatewayConfig, upstream: str, token: str | None) -> Identity | None:
+    """Verify a token as a gateway does; None with `auth.mode: none`. Raises TokenRefused.
+
+    The keys of issuers are fetched. Contexts are not needed here, so the key for their references
+    is a random one.
+    """
+    if config.auth.mode == "none":
+        return None
+    clock, fetch = SystemClock(), AiohttpFetch()
+    issuers = config.auth.to_issuer_settings()
+    keys = [(settings, IssuerKeys(settings, fetch, clock, _IgnoredKeyEvents())) for settings in issuers]
+    bind = config.auth.context.bind
+    verifier = Verifier(
+        keys,
+        bind=ContextKeys(SystemEntropy().token(32), bind=bind).bind,
+        bound=bind,
+        clock=clock,
+        heard=lambda *_: None,
+    )
+    audience = resource_of(config, config.server.listen.port, config.upstreams[upstream].path)
+    try:
+        sent = token_of([] if token is None else [f"Bearer {token}"], "")
+        return (await verifier.verify(sent, audience=audience)).identity
+    except Unauthenticated as refusal:
+        if not refusal.token_sent:
+            raise TokenRefused(f"refused (missing): {REASONS['missing']}") from None
+        of = "" if refusal.issuer is None else f" of the issuer {refusal.issuer}"
+        raise TokenRefused(f"a token{of} is refused ({refusal.reason}): {REASONS[refusal.reason]}") from None
+    except KeysUnavailable as error:
+        raise TokenRefused(f"the token cannot be judged: {error}") from None
+    finally:
+        for _, each in keys:
+            await each.close()
+        await fetch.close()
+
+
+# --- the declaration of a server ------------------------------------------------------------------------------------
+
+
+class ServerNotAsked(Exception):
+    """A server whose handshake or discovery failed; the text says why."""
+
+
+async def ask_server(config: GatewayConfig, upstream: str, identity: Identity | None, token: str | None) -> Peer:
+    """Open a session at the server for that caller, and return what it says of itself.
+
+    The wait is bounded by the timeouts of the upstream. The header for the reference of the caller's
+    context is left out, because it needs a key of the deployment. Raises ServerNotAsked.
+    """
+    settings = upstream_settings(config, upstream)
+    settings = replace(settings, identity=replace(settings.identity, context=None))
+    within = settings.connect + 2 * settings.first_byte
+    # The exception says what the log would say.
+    log, silent = getLogger("taskgate"), NullHandler()
+    log.addHandler(silent)
+    nurse, entropy = Nurse(), SystemEntropy()
+    try:
+        server = upstream_maker(nurse, entropy)(settings, QUIET, SystemClock())
+        session = server.session(DEAF, lambda: _principal(identity, token))
+        try:
+            async with asyncio.timeout(within.total_seconds()):
+                return (await session.open()).peer
+        finally:
+            await session.close()
+            await server.close()
+    except TlsFileRefused as refused:
+        raise ServerNotAsked(f"upstreams.{upstream}.{refused}") from None
+    except UpstreamFailed as failure:
+        raise ServerNotAsked(f"upstreams.{upstream} was asked in vain ({failure.reason}): {failure}") from None
+    except TimeoutError:
+        raise ServerNotAsked(f"upstreams.{upstream} was asked in vain (timeout): it said nothing in time") from None
+    finally:
+        await nurse.close()
+        log.removeHandler(silent)
+
+
+def _principal(identity: Identity | None, token: str | None) -> Principal:
+    if identity is None:
+        return Principal(context="explain")
+    return Principal(
+        context="explain",
+        subject=identity.subject,
+        client=identity.client_id,
+        token=token,
+        scopes=identity.scopes,
+        good_until=identity.expires_at,
+    )
