@@ -1,14 +1,11 @@
 """Where files without a configured path live."""
 
 import os
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from taskgate.config import BindAddress, ConfigurationError, open_data_directory
-from taskgate.config.sections.server import AdminSection
-from taskgate.config.sections.store import SqliteSection
+from taskgate.config import ConfigurationError, open_data_directory
 
 
 @pytest.mark.parametrize(
@@ -62,10 +59,3 @@ def test_a_directory_without_permission_is_told(tmp_path: Path, monkeypatch: pyt
         open_data_directory({"HOME": str(tmp_path)})
     place = tmp_path / ".local" / "share" / "taskgate"
     assert str(refused.value) == f"HOME: the data directory {place} cannot be written: no permission"
-
-
-def test_values_that_code_makes_pass_as_they_are() -> None:
-    listen, path, timeout = BindAddress(host="::1", port=0), Path("a.db"), timedelta(seconds=7)
-    assert AdminSection(listen=listen).listen is listen
-    section = SqliteSection(path=path, busy_timeout=timeout)
-    assert (section.path, section.busy_timeout) == (path, timeout)

@@ -1,4 +1,4 @@
-"""How a server is spoken to: what belongs to which transport, and what a program is run with."""
+"""Transports of a server: keys that belong to them, revisions, and what a program is run with."""
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -11,8 +11,11 @@ from taskgate.config.fields import MASK
 from taskgate.config.model import DEFAULTS, conflicts
 from taskgate.config.sections.upstreams import PROGRAM_DEFAULTS, UpstreamSection
 from taskgate.config.settings import upstream_settings
+from taskgate.domain.versions import Revision
 from taskgate.upstream.settings import Breaker, Retries, TransportKind
 from taskgate.upstream.stdio.settings import StdioSettings
+
+# --- transports -------------------------------------------------------------------------------------------------------
 
 Tells = Callable[..., list[str]]
 Loads = Callable[..., GatewayConfig]
@@ -258,3 +261,26 @@ def test_what_is_not_set_is_as_in_the_models() -> None:
     for (key, *below), usual in PROGRAM_DEFAULTS.items():
         found = section[key]
         assert (found[below[0]] if below and isinstance(found, Mapping) else found) == usual
+
+
+# --- revisions --------------------------------------------------------------------------------------------------------
+
+WithKey = Callable[[str, str], str]
+REVISION = "upstreams.reports.protocol_version"
+
+
+def test_what_a_server_speaks_is_found_out_unless_it_is_given(loads: Callable[[str], GatewayConfig], minimal) -> None:
+    assert upstream_settings(loads(minimal), "reports").revision is None
+
+
+@pytest.mark.parametrize("revision", list(Revision))
+def test_any_published_revision_can_be_given(
+    loads: Callable[[str], GatewayConfig], with_key: WithKey, revision: Revision
+) -> None:
+    assert upstream_settings(loads(with_key(REVISION, revision.value)), "reports").revision is revision
+
+
+@pytest.mark.parametrize("value", ["2025-12-01", "newest", "'2025'", "null", "20251125", "[auto]"])
+def test_nothing_else_can_be_given(tells: Callable[[str], list[str]], with_key: WithKey, value: str) -> None:
+    (line,) = tells(with_key(REVISION, value))
+    assert "upstreams.reports.protocol_version: must be" in line
