@@ -30,7 +30,7 @@ from taskgate.domain.record import OwnerKey, TaskRecord, TaskStatus, ToolCall
 from taskgate.domain.versions import Peer, Revision
 from taskgate.protocol.intents import CallTool
 from taskgate.stores.rates import MemoryRateStore
-from taskgate.streams.messages import Exchange
+from taskgate.streams.exchange import Exchange
 from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
 from taskgate.telemetry.metrics.settings import Configured
 

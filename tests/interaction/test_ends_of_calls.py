@@ -13,12 +13,12 @@ from taskgate.gateway.modern.flights import InflightCall
 from taskgate.gateway.modern.hearing import RequestListener
 from taskgate.gateway.modern.outbound_calls import OutboundCall
 from taskgate.gateway.relay import _CallHearer
-from taskgate.streams.pulse import Pulse
+from taskgate.streams.keepalive import Keepalive
 from taskgate.upstream.calls import Call
 
 
 async def test_a_call_that_is_over_is_gone_at_once(host: McpHost) -> None:
-    kinds = {Pulse, _CallHearer, Call}
+    kinds = {Keepalive, _CallHearer, Call}
     gc.collect()
     gc.disable()
     try:
@@ -45,7 +45,7 @@ async def test_a_call_of_the_modern_era_that_is_over_is_gone_at_once(
 ) -> None:
     server.script["report"] = reply
     host = gateway.modern(capabilities=capabilities, tasks=False)
-    kinds = {Pulse, RequestListener, InflightCall, OutboundCall, Call}
+    kinds = {Keepalive, RequestListener, InflightCall, OutboundCall, Call}
     gc.collect()
     gc.disable()
     try:

@@ -22,7 +22,7 @@ from taskgate.gateway.modern.flights import InflightCall
 from taskgate.gateway.modern.hearing import RequestListener
 from taskgate.gateway.modern.holds import Held
 from taskgate.gateway.modern.outbound_calls import OutboundCall
-from taskgate.streams.pulse import Pulse
+from taskgate.streams.keepalive import Keepalive
 from taskgate.upstream.calls import Call
 
 ASKABLE = {"elicitation": {}}
@@ -261,7 +261,7 @@ async def test_a_host_that_cannot_be_asked_is_passed_a_round_that_asks_nothing(m
 
 @pytest.mark.parametrize("capabilities", [{}, ASKABLE], ids=["plain", "askable"])
 async def test_a_call_that_is_over_is_gone_at_once(gateway: WholeGateway, capabilities: dict[str, Any]) -> None:
-    kinds = {RequestListener, Pulse, OutboundCall, InflightCall, Call}
+    kinds = {RequestListener, Keepalive, OutboundCall, InflightCall, Call}
     host = gateway.modern(capabilities=capabilities)
     await host.call("echo")
     gc.collect()

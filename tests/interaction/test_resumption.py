@@ -291,11 +291,11 @@ async def test_a_wait_of_a_session_that_is_gone_ends_with_its_connection(
         await wire.next()
         if first == "the connection":
             wire.cut()
-            await eventually(lambda: all(feed.closed for feed in host_session.resumable._open.values()))
+            await eventually(lambda: all(feed.is_closed for feed in host_session.resumable._open.values()))
             assert await host.leave() == 200
         else:
             assert await host.leave() == 200
             wire.cut()
-        await eventually(lambda: all(feed.is_given_up for feed in host_session.resumable._open.values()))
+        await eventually(lambda: all(feed.is_ended for feed in host_session.resumable._open.values()))
         await eventually(lambda: not host_session.busy or host_session._users == 0)
     hold.release(DONE)

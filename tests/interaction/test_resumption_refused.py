@@ -148,7 +148,7 @@ async def test_what_ended_is_forgotten_after_a_while(
     async with call_stream(host) as wire:
         await tool.finish(DONE)
         await wire.to_end()
-    monkeypatch.setattr(event_log, "KEEP", timedelta())
+    monkeypatch.setattr(event_log, "RETENTION", timedelta())
     assert (await refused(host, wire.seen[0].id or ""))[0] == 400
 
 
@@ -180,7 +180,7 @@ async def test_a_host_that_reads_slowly_makes_its_server_wait_and_misses_nothing
             feed = feed_of(gateway, host)
             await tell(tool, *words)
             await tool.finish(DONE)
-            await eventually(lambda: feed._line is not None and feed._line.is_clogged)
+            await eventually(lambda: feed._connection is not None and feed._connection.is_congested)
             assert feed._number < len(words)
             await wire.to_end()
     assert heard(wire) == [*words, DONE]
@@ -195,12 +195,12 @@ async def test_a_wait_that_nobody_comes_back_for_is_given_up_and_a_call_is_not(
     async with asked(host, "tasks/result", {"taskId": task}) as wait, call_stream(host) as call, got(host) as get:
         for wire in (wait, call, get):
             await wire.next()
-        monkeypatch.setattr(resumable, "KEEP", timedelta())
+        monkeypatch.setattr(resumable, "RETENTION", timedelta())
         await sessions_of(gateway).sweep()
         assert sessions_of(gateway).peek(host.session) is not None
         for wire in (wait, call, get):
             wire.cut()
-    await eventually(lambda: all(feed.closed for feed in feeds_of(gateway, host)))
+    await eventually(lambda: all(feed.is_closed for feed in feeds_of(gateway, host)))
     await sessions_of(gateway).sweep()
     assert len(feeds_of(gateway, host)) == 1
     assert (await refused(host, wait.seen[0].id or ""))[0] == 400

@@ -349,9 +349,9 @@ class Waiter:
     """What is asked for of the request of a host that takes no stream."""
 
     address = "192.0.2.7"
-    inbound = SimpleNamespace(accepts_stream=False)
+    head = SimpleNamespace(accepts_stream=False)
 
-    def when_gone(self, forget: Callable[[], None]) -> None:
+    def on_disconnect(self, forget: Callable[[], None]) -> None:
         self.forget = forget
 
 

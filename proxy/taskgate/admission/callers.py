@@ -11,7 +11,7 @@ from taskgate.admission.mounts import Mount
 from taskgate.auth.bearer import token_of
 from taskgate.auth.context import ANONYMOUS, AuthContext
 from taskgate.errors import AuthReason, KeysUnavailable, Unauthenticated
-from taskgate.streams.messages import Exchange
+from taskgate.streams.exchange import Exchange
 from taskgate.upstream.principal import Principal
 
 
@@ -72,14 +72,14 @@ class Bearers:
 
     def knows(self, exchange: Exchange, mount: Mount) -> bool:
         """Whether the request's one token was found good before; see Callers."""
-        inbound = exchange.inbound
+        inbound = exchange.head
         try:
             return self._judge.knows(token_of(inbound.authorization, inbound.query), audience=mount.resource)
         except Unauthenticated:
             return False
 
     def _token(self, exchange: Exchange) -> str:
-        inbound = exchange.inbound
+        inbound = exchange.head
         try:
             return token_of(inbound.authorization, inbound.query)
         except Unauthenticated as refusal:

@@ -8,7 +8,7 @@ from logging import INFO, WARNING, getLogger
 from typing import Final
 
 from taskgate.clock import Clock
-from taskgate.streams.messages import Exchange
+from taskgate.streams.exchange import Exchange
 
 PAUSE: Final = 1.0
 """Seconds between two lines of one kind."""

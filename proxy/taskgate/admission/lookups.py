@@ -21,7 +21,7 @@ from taskgate.domain.record import OwnerKey, TaskId, TaskRecord
 from taskgate.errors import InvalidParams, RateLimited, TaskNotFound
 from taskgate.protocol.vocabulary import TASKS_GET
 from taskgate.stores.base import TaskStore
-from taskgate.streams.messages import Exchange
+from taskgate.streams.exchange import Exchange
 from taskgate.telemetry.pointing import point_at
 
 PAGE: Final = 100

@@ -14,7 +14,7 @@ from taskgate.admission.suspicions import Suspicions
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
 from taskgate.errors import Penalized
-from taskgate.streams.messages import Exchange
+from taskgate.streams.exchange import Exchange
 from taskgate.telemetry.events import EventSink, SuspicionRaised
 
 

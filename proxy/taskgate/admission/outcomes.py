@@ -41,12 +41,12 @@ class Outcomes:
         if self._in_flight.refusal(caller, size) is not None:
             # While it waits it is nowhere but in the store.
             found = outcome = None
-            await self._in_flight.room(caller, size)
+            await self._in_flight.wait_for_room(caller, size)
         self._in_flight.add(caller, size)
         try:
             return await placed(found or await self._read(record))
         finally:
-            self._in_flight.give(caller, size)
+            self._in_flight.release(caller, size)
 
     async def _read(self, record: TaskRecord) -> TaskRecord | None:
         async with self._turns:

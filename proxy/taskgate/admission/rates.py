@@ -23,7 +23,7 @@ from taskgate.errors import RateLimited, StoreUnavailable
 from taskgate.protocol.vocabulary import NOTE_CANCELLED, NOTE_INITIALIZED
 from taskgate.stores.base import RateJudgement, RateStep, RateStepMode, RateStore
 from taskgate.stores.rates import refuses
-from taskgate.streams.messages import Exchange
+from taskgate.streams.exchange import Exchange
 from taskgate.telemetry.events import EventSink, RateLimitChecked
 
 Quota = tuple[tuple[str, str], ...]

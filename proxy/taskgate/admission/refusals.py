@@ -22,7 +22,7 @@ from taskgate.errors import (
 from taskgate.protocol.envelope import Message, Request
 from taskgate.protocol.faults import fault
 from taskgate.protocol.vocabulary import OVER_LIMIT, UNAVAILABLE
-from taskgate.streams.messages import HttpReply
+from taskgate.streams.exchange import HttpReply
 
 _LET_IN = (UpstreamFailed, StoreUnavailable, CutOff, TaskAlreadyFinished)
 _PLAIN_STATUS = {OVER_LIMIT: 429, UNAVAILABLE: 503}

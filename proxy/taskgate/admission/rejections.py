@@ -11,7 +11,7 @@ from taskgate.protocol.faults import fault
 from taskgate.protocol.jsonrpc import parse, result_text
 from taskgate.protocol.modern_requests import ModernDialect
 from taskgate.protocol.vocabulary import TOOLS_CALL
-from taskgate.streams.messages import HttpReply
+from taskgate.streams.exchange import HttpReply
 
 _DEPTH = 16
 

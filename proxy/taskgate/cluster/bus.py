@@ -1,7 +1,7 @@
-"""The words between this process and the others: sent in order, read by one loop, given to whoever takes them.
+"""The bus between the replicas: `ClusterBus` sends messages in order and calls subscribed handlers.
 
-Words are hints: one may be lost, with the store or with the process that it was for, and whoever says one that matters
-bounds the wait for what comes of it. What must not live here: what any word means (`messages`).
+A message is a hint: it may be lost with the store or with the receiver. A sender that needs an
+effect waits for it with a timeout. `messages` has the messages.
 """
 
 import asyncio
@@ -13,84 +13,93 @@ from logging import getLogger
 from typing import Any, Final
 
 from taskgate.clock import Entropy
-from taskgate.cluster.messages import Envelope, Parcel, Some, Word, numbered, read, word_of, write
-from taskgate.cluster.numbers import Now, Numbering, Replays
-from taskgate.cluster.seals import Seals
+from taskgate.cluster.message_auth import ReplayFilter, Seals, SequenceCounter, SharedTime
+from taskgate.cluster.messages import (
+    AnyMessage,
+    Envelope,
+    Message,
+    Parcel,
+    add_sequence,
+    decode,
+    encode,
+    kind_of,
+    message_in,
+)
 from taskgate.errors import StoreUnavailable
 from taskgate.stores.shared import MessageLog
 
 LARGEST: Final = 16 * 1024
-"""Bytes of a word that everybody gets; a larger one for one process alone travels as a parcel."""
+"""Bytes of a message to all replicas; a larger message to one replica travels as a parcel."""
 
 NAME_BYTES: Final = 16
 PARCEL: Final = timedelta(seconds=60)
-"""How long a parcel waits for the one it is for."""
+"""How long a parcel is stored for its receiver."""
 
 WAITING: Final = 4_096
 WAITING_BYTES: Final = 32 * 1024 * 1024
-"""What waits to be sent, at the most: the store is slower than what happens here, or away."""
+"""Messages that may wait to be sent while the store is slow or unavailable."""
 
 READ_WITHIN: Final = timedelta(seconds=30)
 RETRY: Final = 0.5
-"""Seconds until a store is asked again that did not answer."""
+"""Seconds until the next attempt after the store failed."""
 
-FAREWELL: Final = 2.0
-"""Seconds that what still waits has at the end."""
+CLOSE_TIMEOUT: Final = 2.0
+"""Seconds at shutdown to send what still waits."""
 
-_HOLDER: Final = re.compile(r"[0-9a-f]{16}")
+_REPLICA_NAME: Final = re.compile(r"[0-9a-f]{16}")
 
 log = getLogger("taskgate.replicas")
 
 
 class ClusterBus:
-    """One process among others. `holder` names it; `company` tells whether there are others, as far as is known.
+    """The bus of the replica `holder`. `has_peers` returns whether there are others, as far as is known.
 
-    `now` is the time that all of them share.
+    `now` is the time that all replicas share.
     """
 
     def __init__(
         self,
         *,
-        post: MessageLog,
+        log: MessageLog,
         seals: Seals,
         holder: str,
         entropy: Entropy,
-        now: Now,
-        company: Callable[[], bool] = lambda: True,
+        now: SharedTime,
+        has_peers: Callable[[], bool] = lambda: True,
     ) -> None:
         self.holder = holder
-        self._post = post
+        self._log = log
         self._seals = seals
         self._entropy = entropy
-        self._company = company
-        self._numbering = Numbering(now)
-        self._replays = Replays(now)
-        self._has_told_replay = False
-        self._kinds: dict[str, type[Word]] = {}
-        self._recorders: dict[str, Callable[[Any, str], None]] = {}
+        self._has_peers = has_peers
+        self._sequence = SequenceCounter(now)
+        self._replays = ReplayFilter(now)
+        self._has_warned_of_replay = False
+        self._kinds: dict[str, type[Message]] = {}
+        self._handlers: dict[str, Callable[[Any, str], None]] = {}
         self._waiting: deque[tuple[str | None, bytes]] = deque()
         self._bytes = 0
         self._has_more = asyncio.Event()
         self._is_empty = asyncio.Event()
         self._is_empty.set()
         self._loops: list[asyncio.Task[None]] = []
-        self._is_away = False
+        self._is_losing = False
 
-    def hear(self, kind: type[Some], take: Callable[[Some, str], None]) -> None:
-        """Have `take` called with every word of that kind, and with who said it. It must not wait; one taker a kind."""
-        self._kinds[kind.__name__] = kind
-        self._recorders[kind.__name__] = take
+    def subscribe(self, kind: type[AnyMessage], handler: Callable[[AnyMessage, str], None]) -> None:
+        """Call `handler` with each message of a kind and its sender. It must not wait; one handler per kind."""
+        self._kinds[kind_of(kind)] = kind
+        self._handlers[kind_of(kind)] = handler
 
     @property
-    def has_company(self) -> bool:
-        """Whether somebody may hear what is said to everybody."""
-        return self._company()
+    def has_peers(self) -> bool:
+        """Whether a message to all may reach another replica."""
+        return self._has_peers()
 
-    def say(self, word: Word, *, to: str | None = None) -> None:
-        """Say something to one process, or to all others if there are any; in the background, and never raises."""
-        if to == self.holder or (to is None and not self._company()):
+    def send(self, message: Message, *, to: str | None = None) -> None:
+        """Send a message to one replica, or to all others if there are any: in the background, without an error."""
+        if to == self.holder or (to is None and not self._has_peers()):
             return
-        text = write(word, sender=self.holder, to=to)
+        text = encode(message, sender=self.holder, to=to)
         is_too_large = to is None and len(text) > LARGEST
         if is_too_large or len(self._waiting) >= WAITING or self._bytes + len(text) > WAITING_BYTES:
             self._lose("messages to other replicas are dropped: too many or too large")
@@ -101,15 +110,15 @@ class ClusterBus:
         self._has_more.set()
 
     def open(self) -> None:
-        """Begin to send and to hear."""
+        """Start to send and to receive."""
         loop = asyncio.get_running_loop()
-        self._loops += [loop.create_task(self._send_all()), loop.create_task(self._hear_all())]
+        self._loops += [loop.create_task(self._send_all()), loop.create_task(self._receive_all())]
 
     async def close(self) -> None:
-        """Send what waits, if that is soon, and hear nothing any more."""
+        """Send what waits, within a short time, and stop."""
         if self._loops:
             try:
-                async with asyncio.timeout(FAREWELL):
+                async with asyncio.timeout(CLOSE_TIMEOUT):
                     await self._is_empty.wait()
             except TimeoutError:
                 pass
@@ -118,19 +127,19 @@ class ClusterBus:
         await asyncio.gather(*self._loops, return_exceptions=True)
         self._loops.clear()
 
-    # --- sending ----------------------------------------------------------------------------------------------------
+    # --- sending ------------------------------------------------------------------------------------------------------
 
     async def _send_all(self) -> None:
         while True:
             while self._waiting:
                 to, text = self._waiting[0]
                 try:
-                    await self._send(to, text)
-                    self._is_away = False
+                    await self._send_text(to, text)
+                    self._is_losing = False
                 except StoreUnavailable:
-                    # It is not kept for later: what it is about goes on meanwhile.
+                    # It is dropped, because its subject changes meanwhile.
                     self._lose("messages to other replicas are dropped: the store does not accept them")
-                except Exception:  # nobody else would send
+                except Exception:  # this loop must not end
                     log.exception("A message to other replicas could not be sent")
                     await asyncio.sleep(RETRY)
                 self._waiting.popleft()
@@ -139,81 +148,81 @@ class ClusterBus:
             self._has_more.clear()
             await self._has_more.wait()
 
-    async def _send(self, to: str | None, text: bytes) -> None:
+    async def _send_text(self, to: str | None, text: bytes) -> None:
         if len(text) <= LARGEST:
-            await self._post.send(self._sealed(text))
+            await self._log.send(self._seal(text))
             return
         name = self._entropy.token(NAME_BYTES).hex()
-        # In the order in which they are heard.
-        word, parcel = self._sealed(write(Parcel(name), sender=self.holder, to=to)), self._sealed(text)
-        await self._post.leave(name, parcel, keep=PARCEL)
-        await self._post.send(word)
+        # Sealed in the order in which the receiver opens them: sequence numbers must grow.
+        notice, parcel = self._seal(encode(Parcel(name), sender=self.holder, to=to)), self._seal(text)
+        await self._log.leave(name, parcel, keep=PARCEL)
+        await self._log.send(notice)
 
-    def _sealed(self, text: bytes) -> bytes:
-        return self._seals.seal(numbered(text, self._numbering.next()))
+    def _seal(self, text: bytes) -> bytes:
+        return self._seals.seal(add_sequence(text, self._sequence.next()))
 
-    def _lose(self, what: str) -> None:
-        if not self._is_away:
-            # Once until one is sent again.
-            self._is_away = True
-            log.warning(what)
+    def _lose(self, reason: str) -> None:
+        if not self._is_losing:
+            # One line until a message is sent again.
+            self._is_losing = True
+            log.warning(reason)
 
-    # --- hearing ----------------------------------------------------------------------------------------------------
+    # --- receiving ----------------------------------------------------------------------------------------------------
 
-    async def _hear_all(self) -> None:
+    async def _receive_all(self) -> None:
         while True:
             try:
-                for sealed in await self._post.receive(timeout=READ_WITHIN):
-                    await self._take_whatever(sealed)
+                for sealed in await self._log.receive(timeout=READ_WITHIN):
+                    await self._handle_safely(sealed)
             except StoreUnavailable:
                 await asyncio.sleep(RETRY)
-            except Exception:  # nobody else would hear
+            except Exception:  # this loop must not end
                 log.exception("Messages from other replicas could not be received")
                 await asyncio.sleep(RETRY)
 
-    async def _take_whatever(self, sealed: bytes) -> None:
+    async def _handle_safely(self, sealed: bytes) -> None:
         try:
-            await self._take(sealed)
+            await self._handle(sealed)
         except StoreUnavailable:
-            # A parcel that cannot be had is a lost word.
+            # A parcel that cannot be fetched is a lost message.
             pass
         except Exception:
             log.exception("A message from another replica could not be handled")
 
-    async def _take(self, sealed: bytes) -> None:
+    async def _handle(self, sealed: bytes) -> None:
         envelope = self._opened(sealed)
         if envelope is not None and envelope.kind == Parcel.__name__:
-            envelope = await self._fetched(envelope)
+            envelope = await self._fetch(envelope)
         if envelope is None:
             return
-        word = word_of(envelope, self._kinds)
-        if word is not None:
-            self._recorders[envelope.kind](word, envelope.sender)
+        message = message_in(envelope, self._kinds)
+        if message is not None:
+            self._handlers[envelope.kind](message, envelope.sender)
 
-    async def _fetched(self, envelope: Envelope) -> Envelope | None:
+    async def _fetch(self, envelope: Envelope) -> Envelope | None:
         match envelope.body:
             case [str(name)]:
-                parcel = await self._post.fetch(name)
+                parcel = await self._log.fetch(name)
                 return None if parcel is None else self._opened(parcel)
         return None
 
     def _opened(self, sealed: bytes) -> Envelope | None:
-        """What is for us; None for everything else."""
+        """The envelope of a message for this replica; None for any other."""
         text = self._seals.open(sealed)
-        envelope = None if text is None else read(text)
+        envelope = None if text is None else decode(text)
         if envelope is None:
             return None
-        if not self._replays.is_new(envelope.sender, envelope.number):
-            self._tell_replay()
+        if not self._replays.accept(envelope.sender, envelope.sequence):
+            self._warn_of_replay()
             return None
         return envelope if envelope.to in (None, self.holder) else None
 
-    def _tell_replay(self) -> None:
-        if not self._has_told_replay:
-            self._has_told_replay = True
+    def _warn_of_replay(self) -> None:
+        if not self._has_warned_of_replay:
+            self._has_warned_of_replay = True
             log.warning("replayed messages are ignored: another program writes to the shared store")
 
 
-def is_holder(name: str) -> bool:
-    """Whether a process may be named like that: it stands in ids that hosts see, and comes back from one."""
-    return _HOLDER.fullmatch(name) is not None
+def is_replica_name(name: str) -> bool:
+    """Whether a text can be the name of a replica: hosts see such names in ids, and send them back."""
+    return _REPLICA_NAME.fullmatch(name) is not None

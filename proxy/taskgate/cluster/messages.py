@@ -1,18 +1,46 @@
-"""What processes say to each other, and how it is written. Values, pure.
+"""The messages between replicas, and their encoding.
 
-A word is a tuple of plain values; it is known by the name of its type. What must not live here: who says what when, and
-what becomes of it. What holds: no word has a token in it, and no word that is not for one process alone is large.
+A message is a NamedTuple of plain values; on the bus it has a kind, usually the name of its class.
+A message for all replicas must be small, and no message contains a token.
+
+Errors travel in messages too. An error arrives without its cause and trace, and one that is not on
+the list arrives as an InternalError without its text.
 """
 
 import json
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any, Final, NamedTuple, TypeVar
 
-Word = tuple[Any, ...]
+from taskgate import errors
+
+Message = tuple[Any, ...]
 """A NamedTuple of texts, whole numbers, truth values, None, and lists or objects of these."""
 
-Some = TypeVar("Some", bound=Word)
+AnyMessage = TypeVar("AnyMessage", bound=Message)
 
+_KINDS: Final[Mapping[str, str]] = {
+    "SessionEnded": "Ended",
+    "SessionRevived": "Revived",
+    "GetStreamState": "Listens",
+    "GetStreamMessage": "Published",
+    "GetStreamQuestion": "Asks",
+    "SessionSetting": "Wanted",
+    "QuestionAnswer": "Answered",
+    "QuestionProgress": "QuestionTold",
+    "InputProgress": "InputTold",
+    "RequestCancelled": "Cancelled",
+    "ServerNotification": "ServerTold",
+    "ForwardedRequest": "Brought",
+    "ForwardHeartbeat": "Lives",
+    "ForwardedMessage": "Told",
+    "ForwardedReply": "Spoke",
+    "ForwardedError": "Refused",
+    "ForwardCancelled": "Departed",
+    "StreamClaim": "TakenUp",
+    "StreamRelease": "PutDown",
+}
+"""The kinds on the bus of classes that were renamed: replicas of earlier versions know the old names."""
 
 _DIGITS: Final = 64
 _TO_SPACE: Final = bytes.maketrans(b"01", b" \t")
@@ -20,123 +48,134 @@ _FROM_SPACE: Final = bytes.maketrans(b" \t", b"01")
 
 
 class Envelope(NamedTuple):
-    """A word on its way: who said it, to whom (None for everybody), and what; the body is not read yet.
+    """A received message before its body is decoded: the sender, the receiver (None for all), and the kind.
 
-    `number` is None where a gateway of a version before said it.
+    `sequence` is None from a gateway of an older version.
     """
 
     sender: str
     to: str | None
     kind: str
     body: list[Any]
-    number: int | None = None
+    sequence: int | None = None
 
 
-def write(word: Word, *, sender: str, to: str | None) -> bytes:
-    """A word in its envelope, without a number."""
-    return json.dumps([sender, to, type(word).__name__, *word], separators=(",", ":")).encode()
+def kind_of(message: type[Message]) -> str:
+    """The kind of a message class on the bus."""
+    return _KINDS.get(message.__name__, message.__name__)
 
 
-def numbered(text: bytes, number: int) -> bytes:
-    """The same with a number of 64 bits, in white space behind it, which gateways of a version before pass over."""
-    return text + f"{number:0{_DIGITS}b}".encode().translate(_TO_SPACE)
+def encode(message: Message, *, sender: str, to: str | None) -> bytes:
+    """A message in its envelope, without a sequence number."""
+    return json.dumps([sender, to, kind_of(type(message)), *message], separators=(",", ":")).encode()
 
 
-def read(text: bytes) -> Envelope | None:
-    """What was written; None for anything else."""
+def add_sequence(text: bytes, sequence: int) -> bytes:
+    """An encoded message with its sequence number.
+
+    The 64 bits of the number stand behind the text as spaces and tabs, which older versions ignore.
+    """
+    return text + f"{sequence:0{_DIGITS}b}".encode().translate(_TO_SPACE)
+
+
+def decode(text: bytes) -> Envelope | None:
+    """The envelope of an encoded message; None for any other text."""
     try:
         found = json.loads(text)
     except ValueError:
         return None
     space = text[len(text.rstrip(b" \t")) :]
-    number = int(space.translate(_FROM_SPACE), 2) if len(space) == _DIGITS else None
+    sequence = int(space.translate(_FROM_SPACE), 2) if len(space) == _DIGITS else None
     match found:
         case [str(sender), (str() | None) as to, str(kind), *body]:
-            return Envelope(sender, to, kind, body, number)
+            return Envelope(sender, to, kind, body, sequence)
     return None
 
 
-def word_of(envelope: Envelope, kinds: "Mapping[str, type[Word]]") -> Word | None:
-    """The word in it; None for one that is not known here, or is of another version."""
+def message_in(envelope: Envelope, kinds: "Mapping[str, type[Message]]") -> Message | None:
+    """The message in an envelope; None if its kind is unknown, or of another version."""
     kind = kinds.get(envelope.kind)
     fields = getattr(kind, "_fields", ())
     return None if kind is None or len(fields) != len(envelope.body) else kind._make(envelope.body)  # type: ignore[attr-defined]
 
 
 class Parcel(NamedTuple):
-    """That a word lies under that name, for one process alone."""
+    """A large message for one replica is stored under this name."""
 
     name: str
 
 
-# --- sessions of hosts ---------------------------------------------------------------------------------------------
+# --- host sessions ----------------------------------------------------------------------------------------------------
 
 
-class Ended(NamedTuple):
-    """A session was ended: nobody serves it any more."""
-
-    session: str
-
-
-class Revived(NamedTuple):
-    """A session of the store is alive at the sender, too, which is to hear what others know of it."""
+class SessionEnded(NamedTuple):
+    """A session has ended at every replica."""
 
     session: str
 
 
-class Listens(NamedTuple):
-    """A session has a GET stream at the sender from now on, or has none any more.
+class SessionRevived(NamedTuple):
+    """The sender loaded a session from the store; others that have it reply with its state."""
 
-    Whatever question was carried on one there before is to be asked again.
+    session: str
+
+
+class GetStreamState(NamedTuple):
+    """The sender has a GET stream of a session from now on, or has none any more.
+
+    A question that the sender's earlier stream carried must be asked again.
     """
 
     session: str
     is_open: bool
 
 
-class Published(NamedTuple):
-    """A message for the GET stream of a session that is at the addressee."""
+class GetStreamMessage(NamedTuple):
+    """A message for the GET stream that the receiver has of a session."""
 
     session: str
     message: str
 
 
-class Asks(NamedTuple):
-    """The same, of a question that the sender waits for the answer to."""
+class GetStreamQuestion(NamedTuple):
+    """The same for a question; the sender waits for its answer."""
 
     session: str
     message: str
 
 
-class Wanted(NamedTuple):
-    """A host asked for something once that holds for the length of its session; `what` is the level, or the URI."""
+class SessionSetting(NamedTuple):
+    """A request of a host that applies to its whole session; `value` is the log level or the URI."""
 
     session: str
     method: str
-    what: str
+    value: str
 
 
-# --- what hosts say that nobody answers ----------------------------------------------------------------------------
+# --- messages of hosts that have no reply -----------------------------------------------------------------------------
 
 
-class Answered(NamedTuple):
-    """The answer to a question that the addressee asked in a session; see AnswerQuestion."""
+class QuestionAnswer(NamedTuple):
+    """A host's answer to a question that the receiver asked."""
 
     session: str
     id: str
     answer: str
 
 
-class QuestionTold(NamedTuple):
-    """How far the host is with such a question; the text of its notification."""
+class QuestionProgress(NamedTuple):
+    """A host's progress notification for such a question, as text."""
 
     session: str
     id: str
     notification: str
 
 
-class InputTold(NamedTuple):
-    """The same of a task's input, whoever runs the task, if it is of one of these contexts at that mount."""
+class InputProgress(NamedTuple):
+    """A host's progress notification for an input request, as text, for the replica that runs the task.
+
+    The task must belong to one of `contexts` at `mount`.
+    """
 
     mount: str
     contexts: list[str]
@@ -144,71 +183,123 @@ class InputTold(NamedTuple):
     notification: str
 
 
-class Cancelled(NamedTuple):
-    """A host gave up a request of a session."""
+class RequestCancelled(NamedTuple):
+    """A host cancelled a request of a session."""
 
     session: str
     request: str | int
 
 
-class ServerTold(NamedTuple):
-    """A notification of a host that is for its server, wherever the session has one."""
+class ServerNotification(NamedTuple):
+    """A host's notification for its server, at each replica with a server session of that host session."""
 
     session: str
     notification: str
 
 
-# --- held calls of the modern era -------------------------------------------------------------------------------
+# --- held calls of the modern era -------------------------------------------------------------------------------------
 
 
-class Brought(NamedTuple):
-    """A request was sent again that may go on with a call which the addressee holds.
+class ForwardedRequest(NamedTuple):
+    """A retried request, for the replica that holds the call which the request continues.
 
-    `errand` names the request between the two. Its state was opened: it leads to that `hold` in that `round`, and is of
-    one of these contexts at that mount. `request` is the text of the message, `said` what it said of itself, and
-    `streams` whether its host takes an event stream.
+    `forward_id` names the exchange between the two replicas. The sender has opened the request's
+    state: it names call `hold` in its `round`, of one of `contexts` at `mount`. `request` is the
+    message as text, `headers` its metadata, and `accepts_stream` tells if the host accepts an event
+    stream.
     """
 
-    errand: str
+    forward_id: str
     mount: str
     contexts: list[str]
     hold: str
     round: int
     request: str
-    said: dict[str, Any]
-    streams: bool
+    headers: dict[str, Any]
+    accepts_stream: bool
 
 
-class Lives(NamedTuple):
-    """Whoever says it still works on an errand, or waits for it."""
+class ForwardHeartbeat(NamedTuple):
+    """The sender still works on a forwarded request, or still waits for its reply."""
 
-    errand: str
+    forward_id: str
 
 
-class Told(NamedTuple):
-    """A message for the host of an errand, before its answer."""
+class ForwardedMessage(NamedTuple):
+    """A message for the host of a forwarded request, before the reply."""
 
-    errand: str
+    forward_id: str
     message: str
 
 
-class Spoke(NamedTuple):
-    """The answer to an errand; see RpcReply."""
+class ForwardedReply(NamedTuple):
+    """The reply to a forwarded request (`streams.exchange.RpcReply`)."""
 
-    errand: str
+    forward_id: str
     message: str
     error: str | None
     headers: list[list[str]]
 
 
-class Refused(NamedTuple):
-    """What an errand was refused with, or how it failed; see failures."""
+class ForwardedError(NamedTuple):
+    """The error of a forwarded request, from `encode_error`."""
 
-    errand: str
-    failure: dict[str, Any]
+    forward_id: str
+    error: dict[str, Any]
 
 
-class Departed(NamedTuple):
-    """The host of an errand does not wait any more."""
+class ForwardCancelled(NamedTuple):
+    """The host of a forwarded request has disconnected."""
 
-    errand: str
+    forward_id: str
+
+
+# --- errors -----------------------------------------------------------------------------------------------------------
+
+_ERRORS: Final[Mapping[str, type[errors.GatewayError]]] = {
+    kind.__name__: kind
+    for kind in (
+        errors.CutOff,
+        errors.Forbidden,
+        errors.InsufficientScope,
+        errors.InvalidParams,
+        errors.MissingCapability,
+        errors.QueueFull,
+        errors.RateLimited,
+        errors.StoreUnavailable,
+        errors.TaskSupportMismatch,
+        errors.TooManyBytes,
+        errors.TooManyTasks,
+        errors.UpstreamFailed,
+    )
+}
+_DURATION: Final = "retry_after"
+_SET: Final = "scopes"
+
+
+def encode_error(error: Exception) -> dict[str, Any]:
+    """An error as plain values."""
+    kind = type(error).__name__
+    if kind not in _ERRORS:
+        return {"kind": "", "text": "", "facts": {}}
+    facts = dict(vars(error))
+    if isinstance(facts.get(_DURATION), timedelta):
+        facts[_DURATION] = facts[_DURATION].total_seconds()
+    if _SET in facts:
+        facts[_SET] = sorted(facts[_SET])
+    return {"kind": kind, "text": str(error), "facts": facts}
+
+
+def decode_error(encoded: Mapping[str, Any]) -> errors.GatewayError:
+    """The error from its plain values."""
+    kind = _ERRORS.get(encoded["kind"])
+    if kind is None:
+        return errors.InternalError()
+    error = kind.__new__(kind, encoded["text"])
+    facts = dict(encoded["facts"])
+    if isinstance(facts.get(_DURATION), int | float):
+        facts[_DURATION] = timedelta(seconds=facts[_DURATION])
+    if _SET in facts:
+        facts[_SET] = frozenset(facts[_SET])
+    vars(error).update(facts)
+    return error

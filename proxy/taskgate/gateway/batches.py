@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from taskgate.streams.messages import Exchange, HttpReply
+from taskgate.streams.exchange import Exchange, HttpReply
 
 Part = TypeVar("Part")
 
@@ -23,14 +23,14 @@ async def answer_all(
         answered = await answer(part)
         if answered is not None:
             ready.append(answered)
-        if exchange.streams:
+        if exchange.is_streaming:
             _send(exchange, ready)
 
     # Begun in order, so that one may cancel another that stands before it.
     async with asyncio.TaskGroup() as group:
         for part in parts:
             group.create_task(take(part))
-    if exchange.streams:
+    if exchange.is_streaming:
         # Whoever made it a stream has sent all that was ready.
         return HttpReply()
     return HttpReply(body=f"[{','.join(ready)}]") if ready else HttpReply(status=202)
@@ -39,5 +39,5 @@ async def answer_all(
 def _send(exchange: Exchange, ready: list[str]) -> None:
     feed = exchange.stream()
     for message in ready:
-        feed.put_answer(message)
+        feed.send_answer(message)
     ready.clear()

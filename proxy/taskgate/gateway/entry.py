@@ -11,13 +11,13 @@ from taskgate.auth.context import AuthContext
 from taskgate.domain.versions import Peer, find_revision
 from taskgate.errors import SessionRequired, UnsupportedVersion
 from taskgate.sessions.registry import HostSession, HostSessions
-from taskgate.streams.messages import UNKNOWN, Inbound
+from taskgate.streams.exchange import UNKNOWN, InboundHead
 from taskgate.telemetry import request_context
 from taskgate.telemetry.request_context import Client, RequestContext
 
 
 def session_of(
-    inbound: Inbound, sessions: HostSessions, mount: Mount, caller: AuthContext
+    inbound: InboundHead, sessions: HostSessions, mount: Mount, caller: AuthContext
 ) -> Coroutine[Any, Any, HostSession]:
     """The session that the head names, its owner checked. Raises UnsupportedVersion, SessionRequired, SessionNotFound.
 

@@ -42,9 +42,8 @@ from taskgate.protocol.base import (
 )
 from taskgate.protocol.envelope import Message, Request, Response
 from taskgate.sessions.registry import HostSession, HostSessions
-from taskgate.streams.entries import About
-from taskgate.streams.messages import Exchange, HttpReply, Verb
-from taskgate.streams.spoken import HandledRequest, RpcReply, error_of, revision_of
+from taskgate.streams.exchange import Exchange, HandledRequest, HttpMethod, HttpReply, RpcReply, error_of, revision_of
+from taskgate.streams.log_entries import StreamOrigin
 from taskgate.system.offload import LARGE, aside, offloaded
 from taskgate.telemetry.events import EventSink, ToolCalled
 from taskgate.telemetry.request_context import client_of
@@ -78,7 +77,7 @@ class InSessionMessages:
 
     async def takes_batches(self, exchange: Exchange, mount: Mount, caller: AuthContext) -> bool:
         """Whether the body may be several messages: in sessions of the one revision that has those."""
-        if exchange.inbound.host_session is None:
+        if exchange.head.host_session is None:
             return False
         host_session = await self._session(exchange, mount, caller)
         note_peer(host_session.peer, host_session.client)
@@ -88,7 +87,7 @@ class InSessionMessages:
         """Carry a stream of a session, or end it: what has no message. Raises GatewayError."""
         host_session = await self._session(exchange, mount, caller)
         note_peer(host_session.peer, host_session.client)
-        if exchange.inbound.verb is Verb.GET:
+        if exchange.head.method is HttpMethod.GET:
             await self._rooms.gate.request(caller, exchange, mount.name, _NO_METHOD)
             with host_session, self._rooms.streams.one(caller):
                 return await self._rooms.resuming.serve(exchange, host_session, caller)
@@ -106,7 +105,7 @@ class InSessionMessages:
         # 2. What the message asks, in neutral words; its parameters are checked here.
         intent = self._dialect.decode(message, peer, offers_tasks=mount.offers_tasks, extensions=mount.extensions)
         if host_session is not None and host_session.resumable is not None and isinstance(message, Request):
-            exchange.keep(host_session.resumable.of(_about(message, intent)))
+            exchange.make_resumable(host_session.resumable.opener(_about(message, intent)))
         tool = intent.tool if isinstance(intent, CallTool) else None
         if isinstance(intent, OpenSession):
             note_peer(intent.peer, client_of(intent.peer.info))
@@ -133,7 +132,7 @@ class InSessionMessages:
         return HandledRequest(reply, revision_of(peer, intent), spoken.error)
 
     def _session(self, exchange: Exchange, mount: Mount, caller: AuthContext) -> Coroutine[Any, Any, HostSession]:
-        return session_of(exchange.inbound, self._rooms.sessions, mount, caller)
+        return session_of(exchange.head, self._rooms.sessions, mount, caller)
 
     def _perform(
         self,
@@ -257,9 +256,9 @@ class InSessionMessages:
         return RpcReply(await offloaded(len(response.text), answer), error_of(response))
 
 
-def _about(request: Request, intent: Intent) -> About:
+def _about(request: Request, intent: Intent) -> StreamOrigin:
     """What another process needs to know to go on with the stream of the answer."""
-    return About(request.id, intent.task if isinstance(intent, AwaitTask) else None)
+    return StreamOrigin(request.id, intent.task if isinstance(intent, AwaitTask) else None)
 
 
 def _foreign(host_session: HostSession, method: str) -> Foreign | None:

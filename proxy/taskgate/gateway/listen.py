@@ -14,7 +14,7 @@ from taskgate.lifecycle.news import StatusNotifier
 from taskgate.lifecycle.offers import InputDelivery
 from taskgate.sessions.registry import MAX_STREAMS, HostSession
 from taskgate.streams.event_stream import EventStream
-from taskgate.streams.messages import Exchange, HttpReply
+from taskgate.streams.exchange import Exchange, HttpReply
 from taskgate.system.background import Background
 
 LONGEST_TIMER: Final = 86_400.0
@@ -35,8 +35,8 @@ class _Held:
         # The newest, though it may have been there before.
         host_session.streams.pop(feed, None)
         host_session.streams[feed] = caller
-        feed.when_lost(self._lost)
-        still_open = [each for each in host_session.streams if not each.closed]
+        feed.on_connection_lost(self._lost)
+        still_open = [each for each in host_session.streams if not each.is_closed]
         if len(still_open) > MAX_STREAMS:
             still_open[0].close()
 
@@ -51,11 +51,11 @@ class _Held:
         if self._expiry is not None:
             self._expiry.cancel()
         feed, host_session = self.feed, self._host_session
-        feed.forget(self._lost)
-        if not feed.closed:
+        feed.remove_callback(self._lost)
+        if not feed.is_closed:
             return
         host_session.streams.pop(feed, None)
-        if not feed.is_given_up:
+        if not feed.is_ended:
             host_session.parted = (feed, self._caller)
         self._lost()
 
@@ -85,7 +85,7 @@ class GetStreams:
         meeting = asyncio.get_running_loop().create_task(self._meet(host_session, owners))
         host_session.questions.stream_opened()
         try:
-            await held.feed.ended()
+            await held.feed.wait_closed()
         finally:
             meeting.cancel()
             held.part()

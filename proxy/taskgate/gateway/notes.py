@@ -5,8 +5,15 @@ over, does nothing, and its sender cannot tell which it was (T51).
 """
 
 from taskgate.auth.context import AuthContext
-from taskgate.cluster.bus import ClusterBus, is_holder
-from taskgate.cluster.messages import Answered, Cancelled, InputTold, QuestionTold, ServerTold, Word
+from taskgate.cluster.bus import ClusterBus, is_replica_name
+from taskgate.cluster.messages import (
+    InputProgress,
+    Message,
+    QuestionAnswer,
+    QuestionProgress,
+    RequestCancelled,
+    ServerNotification,
+)
 from taskgate.gateway.relay import PlainCallProxy
 from taskgate.lifecycle.following import ResultWaiter
 from taskgate.lifecycle.runner import Runner
@@ -49,10 +56,10 @@ class ClientNotifications:
         match intent:
             case CancelCall(request=request):
                 if not self._relaying.cancel(host_session, request):
-                    self._pass_on(Cancelled(host_session.id, request))
+                    self._pass_on(RequestCancelled(host_session.id, request))
             case AnswerQuestion(id=id_, answer=answer):
                 if not host_session.questions.answer(id_, answer):
-                    self._pass_to_asking(id_, Answered(host_session.id, id_, answer))
+                    self._pass_to_asking(id_, QuestionAnswer(host_session.id, id_, answer))
             case AnswerInput():
                 mount = host_session.mount.name
                 self._runner.answers(caller.owners(mount), intent.task, caller)
@@ -62,27 +69,27 @@ class ClientNotifications:
             case TellServer(notification=notification):
                 # Each process that the session is alive in has a session at the server of its own.
                 host_session.upstream.tell(notification)
-                self._pass_on(ServerTold(host_session.id, notification.text))
+                self._pass_on(ServerNotification(host_session.id, notification.text))
 
     def _tell_progress(self, caller: AuthContext, host_session: HostSession, told: TellProgress) -> None:
         place, text = self._dialect.input_of(told.id), told.notification.text
         if place is None:
             if not host_session.questions.tell(told.id, told.notification):
-                self._pass_to_asking(told.id, QuestionTold(host_session.id, told.id, text))
+                self._pass_to_asking(told.id, QuestionProgress(host_session.id, told.id, text))
             return
         owners = caller.owners(host_session.mount.name)
         question = self._runner.find_question(owners, *place)
         if question is not None:
             question.tell(told.notification)
         else:
-            self._pass_on(InputTold(owners[0].mount, [owner.context for owner in owners], told.id, text))
+            self._pass_on(InputProgress(owners[0].mount, [owner.context for owner in owners], told.id, text))
 
-    def _pass_on(self, word: Word) -> None:
+    def _pass_on(self, word: Message) -> None:
         if self._bus is not None:
-            self._bus.say(word)
+            self._bus.send(word)
 
-    def _pass_to_asking(self, id: str, word: Word) -> None:
+    def _pass_to_asking(self, id: str, word: Message) -> None:
         """Tell the process that asked a question under that id, if one of ours did."""
         asking = asked_by(id)
-        if self._bus is not None and asking is not None and is_holder(asking):
-            self._bus.say(word, to=asking)
+        if self._bus is not None and asking is not None and is_replica_name(asking):
+            self._bus.send(word, to=asking)

@@ -52,8 +52,15 @@ from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.modern_requests import RequestMeta
 from taskgate.protocol.reading import is_task_id, value_of
 from taskgate.streams.bytes_in_flight import SMALL, BytesInFlight
-from taskgate.streams.messages import Exchange, HttpReply, Inbound, ListenerRefused, Verb
-from taskgate.streams.spoken import TOOL_ERROR, HandledRequest
+from taskgate.streams.exchange import (
+    TOOL_ERROR,
+    Exchange,
+    HandledRequest,
+    HttpMethod,
+    HttpReply,
+    InboundHead,
+    ListenerRefused,
+)
 from taskgate.system import offload
 from taskgate.system.interruption import Interrupted
 from taskgate.telemetry.events import BatchItemAnswered, CapRefused, EventSink, HttpRefused, RpcAnswered, TaskDenied
@@ -120,7 +127,7 @@ class Gateway:
 
     async def answer(self, exchange: Exchange) -> HttpReply:
         """The reply to one exchange; raises nothing but cancellation, and what the listener says of a body."""
-        mount = self._mounts[exchange.inbound.path]
+        mount = self._mounts[exchange.head.path]
         try:
             return await self._answer(exchange, mount)
         finally:
@@ -129,7 +136,7 @@ class Gateway:
     async def _answer(self, exchange: Exchange, mount: Mount) -> HttpReply:
         begun, seen = self._clock.elapsed(), present()
         refused = None
-        seen.mount, seen.revision = mount.name, exchange.inbound.revision
+        seen.mount, seen.revision = mount.name, exchange.head.revision
         try:
             # 1. Whether no more comes from there than may, nor too many tokens that are not accepted.
             await self._gate.arrived(exchange, mount.name, partial(self._callers.knows, exchange, mount))
@@ -140,8 +147,8 @@ class Gateway:
             if len(body) > SMALL:
                 refused = self._expect_room(exchange, caller, body)
             # 3. A stream or a goodbye has no message, and only one era has either.
-            if exchange.inbound.verb is not Verb.POST:
-                check_verb(exchange.inbound.revision)
+            if exchange.head.method is not HttpMethod.POST:
+                check_verb(exchange.head.revision)
                 return await self._in_session.serve(exchange, mount, caller)
             # 4. The body is judged once: JSON, then one JSON-RPC message, or what an older revision has as well.
             if is_array(body) and await self._in_session.takes_batches(exchange, mount, caller):
@@ -154,12 +161,12 @@ class Gateway:
                 return await answer_all(exchange, parts, each)
             read = partial(parse, body, max_depth=self._rules.max_depth, max_members=self._rules.max_members)
             if len(body) > offload.LARGE:
-                message = await self._read_aside(exchange.inbound.host_session, read)
+                message = await self._read_aside(exchange.head.host_session, read)
             else:
                 message = read()
                 if self._read_now and isinstance(message, Notification):
                     # It may cancel what came before it in its session.
-                    for reading in tuple(self._read_now.get(exchange.inbound.host_session, ())):
+                    for reading in tuple(self._read_now.get(exchange.head.host_session, ())):
                         await asyncio.wait((reading,))
         except ListenerRefused:
             raise
@@ -178,7 +185,7 @@ class Gateway:
         """The reply to one message, in a span of its own where it is a request."""
         if not isinstance(message, Request):
             return await self._answer_message(exchange, mount, caller, message, begun)
-        seen, inbound = present(), exchange.inbound
+        seen, inbound = present(), exchange.head
         span = seen.span = self._tracing.serving(
             message, mount=mount.name, revision=inbound.revision, fields=inbound.fields
         )
@@ -204,7 +211,7 @@ class Gateway:
             if self._pressure.level and isinstance(message, Request) and self._pressure.refuses(message.method):
                 raise Overloaded(RETRY_AFTER)
             # 6. Which era the message is of.
-            route = self._route(exchange.inbound, mount, message)
+            route = self._route(exchange.head, mount, message)
             # 7. What it asks, whether rates and rules let this caller do it, and the doing: as the era has it.
             if isinstance(route, RequestMeta):
                 assert isinstance(message, Request), "only requests are routed to the modern era"
@@ -226,7 +233,7 @@ class Gateway:
             return self._refuse(error, mount, exchange, message, begun, era)
         if isinstance(message, Request):
             if answered.reply.body is not None and len(answered.reply.body) > SMALL:
-                exchange.hold(len(answered.reply.body))
+                exchange.count_answer(len(answered.reply.body))
             _note_answered(present(), message, answered)
             self._count(mount, message, answered.revision, begun, answered.error)
         return answered.reply
@@ -287,7 +294,7 @@ class Gateway:
         """Count a large body until its answer has left; else why it cannot be served."""
         refused = self._in_flight.refusal(caller.key, len(body))
         if refused is None:
-            exchange.hold(len(body))
+            exchange.count_answer(len(body))
         else:
             self._event_sink.emit(CapRefused("bytes", refused.scope))
         return refused
@@ -303,11 +310,11 @@ class Gateway:
                 await self._gate.failed_auth(exchange, mount.name)
             raise
 
-    def _route(self, inbound: Inbound, mount: Mount, message: Message) -> Route:
+    def _route(self, inbound: InboundHead, mount: Mount, message: Message) -> Route:
         return classify(
             message,
             inbound.revision,
-            inbound.repeated,
+            inbound.mirrored_headers,
             offers_tasks=mount.offers_tasks,
             extensions=mount.extensions,
             strict_names=self._rules.strict_names,
@@ -331,13 +338,13 @@ class Gateway:
         seen.refusal, seen.error = refused_for(error), str(code)
         if code == words.OVER_LIMIT and isinstance(message, Request):
             reply = self._rejections.retold(reply, error, message, era)
-        if isinstance(error, Unauthenticated) and exchange.streams:
+        if isinstance(error, Unauthenticated) and exchange.is_streaming:
             # Its stream ends without a word, so that the host comes back, is told 401, and gets another token.
             reply = HttpReply()
-        if reply.status != 200 and not exchange.streams:
+        if reply.status != 200 and not exchange.is_streaming:
             self._event_sink.emit(HttpRefused(type(error).reason if isinstance(error, GatewayError) else "internal"))
         if isinstance(message, Request):
-            self._count(mount, message, exchange.inbound.revision, begun, str(code))
+            self._count(mount, message, exchange.head.revision, begun, str(code))
         return reply
 
     def _suspect(self, error: Exception, mount: Mount, caller: AuthContext, message: Message) -> None:

@@ -14,7 +14,7 @@ from taskgate.admission.bulkhead import Ticket
 from taskgate.admission.callers import principal
 from taskgate.admission.joining import CoalesceKey, RequestCoalescer
 from taskgate.auth.context import AuthContext
-from taskgate.cluster.wants import LASTING
+from taskgate.cluster.remote_sessions import SETTING_METHODS
 from taskgate.domain.policy import PromotionDecision
 from taskgate.domain.record import RequestId
 from taskgate.errors import CutOff, QueueFull
@@ -25,8 +25,8 @@ from taskgate.protocol.vocabulary import NOTE_PROGRESS, TOOLS_CALL
 from taskgate.sessions.call_sites import asked_of
 from taskgate.sessions.questions import Carrying
 from taskgate.sessions.registry import HostSession
-from taskgate.streams.messages import Exchange
-from taskgate.streams.pulse import Pulse
+from taskgate.streams.exchange import Exchange
+from taskgate.streams.keepalive import Keepalive
 from taskgate.system.alarms import Alarms
 from taskgate.system.interruption import Interrupted, Interruptible
 from taskgate.telemetry.events import EventSink, ShadowPromotion, ToolCalled
@@ -108,11 +108,11 @@ class PlainCallProxy:
         asked: RelayedRequest,
         asking: CoalesceKey | None,
     ) -> Response:
-        streams = exchange.inbound.accepts_stream
-        if streams and not exchange.inbound.accepts_json:
+        streams = exchange.head.accepts_stream
+        if streams and not exchange.head.accepts_json:
             exchange.stream()
         listener = _CallHearer(exchange, host_session, self._dialect, asked.progress_token)
-        pulse = Pulse(self._alarms, self._patience, listener.live) if streams else None
+        pulse = Keepalive(self._alarms, self._patience, listener.live) if streams else None
 
         relay, who = host_session.upstream.relay, principal(caller)
         send = partial(relay, asked.method, asked.params, listener=listener, tool=asked.tool, principal=who)
@@ -137,10 +137,10 @@ class PlainCallProxy:
                         await self._wait(host_session, asked.tool, ticket)
                     self._count(host_session, asked.tool, "direct")
                 if asked.lasts:
-                    exchange.when_gone(call.interrupt)
+                    exchange.on_disconnect(call.interrupt)
                 response = await send()
-                if asked.method in LASTING and response.error is None:
-                    host_session.wants.note(asked.method, asked.params)
+                if asked.method in SETTING_METHODS and response.error is None:
+                    host_session.wants.record(asked.method, asked.params)
                 return response
         except Interrupted:
             if self._stopping:
@@ -213,7 +213,7 @@ class PlainCallProxy:
 
 def _leaves_with(exchange: Exchange, call: Interruptible, ticket: Ticket) -> None:
     """Let a call that still waits for its turn be given up if its host leaves: nobody would hear of it."""
-    exchange.when_gone(lambda: None if ticket.granted else call.interrupt())
+    exchange.on_disconnect(lambda: None if ticket.granted else call.interrupt())
 
 
 class _CallHearer(UnsavedCallListener):
@@ -251,12 +251,12 @@ class _CallHearer(UnsavedCallListener):
                 return
         else:
             message = self._dialect.on_notification(notification, self._token)
-        if not (self._exchange.inbound.accepts_stream and self._exchange.stream().put(message)):
+        if not (self._exchange.head.accepts_stream and self._exchange.stream().send(message)):
             self._host_session.announce(message)
 
     def clog(self) -> Awaitable[None] | None:
         """See CallListener."""
-        return self._exchange.stream().clog() if self._exchange.streams else None
+        return self._exchange.stream().backpressure() if self._exchange.is_streaming else None
 
     @property
     def passes_rounds(self) -> bool:
@@ -267,20 +267,20 @@ class _CallHearer(UnsavedCallListener):
         """See CallListener."""
         questions, exchange = self._host_session.questions, self._exchange
         questions.ask(question, self, self._host_session)
-        if exchange.inbound.accepts_stream and not self._watches_host:
+        if exchange.head.accepts_stream and not self._watches_host:
             self._watches_host = True
             feed = exchange.stream()
-            feed.when_lost(lambda: questions.stream_ended(feed))
+            feed.on_connection_lost(lambda: questions.stream_ended(feed))
 
     def refused(self, required: Mapping[str, Any]) -> None:
         """See CallListener: in the legacy era the server alone is told."""
 
     def carry(self, message: str) -> Carrying | None:
         """Ask something on the call's own stream; see Carrier."""
-        if not self._exchange.inbound.accepts_stream:
+        if not self._exchange.head.accepts_stream:
             return None
         feed = self._exchange.stream()
-        return feed if feed.put_now(message) else None
+        return feed if feed.send_now(message) else None
 
     def live(self) -> None:
         """Show the host that the call still runs, where nothing else did: its own bound may end with silence."""
@@ -288,7 +288,7 @@ class _CallHearer(UnsavedCallListener):
         if self._token is not None and not self._spoke:
             self._done = 0.0 if self._done is None else self._done + STEP
             self._has_made_up = True
-            feed.put_now(self._dialect.progress(self._token, self._done, "Still running"))
+            feed.send_now(self._dialect.progress(self._token, self._done, "Still running"))
         self._spoke = False
 
     def _reworded(self, token: RequestId, notification: Notification) -> str | None:

@@ -15,12 +15,11 @@ from taskgate.lifecycle.following import Moved, ResultWaiter
 from taskgate.protocol.faults import call_ended
 from taskgate.protocol.jsonrpc import error_text
 from taskgate.sessions.registry import HostSession
-from taskgate.streams.carrying import Carriage
-from taskgate.streams.entries import About, for_carrier, repeated
 from taskgate.streams.event_stream import EventStream, ForwardedEventStream, ResumableEventStream
-from taskgate.streams.messages import Exchange, HttpReply
-from taskgate.streams.resumable import FoundStream, StreamPosition, read_place
-from taskgate.streams.shared_resumable import Left, SharedResumableStreams
+from taskgate.streams.exchange import Exchange, HttpReply
+from taskgate.streams.handover import SharedResumableStreams, StreamForwarder, StreamHandover
+from taskgate.streams.log_entries import StreamOrigin, event_for, replayable_event
+from taskgate.streams.resumable import FoundStream, StreamPosition, parse_event_id
 
 UNKNOWN: Final = "The stream is unknown or has expired"
 LOST: Final = "The gateway that ran the call is gone; the call may or may not have completed"
@@ -43,22 +42,22 @@ class Resuming:
         there, but not wholly: what they carry nobody depends on, and a new one takes the place of one that is unknown.
         Raises StoreUnavailable where another process may have the stream of a call.
         """
-        id_, resumable = exchange.inbound.last_event_id, host_session.resumable
+        id_, resumable = exchange.head.last_event_id, host_session.resumable
         if resumable is None:
             # Older revisions know of resumption, too, but have had no ids of us.
             return await self._listening.serve(exchange, host_session, caller)
-        exchange.keep(resumable)
+        exchange.make_resumable(resumable)
         if id_ is None:
             return await self._listening.serve(exchange, host_session, caller)
-        place = read_place(id_)
+        place = parse_event_id(id_)
         if place is None:
             raise StreamNotFound(UNKNOWN)
         trail = resumable.find(place)
-        if trail is None and self._shared is not None and not resumable.knows(place):
+        if trail is None and self._shared is not None and not resumable.is_open(place):
             left = await self._left_elsewhere(self._shared, host_session, place)
             if left is not None:
                 return await self._go_on(exchange, host_session, caller, place, left)
-        if place.is_of_get and (trail is not None or not resumable.knows(place)):
+        if place.is_get_stream and (trail is not None or not resumable.is_open(place)):
             return await self._listen(exchange, host_session, caller, trail)
         if trail is None:
             raise StreamNotFound(UNKNOWN)
@@ -68,7 +67,7 @@ class Resuming:
         self, exchange: Exchange, host_session: HostSession, caller: AuthContext, trail: FoundStream | None
     ) -> HttpReply:
         # Whoever has left again takes it from nobody.
-        if trail is not None and trail.feed is not None and not exchange.resume(trail.feed, trail.missed):
+        if trail is not None and trail.stream is not None and not exchange.resume(trail.stream, trail.missed):
             return HttpReply()
         return await self._listening.serve(exchange, host_session, caller)
 
@@ -76,7 +75,7 @@ class Resuming:
         self, exchange: Exchange, host_session: HostSession, caller: AuthContext, trail: FoundStream
     ) -> HttpReply:
         """The stream of a call goes on here, to its end."""
-        feed = trail.feed
+        feed = trail.stream
         if feed is None:
             return _repeat(exchange, trail.missed)
         if not exchange.resume(feed, trail.missed):
@@ -93,49 +92,54 @@ class Resuming:
 
     async def _left_elsewhere(
         self, shared: SharedResumableStreams, host_session: HostSession, place: StreamPosition
-    ) -> Left | None:
+    ) -> StreamHandover | None:
         try:
-            return await shared.take_up(host_session.id, place)
+            return await shared.claim(host_session.id, place)
         except StoreUnavailable:
-            if place.is_of_get:
+            if place.is_get_stream:
                 # What comes from now on is better than nothing.
                 return None
             raise
 
     async def _go_on(
-        self, exchange: Exchange, host_session: HostSession, caller: AuthContext, place: StreamPosition, left: Left
+        self,
+        exchange: Exchange,
+        host_session: HostSession,
+        caller: AuthContext,
+        place: StreamPosition,
+        left: StreamHandover,
     ) -> HttpReply:
         """What another process left of a stream goes on here, as far as that can be."""
-        resumable, about = host_session.resumable, left.about
+        resumable, about = host_session.resumable, left.origin
         assert resumable is not None
         if left.is_over:
-            return _repeat(exchange, [*filter(None, (repeated(entry) for _, entry in left.entries))])
-        if not place.is_of_get and about.task is None:
+            return _repeat(exchange, [*filter(None, (replayable_event(entry) for _, entry in left.entries))])
+        if not place.is_get_stream and about.task is None:
             if about.request is None:
                 raise StreamNotFound(UNKNOWN)
             return await self._carry_for_another(exchange, host_session, place, left)
-        feed = resumable.go_on("g" if place.is_of_get else "p", about, [entry for _, entry in left.entries])
+        feed = resumable.adopt("g" if place.is_get_stream else "p", about, [entry for _, entry in left.entries])
         if not exchange.resume(feed, [feed.priming, *(feed.missed_since(0) or ())]):
-            feed.give_up()
+            feed.discard()
             return HttpReply()
-        if place.is_of_get:
+        if place.is_get_stream:
             return await self._listening.serve(exchange, host_session, caller)
         moved = Moved(feed, about, left.ahead)
         self._listening.background.run(lambda: self._following.take_up(exchange, caller, host_session, moved))
         return await self._hold(host_session, caller, feed)
 
     async def _carry_for_another(
-        self, exchange: Exchange, host_session: HostSession, place: StreamPosition, left: Left
+        self, exchange: Exchange, host_session: HostSession, place: StreamPosition, left: StreamHandover
     ) -> HttpReply:
         assert self._shared is not None
-        feed, carrier = ForwardedEventStream(), left.carrier or ""
-        missed = [*filter(None, (for_carrier(entry, carrier) for _, entry in left.entries))]
+        feed, carrier = ForwardedEventStream(), left.forwarder or ""
+        missed = [*filter(None, (event_for(entry, carrier) for _, entry in left.entries))]
         if not exchange.resume(feed, missed):
             return HttpReply()
         number = left.entries[-1][0] if left.entries else place.number
-        lost = _lost(left.about)
-        carriage = Carriage(self._shared, host_session.id, place.stream, left, number=number, lost=lost)
-        await carriage.carry(feed)
+        lost = _lost(left.origin)
+        carriage = StreamForwarder(self._shared, host_session.id, place.stream, left, number=number, lost=lost)
+        await carriage.forward(feed)
         return HttpReply()
 
 
@@ -147,6 +151,6 @@ def _repeat(exchange: Exchange, missed: list[bytes]) -> HttpReply:
     return HttpReply()
 
 
-def _lost(about: About) -> str:
+def _lost(about: StreamOrigin) -> str:
     """What a host is told of a call whose process is gone."""
     return error_text(about.request, call_ended(FaultReason.CALL_LOST, LOST, dispatched=True).error)

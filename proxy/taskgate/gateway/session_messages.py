@@ -35,63 +35,63 @@ class SessionMessageHandler:
 
     def hear(self, bus: ClusterBus) -> None:
         """Take it from now on."""
-        bus.hear(messages.Ended, self._ended)
-        bus.hear(messages.Revived, self._revived)
-        bus.hear(messages.Listens, self._listens)
-        bus.hear(messages.Published, self._published)
-        bus.hear(messages.Asks, self._asks)
-        bus.hear(messages.Wanted, self._wanted)
-        bus.hear(messages.Answered, self._answered)
-        bus.hear(messages.QuestionTold, self._question_told)
-        bus.hear(messages.InputTold, self._input_told)
-        bus.hear(messages.Cancelled, self._cancelled)
-        bus.hear(messages.ServerTold, self._server_told)
+        bus.subscribe(messages.SessionEnded, self._ended)
+        bus.subscribe(messages.SessionRevived, self._revived)
+        bus.subscribe(messages.GetStreamState, self._listens)
+        bus.subscribe(messages.GetStreamMessage, self._published)
+        bus.subscribe(messages.GetStreamQuestion, self._asks)
+        bus.subscribe(messages.SessionSetting, self._wanted)
+        bus.subscribe(messages.QuestionAnswer, self._answered)
+        bus.subscribe(messages.QuestionProgress, self._question_told)
+        bus.subscribe(messages.InputProgress, self._input_told)
+        bus.subscribe(messages.RequestCancelled, self._cancelled)
+        bus.subscribe(messages.ServerNotification, self._server_told)
 
     # --- of sessions ------------------------------------------------------------------------------------------------
 
-    def _ended(self, word: messages.Ended, sender: str) -> None:
+    def _ended(self, word: messages.SessionEnded, sender: str) -> None:
         self._sessions.forget(word.session)
 
-    def _revived(self, word: messages.Revived, sender: str) -> None:
+    def _revived(self, word: messages.SessionRevived, sender: str) -> None:
         host_session = self._sessions.peek(word.session)
         if host_session is not None:
-            host_session.elsewhere.tell(sender)
-            host_session.wants.tell(sender)
+            host_session.elsewhere.announce(sender)
+            host_session.wants.announce(sender)
 
-    def _listens(self, word: messages.Listens, sender: str) -> None:
+    def _listens(self, word: messages.GetStreamState, sender: str) -> None:
         host_session = self._sessions.peek(word.session)
         if host_session is not None:
             host_session.heard_of_stream(sender, is_open=word.is_open)
 
-    def _published(self, word: messages.Published, sender: str) -> None:
+    def _published(self, word: messages.GetStreamMessage, sender: str) -> None:
         host_session = self._sessions.peek(word.session)
         if host_session is not None:
             host_session.publish(word.message)
 
-    def _asks(self, word: messages.Asks, sender: str) -> None:
+    def _asks(self, word: messages.GetStreamQuestion, sender: str) -> None:
         host_session = self._sessions.peek(word.session)
         if host_session is not None:
-            host_session.elsewhere.ask(word.message, sender)
+            host_session.elsewhere.ask_locally(word.message, sender)
 
-    def _wanted(self, word: messages.Wanted, sender: str) -> None:
+    def _wanted(self, word: messages.SessionSetting, sender: str) -> None:
         host_session = self._sessions.peek(word.session)
-        params = None if host_session is None else host_session.wants.heard(word)
+        params = None if host_session is None else host_session.wants.on_remote_change(word)
         if host_session is not None and params is not None:
             self._sessions.ask_for(host_session, word.method, params)
 
     # --- of what hosts say ------------------------------------------------------------------------------------------
 
-    def _answered(self, word: messages.Answered, sender: str) -> None:
+    def _answered(self, word: messages.QuestionAnswer, sender: str) -> None:
         host_session = self._sessions.peek(word.session)
         if host_session is not None:
             host_session.questions.answer(word.id, word.answer)
 
-    def _question_told(self, word: messages.QuestionTold, sender: str) -> None:
+    def _question_told(self, word: messages.QuestionProgress, sender: str) -> None:
         host_session, notification = self._sessions.peek(word.session), _notification(word.notification)
         if host_session is not None and notification is not None:
             host_session.questions.tell(word.id, notification)
 
-    def _input_told(self, word: messages.InputTold, sender: str) -> None:
+    def _input_told(self, word: messages.InputProgress, sender: str) -> None:
         place, notification = self._dialect.input_of(word.id), _notification(word.notification)
         if place is None or notification is None:
             return
@@ -100,12 +100,12 @@ class SessionMessageHandler:
         if question is not None:
             question.tell(notification)
 
-    def _cancelled(self, word: messages.Cancelled, sender: str) -> None:
+    def _cancelled(self, word: messages.RequestCancelled, sender: str) -> None:
         host_session = self._sessions.peek(word.session)
         if host_session is not None:
             self._relaying.cancel(host_session, word.request)
 
-    def _server_told(self, word: messages.ServerTold, sender: str) -> None:
+    def _server_told(self, word: messages.ServerNotification, sender: str) -> None:
         host_session, notification = self._sessions.peek(word.session), _notification(word.notification)
         if host_session is not None and notification is not None:
             host_session.upstream.tell(notification)

@@ -11,7 +11,7 @@ from binascii import Error
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
-from taskgate.cluster.seals import Seals, WordKeys
+from taskgate.cluster.message_auth import SealKeys, Seals
 from taskgate.domain.record import OwnerKey, TaskId, TaskRecord
 from taskgate.jsontext.spans import RawJson
 from taskgate.upstream.resume_points import ResumePoint
@@ -78,5 +78,5 @@ def _footing(said: tuple[Iterable[Any], Iterable[Iterable[Any]]]) -> CallCheckpo
     return CallCheckpoint(ResumePoint(*at), tuple(AskedQuestion(*each) for each in asked))
 
 
-UNSEALED: Final = CheckpointSeals(WordKeys())
+UNSEALED: Final = CheckpointSeals(SealKeys())
 """For who has no key."""

@@ -26,9 +26,9 @@ from taskgate.protocol.faults import fault
 from taskgate.protocol.vocabulary import TASKS_RESULT
 from taskgate.sessions.registry import HostSession
 from taskgate.stores.base import TaskStore, TaskWatch
-from taskgate.streams.entries import About
 from taskgate.streams.event_stream import EventStream, ResumableEventStream
-from taskgate.streams.messages import Exchange
+from taskgate.streams.exchange import Exchange
+from taskgate.streams.log_entries import StreamOrigin
 from taskgate.system.interruption import Interrupted, Interruptible
 
 PATIENCE: Final = timedelta(seconds=30)
@@ -45,7 +45,7 @@ class Moved(NamedTuple):
     """
 
     feed: ResumableEventStream
-    about: About
+    about: StreamOrigin
     ahead: int = 0
 
 
@@ -107,8 +107,8 @@ class ResultWaiter:
         self._waiting[waiting] = record.id
         try:
             with self._streams.open.wait(caller), waiting:
-                exchange.when_gone(waiting.interrupt)
-                if exchange.inbound.accepts_stream:
+                exchange.on_disconnect(waiting.interrupt)
+                if exchange.head.accepts_stream:
                     record = await self._follow(record, caller, exchange.stream(), host_session)
                 while not record.status.is_terminal:
                     await self._news(record, caller.good_until)
@@ -129,10 +129,10 @@ class ResultWaiter:
         feed, about, waiting = moved.feed, moved.about, Interruptible()
         assert about.request is not None
         assert about.task is not None
-        heard = Heard(about.wait or feed.name, about.heard, moved.ahead)
+        heard = Heard(about.wait or feed.name, about.last_note, moved.ahead)
         try:
             with host_session, waiting:
-                feed.when_given_up(waiting.interrupt)
+                feed.on_discard(waiting.interrupt)
                 record = await self._lookups.find(exchange, caller, host_session.mount.name, about.task, TASKS_RESULT)
                 if not record.status.is_terminal:
                     with self._streams.open.wait(caller):
@@ -157,14 +157,14 @@ class ResultWaiter:
     async def hold(self, feed: ResumableEventStream, caller: AuthContext) -> None:
         """Carry a stream on the connection that it has now, to its end; one of a wait no longer than the token."""
         if caller.good_until is None or feed not in self._waits:
-            await feed.ended()
+            await feed.wait_closed()
             return
-        line = feed.line
+        line = feed.connection
         try:
             async with asyncio.timeout((caller.good_until - self._clock.wall()).total_seconds()):
-                await feed.ended()
+                await feed.wait_closed()
         except TimeoutError:
-            if feed.line is line:
+            if feed.connection is line:
                 feed.close()
 
     async def go_on(self, feed: EventStream, peer: Peer) -> None:
@@ -204,10 +204,10 @@ class ResultWaiter:
         heard: Heard | None = None,
     ) -> TaskRecord:
         """The record once it is terminal; its questions are asked on the stream meanwhile (T-18, T-19)."""
-        feed.when_lost(lambda: self._offers.give_back(feed))
+        feed.on_connection_lost(lambda: self._offers.give_back(feed))
         self._waits[feed] = record
         listening = self._listening(feed, host_session, heard)
-        good_until, first = caller.good_until, feed.line
+        good_until, first = caller.good_until, feed.connection
         try:
             with ExitStack() as told:
                 told.enter_context(self._streams.result(record.id, feed))
@@ -222,7 +222,7 @@ class ResultWaiter:
                             raise
                         # As if the connection were lost: the host comes back for the rest, with another token.
                         good_until = None
-                        if feed.line is first:
+                        if feed.connection is first:
                             feed.close()
                     record = await self._lookups.again(record)
                     self._offers.settle(record.id, record)
@@ -249,7 +249,7 @@ class ResultWaiter:
         place = self._streams.asking(origin_of(record))
         if place is not None:
             await self._offers.offer(record, place[0], place[1].peer)
-        elif not feed.closed:
+        elif not feed.is_closed:
             # One without a connection would claim a question, give it back, and hear of that as news, for ever.
             await self._offers.offer(record, feed, peer)
 

@@ -54,7 +54,7 @@ class InputDelivery:
         try:
             yield
         except BaseException:
-            if offer is not None and offer.feed.closed:
+            if offer is not None and offer.feed.is_closed:
                 self._return(offer, task, key)
             elif offer is not None:
                 self._offers[place] = offer
@@ -68,7 +68,7 @@ class InputDelivery:
         for each, key in tuple(self._offers):
             if each == task and key not in outstanding:
                 offer = self._offers.pop((each, key))
-                offer.feed.put(self._dialect.withdrawal(self._dialect.input_id(task, key), GIVEN_UP))
+                offer.feed.send(self._dialect.withdrawal(self._dialect.input_id(task, key), GIVEN_UP))
 
     def give_back(self, feed: EventStream) -> None:
         """A stream ended: what it carried is for another one, and is given back in the background."""
@@ -98,7 +98,7 @@ class InputDelivery:
             raise
         if claimed is None:
             return
-        if feed.put_now(self._dialect.input_request(claimed, request)):
+        if feed.send_now(self._dialect.input_request(claimed, request)):
             self._offers[record.id, key] = offer
         else:
             self._return(offer, record.id, key)

@@ -4,8 +4,8 @@ Made once for a process, where there is a log that processes share. `TaskStreams
 finds it, too.
 
 Who waits says so to whoever runs the task, and reads a log of that wait, which moves with the wait from stream to
-stream and from process to process; each note's place in it goes along with the stream (`entries.About.heard`), so that
-none is heard twice. Nothing is sent where nobody waits elsewhere. What must not live here: what a note says
+stream and from process to process; each note's place in it goes along with the stream (`StreamOrigin.last_note`), so
+that none is heard twice. Nothing is sent where nobody waits elsewhere. What must not live here: what a note says
 (`hearing`), and which stream of this process has it (`task_streams`).
 """
 
@@ -19,11 +19,11 @@ from taskgate.clock import Clock
 from taskgate.domain.record import TaskId, TaskRecord
 from taskgate.errors import StoreUnavailable
 from taskgate.stores.shared import StreamSegment
-from taskgate.streams.entries import LEFT, About
-from taskgate.streams.event_log import KEEP
+from taskgate.streams.event_log import RETENTION
 from taskgate.streams.event_stream import ResumableEventStream
+from taskgate.streams.handover import SharedResumableStreams
+from taskgate.streams.log_entries import RELEASED, StreamOrigin
 from taskgate.streams.resumable import ResumableStreams
-from taskgate.streams.shared_resumable import SharedResumableStreams
 
 SAID_AGAIN: Final = 20.0
 """Seconds after which who waits says so again."""
@@ -65,8 +65,8 @@ class RemoteNotifications:
         # By task, the newest last.
         self._ears: dict[TaskId, dict[str, _Ear]] = {}
         self._newest = 0
-        shared.company.hear(AwaitsNotes, self._awaited)
-        shared.when_left(self._left)
+        shared.bus.subscribe(AwaitsNotes, self._awaited)
+        shared.on_released(self._left)
 
     # --- where the task runs
 
@@ -90,19 +90,19 @@ class RemoteNotifications:
         """Nothing more is said of a task here."""
         self._running.discard(task)
         for ear in self._ears.pop(task, {}).values():
-            self._say(ear, LEFT)
+            self._say(ear, RELEASED)
 
-    def _left(self, session: str, about: About) -> None:
+    def _left(self, session: str, about: StreamOrigin) -> None:
         """A wait goes on elsewhere: who has it is not known yet, but reads what is said from now on."""
         if about.task in self._running and about.wait is not None:
             self._awaited(AwaitsNotes(about.task, session, about.wait, True), "")
 
     def _awaited(self, word: AwaitsNotes, _: str) -> None:
-        ear = _Ear(word.session, word.wait, self._clock.elapsed() + KEEP.total_seconds())
+        ear = _Ear(word.session, word.wait, self._clock.elapsed() + RETENTION.total_seconds())
         if word.is_new and word.wait not in self._ears.get(word.task, ()):
-            self._shared.behind.begin(word.session, _notes_of(word.wait), b"")
+            self._shared.writer.open(word.session, _notes_of(word.wait), b"")
         if word.task not in self._running:
-            self._say(ear, LEFT)
+            self._say(ear, RELEASED)
             return
         self._ears.setdefault(word.task, {})[word.wait] = ear
         if len(self._ears) > MOST:
@@ -111,7 +111,7 @@ class RemoteNotifications:
     def _say(self, ear: _Ear, note: bytes) -> None:
         # By the time, so that whoever runs the task after this process goes on with larger ones.
         self._newest = max(self._newest + 1, int(self._clock.now().timestamp() * 1_000_000))
-        self._shared.behind.append(ear.session, _notes_of(ear.wait), self._newest, note, at_once=True)
+        self._shared.writer.append(ear.session, _notes_of(ear.wait), self._newest, note, at_once=True)
 
     # --- where it is waited for
 
@@ -167,7 +167,7 @@ class RemoteWait:
         holder = None if record.lease is None else record.lease.holder
         if record.status.is_terminal or holder is None:
             return self._reading is not None
-        if self._reading is None and not self._has_moved and holder == self._shared.company.holder:
+        if self._reading is None and not self._has_moved and holder == self._shared.bus.holder:
             return False
         if self._reading is None:
             self._task, self._holder = record.id, holder
@@ -185,7 +185,7 @@ class RemoteWait:
         with suppress(TimeoutError):
             async with asyncio.timeout(LAST_WORDS):
                 await self._is_silent.wait()
-        self._shared.behind.end(self._session, _notes_of(self._wait), self._place + 1, LEFT)
+        self._shared.writer.end(self._session, _notes_of(self._wait), self._place + 1, RELEASED)
 
     async def close(self) -> None:
         """Hear no more."""
@@ -196,10 +196,10 @@ class RemoteWait:
     def _say(self) -> None:
         assert self._task is not None
         word = AwaitsNotes(self._task, self._session, self._wait, self._is_new)
-        if self._holder == self._shared.company.holder:
+        if self._holder == self._shared.bus.holder:
             self._awaited(word, self._holder)
         else:
-            self._shared.company.say(word, to=self._holder)
+            self._shared.bus.send(word, to=self._holder)
 
     async def _read(self) -> None:
         """Read, and say every now and then that this is done."""
@@ -219,12 +219,12 @@ class RemoteWait:
 
     def _hear(self, passage: StreamSegment) -> None:
         for self._place, note in passage.events:
-            if note == LEFT:
+            if note == RELEASED:
                 self._is_silent.set()
             elif self._ahead:
                 self._ahead -= 1
             else:
-                self._resumable.note(self._feed, note.decode(), self._place)
+                self._resumable.send_note(self._feed, note.decode(), self._place)
 
 
 def _notes_of(wait: str) -> str:

@@ -33,7 +33,7 @@ from taskgate.lifecycle.terms import Draft, TaskTerms
 from taskgate.protocol.base import CallTool
 from taskgate.sessions.call_sites import CallSite, OngoingCall, asked_of
 from taskgate.stores.base import TaskStore
-from taskgate.streams.messages import Exchange
+from taskgate.streams.exchange import Exchange
 from taskgate.telemetry.events import (
     CallCoalesced,
     CapRefused,

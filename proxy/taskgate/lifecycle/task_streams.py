@@ -72,14 +72,14 @@ class TaskStreams:
     def tell(self, origin: TaskOrigin, message: str) -> bool:
         """Say something of a task once; whether anybody hears it."""
         waiting = [*reversed(self._results.get(origin.task, ()))]
-        if any(not feed.closed and feed.put(message) for feed in waiting):
+        if any(not feed.is_closed and feed.send(message) for feed in waiting):
             return True
         if self.afar is not None and self.afar.tell(origin.task, message):
             return True
         if self.tell_session(origin, message) or self._tell_elsewhere(origin, message):
             return True
         # One that lost its connection keeps what is said until its host is back: better than nobody, and no better.
-        return any(feed.put(message) for feed in waiting)
+        return any(feed.send(message) for feed in waiting)
 
     def _tell_elsewhere(self, origin: TaskOrigin, message: str) -> bool:
         """The same on a GET stream that another process has of the session that made the task."""
@@ -99,7 +99,7 @@ class TaskStreams:
         if host_session is None:
             return None
         streams = reversed(host_session.streams.items())
-        found = (feed for feed, who in streams if not feed.closed and self._may(who, origin, TASKS_RESULT))
+        found = (feed for feed, who in streams if not feed.is_closed and self._may(who, origin, TASKS_RESULT))
         feed = next(found, None)
         return None if feed is None else (feed, host_session)
 

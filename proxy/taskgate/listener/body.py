@@ -15,7 +15,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from taskgate.listener.door import BAD_REQUEST, BODY_TOO_LARGE, NO_BYTES, TOO_SLOW, RequestRejected
 from taskgate.listener.protocol import HostConnection
-from taskgate.streams.bytes_in_flight import SMALL, BytesInFlight, Receipt
+from taskgate.streams.bytes_in_flight import SMALL, BytesInFlight, IncomingBody
 
 MOST_BESIDE: Final = 64 * 1024
 EACH_BESIDE: Final = 8
@@ -62,11 +62,11 @@ class Bodies:
         pieces: list[bytes] = []
         received, counted = 0, SMALL
         frames = _Frames(http)
-        receipt: Receipt | None = None
+        receipt: IncomingBody | None = None
         try:
             if (http.content_length or 0) > SMALL:
                 # All of it at once: else bodies that arrive side by side would each come to a part of the room.
-                receipt, counted = budget.receipt(caller), http.content_length or 0
+                receipt, counted = budget.incoming_body(caller), http.content_length or 0
                 if not receipt.grow(counted):
                     raise RequestRejected(NO_BYTES)
             while piece := await payload.readany():
@@ -78,7 +78,7 @@ class Bodies:
                     raise RequestRejected(BAD_REQUEST)
                 pieces.append(piece)
                 if received > counted:
-                    receipt, counted = receipt or budget.receipt(caller), received
+                    receipt, counted = receipt or budget.incoming_body(caller), received
                     if not receipt.grow(counted):
                         raise RequestRejected(NO_BYTES)
         finally:

@@ -15,7 +15,7 @@ from multidict import CIMultiDictProxy, istr
 
 from taskgate.domain.versions import find_modern_revision
 from taskgate.protocol.vocabulary import SESSION_HEADER, VERSION_HEADER
-from taskgate.streams.messages import ListenerRefused, Verb
+from taskgate.streams.exchange import HttpMethod, ListenerRefused
 from taskgate.telemetry import events
 
 Headers = CIMultiDictProxy[str]
@@ -23,7 +23,7 @@ Headers = CIMultiDictProxy[str]
 _SESSION: Final = istr(SESSION_HEADER)
 _VERSION: Final = istr(VERSION_HEADER)
 _LAST_EVENT: Final = istr("Last-Event-ID")
-_VERBS: Final = {verb.value: verb for verb in Verb}
+_VERBS: Final = {verb.value: verb for verb in HttpMethod}
 _LONGEST_ID: Final = 256
 _NO_ID: Final = "?"
 """Stands in for an id of a session or an event that cannot be one: never minted, so always unknown."""
@@ -75,7 +75,7 @@ class RequestRejected(ListenerRefused):
 class RequestHead(NamedTuple):
     """What the head of an admitted request says."""
 
-    verb: Verb
+    verb: HttpMethod
     path: str
     host_session: str | None
     revision: str | None
@@ -107,7 +107,7 @@ class Door:
         verb = _VERBS.get(method)
         if verb is None:
             raise RequestRejected(WRONG_METHOD)
-        if verb is Verb.POST:
+        if verb is HttpMethod.POST:
             check_media(headers)
         accepts_json, accepts_stream = check_accept(verb, headers)
         if int(headers.get(hdrs.CONTENT_LENGTH, 0)) > self.max_body:
@@ -119,7 +119,7 @@ class Door:
         else:
             host_session = _id(_single(headers, _SESSION))
             # An empty one is what a host without an event has to say.
-            last_event = _id(_single(headers, _LAST_EVENT) or None) if verb is Verb.GET else None
+            last_event = _id(_single(headers, _LAST_EVENT) or None) if verb is HttpMethod.GET else None
         return RequestHead(
             verb,
             path,
@@ -180,14 +180,14 @@ def check_media(headers: Headers) -> None:
         raise RequestRejected(WRONG_MEDIA)
 
 
-def check_accept(verb: Verb, headers: Headers) -> tuple[bool, bool]:
+def check_accept(verb: HttpMethod, headers: Headers) -> tuple[bool, bool]:
     """Whether the host takes JSON and an event stream. Refuses a host that takes nothing its method could bring."""
     accept = ",".join(headers.getall(hdrs.ACCEPT, ()))
     accepted = _USUAL_ACCEPTS.get(accept) or read_accept(accept)
     accepts_json, accepts_stream = accepted
-    if verb is Verb.GET and not accepts_stream:
+    if verb is HttpMethod.GET and not accepts_stream:
         raise RequestRejected(NOT_ACCEPTABLE)
-    if verb is Verb.POST and not (accepts_json or accepts_stream):
+    if verb is HttpMethod.POST and not (accepts_json or accepts_stream):
         raise RequestRejected(NOT_ACCEPTABLE)
     return accepted
 

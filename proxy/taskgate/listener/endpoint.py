@@ -30,14 +30,14 @@ from taskgate.listener.door import (
 from taskgate.listener.protocol import SERVER_NAME, HostConnection
 from taskgate.listener.request_contexts import NO_VERB, RequestContexts
 from taskgate.listener.stream import ExchangeTerms, HostExchange
-from taskgate.streams.messages import Answer, HttpReply, Inbound, ListenerRefused, Verb
+from taskgate.streams.exchange import ExchangeHandler, HttpMethod, HttpReply, InboundHead, ListenerRefused
 from taskgate.telemetry import request_context
 from taskgate.telemetry.events import AuditCapacity, EventSink, HttpAnswered, HttpRefused, UnlimitedAuditCapacity
 from taskgate.telemetry.request_context import LARGE, RequestContext
 
 _EMPTY: Final = CIMultiDict({hdrs.SERVER: SERVER_NAME})
 _JSON: Final = CIMultiDict({hdrs.CONTENT_TYPE: "application/json", hdrs.SERVER: SERVER_NAME})
-_VERBS: Final = frozenset(Verb)
+_VERBS: Final = frozenset(HttpMethod)
 _ROUTES: Final = ("mcp", "prm", "other")
 
 _log = logging.getLogger("taskgate.listener")
@@ -49,7 +49,7 @@ class Endpoint:
 
     door: Door
     documents: Documents
-    engine: Answer
+    engine: ExchangeHandler
     request_contexts: RequestContexts
     event_sink: EventSink
     clock: Clock
@@ -79,7 +79,7 @@ class Endpoint:
             admission = self.door.admit(http.method, http.raw_path, http.version, http.headers)
             exchange = self._offer(http, admission, seen.address)
             response = await self._converse(exchange, connection)
-            if exchange.streams or not connection.lost.done():
+            if exchange.is_streaming or not connection.lost.done():
                 self._note_answer(seen, route, response.status, began)
             if not exchange.asked and not http.content.is_eof():
                 await connection.answer_last(http, response)
@@ -148,7 +148,7 @@ class Endpoint:
 
     def _offer(self, http: web.BaseRequest, admission: RequestHead, address: str) -> HostExchange:
         # The one is the other with the fields it was read from.
-        return HostExchange(http, Inbound(*admission, http.headers.items()), self.terms, address)
+        return HostExchange(http, InboundHead(*admission, http.headers.items()), self.terms, address)
 
     async def _converse(self, exchange: HostExchange, connection: HostConnection) -> web.StreamResponse:
         connection.exchange = exchange
@@ -176,7 +176,7 @@ class Endpoint:
 
 
 async def _finish(exchange: HostExchange, reply: HttpReply) -> web.StreamResponse:
-    if exchange.streams:
+    if exchange.is_streaming:
         try:
             return await exchange.finish(reply.body)
         finally:

@@ -26,7 +26,7 @@ from taskgate.listener.request_contexts import RequestContexts
 from taskgate.listener.stream import ExchangeTerms
 from taskgate.listener.tls import Certificates, TlsSettings
 from taskgate.listener.wire import TlsWire
-from taskgate.streams.messages import Answer
+from taskgate.streams.exchange import ExchangeHandler
 from taskgate.telemetry.events import AuditCapacity, EventSink, UnlimitedAuditCapacity
 
 _LAST_ANSWERS = 1.0
@@ -58,7 +58,7 @@ class PublicListener:
         self,
         settings: ListenerSettings,
         *,
-        answer: Answer,
+        answer: ExchangeHandler,
         documents: Mapping[str, bytes],
         is_mount: Callable[[str], bool],
         event_sink: EventSink,

@@ -13,7 +13,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from itertools import islice
 from typing import Final, Literal
 
-from taskgate.streams.messages import UNKNOWN
+from taskgate.streams.exchange import UNKNOWN
 
 Network = IPv4Network | IPv6Network
 _Address = IPv4Address | IPv6Address

@@ -22,8 +22,8 @@ from taskgate.listener.protocol import SERVER_NAME, HostConnection
 from taskgate.protocol import sse
 from taskgate.streams.bytes_in_flight import BytesInFlight
 from taskgate.streams.event_stream import EventStream, ResumableEventStream
-from taskgate.streams.messages import UNKNOWN, Inbound, Verb
-from taskgate.streams.resumable import Opener
+from taskgate.streams.exchange import UNKNOWN, HttpMethod, InboundHead
+from taskgate.streams.resumable import StreamOpener
 from taskgate.streams.sse_connection import SseConnection
 from taskgate.telemetry import request_context
 from taskgate.telemetry.events import EventSink, StreamEnded, StreamOpened
@@ -65,8 +65,8 @@ class HostExchange:
         "_gone",
         "_has_answer",
         "_has_last",
+        "_head",
         "_http",
-        "_inbound",
         "_line",
         "_payer",
         "_request_context",
@@ -79,19 +79,21 @@ class HostExchange:
         "held",
     )
 
-    def __init__(self, http: web.BaseRequest, inbound: Inbound, terms: ExchangeTerms, address: str = UNKNOWN) -> None:
+    def __init__(
+        self, http: web.BaseRequest, inbound: InboundHead, terms: ExchangeTerms, address: str = UNKNOWN
+    ) -> None:
         self.asked = False
         self.address = address
         self._request_context = request_context.current()
         self._http = http
-        self._inbound = inbound
+        self._head = inbound
         self._terms = terms
         self._gone = False
         self._finished = False
         self._has_last = False
         self._has_answer = False
         self._forget: list[Callable[[], None]] = []
-        self._resumable: Opener | None = None
+        self._resumable: StreamOpener | None = None
         self._feed: EventStream | None = None
         self._line: SseConnection | None = None
         self._response: web.StreamResponse | None = None
@@ -101,9 +103,9 @@ class HostExchange:
         """Bytes that are counted until the answer has left."""
 
     @property
-    def inbound(self) -> Inbound:
+    def head(self) -> InboundHead:
         """What came in."""
-        return self._inbound
+        return self._head
 
     @property
     def version(self) -> HttpVersion:
@@ -116,7 +118,7 @@ class HostExchange:
         self._payer = budget, caller
         return self._terms.bodies.receive(self._http, budget, caller)
 
-    def hold(self, size: int) -> None:
+    def count_answer(self, size: int) -> None:
         """See Exchange."""
         assert self._payer is not None, "only the answer to a request with a body is counted"
         budget, caller = self._payer
@@ -128,16 +130,16 @@ class HostExchange:
         if self.held and self._payer is not None:
             budget, caller = self._payer
             held, self.held = self.held, 0
-            budget.give(caller, held)
+            budget.release(caller, held)
 
     def stream(self) -> EventStream:
         """Turn the answer into an event stream; closed from the start where the host has left."""
         if self._feed is None:
             # Of a stream that never began nobody has an id to take it up with.
-            self._feed = EventStream() if self._gone else self._begun(SseConnection(pass_on=self._pass_on))
+            self._feed = EventStream() if self._gone else self._begun(SseConnection(write_through=self._pass_on))
         return self._feed
 
-    def keep(self, resumable: Opener) -> None:
+    def make_resumable(self, resumable: StreamOpener) -> None:
         """Should there be a stream, let it be one of these."""
         self._resumable = resumable
 
@@ -145,18 +147,18 @@ class HostExchange:
         """Carry a stream that there is, unless the host has left."""
         if self._gone:
             return False
-        line = SseConnection(pass_on=self._pass_on)
+        line = SseConnection(write_through=self._pass_on)
         self._feed = feed
         feed.attach(line, missed)
         self._open(line)
         return True
 
-    def when_gone(self, forget: Callable[[], None]) -> None:
+    def on_disconnect(self, forget: Callable[[], None]) -> None:
         """Call `forget` once if the host leaves before the answer; at once if it has left already. See Exchange."""
         if not self._gone:
             self._forget.append(forget)
         elif isinstance(self._feed, ResumableEventStream):
-            self._feed.when_given_up(forget)
+            self._feed.on_discard(forget)
         else:
             forget()
 
@@ -170,7 +172,7 @@ class HostExchange:
             self._part()
             waiting, self._forget = self._forget, []
             for forget in () if self._has_answer else waiting:
-                self.when_gone(forget)
+                self.on_disconnect(forget)
 
     def settle(self) -> None:
         """The answer leaves right now, and not as a stream: a host whose connection has ended by now has no answer."""
@@ -179,9 +181,9 @@ class HostExchange:
 
     def wind_down(self) -> None:
         """A host's GET stream ends only when somebody ends it; that of a call, wherever it is carried, by itself."""
-        carries_call = isinstance(self._feed, ResumableEventStream) and self._feed.is_of_call
-        if self._inbound.verb is Verb.GET and not carries_call:
-            if self._feed is not None and self._line is not None and not self._line.closed:
+        carries_call = isinstance(self._feed, ResumableEventStream) and self._feed.is_call_stream
+        if self._head.method is HttpMethod.GET and not carries_call:
+            if self._feed is not None and self._line is not None and not self._line.is_closed:
                 self._feed.close()
             self.host_left()
 
@@ -190,18 +192,18 @@ class HostExchange:
         feed = self._feed
         if (
             isinstance(feed, ResumableEventStream)
-            and feed.is_movable
+            and feed.is_transferable
             and self._line is not None
-            and feed.line is self._line
+            and feed.connection is self._line
         ):
             # Nothing holds the connection any longer, so its answer may end in good order.
             self._finished = True
             feed.close()
             self.host_left()
-            feed.give_up()
+            feed.discard()
 
     @property
-    def streams(self) -> bool:
+    def is_streaming(self) -> bool:
         """Whether the answer has become an event stream."""
         return self._writer is not None
 
@@ -211,11 +213,11 @@ class HostExchange:
         assert self._feed is not None
         assert self._response is not None
         self._finished = True
-        self._has_last = last is not None and self._line is not None and not self._line.closed
-        if self._inbound.verb is Verb.POST:
+        self._has_last = last is not None and self._line is not None and not self._line.is_closed
+        if self._head.method is HttpMethod.POST:
             self._feed.finish(last)
-        elif last is not None and self._line is not None and not self._line.closed:
-            self._feed.put_now(last)
+        elif last is not None and self._line is not None and not self._line.is_closed:
+            self._feed.send_now(last)
         self._part()
         await asyncio.wait([self._writer])
         return self._response
@@ -231,14 +233,14 @@ class HostExchange:
         if self._resumable is None:
             feed = EventStream(line)
         else:
-            feed = self._resumable.open("g" if self._inbound.verb is Verb.GET else "p", line)
+            feed = self._resumable.open("g" if self._head.method is HttpMethod.GET else "p", line)
         self._open(line)
         return feed
 
     def _part(self) -> None:
         """The stream has this connection no more."""
         if self._feed is not None and self._line is not None:
-            self._feed.lost(self._line)
+            self._feed.connection_lost(self._line)
 
     def _open(self, line: SseConnection) -> None:
         self._line = line
@@ -262,14 +264,14 @@ class HostExchange:
 
     async def _write(self, response: web.StreamResponse, line: SseConnection) -> None:
         await response.prepare(self._http)
-        while not line.drained:
-            piece = await line.next(self._terms.silence)
+        while not line.is_drained:
+            piece = await line.receive(self._terms.silence)
             if piece is not None:
                 await self._put(response, piece)
-            elif not line.closed:
+            elif not line.is_closed:
                 await self._put(response, sse.KEEP_ALIVE)
         self._has_answer = self._has_last
-        if self._finished or self._inbound.verb is Verb.GET:
+        if self._finished or self._head.method is HttpMethod.GET:
             await response.write_eof()
         elif self._http.transport is not None:
             # The call goes on, and nothing else could be asked on this connection before it ends: not even a host that
@@ -308,4 +310,4 @@ class HostExchange:
 
     @property
     def _kind(self) -> str:
-        return "get" if self._inbound.verb is Verb.GET else "response"
+        return "get" if self._head.method is HttpMethod.GET else "response"

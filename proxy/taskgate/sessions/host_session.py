@@ -12,8 +12,7 @@ from taskgate.admission.rules import RuntimeConfig
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock, Entropy
 from taskgate.cluster.bus import ClusterBus
-from taskgate.cluster.streams import RemoteStreams
-from taskgate.cluster.wants import Wants
+from taskgate.cluster.remote_sessions import RemoteStreams, SessionSettings
 from taskgate.domain.record import OwnerKey, RequestId
 from taskgate.domain.versions import Peer, Revision
 from taskgate.protocol.base import DownstreamDialect, Server
@@ -21,8 +20,8 @@ from taskgate.protocol.envelope import Notification
 from taskgate.sessions.questions import Carrying, SessionQuestions
 from taskgate.streams.event_log import EventBudget, EventLog, MemoryEventLog
 from taskgate.streams.event_stream import EventStream
+from taskgate.streams.handover import SharedResumableStreams
 from taskgate.streams.resumable import MARK_BYTES, ResumableStreams
-from taskgate.streams.shared_resumable import SharedResumableStreams
 from taskgate.system.interruption import Interruptible
 from taskgate.telemetry.request_context import client_of
 from taskgate.upstream.base import UpstreamSession
@@ -78,12 +77,12 @@ class HostSession(UnsavedCallListener):
         """The GET stream that was lost last and can be taken up again, and who heard it."""
         self.elsewhere = RemoteStreams(id, services.bus, self.streams)
         """The GET streams of the session that other processes have."""
-        self.wants = Wants(id, services.bus)
+        self.wants = SessionSettings(id, services.bus)
         self.questions = SessionQuestions(
             dialect=services.dialect,
             bounds=services.live.now.questions,
             mark="" if services.bus is None else services.bus.holder,
-            moved=self.elsewhere.moved,
+            moved=self.elsewhere.on_local_change,
         )
         self.seen = self.checked = services.clock.elapsed()
         self.tasks = 0
@@ -148,13 +147,13 @@ class HostSession(UnsavedCallListener):
         Only on one that was opened by who `may_hear` it: a session is one caller's, but with any of their tokens. Where
         there is none, it waits for the host to take the last one up again.
         """
-        live = ((feed, caller) for feed, caller in reversed(self.streams.items()) if not feed.closed)
-        if any(may_hear(caller) and feed.put(message) for feed, caller in live):
+        live = ((feed, caller) for feed, caller in reversed(self.streams.items()) if not feed.is_closed)
+        if any(may_hear(caller) and feed.send(message) for feed, caller in live):
             return True
         if self.parted is None or self.streams:
             return False
         feed, caller = self.parted
-        return may_hear(caller) and feed.put(message)
+        return may_hear(caller) and feed.send(message)
 
     def announce(self, message: str) -> bool:
         """Publish a message here or, where there is no GET stream here, where there is one."""
@@ -162,7 +161,7 @@ class HostSession(UnsavedCallListener):
 
     def heard_of_stream(self, holder: str, *, is_open: bool) -> None:
         """Another process has a GET stream of the session, or none any more."""
-        gone = self.elsewhere.heard(holder, is_open=is_open)
+        gone = self.elsewhere.on_remote_change(holder, is_open=is_open)
         if is_open and not self.streams:
             # Where its host is now, nobody takes up again what was lost here.
             self.parted = None
@@ -173,8 +172,8 @@ class HostSession(UnsavedCallListener):
 
     def carry(self, message: str) -> Carrying | None:
         """Send a question on the newest GET stream that takes it, here if there is one; see Carrier."""
-        here = next((feed for feed in reversed(self.streams) if feed.put_now(message)), None)
-        return self.elsewhere.carry(message) if here is None else here
+        here = next((feed for feed in reversed(self.streams) if feed.send_now(message)), None)
+        return self.elsewhere.ask(message) if here is None else here
 
     def on_notification(self, notification: Notification) -> None:
         """What the server says of no call is for the session's GET stream, if there is one; see CallListener."""
@@ -216,5 +215,5 @@ def _resumable(host_session: HostSession, services: SessionServices) -> Resumabl
     if services.shared_resumable is None:
         log = MemoryEventLog(services.clock, budget=services.events, caller=caller)
     else:
-        log = services.shared_resumable.log_of(host_session.id, services.events, caller)
+        log = services.shared_resumable.open_log(host_session.id, services.events, caller)
     return ResumableStreams(mark=services.entropy.token(MARK_BYTES).hex(), log=log, clock=services.clock)

@@ -31,7 +31,7 @@ log = getLogger("taskgate.questions")
 class Carrying(Protocol):
     """A stream that a question went out on: one of this process, or what is at another."""
 
-    def put(self, message: str) -> bool:
+    def send(self, message: str) -> bool:
         """Say something on it."""
         ...
 
@@ -169,7 +169,7 @@ class SessionQuestions:
         """Wait for an answer no more, and tell the host so if it was asked."""
         asked = self._taken(id)
         if asked is not None and asked.feed is not None:
-            asked.feed.put(self._dialect.withdrawal(id, GIVEN_UP))
+            asked.feed.send(self._dialect.withdrawal(id, GIVEN_UP))
         return asked
 
     def _taken(self, id: str) -> _Open | None:

@@ -16,7 +16,7 @@ from typing import Final
 from taskgate.admission.mounts import Mount
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Entropy
-from taskgate.cluster.messages import Ended, Revived
+from taskgate.cluster.messages import SessionEnded, SessionRevived
 from taskgate.domain.record import OwnerKey
 from taskgate.errors import SessionNotFound, StoreUnavailable, TooManyTasks, UpstreamFailed
 from taskgate.protocol.base import OpenSession, Params, Server
@@ -118,7 +118,7 @@ class HostSessions:
             self._counts[record.owner.context] += 1
             self._make_room()
             if self._bus is not None:
-                self._bus.say(Revived(record.id))
+                self._bus.send(SessionRevived(record.id))
         host_session.caller = caller
         return host_session
 
@@ -145,7 +145,7 @@ class HostSessions:
         """End a session: its id is unknown from now on, its streams end, its tasks go on."""
         await self._store.drop(host_session.owner, host_session.id)
         if self._bus is not None:
-            self._bus.say(Ended(host_session.id))
+            self._bus.send(SessionEnded(host_session.id))
             self.forget(host_session.id)
         self._retire(host_session)
 

@@ -19,7 +19,7 @@ from taskgate.protocol.envelope import Response
 from taskgate.protocol.trace_keys import TraceKeys, with_trace
 from taskgate.protocol.vocabulary import TOOLS_CALL
 from taskgate.sessions.around import AroundSession
-from taskgate.streams.spoken import error_of
+from taskgate.streams.exchange import error_of
 from taskgate.telemetry import request_context
 from taskgate.telemetry.span_notes import QUEUE_WAIT, waited
 from taskgate.telemetry.tracing import UNTRACED, Span, Tracing

@@ -1,8 +1,8 @@
-"""How many bytes of large messages are in memory: of each caller, and of all. `BytesInFlight` counts them.
+"""The bytes of large messages in memory, of each caller and of all callers: `BytesInFlight`.
 
-A message counts from when its body arrives until its call is over, an answer until the host has it. A request for
-which there is no room is refused before anything is called. An answer is never refused: one that is only stored waits
-for room, any other is counted as it comes.
+A request counts from the arrival of its body until its call is over, an answer until the host has
+it. A request that does not fit is refused before its call is sent. An answer is never refused: one
+that is stored waits for room, any other counts at once.
 """
 
 import asyncio
@@ -13,26 +13,27 @@ from typing import Final, NamedTuple
 from taskgate.errors import TooManyBytes
 
 SMALL: Final = 16 * 1024
-"""Bytes up to which a message is not counted: how many of these there are is bounded by the connections."""
-_OF: Final = "Messages in flight"
+"""Bytes up to which a message is not counted; the number of connections limits those."""
+_LIMITED: Final = "Messages in flight"
 SPARES: Final = 8
-"""Bodies that may be received at once although there is no room, so that the refusal can name the request."""
+"""Bodies that may be received beyond the limit, so that the refusal can have the request's id."""
 
 
 class ByteBounds(NamedTuple):
-    """The most bytes in flight: those of one caller, and those of all."""
+    """The most bytes in flight: of one caller (`context`) and of all."""
 
     context: int = 32 * 2**20
-    everyone: int = 256 * 2**20
+    total: int = 256 * 2**20
 
 
 USUAL_BOUNDS: Final = ByteBounds()
 
 
 class BytesInFlight:
-    """Counts them, within the bounds that `bounds` tells at any time.
+    """Counts bytes within the limits that `bounds` returns.
 
-    A caller with nothing in flight always has room for one message, unless all together have too much.
+    A caller with nothing in flight has room for one message of any size, unless all callers
+    together have too much.
     """
 
     def __init__(self, bounds: Callable[[], ByteBounds] = ByteBounds) -> None:
@@ -42,26 +43,26 @@ class BytesInFlight:
         self._spares = SPARES
         self.total = 0
 
-    def of(self, caller: str) -> int:
+    def usage(self, caller: str) -> int:
         """Bytes of one caller."""
         return self._callers.get(caller, 0)
 
     def refusal(self, caller: str, size: int) -> TooManyBytes | None:
-        """Why a request of that size is not served; None where there is room for it, which is to be counted at once."""
+        """The error for a request of that size; None if it fits, and must be counted at once."""
         bounds = self._bounds()
-        if self._exceeds(self.of(caller), size, bounds.context):
-            return TooManyBytes(bounds.context, _OF, scope="context")
-        if self._exceeds(self.total, size, bounds.everyone):
-            return TooManyBytes(bounds.everyone, _OF, scope="global")
+        if self._exceeds(self.usage(caller), size, bounds.context):
+            return TooManyBytes(bounds.context, _LIMITED, scope="context")
+        if self._exceeds(self.total, size, bounds.total):
+            return TooManyBytes(bounds.total, _LIMITED, scope="global")
         return None
 
     def add(self, caller: str, size: int) -> None:
-        """Count so much more."""
-        self._callers[caller] = self.of(caller) + size
+        """Count `size` bytes."""
+        self._callers[caller] = self.usage(caller) + size
         self.total += size
 
-    def give(self, caller: str, size: int) -> None:
-        """Let go of what was counted."""
+    def release(self, caller: str, size: int) -> None:
+        """Stop counting `size` bytes."""
         left = self._callers[caller] - size
         if left:
             self._callers[caller] = left
@@ -70,36 +71,36 @@ class BytesInFlight:
         self.total -= size
         self._wake()
 
-    async def room(self, caller: str, size: int) -> None:
-        """Wait, in turn with the caller's others, until there is room for an answer; it is to be counted at once."""
+    async def wait_for_room(self, caller: str, size: int) -> None:
+        """Wait until an answer fits, after the caller's earlier ones; it must be counted at once."""
         while caller in self._waiting or self.refusal(caller, size):
             turn = asyncio.get_running_loop().create_future()
-            mine = self._waiting.setdefault(caller, deque())
-            mine.append((size, turn))
+            queue = self._waiting.setdefault(caller, deque())
+            queue.append((size, turn))
             try:
                 await turn
             finally:
-                self._leave(caller, mine, (size, turn))
+                self._dequeue(caller, queue, (size, turn))
             if self.refusal(caller, size) is None:
                 return
 
-    def receipt(self, caller: str) -> "Receipt":
-        """Counts one body while it arrives."""
-        return Receipt(self, caller)
+    def incoming_body(self, caller: str) -> "IncomingBody":
+        """The count of one body while it arrives."""
+        return IncomingBody(self, caller)
 
-    def spare(self) -> bool:
-        """Whether one more body may be received without room; `return_spare` has to follow."""
+    def acquire_spare(self) -> bool:
+        """Whether one more body may be received beyond the limit; `release_spare` must follow."""
         if not self._spares:
             return False
         self._spares -= 1
         return True
 
-    def return_spare(self) -> None:
-        """That body is received."""
+    def release_spare(self) -> None:
+        """Return the spare of a body that was received."""
         self._spares += 1
 
     def _wake(self) -> None:
-        """Let on the first of the callers for whom there is room."""
+        """Wake the first caller whose answer fits."""
         for caller, turns in self._waiting.items():
             size, turn = turns[0]
             if self.refusal(caller, size) is None:
@@ -107,23 +108,23 @@ class BytesInFlight:
                     turn.set_result(None)
                 return
 
-    def _leave(self, caller: str, mine: "deque[tuple[int, asyncio.Future[None]]]", turn: object) -> None:
-        mine.remove(turn)  # type: ignore[arg-type]  # one of them
-        if not mine:
+    def _dequeue(self, caller: str, queue: "deque[tuple[int, asyncio.Future[None]]]", turn: object) -> None:
+        queue.remove(turn)  # type: ignore[arg-type]  # one of them
+        if not queue:
             del self._waiting[caller]
         else:
-            # The other callers come before this one's next.
+            # Other callers come before this one's next answer.
             self._waiting.move_to_end(caller)
-        # Once this one is counted, or has gone without: there may be room for the next.
+        # Later, when this answer is counted or was cancelled: the next one may fit.
         asyncio.get_running_loop().call_soon(self._wake)
 
     @staticmethod
-    def _exceeds(held: int, size: int, limit: int) -> bool:
-        return bool(held) and held + size > limit
+    def _exceeds(used: int, size: int, limit: int) -> bool:
+        return bool(used) and used + size > limit
 
 
-class Receipt:
-    """One body that is on its way, as far as it has come."""
+class IncomingBody:
+    """One body that arrives; it counts with the bytes that were received."""
 
     __slots__ = ("_budget", "_caller", "_is_spare", "_size")
 
@@ -134,18 +135,18 @@ class Receipt:
         self._is_spare = False
 
     def grow(self, size: int) -> bool:
-        """So much has come; whether more of it may be received."""
+        """Count the `size` bytes received so far; returns whether more may be received."""
         more = size - self._size
         has_room = self._is_spare or self._budget.refusal(self._caller, more) is None
         self._budget.add(self._caller, more)
         self._size = size
         if not has_room:
-            self._is_spare = has_room = self._budget.spare()
+            self._is_spare = has_room = self._budget.acquire_spare()
         return has_room
 
     def close(self) -> None:
-        """It is received, or never will be: from here on its message counts, if anything."""
+        """Stop counting, because the body is complete or was given up; its message counts next."""
         if self._size:
-            self._budget.give(self._caller, self._size)
+            self._budget.release(self._caller, self._size)
         if self._is_spare:
-            self._budget.return_spare()
+            self._budget.release_spare()

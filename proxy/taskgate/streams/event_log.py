@@ -1,9 +1,8 @@
-"""Where the events of streams rest, so that a host that lost one can take it up again (H-LEG-12).
+"""The stored events of resumable streams: `EventLog`, and `MemoryEventLog` in this process (H-LEG-12).
 
-A log is of one host session, whose owner was checked before anybody gets here. It has a place in memory and no other:
-what could be resumed after the end of this process has ended with it (docs/decisions/0016). All logs of a process share
-one `EventBudget`, which bounds what each caller's streams hold, and those of all callers. What must not live here: what
-an event says, and who may have it.
+A log belongs to one host session; its callers have checked the owner. The log is in memory, because
+what could be resumed after this process ends with it (docs/decisions/0016). All logs of a process
+share one `EventBudget`, which limits the bytes of each caller and of all callers.
 """
 
 from collections import OrderedDict, deque
@@ -14,62 +13,63 @@ from typing import Final, NamedTuple, Protocol
 
 from taskgate.clock import Clock
 
-KEEP: Final = timedelta(minutes=5)
-"""How long a stream that has ended, or that nobody came back for, can be taken up again."""
+RETENTION: Final = timedelta(minutes=5)
+"""How long a stream can be resumed after it has ended or lost its host."""
 STREAM_BYTES: Final = 1024 * 1024
-"""What is kept of a stream that goes on; its oldest events are dropped for newer ones."""
+"""Bytes stored of an open stream; newer events replace its oldest ones."""
 EVENT_WEIGHT: Final = 256
-"""Bytes that an event counts for besides its own: what the interpreter and the log need to hold it."""
+"""Bytes that an event counts besides its own: the overhead of the interpreter and the log."""
 STREAM_WEIGHT: Final = 1024
-"""The same, of a stream that has ended; those that go on are bounded by what may be open."""
+"""The same for an ended stream; the number of open ones is limited elsewhere."""
 
 
 class EventBounds(NamedTuple):
-    """The most bytes that resumable streams hold: those of one caller, and those of all."""
+    """The most bytes in resumable streams: of one caller (`context`) and of all."""
 
     context: int = 16 * 2**20
-    everyone: int = 256 * 2**20
+    total: int = 256 * 2**20
 
 
 USUAL_BOUNDS: Final = EventBounds()
 
 
 class EventLog(Protocol):
-    """The events of the streams of one host session, each under the stream's name and a number that grows by one."""
+    """The events of the streams of one host session, by stream name and a number that grows by one."""
 
     def append(self, stream: str, number: int, event: bytes) -> None:
-        """Keep an event of a stream that goes on; older ones may be dropped for it."""
+        """Store an event of an open stream; older ones may be dropped for it."""
         ...
 
     def end(self, stream: str, number: int, event: bytes | None) -> None:
-        """Keep the last event, if there is one, whatever its size: `number` is the newest of the stream.
+        """End a stream with its last event, if there is one, of any size; `number` is the newest.
 
-        The stream is forgotten some time later. Streams that ended before may be dropped for it.
+        The stream is deleted some time later. Streams that ended before may be dropped for it.
         """
         ...
 
-    def since(self, stream: str, number: int) -> list[bytes] | None:
-        """All the events after that one, in order; None where one of them is not there any more, or nothing is known.
+    def events_after(self, stream: str, number: int) -> list[bytes] | None:
+        """All events after that number, in order; None if one is gone or the stream is unknown.
 
-        The event itself need not be there; number 0 stands before the first. A number that was never given is unknown.
+        The event itself need not be stored; 0 stands before the first. A number that was never used
+        is unknown.
         """
         ...
 
-    def forget(self, stream: str) -> None:
-        """Drop all of a stream."""
+    def delete(self, stream: str) -> None:
+        """Delete a stream and its events."""
         ...
 
-    def trim(self) -> None:
-        """Drop what was kept for long enough."""
+    def purge(self) -> None:
+        """Delete ended streams after their retention."""
         ...
 
     def close(self) -> None:
-        """Drop everything, and keep nothing from now on."""
+        """Delete everything and store nothing from now on."""
         ...
 
 
-class _Share:
-    """What the streams of one caller hold: `events` are those of streams that go on, oldest first."""
+class _CallerUsage:
+    """The stored streams of one caller; `events` are those of open streams, oldest first."""
 
     __slots__ = ("caller", "ended", "events", "streams", "weight")
 
@@ -77,185 +77,182 @@ class _Share:
         self.caller = caller
         self.streams = 0
         self.weight = 0
-        self.events: OrderedDict[int, _Stream] = OrderedDict()
-        self.ended: OrderedDict[_Stream, None] = OrderedDict()
+        self.events: OrderedDict[int, _StoredStream] = OrderedDict()
+        self.ended: OrderedDict[_StoredStream, None] = OrderedDict()
 
 
-class _Stream:
-    """What there is of one stream; `dropped` is the number of the newest event that is not there any more.
+class _StoredStream:
+    """The stored events of one stream; `dropped` is the number of the newest event that is gone.
 
-    An event is its number, its place among all events of the process, and what is sent. `home` is where the log has
-    the stream.
+    An event is its number, its age among all events of the process, and its bytes. `group` is the
+    mapping of the log that has the stream: the open or the ended ones.
     """
 
-    __slots__ = ("dropped", "ended_at", "events", "home", "name", "newest", "share", "weight")
+    __slots__ = ("dropped", "ended_at", "events", "group", "name", "newest", "usage", "weight")
 
-    def __init__(self, name: str, share: _Share, home: OrderedDict[str, "_Stream"]) -> None:
+    def __init__(self, name: str, usage: _CallerUsage, group: OrderedDict[str, "_StoredStream"]) -> None:
         self.name = name
-        self.share = share
-        self.home = home
+        self.usage = usage
+        self.group = group
         self.events: deque[tuple[int, int, bytes]] = deque()
         self.weight = 0
         self.dropped = 0
         self.newest = 0
         self.ended_at = 0.0
-        home[name] = self
+        group[name] = self
 
 
 class EventBudget:
-    """What all event logs of a process hold, within the bounds that `bounds` tells at any time.
+    """The bytes that all event logs of a process store, within the limits that `bounds` returns.
 
-    Beyond one the oldest streams that have ended are forgotten: those of the caller, or of all where all hold too much.
-    Then the caller's own streams that go on lose their oldest events. They never do so for another caller.
+    Beyond a limit the oldest ended streams are deleted: those of the caller, or of all callers if
+    all together have too much. Then open streams of the caller lose their oldest events. An open
+    stream loses no event for another caller.
     """
 
     def __init__(self, bounds: Callable[[], EventBounds] = EventBounds) -> None:
         self._bounds = bounds
         self._ages = count(1)
-        self._shares: dict[str, _Share] = {}
-        self._ended: OrderedDict[_Stream, None] = OrderedDict()
+        self._usages: dict[str, _CallerUsage] = {}
+        self._ended: OrderedDict[_StoredStream, None] = OrderedDict()
         self.weight = 0
 
-    def of(self, caller: str) -> int:
-        """Bytes that the streams of one caller hold."""
-        share = self._shares.get(caller)
-        return 0 if share is None else share.weight
+    def usage(self, caller: str) -> int:
+        """Bytes in the streams of one caller."""
+        usage = self._usages.get(caller)
+        return 0 if usage is None else usage.weight
 
-    def begin(self, caller: str, name: str, home: OrderedDict[str, _Stream]) -> _Stream:
-        """A stream that goes on, and holds nothing yet."""
-        share = self._shares.get(caller)
-        if share is None:
-            share = self._shares[caller] = _Share(caller)
-        share.streams += 1
-        return _Stream(name, share, home)
+    def open(self, caller: str, name: str, group: OrderedDict[str, _StoredStream]) -> _StoredStream:
+        """A new open stream without events."""
+        usage = self._usages.get(caller)
+        if usage is None:
+            usage = self._usages[caller] = _CallerUsage(caller)
+        usage.streams += 1
+        return _StoredStream(name, usage, group)
 
-    def add(self, stream: _Stream, number: int, event: bytes) -> None:
-        """One event more of a stream that goes on."""
+    def add(self, stream: _StoredStream, number: int, event: bytes) -> None:
+        """Add an event to an open stream."""
         age, weight = next(self._ages), len(event) + EVENT_WEIGHT
         stream.events.append((number, age, event))
         stream.newest = number
         stream.weight += weight
-        stream.share.events[age] = stream
-        self._count(stream.share, weight)
+        stream.usage.events[age] = stream
+        self._count(stream.usage, weight)
         while stream.weight > STREAM_BYTES and stream.events:
             self._drop_oldest(stream)
         self._make_room(stream)
 
-    def end(self, stream: _Stream, home: OrderedDict[str, _Stream], number: int, event: bytes | None) -> None:
-        """A stream ends with its last event, and moves to `home`.
+    def end(
+        self, stream: _StoredStream, group: OrderedDict[str, _StoredStream], number: int, event: bytes | None
+    ) -> None:
+        """End a stream with its last event, and move it to `group`.
 
-        That of a caller which ended last stays, even where it alone is more than the caller's bound.
+        The stream of a caller that ended last stays, even if it alone exceeds the caller's limit.
         """
-        share = stream.share
+        usage = stream.usage
         for _, age, _ in stream.events:
-            del share.events[age]
+            del usage.events[age]
         weight = STREAM_WEIGHT
         if event is not None:
             weight += len(event) + EVENT_WEIGHT
             stream.events.append((number, 0, event))
         stream.weight += weight
-        self._count(share, weight)
+        self._count(usage, weight)
         stream.newest = number
-        del stream.home[stream.name]
-        stream.home, home[stream.name] = home, stream
-        share.ended[stream] = self._ended[stream] = None
+        del stream.group[stream.name]
+        stream.group, group[stream.name] = group, stream
+        usage.ended[stream] = self._ended[stream] = None
         self._make_room(stream)
 
-    def forget(self, stream: _Stream) -> None:
-        """Drop all of a stream."""
-        share = stream.share
-        if stream in share.ended:
-            del share.ended[stream], self._ended[stream]
+    def delete(self, stream: _StoredStream) -> None:
+        """Delete a stream and its events."""
+        usage = stream.usage
+        if stream in usage.ended:
+            del usage.ended[stream], self._ended[stream]
         else:
             for _, age, _ in stream.events:
-                del share.events[age]
-        del stream.home[stream.name]
-        self._count(share, -stream.weight)
-        share.streams -= 1
-        if not share.streams:
-            del self._shares[share.caller]
+                del usage.events[age]
+        del stream.group[stream.name]
+        self._count(usage, -stream.weight)
+        usage.streams -= 1
+        if not usage.streams:
+            del self._usages[usage.caller]
 
-    def _make_room(self, stream: _Stream) -> None:
-        share, bounds = stream.share, self._bounds()
+    def _make_room(self, stream: _StoredStream) -> None:
+        usage, bounds = stream.usage, self._bounds()
         while True:
-            is_callers = share.weight > bounds.context
-            if not is_callers and self.weight <= bounds.everyone:
+            is_callers = usage.weight > bounds.context
+            if not is_callers and self.weight <= bounds.total:
                 return
-            oldest = next(iter(share.ended if is_callers else self._ended), None)
+            oldest = next(iter(usage.ended if is_callers else self._ended), None)
             if oldest is not None and oldest is not stream:
-                self.forget(oldest)
-            elif share.events:
-                self._drop_oldest(next(iter(share.events.values())))
-            elif oldest is stream and self.weight > bounds.everyone:
-                self.forget(stream)
+                self.delete(oldest)
+            elif usage.events:
+                self._drop_oldest(next(iter(usage.events.values())))
+            elif oldest is stream and self.weight > bounds.total:
+                self.delete(stream)
                 return
             else:
                 return
 
-    def _drop_oldest(self, stream: _Stream) -> None:
+    def _drop_oldest(self, stream: _StoredStream) -> None:
         stream.dropped, age, event = stream.events.popleft()
         weight = len(event) + EVENT_WEIGHT
         stream.weight -= weight
-        del stream.share.events[age]
-        self._count(stream.share, -weight)
+        del stream.usage.events[age]
+        self._count(stream.usage, -weight)
 
-    def _count(self, share: _Share, weight: int) -> None:
-        share.weight += weight
+    def _count(self, usage: _CallerUsage, weight: int) -> None:
+        usage.weight += weight
         self.weight += weight
 
 
 class MemoryEventLog:
-    """An EventLog of this process. What it holds counts for `caller` in `budget`."""
+    """An EventLog in this process. Its events count for `caller` in `budget`."""
 
     def __init__(self, clock: Clock, *, budget: EventBudget, caller: str) -> None:
         self._clock = clock
         self._budget = budget
         self._caller = caller
-        self._open: OrderedDict[str, _Stream] = OrderedDict()
-        self._ended: OrderedDict[str, _Stream] = OrderedDict()
+        self._open: OrderedDict[str, _StoredStream] = OrderedDict()
+        self._ended: OrderedDict[str, _StoredStream] = OrderedDict()
         self._is_closed = False
 
     def append(self, stream: str, number: int, event: bytes) -> None:
-        """See EventLog."""
         if not self._is_closed:
-            self._budget.add(self._of(stream), number, event)
+            self._budget.add(self._stored(stream), number, event)
 
     def end(self, stream: str, number: int, event: bytes | None) -> None:
-        """See EventLog."""
         if not self._is_closed:
-            ended = self._of(stream)
+            ended = self._stored(stream)
             ended.ended_at = self._clock.elapsed()
             self._budget.end(ended, self._ended, number, event)
 
-    def since(self, stream: str, number: int) -> list[bytes] | None:
-        """See EventLog."""
-        self.trim()
+    def events_after(self, stream: str, number: int) -> list[bytes] | None:
+        self.purge()
         found = self._open.get(stream) or self._ended.get(stream)
         if found is None or not found.dropped <= number <= found.newest:
             return None
         return [event for its, _, event in found.events if its > number]
 
-    def forget(self, stream: str) -> None:
-        """See EventLog."""
+    def delete(self, stream: str) -> None:
         found = self._open.get(stream) or self._ended.get(stream)
         if found is not None:
-            self._budget.forget(found)
+            self._budget.delete(found)
 
-    def trim(self) -> None:
-        """See EventLog."""
-        oldest = self._clock.elapsed() - KEEP.total_seconds()
+    def purge(self) -> None:
+        oldest = self._clock.elapsed() - RETENTION.total_seconds()
         while self._ended:
             stream = next(iter(self._ended.values()))
             if stream.ended_at > oldest:
                 return
-            self._budget.forget(stream)
+            self._budget.delete(stream)
 
     def close(self) -> None:
-        """See EventLog."""
         self._is_closed = True
         for stream in (*self._open.values(), *self._ended.values()):
-            self._budget.forget(stream)
+            self._budget.delete(stream)
 
-    def _of(self, name: str) -> _Stream:
+    def _stored(self, name: str) -> _StoredStream:
         found = self._open.get(name)
-        return self._budget.begin(self._caller, name, self._open) if found is None else found
+        return self._budget.open(self._caller, name, self._open) if found is None else found

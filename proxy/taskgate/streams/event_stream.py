@@ -1,8 +1,8 @@
-"""One event stream of a host, as those see it who say something on it.
+"""One event stream to a host, as its writers see it: `EventStream`.
 
-A stream is more than its connection where its host can take it up again: then its events are numbered and rest in a
-log, and one connection after the other carries them, never two at once (H-LEG-8). What must not live here: when to
-stream or what to say, sockets (`listener/stream`), which streams a session has (`resumable`).
+A `ResumableEventStream` outlives its connection. Its events have ids and are stored in a log, and
+one connection after another carries them, never two at once (H-LEG-8). A `ForwardedEventStream`
+carries a stream that belongs to another replica.
 """
 
 from collections.abc import Callable, Coroutine, Iterable
@@ -11,285 +11,283 @@ from typing import Any, Final
 from taskgate.clock import Clock
 from taskgate.jsontext.large import MessageText
 from taskgate.protocol import sse
-from taskgate.streams.entries import About
 from taskgate.streams.event_log import EventLog
+from taskgate.streams.log_entries import StreamOrigin
 from taskgate.streams.sse_connection import SseConnection
 
 PAUSE: Final = sse.pause(1000)
-"""What a host is told of whose stream the gateway ends though it can be taken up again: when to come back."""
+"""The retry field that ends a connection whose stream can be resumed: when to reconnect."""
 
 
 class EventStream:
-    """One event stream, without a log: over when its connection is."""
+    """One event stream without a log: it ends with its connection."""
 
-    __slots__ = ("_line", "_losses")
+    __slots__ = ("_callbacks", "_connection")
 
-    def __init__(self, line: SseConnection | None = None) -> None:
-        self._line = line
-        self._losses: list[Callable[[], None]] = []
+    def __init__(self, connection: SseConnection | None = None) -> None:
+        self._connection = connection
+        self._callbacks: list[Callable[[], None]] = []
 
     @property
-    def line(self) -> SseConnection | None:
+    def connection(self) -> SseConnection | None:
         """The connection that carries it now."""
-        return self._line
+        return self._connection
 
     @property
-    def closed(self) -> bool:
-        """Whether no connection carries it: its writers, its host or too much that was waiting ended the last one."""
-        return self._line is None
+    def is_closed(self) -> bool:
+        """Whether no connection carries it: its writers, its host or a full queue ended the last one."""
+        return self._connection is None
 
     @property
-    def is_given_up(self) -> bool:
-        """Whether nobody will ever read what is said now."""
-        return self._line is None
+    def is_ended(self) -> bool:
+        """Whether no host will ever read what is sent now."""
+        return self._connection is None
 
-    def put(self, message: MessageText) -> bool:
-        """Say something; False where nobody will hear it. A host too slow for what waits loses its connection."""
-        return self.put_now(message)
+    def send(self, message: MessageText) -> bool:
+        """Send a message; False if no host will get it. A host too slow for the queue is disconnected."""
+        return self.send_now(message)
 
-    def put_now(self, message: MessageText) -> bool:
-        """Say something on the connection as it is; False where there is none. It has no id and is never repeated."""
-        if self._line is None:
+    def send_now(self, message: MessageText) -> bool:
+        """Send a message on the present connection, without an id or a replay; False if there is none."""
+        if self._connection is None:
             return False
         try:
             piece = sse.event(message)
         except UnicodeEncodeError:
-            # Half a stream would be worse than its end.
+            # An event with a hole is worse than the end of the stream.
             self.close()
             return False
-        return self._send(piece)
+        return self._send_piece(piece)
 
-    def put_answer(self, message: MessageText) -> None:
-        """Say what must not be lost for its size; nothing where there is no connection."""
-        if self._line is not None:
-            self._line.load([sse.event(message)])
+    def send_answer(self, message: MessageText) -> None:
+        """Send a message of any size, if there is a connection."""
+        if self._connection is not None:
+            self._connection.send_unbounded([sse.event(message)])
 
     @property
-    def is_clogged(self) -> bool:
-        """Whether so much waits for a slow host that nothing more should be said for now."""
-        return self._line is not None and self._line.is_clogged
+    def is_congested(self) -> bool:
+        """Whether so much waits for a slow host that writers should pause."""
+        return self._connection is not None and self._connection.is_congested
 
-    def clog(self) -> Coroutine[Any, Any, None] | None:
-        """A wait until more should be said; None where there is no need to."""
-        return self._line.room() if self._line is not None and self._line.is_clogged else None
+    def backpressure(self) -> Coroutine[Any, Any, None] | None:
+        """A wait until writers should go on; None if they need not pause."""
+        connection = self._connection
+        return connection.wait_writable() if connection is not None and connection.is_congested else None
 
     def finish(self, last: MessageText | None) -> None:
         """End the stream for good, after `last`, whatever its size."""
-        if last is not None and self._line is not None:
-            self._part(sse.event(last))
+        if last is not None and self._connection is not None:
+            self._disconnect(sse.event(last))
         else:
-            self._part()
+            self._disconnect()
 
     def close(self) -> None:
-        """End the connection after what was said."""
-        self._part()
+        """End the connection after what was sent."""
+        self._disconnect()
 
-    def lost(self, line: SseConnection) -> None:
-        """A connection is gone: does nothing where another carries the stream by now."""
-        if line is self._line:
-            self._part()
+    def connection_lost(self, connection: SseConnection) -> None:
+        """Handle the end of a connection; does nothing if another one carries the stream by now."""
+        if connection is self._connection:
+            self._disconnect()
 
-    def attach(self, line: SseConnection, missed: Iterable[bytes]) -> None:
-        """Go on with another connection, after what it missed; one that is there is ended before."""
-        if self._line is not None:
-            self._line.cut()
-            self._part()
-        line.load(missed)
-        self._line = line
+    def attach(self, connection: SseConnection, missed: Iterable[bytes]) -> None:
+        """Continue on another connection, after the missed events; the present one is aborted first."""
+        if self._connection is not None:
+            self._connection.abort()
+            self._disconnect()
+        connection.send_unbounded(missed)
+        self._connection = connection
 
-    def when_lost(self, note: Callable[[], None]) -> None:
-        """Call `note` whenever the stream loses its connection."""
-        self._losses.append(note)
+    def on_connection_lost(self, callback: Callable[[], None]) -> None:
+        """Call `callback` whenever the stream loses its connection."""
+        self._callbacks.append(callback)
 
-    def forget(self, note: Callable[[], None]) -> None:
-        """Do not call it any more."""
-        if note in self._losses:
-            self._losses.remove(note)
+    def remove_callback(self, callback: Callable[[], None]) -> None:
+        """Stop calling it; ignores one that is not registered."""
+        if callback in self._callbacks:
+            self._callbacks.remove(callback)
 
-    async def ended(self) -> None:
-        """Wait until the connection that carries it now has ended. For one waiter."""
-        if self._line is not None:
-            await self._line.ended()
+    async def wait_closed(self) -> None:
+        """Wait until the present connection has ended. For one waiter."""
+        if self._connection is not None:
+            await self._connection.wait_closed()
 
-    def _send(self, piece: bytes) -> bool:
-        assert self._line is not None
-        if self._line.put(piece):
+    def _send_piece(self, piece: bytes) -> bool:
+        assert self._connection is not None
+        if self._connection.send(piece):
             return True
         self.close()
         return False
 
-    def _part(self, goodbye: bytes = b"") -> None:
-        line, self._line = self._line, None
-        if line is None:
+    def _disconnect(self, goodbye: bytes = b"") -> None:
+        connection, self._connection = self._connection, None
+        if connection is None:
             return
-        line.end(goodbye)
-        for note in tuple(self._losses):
-            note()
+        connection.close(goodbye)
+        for callback in tuple(self._callbacks):
+            callback()
 
 
 class ForwardedEventStream(EventStream):
-    """The connection of a stream that is another process's: what is said on it was said there."""
+    """The connection of a stream whose events another replica writes."""
 
     __slots__ = ()
 
-    def pass_on(self, piece: bytes) -> None:
-        """Send what was said, as it was written."""
-        if self._line is not None:
-            self._line.load([piece])
+    def forward(self, piece: bytes) -> None:
+        """Send a piece as it was written."""
+        if self._connection is not None:
+            self._connection.send_unbounded([piece])
 
     def close(self) -> None:
-        """End the connection after what was said; the host may come back, here or elsewhere."""
-        self._part(PAUSE)
+        # The host may reconnect, here or elsewhere.
+        self._disconnect(PAUSE)
 
-    def part(self) -> None:
-        """End the connection: the stream is over, or another has it."""
-        self._part()
+    def end(self) -> None:
+        """End the connection: the stream has ended, or another connection has it."""
+        self._disconnect()
 
 
 class ResumableEventStream(EventStream):
-    """A stream that its host can take up again: what is said without a connection waits in the log.
+    """A stream that its host can resume: what is sent without a connection waits in the log.
 
-    `closed` tells that there is no connection now; see `is_given_up` for the end, at which `over` is called.
+    `is_closed` is true while there is no connection; `is_ended` is true after the end, at which
+    `on_end` is called. `origin` is set if other replicas may continue the stream.
     """
 
     __slots__ = (
         "_clock",
-        "_given_up",
-        "_is_over",
+        "_discard_callbacks",
+        "_is_ended",
         "_log",
         "_newest",
         "_number",
-        "_over",
-        "about",
-        "ends_when_lost",
-        "lost_at",
+        "_on_end",
+        "disconnected_at",
+        "ends_on_disconnect",
         "name",
+        "origin",
     )
 
     def __init__(
         self,
-        line: SseConnection | None,
+        connection: SseConnection | None,
         *,
         name: str,
         log: EventLog,
         clock: Clock,
-        over: Callable[["ResumableEventStream"], None],
-        about: About | None = None,
+        on_end: Callable[["ResumableEventStream"], None],
+        origin: StreamOrigin | None = None,
     ) -> None:
-        super().__init__(line)
+        super().__init__(connection)
         self._log = log
         self._clock = clock
         self._number = 0
         self._newest = 0
-        self._is_over = False
-        self._over = over
-        self._given_up: list[Callable[[], None]] = []
+        self._is_ended = False
+        self._on_end = on_end
+        self._discard_callbacks: list[Callable[[], None]] = []
         self.name = name
-        self.about = about
-        """What it answers, where other processes may come to have it."""
-        self.lost_at: float | None = None
-        self.ends_when_lost = False
-        """Whether nobody can come back to it: its session has ended."""
-        if line is not None:
-            line.put(self.priming)
+        self.origin = origin
+        self.disconnected_at: float | None = None
+        self.ends_on_disconnect = False
+        """Whether no host can resume it, because its session has ended."""
+        if connection is not None:
+            connection.send(self.priming)
 
     @property
     def priming(self) -> bytes:
-        """What it begins with."""
+        """The priming event, which gives the host an id to resume from."""
         return sse.priming(f"{self.name}-0")
 
     @property
-    def is_given_up(self) -> bool:
-        """See EventStream."""
-        return self._is_over
+    def is_ended(self) -> bool:
+        return self._is_ended
 
     @property
-    def is_of_call(self) -> bool:
-        """Whether it ends with an answer; a GET stream ends when somebody ends it."""
+    def is_call_stream(self) -> bool:
+        """Whether it ends with an answer; a GET stream has none."""
         return self.name.startswith("p")
 
     @property
-    def is_movable(self) -> bool:
-        """Whether another process can go on with it, because nothing is held here for it alone."""
-        return self.about is not None and (not self.is_of_call or self.about.task is not None)
+    def is_transferable(self) -> bool:
+        """Whether another replica can continue it, because no call of this process feeds it."""
+        return self.origin is not None and (not self.is_call_stream or self.origin.task is not None)
 
     @property
-    def is_optional(self) -> bool:
-        """Whether it ends some time after its host was seen last; a call goes on instead (H-LEG-10)."""
-        return not self.is_of_call or bool(self._given_up)
+    def is_expendable(self) -> bool:
+        """Whether it ends some time after its host disconnected; a plain call runs on (H-LEG-10)."""
+        return not self.is_call_stream or bool(self._discard_callbacks)
 
     def missed_since(self, number: int) -> list[bytes] | None:
-        """What was said after that event; None where that cannot be told wholly."""
-        return [] if self._newest <= number <= self._number else self._log.since(self.name, number)
+        """The events after that one; None if some of them are gone."""
+        return [] if self._newest <= number <= self._number else self._log.events_after(self.name, number)
 
-    def number(self) -> int:
-        """The number of what is said next, though it is no event that anybody comes back to."""
+    def next_number(self) -> int:
+        """A number for a direct piece, which is no event that a host can resume from."""
         self._number += 1
         return self._number
 
-    def repeat(self, event: bytes) -> None:
-        """Say what was an event of another stream, which this one goes on for."""
+    def replay(self, event: bytes) -> None:
+        """Store an event of another stream, which this one continues, under an id of this one."""
         self._number = self._newest = number = self._number + 1
         piece = event if not event.startswith(b"id: ") else event.partition(b"\n")[2]
         piece = f"id: {self.name}-{number}\n".encode() + piece
         self._log.append(self.name, number, piece)
 
-    def put(self, message: MessageText) -> bool:
-        """Say something, now or when the host comes back; False after the end."""
-        if self._is_over:
+    def send(self, message: MessageText) -> bool:
+        # Without a connection the event waits for the host; False only after the end.
+        if self._is_ended:
             return False
         self._number = self._newest = number = self._number + 1
         try:
             piece = sse.event(message, f"{self.name}-{number}")
         except UnicodeEncodeError:
-            self.give_up()
+            self.discard()
             return False
         self._log.append(self.name, number, piece)
-        if self._line is not None and not self._line.is_distant:
-            self._send(piece)
+        if self._connection is not None and not self._connection.is_remote:
+            self._send_piece(piece)
         return True
 
     def finish(self, last: MessageText | None) -> None:
-        """End the stream for good; a host that comes back later gets what it missed, and the end."""
-        if self._is_over:
+        # A host that reconnects later gets what it missed, and the end.
+        if self._is_ended:
             return
-        self._is_over = True
-        self._over(self)
+        self._is_ended = True
+        self._on_end(self)
         piece = b""
         if last is not None:
             self._number = self._newest = self._number + 1
             piece = sse.event(last, f"{self.name}-{self._number}")
         self._log.end(self.name, self._number, piece or None)
-        self._part(piece)
+        self._disconnect(piece)
 
     def close(self) -> None:
-        """End the connection after what was said; the host may come back."""
-        self._part(PAUSE)
+        self._disconnect(PAUSE)
 
-    def attach(self, line: SseConnection, missed: Iterable[bytes]) -> None:
-        """See EventStream."""
-        super().attach(line, missed)
-        self.lost_at = None
+    def attach(self, connection: SseConnection, missed: Iterable[bytes]) -> None:
+        super().attach(connection, missed)
+        self.disconnected_at = None
 
-    def when_given_up(self, forget: Callable[[], None]) -> None:
-        """Call `forget` when the host does not come back in time; at once where it cannot."""
-        self._given_up.append(forget)
-        if self.ends_when_lost and self.closed:
-            self.give_up()
+    def on_discard(self, callback: Callable[[], None]) -> None:
+        """Call `callback` if the host does not reconnect in time, at once if it cannot."""
+        self._discard_callbacks.append(callback)
+        if self.ends_on_disconnect and self.is_closed:
+            self.discard()
 
-    def give_up(self) -> None:
-        """Nobody comes back: end the stream and forget it."""
-        self._is_over = True
-        self._over(self)
-        self._log.forget(self.name)
-        self._part()
-        waiting, self._given_up = self._given_up, []
-        for forget in waiting:
-            forget()
+    def discard(self) -> None:
+        """End the stream and delete its events, because no host will resume it here."""
+        self._is_ended = True
+        self._on_end(self)
+        self._log.delete(self.name)
+        self._disconnect()
+        callbacks, self._discard_callbacks = self._discard_callbacks, []
+        for callback in callbacks:
+            callback()
 
-    def _part(self, goodbye: bytes = b"") -> None:
-        if self._line is not None:
-            self.lost_at = self._clock.elapsed()
-        super()._part(goodbye)
-        if self.ends_when_lost and self.is_optional and not self._is_over:
-            self.give_up()
+    def _disconnect(self, goodbye: bytes = b"") -> None:
+        if self._connection is not None:
+            self.disconnected_at = self._clock.elapsed()
+        super()._disconnect(goodbye)
+        if self.ends_on_disconnect and self.is_expendable and not self._is_ended:
+            self.discard()

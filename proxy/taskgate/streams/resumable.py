@@ -1,69 +1,67 @@
-"""The streams of one host session that can be taken up again, and the ids of their events.
+"""The resumable streams of one host session, and the ids of their events: `ResumableStreams`.
 
-An id is the stream's kind and number, a mark that no other process makes again, and the event's number, such as
-`p3-5f0c9a7e21d4-17`: nothing in it is a secret, and it is looked for in the session of who shows it alone. With a log
-that other processes share, streams begin with what they are about there, and can be handed over. What must not live
-here: what becomes of a stream that is found (`resuming`), and of those of other processes (`elsewhere`).
+An event id such as `p3-5f0c9a7e21d4-17` is the stream's kind and number, a mark, and the event's
+number. The mark is unique to the session and process. An id is no secret: it is looked up only in
+the session of the host that sends it. With a log that replicas share, streams also store their origin,
+and can be handed over (`handover`).
 """
 
 import re
 from collections.abc import Iterable
-from functools import partial
 from itertools import count
 from typing import Final, Literal, NamedTuple, Protocol
 
 from taskgate.clock import Clock
-from taskgate.streams.entries import About, heard_in, repeated
-from taskgate.streams.event_log import KEEP, EventLog
+from taskgate.streams.event_log import RETENTION, EventLog
 from taskgate.streams.event_stream import ResumableEventStream
+from taskgate.streams.log_entries import StreamOrigin, note_number, replayable_event
 from taskgate.streams.shared_log import RemoteConnection, SharedEventLog
 from taskgate.streams.sse_connection import SseConnection
 
 MARK_BYTES: Final = 6
-MOST_LOST: Final = 8
-"""GET streams of one session that may wait at once for their host to come back."""
+DISCONNECTED_GET_STREAMS: Final = 8
+"""GET streams of one session that may wait for their host at once."""
 
-CARRIER_SILENT: Final = 60.0
-"""Seconds until a carrier elsewhere that gives no sign of life is taken for gone."""
+FORWARDER_TIMEOUT: Final = 60.0
+"""Seconds without a heartbeat after which a forwarder counts as gone."""
 
 Kind = Literal["g", "p"]
 """A GET stream, or the stream that answers a POST."""
 
-
-_NOTHING: Final = About()
+_NO_ORIGIN: Final = StreamOrigin()
 
 
 class StreamPosition(NamedTuple):
-    """Where in a stream a host stopped to hear."""
+    """A position in a stream: the last event that a host received."""
 
     stream: str
     number: int
 
     @property
-    def is_of_get(self) -> bool:
-        """Whether it is a GET stream's."""
+    def is_get_stream(self) -> bool:
+        """Whether the stream is a GET stream."""
         return self.stream.startswith("g")
 
 
 class FoundStream(NamedTuple):
-    """How a stream goes on: `feed` is None where it has ended after what was missed."""
+    """A stream to resume, and the events that the host missed; `stream` is None if it has ended."""
 
-    feed: ResumableEventStream | None
+    stream: ResumableEventStream | None
     missed: list[bytes]
 
 
-class Opener(Protocol):
-    """Makes streams that can be taken up again."""
+class StreamOpener(Protocol):
+    """Opens resumable streams."""
 
-    def open(self, kind: Kind, line: SseConnection) -> ResumableEventStream:
-        """A new stream on a connection, which it begins with the event that says so."""
+    def open(self, kind: Kind, connection: SseConnection) -> ResumableEventStream:
+        """A new stream on a connection, on which it sends the priming event."""
         ...
 
 
 class ResumableStreams:
-    """The resumable streams of one session; `mark` is what tells them from those of any other process.
+    """The resumable streams of one session; `mark` makes their names unique across processes.
 
-    With a `log` that is a SharedEventLog they can be taken up at other processes, too.
+    With a SharedEventLog as `log`, hosts can resume them at other replicas.
     """
 
     def __init__(self, *, mark: str, log: EventLog, clock: Clock) -> None:
@@ -72,136 +70,140 @@ class ResumableStreams:
         self._shared = log if isinstance(log, SharedEventLog) else None
         self._clock = clock
         self._numbers = count(1)
-        # Those that go on, and of these once more the GET streams: few, because lost ones are given up.
+        # All open streams, and the GET streams among them: few, because disconnected ones are discarded.
         self._open: dict[str, ResumableEventStream] = {}
         self._gets: dict[str, ResumableEventStream] = {}
         self._closed = False
 
-    def of(self, about: About) -> Opener:
-        """The same, for the stream of a request."""
-        return self if self._shared is None else _Course(self, about)
+    def opener(self, origin: StreamOrigin) -> StreamOpener:
+        """An opener for the stream of a request."""
+        return self if self._shared is None else _OriginOpener(self, origin)
 
-    def open(self, kind: Kind, line: SseConnection | None, about: About = _NOTHING) -> ResumableEventStream:
-        """A new stream on a connection, which it begins with the event that says so."""
+    def open(
+        self, kind: Kind, connection: SseConnection | None, origin: StreamOrigin = _NO_ORIGIN
+    ) -> ResumableEventStream:
+        """A new stream on a connection, on which it sends the priming event."""
         name = f"{kind}{next(self._numbers)}-{self._mark}"
         if self._shared is None:
-            feed = ResumableEventStream(line, name=name, log=self._log, clock=self._clock, over=self._forget)
-        else:
-            if about.task is not None and about.wait is None:
-                about = about._replace(wait=name)
-            self._shared.begin(name, about)
-            feed = ResumableEventStream(
-                line, name=name, log=self._log, clock=self._clock, over=self._forget, about=about
+            stream = ResumableEventStream(
+                connection, name=name, log=self._log, clock=self._clock, on_end=self._on_stream_end
             )
-        self._open[name] = feed
+        else:
+            if origin.task is not None and origin.wait is None:
+                origin = origin._replace(wait=name)
+            self._shared.open(name, origin)
+            stream = ResumableEventStream(
+                connection, name=name, log=self._log, clock=self._clock, on_end=self._on_stream_end, origin=origin
+            )
+        self._open[name] = stream
         if kind == "g":
-            self._gets[name] = feed
-            lost = [each for each in self._gets.values() if each.closed]
-            for each in lost[:-MOST_LOST]:
-                each.give_up()
-        feed.ends_when_lost = self._closed
-        return feed
+            self._gets[name] = stream
+            disconnected = [each for each in self._gets.values() if each.is_closed]
+            for each in disconnected[:-DISCONNECTED_GET_STREAMS]:
+                each.discard()
+        stream.ends_on_disconnect = self._closed
+        return stream
 
-    def go_on(self, kind: Kind, about: About, missed: Iterable[bytes]) -> ResumableEventStream:
-        """A new stream, without a connection, that goes on for one of another process after these entries of it."""
-        assert self._shared is not None, "only replicas with a shared log take over streams"
-        feed = self.open(kind, None, about)
-        for entry in missed:
-            self._shared.heard = heard_in(entry)
-            event = repeated(entry)
-            if event:
-                feed.repeat(event)
-        self._shared.heard = None
-        return feed
+    def find(self, position: StreamPosition) -> FoundStream | None:
+        """The stream and what its host missed; None if it is unknown or missed events are gone."""
+        stream = self._open.get(position.stream)
+        missed = self._log.events_after(*position) if stream is None else stream.missed_since(position.number)
+        return None if missed is None else FoundStream(stream, missed)
 
-    def note(self, feed: ResumableEventStream, message: str, place: int) -> None:
-        """Say a note of a task on one of these streams; its place goes along, so that it is heard once."""
-        assert self._shared is not None, "notes come only from other replicas"
-        self._shared.heard = place
-        feed.put(message)
-        self._shared.heard = None
-
-    def hand_over(self, stream: str, carrier: str) -> ResumableEventStream | None:
-        """Let another process have a stream: it goes on there, given up here, or is carried there.
-
-        A connection that it has here is ended before. To be said again every now and then while it is carried; None
-        where that changes nothing.
-        """
-        feed = self._open.get(stream)
-        if feed is None or self._shared is None:
-            return None
-        if feed.is_movable:
-            feed.give_up()
-            return feed
-        now, line = self._clock.elapsed(), feed.line
-        if isinstance(line, RemoteConnection) and line.carrier == carrier:
-            line.seen_at = now
-            return None
-        line = RemoteConnection(carrier, partial(_say_aside, self._shared, feed), seen_at=now)
-        self._shared.carry(stream, is_carried=True)
-        feed.attach(line, ())
-        line.greet()
-        return feed
-
-    def put_down(self, stream: str, carrier: str) -> None:
-        """That process carries it no more."""
-        feed = self._open.get(stream)
-        if feed is not None and isinstance(feed.line, RemoteConnection) and feed.line.carrier == carrier:
-            feed.lost(feed.line)
-
-    def close(self) -> None:
-        """The session has ended, so nobody comes back; a call that runs goes on to its end."""
-        self._closed = True
-        for feed in tuple(self._open.values()):
-            feed.ends_when_lost = True
-            if feed.closed and feed.is_optional:
-                feed.give_up()
-        self._log.close()
-
-    def find(self, place: StreamPosition) -> FoundStream | None:
-        """The stream, as far as it can be told wholly from there; None where it cannot."""
-        feed = self._open.get(place.stream)
-        missed = self._log.since(*place) if feed is None else feed.missed_since(place.number)
-        return None if missed is None else FoundStream(feed, missed)
-
-    def knows(self, place: StreamPosition) -> bool:
-        """Whether the stream goes on."""
-        return place.stream in self._open
+    def is_open(self, position: StreamPosition) -> bool:
+        """Whether the stream is open."""
+        return position.stream in self._open
 
     def sweep(self) -> None:
-        """Give up the streams that nobody came back for, and drop what was kept for long enough."""
-        self._log.trim()
-        oldest = self._clock.elapsed() - KEEP.total_seconds()
-        for feed in tuple(self._open.values()):
-            if isinstance(feed.line, RemoteConnection) and feed.line.seen_at < self._clock.elapsed() - CARRIER_SILENT:
-                feed.lost(feed.line)
-            if feed.lost_at is not None and feed.lost_at <= oldest and feed.is_optional:
-                feed.give_up()
+        """Discard streams whose host did not reconnect in time, and purge the log."""
+        self._log.purge()
+        now = self._clock.elapsed()
+        oldest = now - RETENTION.total_seconds()
+        for stream in tuple(self._open.values()):
+            connection = stream.connection
+            if isinstance(connection, RemoteConnection) and connection.seen_at < now - FORWARDER_TIMEOUT:
+                stream.connection_lost(connection)
+            if stream.disconnected_at is not None and stream.disconnected_at <= oldest and stream.is_expendable:
+                stream.discard()
 
-    def _forget(self, feed: ResumableEventStream) -> None:
-        self._open.pop(feed.name, None)
-        self._gets.pop(feed.name, None)
+    def close(self) -> None:
+        """End the session's streams, because no host can resume them; a running call goes on to its end."""
+        self._closed = True
+        for stream in tuple(self._open.values()):
+            stream.ends_on_disconnect = True
+            if stream.is_closed and stream.is_expendable:
+                stream.discard()
+        self._log.close()
+
+    # --- handover between replicas ------------------------------------------------------------------------------------
+
+    def adopt(self, kind: Kind, origin: StreamOrigin, missed: Iterable[bytes]) -> ResumableEventStream:
+        """A new stream, without a connection, that continues one of another replica after these entries."""
+        assert self._shared is not None, "only replicas with a shared log take over streams"
+        stream = self.open(kind, None, origin)
+        for entry in missed:
+            self._shared.note_number = note_number(entry)
+            event = replayable_event(entry)
+            if event:
+                stream.replay(event)
+        self._shared.note_number = None
+        return stream
+
+    def send_note(self, stream: ResumableEventStream, message: str, number: int) -> None:
+        """Send a note of a task, and store its number, so that a later stream does not repeat it."""
+        assert self._shared is not None, "notes come only from other replicas"
+        self._shared.note_number = number
+        stream.send(message)
+        self._shared.note_number = None
+
+    def hand_over(self, stream: str, forwarder: str) -> ResumableEventStream | None:
+        """Let another replica have a stream: discard it here, or let `forwarder` forward it.
+
+        A connection that it has here is aborted first. Called again as the heartbeat of the
+        forwarder, which changes nothing. Returns the stream, or None if nothing changed.
+        """
+        found, log = self._open.get(stream), self._shared
+        if found is None or log is None:
+            return None
+        if found.is_transferable:
+            found.discard()
+            return found
+        now, present = self._clock.elapsed(), found.connection
+        if isinstance(present, RemoteConnection) and present.forwarder == forwarder:
+            present.seen_at = now
+            return None
+        connection = RemoteConnection(
+            forwarder, lambda entry: log.append_direct(found.name, found.next_number(), entry), seen_at=now
+        )
+        log.set_forwarded(stream, is_forwarded=True)
+        found.attach(connection, ())
+        connection.announce()
+        return found
+
+    def stop_forwarding(self, stream: str, forwarder: str) -> None:
+        """Handle that a forwarder has stopped."""
+        found = self._open.get(stream)
+        connection = None if found is None else found.connection
+        if found is not None and isinstance(connection, RemoteConnection) and connection.forwarder == forwarder:
+            found.connection_lost(connection)
+
+    def _on_stream_end(self, stream: ResumableEventStream) -> None:
+        self._open.pop(stream.name, None)
+        self._gets.pop(stream.name, None)
 
 
-class _Course(NamedTuple):
-    """See ResumableStreams.of."""
-
+class _OriginOpener(NamedTuple):
     resumable: ResumableStreams
-    about: About
+    origin: StreamOrigin
 
-    def open(self, kind: Kind, line: SseConnection) -> ResumableEventStream:
-        """See Opener."""
-        return self.resumable.open(kind, line, self.about)
-
-
-def _say_aside(log: SharedEventLog, feed: ResumableEventStream, entry: bytes) -> None:
-    log.aside(feed.name, feed.number(), entry)
+    def open(self, kind: Kind, connection: SseConnection) -> ResumableEventStream:
+        return self.resumable.open(kind, connection, self.origin)
 
 
-def read_place(id: str) -> StreamPosition | None:
-    """What an event id says; None for what can be no id of ours."""
-    written = _ID(id)
-    return None if written is None else StreamPosition(written[1], int(written[2]))
+def parse_event_id(id: str) -> StreamPosition | None:
+    """The position in an event id; None if the text is no event id of taskgate."""
+    found = _ID(id)
+    return None if found is None else StreamPosition(found[1], int(found[2]))
 
 
 _ID: Final = re.compile(rf"([gp][1-9][0-9]{{0,11}}-[0-9a-f]{{{2 * MARK_BYTES}}})-(0|[1-9][0-9]{{0,11}})").fullmatch

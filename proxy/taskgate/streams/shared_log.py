@@ -1,123 +1,294 @@
-"""Streams that a host can take up again at any process: a log in memory whose events are written behind, too.
+"""A stream log that replicas share, so that hosts can resume streams at any replica.
 
-What must not live here: when that happens (`behind`), and what another process makes of it (`elsewhere`).
+`SharedEventLog` is the log of one session: events stay in memory and are also written to the shared
+store. One `EventLogWriter` per process writes them, soon after and in order (write-behind).
+`RemoteConnection` is a connection that another replica has to the host.
 """
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
+from datetime import timedelta
+from logging import getLogger
 from typing import ClassVar, Final
 
 from taskgate.clock import Clock
-from taskgate.streams.behind import WriteBehind
-from taskgate.streams.entries import ASIDE, HALT, LAST, LEFT, About, kept, write_about
-from taskgate.streams.event_log import EventBudget, MemoryEventLog
+from taskgate.errors import StoreUnavailable
+from taskgate.stores.shared import StreamLog
+from taskgate.streams.event_log import RETENTION, EventBudget, MemoryEventLog
+from taskgate.streams.log_entries import DIRECT, FINAL, RELEASED, STOP, StreamOrigin, encode_origin, event_entry
 from taskgate.streams.sse_connection import SseConnection
+from taskgate.system.background import Background
+from taskgate.telemetry.request_context import nobody
 
 QUIET: Final = 120.0
-"""Seconds without an entry after which a stream that goes on is touched."""
+"""Seconds without an entry after which an open stream is touched."""
+
+LINGER: Final = 0.05
+"""Seconds in which entries gather to be written together."""
+RETRY: Final = 0.5
+"""Seconds until the next attempt after the store failed."""
+WAITING_BYTES: Final = 16 * 1024 * 1024
+"""Bytes that may wait for the store, of all streams."""
+AT_ONCE: Final = 8
+"""Streams that are written at the same time."""
+LEASE: Final = 2 * RETENTION
+"""How long an open stream stays in the store without a write or a touch."""
+
+StreamKey = tuple[str, str]
+"""The session and the name of a stream."""
+
+log = getLogger("taskgate.streams")
 
 
 class SharedEventLog(MemoryEventLog):
-    """The EventLog of one session, which others find by its id."""
+    """The EventLog of one session, whose entries other replicas read by the session's id."""
 
-    def __init__(self, clock: Clock, *, budget: EventBudget, caller: str, session: str, behind: WriteBehind) -> None:
+    def __init__(
+        self, clock: Clock, *, budget: EventBudget, caller: str, session: str, writer: "EventLogWriter"
+    ) -> None:
         super().__init__(clock, budget=budget, caller=caller)
         self._session = session
-        self._behind = behind
-        # Of each stream that goes on: the newest number, and when it was given; longest ago first.
+        self._writer = writer
+        # For each open stream the newest number and when it was used, the oldest first.
         self._newest: OrderedDict[str, tuple[int, float]] = OrderedDict()
-        self._carried: set[str] = set()
-        self.heard: int | None = None
-        """While a note of a task is put on a stream: its place among these."""
+        self._forwarded: set[str] = set()
+        self.note_number: int | None = None
+        """The number of a note of a task, while that note is sent on a stream."""
 
-    def begin(self, stream: str, about: About) -> None:
-        """A stream begins."""
-        self._note(stream, 0)
-        self._behind.begin(self._session, stream, write_about(about))
+    def open(self, stream: str, origin: StreamOrigin) -> None:
+        """Open a stream."""
+        self._mark_used(stream, 0)
+        self._writer.open(self._session, stream, encode_origin(origin))
 
     def append(self, stream: str, number: int, event: bytes) -> None:
-        """See EventLog."""
         super().append(stream, number, event)
-        self._note(stream, number)
-        entry = kept(event, self.heard)
-        self._behind.append(self._session, stream, number, entry, at_once=stream in self._carried)
+        self._mark_used(stream, number)
+        entry = event_entry(event, self.note_number)
+        self._writer.append(self._session, stream, number, entry, at_once=stream in self._forwarded)
 
     def end(self, stream: str, number: int, event: bytes | None) -> None:
-        """See EventLog."""
         super().end(stream, number, event)
-        self._over(stream, number if event is not None else number + 1, LAST + (event or b""))
+        self._write_end(stream, number if event is not None else number + 1, FINAL + (event or b""))
 
-    def forget(self, stream: str) -> None:
-        """See EventLog. Who finds what is left of it goes on with it, or tells that it is over."""
-        super().forget(stream)
+    def delete(self, stream: str) -> None:
+        # A replica that finds the rest continues the stream, or tells the host that it is over.
+        super().delete(stream)
         if stream in self._newest:
-            self._over(stream, self._newest[stream][0] + 1, LEFT)
+            self._write_end(stream, self._newest[stream][0] + 1, RELEASED)
 
-    def aside(self, stream: str, number: int, entry: bytes) -> None:
-        """Say something to one carrier; nothing of it is kept here."""
-        self._note(stream, number)
-        self._behind.append(self._session, stream, number, entry, at_once=True)
+    def append_direct(self, stream: str, number: int, entry: bytes) -> None:
+        """Write an entry for one forwarder; it is not stored for replay."""
+        self._mark_used(stream, number)
+        self._writer.append(self._session, stream, number, entry, at_once=True)
 
-    def carry(self, stream: str, *, is_carried: bool) -> None:
-        """Whether another process sends what is said on it, which is not to wait then."""
-        if is_carried and stream in self._newest:
-            self._carried.add(stream)
-            self._behind.hurry(self._session, stream)
+    def set_forwarded(self, stream: str, *, is_forwarded: bool) -> None:
+        """Set whether another replica forwards the stream; its entries are then written at once."""
+        if is_forwarded and stream in self._newest:
+            self._forwarded.add(stream)
+            self._writer.write_now(self._session, stream)
         else:
-            self._carried.discard(stream)
+            self._forwarded.discard(stream)
 
-    def trim(self) -> None:
-        """See EventLog. What goes on is kept in the log of all, too, however little is said on it."""
-        super().trim()
+    def purge(self) -> None:
+        # It also touches open streams, which the store would otherwise expire.
+        super().purge()
         quiet = self._clock.elapsed() - QUIET
         while self._newest:
             stream, (number, since) = next(iter(self._newest.items()))
             if since >= quiet:
                 return
-            self._note(stream, number)
-            self._behind.touch(self._session, stream)
+            self._mark_used(stream, number)
+            self._writer.touch(self._session, stream)
 
-    def _note(self, stream: str, number: int) -> None:
+    def _mark_used(self, stream: str, number: int) -> None:
         self._newest[stream] = number, self._clock.elapsed()
         self._newest.move_to_end(stream)
 
-    def _over(self, stream: str, number: int, entry: bytes) -> None:
+    def _write_end(self, stream: str, number: int, entry: bytes) -> None:
         self._newest.pop(stream, None)
-        self._carried.discard(stream)
-        self._behind.end(self._session, stream, number, entry)
+        self._forwarded.discard(stream)
+        self._writer.end(self._session, stream, number, entry)
 
 
 class RemoteConnection(SseConnection):
-    """The connection that another process has to the host: `carrier` is its name.
+    """The connection that another replica, the `forwarder`, has to the host.
 
-    What is kept of the stream gets there through the log; only what is not is written for it alone, by `write`.
+    The forwarder reads stored events in the log. `write` gets the entries for this forwarder alone.
+    `seen_at` is the time of its last heartbeat.
     """
 
-    __slots__ = ("_name", "_write", "carrier", "seen_at")
+    __slots__ = ("_name", "_write", "forwarder", "seen_at")
 
-    is_distant: ClassVar[bool] = True
+    is_remote: ClassVar[bool] = True
 
-    def __init__(self, carrier: str, write: Callable[[bytes], None], *, seen_at: float) -> None:
+    def __init__(self, forwarder: str, write: Callable[[bytes], None], *, seen_at: float) -> None:
         super().__init__()
-        self.carrier = carrier
+        self.forwarder = forwarder
         self.seen_at = seen_at
-        self._name = carrier.encode()
+        self._name = forwarder.encode()
         self._write = write
 
-    def greet(self) -> None:
-        """Let the carrier know that no other connection has the stream any more."""
-        self._write(b"%b%b " % (ASIDE, self._name))
+    def announce(self) -> None:
+        """Write that the forwarder has the stream, and no other connection has it any more."""
+        self._write(b"%b%b " % (DIRECT, self._name))
 
-    def put(self, piece: bytes) -> bool:
-        """See SseConnection."""
-        self._write(b"%b%b %b" % (ASIDE, self._name, piece))
+    def send(self, piece: bytes) -> bool:
+        self._write(b"%b%b %b" % (DIRECT, self._name, piece))
         return True
 
-    def cut(self) -> None:
-        """See SseConnection."""
-        self._write(HALT + self._name)
-        super().cut()
+    def abort(self) -> None:
+        self._write(STOP + self._name)
+        super().abort()
 
-    def end(self, last: bytes = b"") -> None:
-        """See SseConnection. The end of the stream itself is in the log."""
-        super().end()
+    def close(self, last: bytes = b"") -> None:
+        # The end of the stream itself is in the log.
+        super().close()
+
+
+# --- the writer -------------------------------------------------------------------------------------------------------
+
+
+class _PendingWrites:
+    """The pending writes of one stream; `about` is set until the store has created the stream."""
+
+    __slots__ = ("about", "entries", "is_being_written", "over", "size", "timer", "touched")
+
+    def __init__(self) -> None:
+        self.about: bytes | None = None
+        self.entries: list[tuple[int, bytes]] = []
+        self.size = 0
+        self.over = False
+        self.touched = False
+        self.is_being_written = False
+        self.timer: asyncio.TimerHandle | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        return self.about is None and not (self.entries or self.over or self.touched)
+
+
+class EventLogWriter:
+    """Writes the entries of all streams of a process to the shared log. `holder` names the process.
+
+    Senders never wait for the store; only a shutdown does (`flush`). The entries of one stream are
+    written in their order. What waits for a failing store is limited: a stream that loses entries
+    can no longer be resumed as a whole.
+    """
+
+    def __init__(self, log: StreamLog, holder: str) -> None:
+        self._log = log
+        self._holder = holder
+        self._pending: dict[StreamKey, _PendingWrites] = {}
+        self._size = 0
+        self._turns = asyncio.Semaphore(AT_ONCE)
+        self._background = Background()
+        self._has_warned = False
+
+    def open(self, session: str, stream: str, about: bytes) -> None:
+        """Create a stream."""
+        self._of((session, stream)).about = about
+        self._schedule((session, stream))
+
+    def append(self, session: str, stream: str, number: int, entry: bytes, *, at_once: bool = False) -> None:
+        """Write an entry; with `at_once`, without a wait for more entries."""
+        key = session, stream
+        pending = self._of(key)
+        pending.entries.append((number, entry))
+        pending.size += len(entry)
+        self._size += len(entry)
+        if self._size > WAITING_BYTES:
+            self._drop(pending)
+        if at_once:
+            self._start(key)
+        else:
+            self._schedule(key)
+
+    def end(self, session: str, stream: str, number: int, entry: bytes) -> None:
+        """Write the last entry of a stream."""
+        self._of((session, stream)).over = True
+        self.append(session, stream, number, entry, at_once=True)
+
+    def touch(self, session: str, stream: str) -> None:
+        """Renew the lease of a quiet stream."""
+        self._of((session, stream)).touched = True
+        self._schedule((session, stream))
+
+    def write_now(self, session: str, stream: str) -> None:
+        """Write what waits of a stream now."""
+        if (session, stream) in self._pending:
+            self._start((session, stream))
+
+    async def flush(self, within: timedelta) -> bool:
+        """Write all that waits; returns whether that was done in time."""
+        for key in tuple(self._pending):
+            self._start(key)
+        if self._background.running:
+            await asyncio.wait(self._background.running, timeout=within.total_seconds())
+        return not self._pending
+
+    async def close(self) -> None:
+        """Stop, without another write."""
+        for pending in self._pending.values():
+            if pending.timer is not None:
+                pending.timer.cancel()
+        self._pending.clear()
+        await self._background.close()
+
+    def _of(self, key: StreamKey) -> _PendingWrites:
+        pending = self._pending.get(key)
+        if pending is None:
+            pending = self._pending[key] = _PendingWrites()
+        return pending
+
+    def _schedule(self, key: StreamKey) -> None:
+        pending = self._pending[key]
+        if pending.timer is None and not pending.is_being_written:
+            pending.timer = asyncio.get_running_loop().call_later(LINGER, self._start, key)
+
+    def _start(self, key: StreamKey) -> None:
+        pending = self._pending.get(key)
+        if pending is None or pending.is_being_written:
+            return
+        if pending.timer is not None:
+            pending.timer.cancel()
+        pending.timer, pending.is_being_written = None, True
+        # The task also writes what other requests send, so it belongs to none of them.
+        with nobody():
+            self._background.run(lambda: self._write(key, pending))
+
+    def _drop(self, pending: _PendingWrites) -> None:
+        """Drop what waits of one stream, except the newest entry."""
+        if not self._has_warned:
+            self._has_warned = True
+            log.warning("stream events are lost to other replicas: the store does not accept them")
+        left = pending.entries[-1:]
+        pending.entries = left
+        size = sum(len(entry) for _, entry in left)
+        self._size -= pending.size - size
+        pending.size = size
+
+    async def _write(self, key: StreamKey, pending: _PendingWrites) -> None:
+        while not pending.is_empty:
+            try:
+                async with self._turns:
+                    await self._write_some(key, pending)
+            except StoreUnavailable:
+                await asyncio.sleep(RETRY)
+        self._has_warned = False
+        del self._pending[key]
+
+    async def _write_some(self, key: StreamKey, pending: _PendingWrites) -> None:
+        if pending.about is not None:
+            await self._log.begin(*key, holder=self._holder, about=pending.about, keep=LEASE)
+            pending.about = None
+        # An entry leaves the list only after it was written; new ones come behind it meanwhile.
+        entries, over = tuple(pending.entries), pending.over
+        if entries or over or pending.touched:
+            await self._log.append(*key, entries, over=over, keep=RETENTION if over else LEASE)
+            pending.over, pending.touched = pending.over and not over, False
+            newest = entries[-1][0] if entries else 0
+            pending.entries = [each for each in pending.entries if each[0] > newest]
+            left = sum(len(entry) for _, entry in pending.entries)
+            self._size -= pending.size - left
+            pending.size = left

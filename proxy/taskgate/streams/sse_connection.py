@@ -1,6 +1,7 @@
-"""What is on its way to one connection of a host.
+"""The send queue of one connection that carries an event stream: `SseConnection`.
 
-What must not live here: what is said, and what outlives the connection (`event_stream`). Knows bytes and no messages.
+It holds encoded pieces for a host. `event_stream` has the streams, which may outlive a connection;
+the listener reads the queue and writes to the socket.
 """
 
 import asyncio
@@ -8,66 +9,66 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import ClassVar, Final
 
-FEED_BYTES: Final = 4 * 1024 * 1024
-"""How much may wait for a host that reads slowly before its stream ends; one message more may, whatever its size."""
+QUEUE_BYTES: Final = 4 * 1024 * 1024
+"""Bytes that may wait for a slow host before its connection ends, plus one message of any size."""
 
 
 class SseConnection:
     """The pieces on their way to one connection: bounded, one reader, any number of writers.
 
-    `pass_on` is offered each piece that finds the reader waiting, and so spares waking it; it must not block or raise,
-    and says False to leave the piece to the reader.
+    `write_through` gets each piece that finds the reader waiting, which saves waking the reader. It
+    must not block or raise, and returns False to leave the piece to the reader.
     """
 
     __slots__ = (
-        "_closed",
         "_ended",
+        "_is_closed",
         "_limit",
-        "_pass_on",
-        "_passed_on_at",
         "_reader",
-        "_rooms",
+        "_room_waiters",
         "_size",
         "_waiting",
         "_weight",
-        "is_cut",
+        "_write_through",
+        "_written_at",
+        "is_aborted",
     )
 
-    is_distant: ClassVar[bool] = False
-    """Whether it is a connection of another process, which reads in the log what is kept there."""
+    is_remote: ClassVar[bool] = False
+    """Whether another replica has the connection, and reads the events in the shared log."""
 
-    def __init__(self, limit: int = FEED_BYTES, *, pass_on: Callable[[bytes], bool] = lambda _: False) -> None:
+    def __init__(self, limit: int = QUEUE_BYTES, *, write_through: Callable[[bytes], bool] = lambda _: False) -> None:
         self._limit = limit
-        self._pass_on = pass_on
-        self._passed_on_at = 0.0
-        # Each with what it counts against the bound.
+        self._write_through = write_through
+        self._written_at = 0.0
+        # Each piece has the size that it counts towards the limit.
         self._waiting: deque[tuple[bytes, int]] = deque()
-        self._rooms: list[asyncio.Future[None]] = []
+        self._room_waiters: list[asyncio.Future[None]] = []
         self._size = 0
         self._weight = 0
-        self._closed = False
+        self._is_closed = False
         self._reader: asyncio.Future[None] | None = None
         self._ended: asyncio.Future[None] | None = None
-        self.is_cut = False
-        """Whether it was ended for the sake of another connection."""
+        self.is_aborted = False
+        """Whether it ended because another connection took over the stream."""
 
     @property
-    def closed(self) -> bool:
-        """Whether nothing more is taken."""
-        return self._closed
+    def is_closed(self) -> bool:
+        """Whether it accepts no more pieces."""
+        return self._is_closed
 
     @property
-    def drained(self) -> bool:
-        """Whether nothing more is taken and nothing is left to send."""
-        return self._closed and not self._waiting
+    def is_drained(self) -> bool:
+        """Whether it accepts no more pieces and none is left to send."""
+        return self._is_closed and not self._waiting
 
-    def put(self, piece: bytes) -> bool:
-        """Queue one piece; False where too much waits already: the connection should end.
+    def send(self, piece: bytes) -> bool:
+        """Queue one piece; False if too much waits already, so that the connection should end.
 
-        The size of the piece itself does not count: a host that reads in time gets a message of any size.
+        The size of the piece itself does not count: a host that keeps up gets messages of any size.
         """
-        if self._reader is not None and not self._waiting and self._pass_on(piece):
-            self._passed_on_at = self._reader.get_loop().time()
+        if self._reader is not None and not self._waiting and self._write_through(piece):
+            self._written_at = self._reader.get_loop().time()
             return True
         if self._size >= self._limit:
             return False
@@ -75,65 +76,65 @@ class SseConnection:
         self._wake()
         return True
 
-    def load(self, pieces: Iterable[bytes]) -> None:
-        """Queue pieces whatever their size: they are kept anyway, or leave no choice."""
+    def send_unbounded(self, pieces: Iterable[bytes]) -> None:
+        """Queue pieces of any size that do not count: replayed events, and answers."""
         for piece in pieces:
             self._queue(piece, 0)
         self._wake()
 
     @property
-    def is_clogged(self) -> bool:
-        """Whether so much waits, loaded or not, that who can should say nothing more for now; see `room`."""
+    def is_congested(self) -> bool:
+        """Whether so much waits, counted or not, that writers should pause; see `wait_writable`."""
         return self._weight > self._limit // 4
 
-    async def room(self) -> None:
-        """Wait until most of what waits has left, or the end."""
-        if self.is_clogged and not self._closed:
-            room = asyncio.get_running_loop().create_future()
-            self._rooms.append(room)
-            await room
+    async def wait_writable(self) -> None:
+        """Wait until most of the queue was sent, or the connection ends."""
+        if self.is_congested and not self._is_closed:
+            waiter = asyncio.get_running_loop().create_future()
+            self._room_waiters.append(waiter)
+            await waiter
 
-    def end(self, last: bytes = b"") -> None:
+    def close(self, last: bytes = b"") -> None:
         """End the connection after what is queued, and after `last`, whatever its size."""
-        if self._closed:
+        if self._is_closed:
             return
-        self._closed = True
+        self._is_closed = True
         if last:
             self._queue(last, 0)
         self._wake()
-        self._let_on()
+        self._release_writers()
         if self._ended is not None and not self._ended.done():
             self._ended.set_result(None)
 
-    def cut(self) -> None:
-        """End the connection now: what is queued goes another way."""
-        self.is_cut = True
+    def abort(self) -> None:
+        """End the connection now and drop the queue: another connection carries the stream."""
+        self.is_aborted = True
         self._waiting.clear()
         self._size = self._weight = 0
-        self.end()
+        self.close()
 
-    async def ended(self) -> None:
-        """Wait until nothing more is taken. For one waiter."""
-        if not self._closed:
+    async def wait_closed(self) -> None:
+        """Wait until it accepts no more pieces. For one waiter."""
+        if not self._is_closed:
             self._ended = asyncio.get_running_loop().create_future()
             await self._ended
 
-    async def next(self, patience: float) -> bytes | None:
-        """The next piece; None when `patience` seconds passed without any, or the end is reached: see `drained`."""
+    async def receive(self, timeout: float) -> bytes | None:
+        """The next piece; None at the end, or if `timeout` seconds passed without any."""
         loop = asyncio.get_running_loop()
-        due = loop.time() + patience
-        while not self._waiting and not self._closed:
-            await self._news(loop, due)
-            if self._passed_on_at + patience <= due:
+        due = loop.time() + timeout
+        while not self._waiting and not self._is_closed:
+            await self._wait_for_piece(loop, due)
+            if self._written_at + timeout <= due:
                 break
-            due = self._passed_on_at + patience
+            due = self._written_at + timeout
         if not self._waiting:
             return None
         piece, counted = self._waiting.popleft()
         self._size -= counted
         self._weight -= len(piece)
-        if self._rooms and self._weight <= self._limit // 16:
-            self._let_on()
+        if self._room_waiters and self._weight <= self._limit // 16:
+            self._release_writers()
         return piece
 
     def _queue(self, piece: bytes, counted: int) -> None:
@@ -141,13 +142,13 @@ class SseConnection:
         self._size += counted
         self._weight += len(piece)
 
-    def _let_on(self) -> None:
-        rooms, self._rooms = self._rooms, []
-        for room in rooms:
-            if not room.done():
-                room.set_result(None)
+    def _release_writers(self) -> None:
+        waiters, self._room_waiters = self._room_waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
 
-    async def _news(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
+    async def _wait_for_piece(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
         self._reader = reader = loop.create_future()
         timer = loop.call_at(due, self._wake)
         try:

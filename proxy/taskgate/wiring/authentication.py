@@ -25,7 +25,7 @@ from taskgate.auth.keyfile import DeploymentKeys, KeyFileRefused, made_keys, rea
 from taskgate.auth.metadata import WELL_KNOWN, canonical, document_url, metadata_path, resource_document, root_mount
 from taskgate.auth.settings import IssuerSettings
 from taskgate.clock import Clock, Entropy
-from taskgate.cluster.seals import WordKeys
+from taskgate.cluster.message_auth import SealKeys
 from taskgate.config import GatewayConfig
 from taskgate.domain.cursors import CursorKeys
 from taskgate.domain.states import StateKeys
@@ -61,8 +61,8 @@ class Authenticator:
     callers: Callers
     cursors: CursorKeys
     states: StateKeys
-    words: WordKeys
-    checkpoints: WordKeys = field(default_factory=WordKeys)
+    words: SealKeys
+    checkpoints: SealKeys = field(default_factory=SealKeys)
     deployment: DeploymentKeys | None = None
     issuers: tuple[Issuer, ...] = ()
     heard: asyncio.Event = field(default_factory=asyncio.Event)
@@ -135,9 +135,9 @@ def build_authenticator(
             # Nobody is given a list, so nobody has to open what this seals.
             cursors=CursorKeys(*_keys_for(_LISTING, kept)),
             states=StateKeys(*_keys_for(_ROUNDS, kept)),
-            words=WordKeys(*_keys_for(_WORDS, kept)),
+            words=SealKeys(*_keys_for(_WORDS, kept)),
             # What rests in a store is to outlive the process.
-            checkpoints=WordKeys() if deployment is None else WordKeys(*_keys_for(_RESTS, deployment)),
+            checkpoints=SealKeys() if deployment is None else SealKeys(*_keys_for(_RESTS, deployment)),
         )
     assert deployment is not None, "authentication needs the keys that bind tasks to callers"
     bind, cache = config.auth.context.bind, config.auth.token_cache
@@ -156,8 +156,8 @@ def build_authenticator(
         callers=Bearers(verifier, lambda reason: event_sink.emit(TokenChecked(OTHER, reason.value)), Incidents(clock)),
         cursors=CursorKeys(*_keys_for(_LISTING, deployment)),
         states=StateKeys(*_keys_for(_ROUNDS, deployment)),
-        words=WordKeys(*_keys_for(_WORDS, deployment)),
-        checkpoints=WordKeys(*_keys_for(_RESTS, deployment)),
+        words=SealKeys(*_keys_for(_WORDS, deployment)),
+        checkpoints=SealKeys(*_keys_for(_RESTS, deployment)),
         deployment=deployment,
         issuers=issuers,
         heard=heard,

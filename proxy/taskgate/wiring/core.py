@@ -23,8 +23,7 @@ from taskgate.admission.standing import QuotaSubjects
 from taskgate.admission.streams import OpenStreams
 from taskgate.clock import Clock, Entropy, SharedClock
 from taskgate.cluster.bus import ClusterBus
-from taskgate.cluster.numbers import name_of_numbered
-from taskgate.cluster.seals import ReportedSeals
+from taskgate.cluster.message_auth import LoggedSeals, new_replica_name
 from taskgate.config import GatewayConfig
 from taskgate.gateway.denied_extensions import DeniedExtensions
 from taskgate.lifecycle.changes import Changes
@@ -46,7 +45,7 @@ from taskgate.stores.base import Store
 from taskgate.stores.rates import MemoryRateStore
 from taskgate.stores.shared import SharedBackend
 from taskgate.streams.event_log import EventBudget
-from taskgate.streams.shared_resumable import SharedResumableStreams
+from taskgate.streams.handover import SharedResumableStreams
 from taskgate.telemetry.events import EventSink
 from taskgate.wiring.reloadable_authenticator import ReloadableAuthenticator, SealedCursors, SealedRests, SealedWords
 
@@ -93,7 +92,7 @@ class Admission(NamedTuple):
 
 
 def _company(base: Dependencies) -> Cluster:
-    shared, holder = base.shared, name_of_numbered(base.entropy)
+    shared, holder = base.shared, new_replica_name(base.entropy)
     if shared is None:
         return Cluster(holder)
     assert isinstance(base.clock, SharedClock), "a shared store needs a shared clock"
@@ -107,14 +106,14 @@ def _company(base: Dependencies) -> Cluster:
         event_sink=base.event_sink,
     )
     bus = ClusterBus(
-        post=shared.bus,
-        seals=ReportedSeals(SealedWords(base.callers), base.clock.elapsed),
+        log=shared.bus,
+        seals=LoggedSeals(SealedWords(base.callers), base.clock.elapsed),
         holder=holder,
         entropy=base.entropy,
         now=base.clock.now,
-        company=lambda: leasing.processes > 1,
+        has_peers=lambda: leasing.processes > 1,
     )
-    shared_resumable = SharedResumableStreams(log=shared.streams, company=bus, clock=base.clock)
+    shared_resumable = SharedResumableStreams(log=shared.streams, bus=bus, clock=base.clock)
     return Cluster(holder, leasing, bus, shared_resumable)
 
 
@@ -177,7 +176,7 @@ def build_core(base: Dependencies) -> Core:
     changes = Changes(store=store, event_sink=event_sink, clock=clock)
     afar = None
     if company.shared_resumable is not None:
-        company.shared_resumable.serve(sessions.peek)
+        company.shared_resumable.connect(sessions.peek)
         afar = RemoteNotifications(company.shared_resumable, clock=clock)
     streams = TaskStreams(sessions=sessions, access=access, open=admission.streams, afar=afar)
     offers = InputDelivery(holder=holder, changes=changes, dialect=dialect)

@@ -13,7 +13,7 @@ from taskgate.admission.mounts import Mount
 from taskgate.auth.context import AuthContext
 from taskgate.domain.listing import Position
 from taskgate.domain.states import HeldCall, Passed
-from taskgate.streams.messages import Exchange
+from taskgate.streams.exchange import Exchange
 from taskgate.system.background import Background
 from taskgate.wiring.authentication import Authenticator
 
@@ -136,11 +136,11 @@ class SealedWords:
         self._gate = gate
 
     def seal(self, text: bytes) -> bytes:
-        """See WordKeys."""
+        """See SealKeys."""
         return self._gate.authenticator.words.seal(text)
 
     def open(self, sealed: bytes) -> bytes | None:
-        """See WordKeys."""
+        """See SealKeys."""
         return self._gate.authenticator.words.open(sealed)
 
 
@@ -153,11 +153,11 @@ class SealedRests:
         self._gate = gate
 
     def seal(self, text: bytes) -> bytes:
-        """See WordKeys."""
+        """See SealKeys."""
         return self._gate.authenticator.checkpoints.seal(text)
 
     def open(self, sealed: bytes) -> bytes | None:
-        """See WordKeys."""
+        """See SealKeys."""
         return self._gate.authenticator.checkpoints.open(sealed)
 
 

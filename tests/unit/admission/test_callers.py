@@ -12,7 +12,7 @@ from taskgate.admission.mounts import Mount
 from taskgate.auth.context import ANONYMOUS, AuthContext
 from taskgate.domain.policy import TaskSupport
 from taskgate.errors import AuthReason, KeysUnavailable, Unauthenticated
-from taskgate.streams.messages import Inbound, Verb
+from taskgate.streams.exchange import HttpMethod, InboundHead
 from taskgate.upstream.base import Upstream
 from taskgate.upstream.principal import Principal
 from unit.auth.identities import identity
@@ -46,7 +46,7 @@ class ScriptedJudge:
 
 
 def asked(*authorization: str, query: str = "") -> Asked:
-    return Asked(Inbound(verb=Verb.POST, path=MOUNT.path, authorization=authorization, query=query))
+    return Asked(InboundHead(method=HttpMethod.POST, path=MOUNT.path, authorization=authorization, query=query))
 
 
 def bearers(judge: ScriptedJudge, refused: list[Any]) -> Bearers:

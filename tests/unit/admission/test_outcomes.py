@@ -58,7 +58,7 @@ async def test_a_large_outcome_waits_in_the_store_for_room_and_a_small_one_does_
         assert await reading.outcomes.whole(LITTLE, "alice") is LITTLE
         assert not waits.done()
         reading.record = LARGE
-        reading.in_flight.give("alice", 20)
+        reading.in_flight.release("alice", 20)
         assert await waits is LARGE
     assert reading.in_flight.total == 0
 

@@ -14,7 +14,7 @@ from taskgate.domain.versions import Era
 from taskgate.protocol.envelope import Request
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.modern.downstream import ModernDownstream
-from taskgate.streams.messages import HttpReply
+from taskgate.streams.exchange import HttpReply
 from unit.admission.live_rules import live
 from unit.admission.test_callers import MOUNT
 

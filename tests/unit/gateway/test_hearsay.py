@@ -11,7 +11,7 @@ from taskgate.cluster import messages
 from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.protocol.vocabulary import LOGGING_SET_LEVEL, RESOURCES_SUBSCRIBE
 from taskgate.stores.memory import MemoryStore
-from unit.cluster.saying import A, B
+from unit.cluster.recording_bus import A, B
 from unit.lifecycle.replicated import Replica, Upstream
 
 NOTE = '{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}'
@@ -27,7 +27,7 @@ async def here(clock: ManualClock) -> AsyncIterator[Replica]:
 async def test_a_notification_reaches_the_server_here(here: Replica) -> None:
     mine = await here.opened()
     upstream: Any = mine.upstream
-    here.said.arrive(messages.ServerTold(mine.id, NOTE))
+    here.said.receive(messages.ServerNotification(mine.id, NOTE))
     (told,) = upstream.told
     assert told.text == NOTE
 
@@ -35,51 +35,51 @@ async def test_a_notification_reaches_the_server_here(here: Replica) -> None:
 async def test_a_level_is_asked_for_here_too_and_told_to_who_comes_later(here: Replica) -> None:
     mine = await here.opened()
     upstream: Any = mine.upstream
-    here.said.arrive(messages.Wanted(mine.id, LOGGING_SET_LEVEL, "error"))
+    here.said.receive(messages.SessionSetting(mine.id, LOGGING_SET_LEVEL, "error"))
     await eventually(lambda: upstream.asked == [(LOGGING_SET_LEVEL, '{"level":"error"}')])
-    here.said.arrive(messages.Revived(mine.id), B)
-    assert here.said.news() == [(messages.Wanted(mine.id, LOGGING_SET_LEVEL, "error"), B)]
+    here.said.receive(messages.SessionRevived(mine.id), B)
+    assert here.said.take_sent() == [(messages.SessionSetting(mine.id, LOGGING_SET_LEVEL, "error"), B)]
 
 
 async def test_a_server_that_is_away_is_not_asked_again(here: Replica) -> None:
     mine = await here.opened()
     upstream: Any = mine.upstream
     upstream.is_away = True
-    here.said.arrive(messages.Wanted(mine.id, LOGGING_SET_LEVEL, "error"))
+    here.said.receive(messages.SessionSetting(mine.id, LOGGING_SET_LEVEL, "error"))
     await eventually(lambda: len(upstream.asked) == 1)
 
 
 async def test_who_lets_go_of_it_hands_its_subscriptions_to_who_has_its_stream(here: Replica) -> None:
     mine = await here.opened()
     upstream: Any = mine.upstream
-    here.said.arrive(messages.Wanted(mine.id, RESOURCES_SUBSCRIBE, "file:///a"))
+    here.said.receive(messages.SessionSetting(mine.id, RESOURCES_SUBSCRIBE, "file:///a"))
     await eventually(lambda: len(upstream.asked) == 1)
-    here.said.arrive(messages.Listens(mine.id, True), B)
+    here.said.receive(messages.GetStreamState(mine.id, True), B)
     await here.sessions.close()
-    assert here.said.news() == [(messages.Wanted(mine.id, RESOURCES_SUBSCRIBE, "file:///a"), B)]
+    assert here.said.take_sent() == [(messages.SessionSetting(mine.id, RESOURCES_SUBSCRIBE, "file:///a"), B)]
 
 
 async def test_a_cancel_is_for_the_call_of_that_session(here: Replica) -> None:
     mine = await here.opened()
-    here.said.arrive(messages.Cancelled(mine.id, 7))
+    here.said.receive(messages.RequestCancelled(mine.id, 7))
     assert here.cancelled == [(mine.id, 7)]
 
 
 async def test_what_is_said_of_a_session_that_is_not_alive_here_does_nothing(here: Replica) -> None:
     for word in (
-        messages.Ended("s"),
-        messages.Revived("s"),
-        messages.Listens("s", True),
-        messages.Published("s", "m"),
-        messages.Asks("s", "m"),
-        messages.Wanted("s", LOGGING_SET_LEVEL, "error"),
-        messages.Answered("s", f"question-{A}-1", "{}"),
-        messages.QuestionTold("s", f"question-{A}-1", NOTE),
-        messages.Cancelled("s", 7),
-        messages.ServerTold("s", NOTE),
+        messages.SessionEnded("s"),
+        messages.SessionRevived("s"),
+        messages.GetStreamState("s", True),
+        messages.GetStreamMessage("s", "m"),
+        messages.GetStreamQuestion("s", "m"),
+        messages.SessionSetting("s", LOGGING_SET_LEVEL, "error"),
+        messages.QuestionAnswer("s", f"question-{A}-1", "{}"),
+        messages.QuestionProgress("s", f"question-{A}-1", NOTE),
+        messages.RequestCancelled("s", 7),
+        messages.ServerNotification("s", NOTE),
     ):
-        here.said.arrive(word)
-    assert here.said.news() == []
+        here.said.receive(word)
+    assert here.said.take_sent() == []
     assert here.cancelled == []
 
 
@@ -88,19 +88,19 @@ async def test_what_is_no_notification_is_told_to_no_server(here: Replica, text:
     mine = await here.opened()
     upstream: Any = mine.upstream
     here.question = upstream
-    here.said.arrive(messages.ServerTold(mine.id, text))
-    here.said.arrive(messages.QuestionTold(mine.id, f"question-{A}-1", text))
-    here.said.arrive(
-        messages.InputTold("reports", ["anonymous"], LegacyDownstream("1").input_id("t" * 32, "input-1"), text)
+    here.said.receive(messages.ServerNotification(mine.id, text))
+    here.said.receive(messages.QuestionProgress(mine.id, f"question-{A}-1", text))
+    here.said.receive(
+        messages.InputProgress("reports", ["anonymous"], LegacyDownstream("1").input_id("t" * 32, "input-1"), text)
     )
     assert upstream.told == []
 
 
 async def test_what_is_said_of_an_input_is_for_the_task_that_runs_here(here: Replica) -> None:
     id_ = LegacyDownstream("1").input_id("t" * 32, "input-1")
-    here.said.arrive(messages.InputTold("reports", ["anonymous"], id_, NOTE))
+    here.said.receive(messages.InputProgress("reports", ["anonymous"], id_, NOTE))
     here.question = Upstream()
-    here.said.arrive(messages.InputTold("reports", ["anonymous"], id_, NOTE))
-    here.said.arrive(messages.InputTold("reports", ["anonymous"], "none of ours", NOTE))
+    here.said.receive(messages.InputProgress("reports", ["anonymous"], id_, NOTE))
+    here.said.receive(messages.InputProgress("reports", ["anonymous"], "none of ours", NOTE))
     (told,) = here.question.told
     assert told.text == NOTE

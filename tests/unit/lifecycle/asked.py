@@ -5,15 +5,15 @@ from dataclasses import dataclass, field
 
 from taskgate.streams.bytes_in_flight import BytesInFlight
 from taskgate.streams.event_stream import EventStream
-from taskgate.streams.messages import Inbound, Verb
-from taskgate.streams.resumable import Opener
+from taskgate.streams.exchange import HttpMethod, InboundHead
+from taskgate.streams.resumable import StreamOpener
 
 
 @dataclass
 class Asked:
     """A request of a host at `address`; `looked` counts how often that was asked for."""
 
-    inbound: Inbound = field(default_factory=lambda: Inbound(verb=Verb.POST, path="/reports/mcp"))
+    head: InboundHead = field(default_factory=lambda: InboundHead(method=HttpMethod.POST, path="/reports/mcp"))
     where: str = "192.0.2.7"
     looked: int = 0
 
@@ -25,20 +25,20 @@ class Asked:
     async def body(self, budget: BytesInFlight, caller: str) -> bytes:
         raise AssertionError("the body is not asked for here")
 
-    def hold(self, size: int) -> None:
+    def count_answer(self, size: int) -> None:
         raise AssertionError("nothing is answered here")
 
     def stream(self) -> EventStream:
         raise AssertionError("nothing is answered here")
 
     @property
-    def streams(self) -> bool:
+    def is_streaming(self) -> bool:
         return False
 
-    def when_gone(self, forget: Callable[[], None]) -> None:
+    def on_disconnect(self, forget: Callable[[], None]) -> None:
         """Nobody leaves."""
 
-    def keep(self, resumable: Opener) -> None:
+    def make_resumable(self, resumable: StreamOpener) -> None:
         raise AssertionError("nothing is answered here")
 
     def resume(self, feed: EventStream, missed: Sequence[bytes]) -> bool:

@@ -15,7 +15,7 @@ from taskgate.sessions.host_session import HostSession, SessionServices
 from taskgate.sessions.registry import HostSessions
 from taskgate.streams.event_log import EventBudget
 from unit.admission.live_rules import live
-from unit.cluster.saying import A, Said
+from unit.cluster.recording_bus import A, RecordingBus
 
 IDLE = timedelta(hours=1)
 PEER = Peer(revision=Revision.R2025_06_18, capabilities={}, info={})
@@ -56,7 +56,7 @@ class Replica:
     """One of several over a store, with its sessions."""
 
     def __init__(self, store: Any, clock: ManualClock, holder: str = A, *, alone: bool = False) -> None:
-        self.said = Said(holder)
+        self.said = RecordingBus(holder)
         self.cancelled: list[tuple[str, Any]] = []
         self.question: Any = None
         upstream: Any = Server()

@@ -12,11 +12,11 @@ from helpers.waiting import bounded, eventually
 from taskgate.domain.record import Lease, TaskRecord, altered
 from taskgate.lifecycle import remote_notifications as module
 from taskgate.lifecycle.remote_notifications import AwaitsNotes, Heard, RemoteNotifications, RemoteWait
-from taskgate.streams.entries import About
-from taskgate.streams.event_log import KEEP
+from taskgate.streams.event_log import RETENTION
 from taskgate.streams.event_stream import ResumableEventStream
+from taskgate.streams.log_entries import StreamOrigin
 from taskgate.streams.sse_connection import SseConnection
-from unit.streams.moving import SESSION, Neighbours, Replica
+from unit.streams.replicas import SESSION, Buses, Replica
 
 
 class Street:
@@ -25,7 +25,7 @@ class Street:
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.log = MemoryStreamLog("a", "b")
-        self.others = Neighbours()
+        self.others = Buses()
         self.a, self.b = (Replica(holder, self.log, self.others, self.clock) for holder in "ab")
         self.at_a, self.at_b = (RemoteNotifications(each.shared, clock=self.clock) for each in (self.a, self.b))
         self.task = new_record().id
@@ -39,7 +39,7 @@ class Street:
 
     def wait(self, heard: Heard | None = None) -> tuple[ResumableEventStream, RemoteWait]:
         """A stream that waits at b."""
-        about = About(7, self.task, None if heard is None else heard.wait)
+        about = StreamOrigin(7, self.task, None if heard is None else heard.wait)
         feed = self.b.resumable.open("p", SseConnection(), about)
         listening = self.at_b.listen(self.b.resumable, feed, SESSION, heard)
         self.listenings.append(listening)
@@ -51,7 +51,7 @@ class Street:
 
     def said(self, kind: type) -> int:
         """How often something was said."""
-        return sum(isinstance(word, kind) for word in self.others.said)
+        return sum(isinstance(word, kind) for word in self.others.sent)
 
 
 @pytest.fixture
@@ -122,9 +122,9 @@ async def test_a_wait_that_moved_hears_what_was_not_heard_before(street: Street)
 
 
 async def test_a_wait_that_moved_to_where_the_task_runs_hears_it_the_same_way(street: Street) -> None:
-    street.at_a._left(SESSION, About(7, street.task, "p1-0"))
+    street.at_a._left(SESSION, StreamOrigin(7, street.task, "p1-0"))
     street.at_a.tell(street.task, "1")
-    feed = street.a.resumable.open("p", SseConnection(), About(7, street.task, "p1-0"))
+    feed = street.a.resumable.open("p", SseConnection(), StreamOrigin(7, street.task, "p1-0"))
     listening = street.at_a.listen(street.a.resumable, feed, SESSION, Heard("p1-0"))
     street.listenings.append(listening)
     assert listening.follow(street.record("a"))
@@ -171,7 +171,7 @@ async def test_a_wait_of_which_nothing_is_heard_any_more_counts_no_longer(street
     await street.known()
     await listening.close()
     assert street.at_a.tell(street.task, "1")
-    street.clock.advance(KEEP + timedelta(seconds=1))
+    street.clock.advance(RETENTION + timedelta(seconds=1))
     assert not street.at_a.tell(street.task, "2")
 
 

@@ -73,11 +73,11 @@ class Streams:
         self._session, self._feed = session, feed
 
     def asking(self, origin: Any) -> tuple[EventStream, Session] | None:
-        mine = origin.host_session == self._session.id and not self._feed.closed
+        mine = origin.host_session == self._session.id and not self._feed.is_closed
         return (self._feed, self._session) if mine else None
 
     def tell_session(self, origin: Any, message: str) -> bool:
-        return origin.host_session == self._session.id and self._feed.put(message)
+        return origin.host_session == self._session.id and self._feed.send(message)
 
 
 class World:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from helpers.records import new_record
-from taskgate.cluster.seals import WordKeys
+from taskgate.cluster.message_auth import SealKeys
 from taskgate.domain.record import OwnerKey, SealedCheckpoint
 from taskgate.lifecycle.checkpoints import (
     MAX_SEALED,
@@ -24,7 +24,7 @@ REST = RoundCheckpoint(
 FOOTING = CallCheckpoint(
     ResumePoint("s", "2025-11-25", "t", 7, "é"), (AskedQuestion('"a"', "elicitation/create", "input-1"),)
 )
-KEYED = CheckpointSeals(WordKeys(b"k" * 32))
+KEYED = CheckpointSeals(SealKeys(b"k" * 32))
 TASK = new_record()
 
 
@@ -45,7 +45,7 @@ def test_what_was_kept_comes_back(checkpoints: CheckpointSeals, rest: RoundCheck
 
 
 def test_what_the_key_before_sealed_is_good() -> None:
-    rotated = CheckpointSeals(WordKeys(b"n" * 32, b"k" * 32))
+    rotated = CheckpointSeals(SealKeys(b"n" * 32, b"k" * 32))
     assert rotated.open(replace(TASK, kept=kept(KEYED))) == REST
 
 
@@ -67,7 +67,7 @@ def test_what_is_kept_is_good_for_its_task_alone(
     "sealed",
     [
         kept(UNSEALED).sealed,
-        kept(CheckpointSeals(WordKeys(b"o" * 32))).sealed,
+        kept(CheckpointSeals(SealKeys(b"o" * 32))).sealed,
         kept(KEYED).sealed[:-4],
         "no base64!",
         "ä",

@@ -12,7 +12,7 @@ from helpers.raw_http import RawHost
 from helpers.waiting import bounded
 from taskgate.listener.listener import ListenerSettings, PublicListener
 from taskgate.streams.bytes_in_flight import BytesInFlight
-from taskgate.streams.messages import Exchange, HttpReply, Inbound
+from taskgate.streams.exchange import Exchange, HttpReply, InboundHead
 from taskgate.telemetry.events import AuditCapacity, Event, HttpAnswered, HttpRefused
 from taskgate.telemetry.request_context import RequestContext, current
 
@@ -32,7 +32,7 @@ class ScriptedEngine:
 
     script: Callable[[Exchange], Awaitable[HttpReply]] | None = None
     turn_away: Callable[[Exchange], Awaitable[HttpReply | None]] | None = None
-    seen: list[Inbound] = field(default_factory=list)
+    seen: list[InboundHead] = field(default_factory=list)
     bodies: list[bytes] = field(default_factory=list)
     in_flight: BytesInFlight = field(default_factory=BytesInFlight)
 
@@ -40,7 +40,7 @@ class ScriptedEngine:
         if self.turn_away is not None and (reply := await self.turn_away(exchange)) is not None:
             return reply
         self.bodies.append(await exchange.body(self.in_flight, "caller"))
-        self.seen.append(exchange.inbound)
+        self.seen.append(exchange.head)
         if self.script is None:
             return HttpReply(body=f'{{"answer":{len(self.seen)}}}')
         return await self.script(exchange)

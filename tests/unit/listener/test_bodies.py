@@ -10,7 +10,7 @@ from helpers.raw_http import RawAnswer, post
 from helpers.waiting import eventually
 from requirements import covers
 from taskgate.listener.protocol import HostConnection
-from taskgate.streams.messages import Exchange, HttpReply
+from taskgate.streams.exchange import Exchange, HttpReply
 from unit.listener.gate import LONG_BODY, MOMENT, Gate, opened
 
 CHUNKED = {"Content_Length": "", "Transfer_Encoding": "chunked"}

@@ -9,7 +9,7 @@ import pytest
 from helpers.raw_http import RawHost, get, post
 from helpers.waiting import bounded, eventually
 from taskgate.listener.protocol import HostConnection
-from taskgate.streams.messages import Exchange, HttpReply
+from taskgate.streams.exchange import Exchange, HttpReply
 from unit.listener.gate import PLANTED, Gate, new_listener, opened
 
 LONG = timedelta(minutes=1)
@@ -35,7 +35,7 @@ class Work:
 
 
 async def streaming_until_closed(exchange: Exchange) -> HttpReply:
-    await exchange.stream().ended()
+    await exchange.stream().wait_closed()
     return HttpReply()
 
 
@@ -191,7 +191,7 @@ async def test_a_get_stream_that_outlives_the_grace_is_reported_gone_once(gate: 
     left: list[str] = []
 
     async def answer(exchange: Exchange) -> HttpReply:
-        exchange.when_gone(lambda: left.append("left"))
+        exchange.on_disconnect(lambda: left.append("left"))
         exchange.stream()
         await asyncio.Event().wait()
         return HttpReply()

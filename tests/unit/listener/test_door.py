@@ -10,7 +10,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from requirements import covers
 from taskgate.listener import door
 from taskgate.listener.door import Door, Rejection, RequestHead, RequestRejected
-from taskgate.streams.messages import Verb
+from taskgate.streams.exchange import HttpMethod
 
 DOOR = Door(
     hosts=frozenset({"gate.example", "gate.example:443"}),
@@ -77,16 +77,16 @@ def test_what_was_read_once_is_what_would_be_read_again(accept: str) -> None:
 @pytest.mark.parametrize(
     ("verb", "accept", "passes"),
     [
-        (Verb.POST, "application/json", True),
-        (Verb.POST, "text/event-stream", True),
-        (Verb.POST, "text/html", False),
-        (Verb.GET, "application/json", False),
-        (Verb.GET, "text/event-stream", True),
-        (Verb.GET, "text/html", False),
-        (Verb.DELETE, "text/html", True),
+        (HttpMethod.POST, "application/json", True),
+        (HttpMethod.POST, "text/event-stream", True),
+        (HttpMethod.POST, "text/html", False),
+        (HttpMethod.GET, "application/json", False),
+        (HttpMethod.GET, "text/event-stream", True),
+        (HttpMethod.GET, "text/html", False),
+        (HttpMethod.DELETE, "text/html", True),
     ],
 )
-def test_a_host_must_take_what_its_method_can_bring(verb: Verb, accept: str, passes: bool) -> None:
+def test_a_host_must_take_what_its_method_can_bring(verb: HttpMethod, accept: str, passes: bool) -> None:
     if passes:
         assert door.check_accept(verb, headers(Accept=accept)) == door.read_accept(accept)
     else:
@@ -162,7 +162,7 @@ FRAMING: dict[str, tuple[dict[str, Any], Rejection | None]] = {
 @pytest.mark.parametrize(("request_", "refusal"), FRAMING.values(), ids=FRAMING)
 def test_only_plain_framing_passes(request_: dict[str, Any], refusal: Rejection | None) -> None:
     if refusal is None:
-        assert admit(**request_).verb is Verb.POST
+        assert admit(**request_).verb is HttpMethod.POST
     else:
         assert refusal_of(**request_) is refusal
 
@@ -234,7 +234,7 @@ def test_a_session_id_that_cannot_be_one_is_unknown(sent: str, seen: str) -> Non
 def test_an_admission_says_what_the_head_said() -> None:
     admission = admit("GET", "/mcp?a=/b", MCP_Protocol_Version="2025-11-25", Accept="text/event-stream")
     assert admission == RequestHead(
-        verb=Verb.GET,
+        verb=HttpMethod.GET,
         path="/mcp",
         host_session=None,
         revision="2025-11-25",
@@ -288,7 +288,7 @@ def test_a_path_is_the_target_without_its_query(target: str, path: str) -> None:
 
 
 def test_a_length_that_is_just_allowed_passes() -> None:
-    assert admit(Content_Length="100").verb is Verb.POST
+    assert admit(Content_Length="100").verb is HttpMethod.POST
 
 
 def test_the_size_of_a_head_counts_all_its_fields() -> None:

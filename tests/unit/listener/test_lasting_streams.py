@@ -8,7 +8,7 @@ from helpers.waiting import eventually
 from taskgate.protocol.sse import event
 from taskgate.streams.event_log import EventBudget, MemoryEventLog
 from taskgate.streams.event_stream import ResumableEventStream
-from taskgate.streams.messages import Exchange, HttpReply, Verb
+from taskgate.streams.exchange import Exchange, HttpMethod, HttpReply
 from taskgate.streams.resumable import ResumableStreams
 from unit.listener.gate import Gate
 
@@ -28,18 +28,18 @@ class Resuming:
         self.given_up = 0
 
     async def __call__(self, exchange: Exchange) -> HttpReply:
-        if exchange.inbound.verb is Verb.GET:
+        if exchange.head.method is HttpMethod.GET:
             await self.go_on.wait()
             assert self.feed is not None
             self.resumed.append(exchange.resume(self.feed, self.feed.missed_since(0) or []))
             if self.resumed[-1]:
-                await self.feed.ended()
+                await self.feed.wait_closed()
             return HttpReply()
-        exchange.keep(self.resumable)
+        exchange.make_resumable(self.resumable)
         feed = exchange.stream()
         assert isinstance(feed, ResumableEventStream)
         self.feed = feed
-        exchange.when_gone(self.give_up)
+        exchange.on_disconnect(self.give_up)
         return await asyncio.shield(self.last)
 
     def give_up(self) -> None:
@@ -58,7 +58,7 @@ async def test_a_lasting_stream_changes_connections_and_its_answer_comes_on_the_
         await first.head()
         assert await first.chunk() == b"id: p1-0123456789ab-0\ndata: \n\n"
         assert engine.feed is not None
-        assert engine.feed.put("1")
+        assert engine.feed.send("1")
         assert await first.chunk() == numbered(1, "1")
         await second.send(get())
         await second.head()
@@ -89,7 +89,7 @@ async def test_who_left_before_a_stream_was_taken_up_takes_it_from_nobody(gate: 
         engine.go_on.set()
         await eventually(lambda: engine.resumed == [False])
         assert engine.feed is not None
-        assert engine.feed.put("1")
+        assert engine.feed.send("1")
         assert await first.chunk() == numbered(1, "1")
         engine.last.set_result(HttpReply(body="2"))
         assert [chunk async for chunk in first.chunks()] == [numbered(2, "2")]
@@ -103,10 +103,10 @@ async def test_who_leaves_a_lasting_stream_is_given_up_only_with_it(gate: Gate) 
         feed = engine.feed
         assert feed is not None
         host.abort()
-        await eventually(lambda: feed.closed)
+        await eventually(lambda: feed.is_closed)
     assert engine.given_up == 0
-    assert feed.put("1")
-    feed.give_up()
-    assert (engine.given_up, feed.put("2")) == (1, False)
+    assert feed.send("1")
+    feed.discard()
+    assert (engine.given_up, feed.send("2")) == (1, False)
     engine.last.set_result(HttpReply())
     await eventually(gate.emitted.answered)

@@ -12,7 +12,7 @@ from helpers.raw_http import RawHost, post
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.jsontext.large import JsonChunks, MessageText
-from taskgate.streams.messages import Exchange, HttpReply
+from taskgate.streams.exchange import Exchange, HttpReply
 from unit.listener.gate import Gate
 
 
@@ -23,9 +23,9 @@ async def test_a_host_that_leaves_with_the_last_event_of_its_stream_left_after_i
     left: list[str] = []
 
     async def answer(exchange: Exchange) -> HttpReply:
-        exchange.when_gone(lambda: left.append("left"))
+        exchange.on_disconnect(lambda: left.append("left"))
         feed = exchange.stream()
-        feed.put('{"first":true}')
+        feed.send('{"first":true}')
         if is_closed_before:
             # As for a host that reads too slowly: the answer is not told any more.
             feed.close()
@@ -56,7 +56,7 @@ async def test_a_host_whose_connection_ends_just_before_its_plain_answer_has_lef
     left: list[str] = []
 
     async def answer(exchange: Exchange) -> HttpReply:
-        exchange.when_gone(lambda: left.append("left"))
+        exchange.on_disconnect(lambda: left.append("left"))
         exchange._http.transport.abort()  # type: ignore[attr-defined]
         return HttpReply(body="{}")
 

@@ -12,10 +12,10 @@ from helpers.raw_http import RawHost, get, post
 from helpers.waiting import bounded, eventually
 from taskgate.listener import hanging_up, listener
 from taskgate.listener.turning_away import make_deaf
-from taskgate.streams.entries import About
 from taskgate.streams.event_log import EventBudget, MemoryEventLog
 from taskgate.streams.event_stream import PAUSE, ResumableEventStream
-from taskgate.streams.messages import Exchange, HttpReply
+from taskgate.streams.exchange import Exchange, HttpReply
+from taskgate.streams.log_entries import StreamOrigin
 from taskgate.streams.sse_connection import SseConnection
 from unit.listener.gate import Gate
 
@@ -121,9 +121,9 @@ async def test_connections_that_wait_are_ended_and_what_is_under_way_is_not(gate
     go_on, get_streams = asyncio.Event(), []
 
     async def answer(exchange: Exchange) -> HttpReply:
-        if exchange.inbound.verb == "GET":
+        if exchange.head.method == "GET":
             get_streams.append(exchange.stream())
-            await get_streams[0].ended()
+            await get_streams[0].wait_closed()
             return HttpReply()
         await go_on.wait()
         return HttpReply(body="{}")
@@ -204,7 +204,7 @@ async def test_but_not_for_long(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 async def _until_it_ends(exchange: Exchange) -> HttpReply:
-    await exchange.stream().ended()
+    await exchange.stream().wait_closed()
     return HttpReply()
 
 
@@ -218,9 +218,9 @@ class Opening:
     def open(self, kind: str, line: SseConnection) -> ResumableEventStream:
         clock = ManualClock()
         log = MemoryEventLog(clock, budget=EventBudget(), caller="context")
-        feed = ResumableEventStream(line, name=f"{kind}1-0", log=log, clock=clock, over=lambda _: None)
+        feed = ResumableEventStream(line, name=f"{kind}1-0", log=log, clock=clock, on_end=lambda _: None)
         if self.is_movable:
-            feed.about = About(request=1, task="t")
+            feed.origin = StreamOrigin(request=1, task="t")
         self.made.append(feed)
         return feed
 
@@ -234,9 +234,9 @@ class Waiting:
         self.given_up = False
 
     async def __call__(self, exchange: Exchange) -> HttpReply:
-        exchange.keep(self._opening)
-        exchange.stream().put("{}")
-        exchange.when_gone(self._give_up)
+        exchange.make_resumable(self._opening)
+        exchange.stream().send("{}")
+        exchange.on_disconnect(self._give_up)
         await self.at_last.wait()
         return HttpReply(body=None if self.given_up else '{"at":"last"}')
 
@@ -253,11 +253,11 @@ async def test_a_stream_that_others_can_go_on_with_is_not_waited_for(gate: Gate)
         await host.head()
         await eventually(lambda: made)
         gate.listener.wind_down()
-        assert not made[0].closed, "what ends in good time ends here"
+        assert not made[0].is_closed, "what ends in good time ends here"
         await gate.close(LONG)
         assert [chunk async for chunk in host.chunks()][-1] == PAUSE
         assert await host.at_end()
-    assert (waiting.given_up, made[0].is_given_up) == (True, True)
+    assert (waiting.given_up, made[0].is_ended) == (True, True)
 
 
 async def test_an_answer_that_comes_in_time_is_not_sent_elsewhere_for(gate: Gate) -> None:
@@ -286,7 +286,7 @@ async def test_a_stream_that_nobody_else_can_go_on_with_is_waited_for(
         await eventually(lambda: made)
         closing = asyncio.create_task(gate.listener.close(LONG))
         await _some_turns()
-        assert not made[0].closed
+        assert not made[0].is_closed
         waiting.at_last.set()
         assert b'{"at":"last"}' in [chunk async for chunk in host.chunks()][-1]
         async with bounded():

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskgate.listener.peers import Peers, read_address
-from taskgate.streams.messages import UNKNOWN
+from taskgate.streams.exchange import UNKNOWN
 
 TRUSTED = tuple(map(ip_network, ("10.0.0.0/8", "fd00::/8")))
 PEERS = Peers(TRUSTED)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from helpers.raw_http import get, post, request_head
-from taskgate.streams.messages import Inbound, Verb
+from taskgate.streams.exchange import HttpMethod, InboundHead
 from unit.listener.gate import LONG_BODY, PLANTED, Gate
 
 NO_HOST = b"Host not allowed: see server.allowed_hosts\n"
@@ -129,7 +129,7 @@ async def test_a_refusal_before_the_body_has_come_ends_the_connection(gate: Gate
 
 
 ADMITTED: dict[str, tuple[bytes, dict[str, Any]]] = {
-    "the usual": (post('{"a":1}'), {"verb": Verb.POST, "accepts_stream": True}),
+    "the usual": (post('{"a":1}'), {"method": HttpMethod.POST, "accepts_stream": True}),
     "the name of the host in capitals": (post(host="GATE.example"), {}),
     "an allowed page": (post(Origin="https://APP.example"), {}),
     "a query": (post(path="/mcp?x=%2F"), {"path": "/mcp"}),
@@ -143,8 +143,8 @@ ADMITTED: dict[str, tuple[bytes, dict[str, Any]]] = {
         post(Accept="application/json\r\nAccept: text/event-stream"),
         {"accepts_json": True, "accepts_stream": True},
     ),
-    "GET": (get(), {"verb": Verb.GET}),
-    "DELETE": (request_head("DELETE", "/mcp", Host="gate.example"), {"verb": Verb.DELETE}),
+    "GET": (get(), {"method": HttpMethod.GET}),
+    "DELETE": (request_head("DELETE", "/mcp", Host="gate.example"), {"method": HttpMethod.DELETE}),
     "a session and a version": (
         post(MCP_Session_Id="!~a", mcp_protocol_version="2025-11-25"),
         {"host_session": "!~a", "revision": "2025-11-25"},
@@ -168,7 +168,7 @@ async def test_what_is_admitted_reaches_the_engine(gate: Gate, request_bytes: by
     assert body == request_bytes.partition(b"\r\n\r\n")[2]
     assert {name: getattr(inbound, name) for name in expected} == expected
     assert "host_session" in expected or inbound.host_session is None
-    assert isinstance(inbound, Inbound)
+    assert isinstance(inbound, InboundHead)
     assert gate.emitted.refused() == []
 
 

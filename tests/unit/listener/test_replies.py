@@ -5,7 +5,7 @@ import pytest
 from helpers.raw_http import post
 from taskgate.jsontext.large import JsonChunks
 from taskgate.listener.endpoint import Endpoint
-from taskgate.streams.messages import Exchange, HttpReply
+from taskgate.streams.exchange import Exchange, HttpReply
 from unit.listener.gate import PLANTED, Gate
 
 

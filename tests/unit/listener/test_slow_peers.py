@@ -8,7 +8,7 @@ import pytest
 from helpers.raw_http import RawHost, get, post
 from helpers.waiting import eventually
 from taskgate.listener import protocol
-from taskgate.streams.messages import Exchange, HttpReply
+from taskgate.streams.exchange import Exchange, HttpReply
 from taskgate.telemetry.events import StreamEnded
 from unit.listener.gate import MOMENT, PLANTED, Gate, opened
 
@@ -115,9 +115,9 @@ async def test_a_host_that_does_not_read_its_stream_loses_it() -> None:
     gone = asyncio.Event()
 
     async def pour(exchange: Exchange) -> HttpReply:
-        exchange.when_gone(gone.set)
+        exchange.on_disconnect(gone.set)
         feed = exchange.stream()
-        while feed.put("x" * 2**16):
+        while feed.send("x" * 2**16):
             await asyncio.sleep(0)
         await gone.wait()
         return HttpReply()
@@ -219,8 +219,8 @@ async def test_comments_do_not_pile_up_for_a_host_that_has_stopped() -> None:
     async def pour(exchange: Exchange) -> HttpReply:
         feed = exchange.stream()
         while not _stopped(gate):
-            feed.put("x" * 5000)
-            await eventually(lambda: feed._line is None or feed._line._size == 0 or _stopped(gate))
+            feed.send("x" * 5000)
+            await eventually(lambda: feed._connection is None or feed._connection._size == 0 or _stopped(gate))
         await go_on.wait()
         return HttpReply()
 

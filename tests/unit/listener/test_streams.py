@@ -8,7 +8,7 @@ import pytest
 from helpers.raw_http import get, post
 from helpers.waiting import bounded, eventually
 from taskgate.streams.event_stream import EventStream
-from taskgate.streams.messages import Exchange, HttpReply
+from taskgate.streams.exchange import Exchange, HttpReply
 from taskgate.streams.sse_connection import SseConnection
 from taskgate.telemetry.events import HttpAnswered, StreamEnded, StreamOpened
 from unit.listener.gate import PLANTED, Gate, opened
@@ -25,7 +25,7 @@ class Held:
         self.left = 0
 
     async def __call__(self, exchange: Exchange) -> HttpReply:
-        exchange.when_gone(self.forget)
+        exchange.on_disconnect(self.forget)
         self.feeds.append(exchange.stream())
         assert exchange.stream() is self.feeds[-1]
         return await asyncio.shield(self.last)
@@ -55,7 +55,7 @@ async def test_the_head_leaves_before_there_is_anything_to_say(gate: Gate) -> No
         assert (head.status, head.headers["content-type"]) == (200, "text/event-stream")
         assert (head.headers["cache-control"], head.headers["x-accel-buffering"]) == ("no-cache", "no")
         assert (head.headers["transfer-encoding"], head.headers["server"]) == ("chunked", "taskgate")
-        assert not held.feeds[0].closed
+        assert not held.feeds[0].is_closed
         held.last.set_result(HttpReply())
 
 
@@ -64,14 +64,14 @@ async def test_messages_come_in_order_and_the_reply_is_the_last(gate: Gate) -> N
     async with gate.host() as host:
         await host.send(post())
         await host.head()
-        assert held.feeds[0].put('{"number":1}')
+        assert held.feeds[0].send('{"number":1}')
         assert await host.chunk() == event('{"number":1}')
-        assert held.feeds[0].put('{"number":\r\n2}')
+        assert held.feeds[0].send('{"number":\r\n2}')
         held.last.set_result(HttpReply(body='{"result":"é"}'))
         assert [chunk async for chunk in host.chunks()] == [event('{"number":  2}'), event('{"result":"é"}')]
         gate.engine.script = None
         assert (await host.ask(post())).body == b'{"answer":2}'
-    assert held.feeds[0].closed
+    assert held.feeds[0].is_closed
     assert held.left == 0
     assert streams(gate) == [StreamOpened("downstream", "response"), StreamEnded("downstream", "response"), 200, 200]
 
@@ -105,7 +105,7 @@ async def test_silence_begins_anew_with_each_message() -> None:
         later = loop.time() + 0.06
         await eventually(lambda: loop.time() > later)
         said = loop.time()
-        held.feeds[0].put("{}")
+        held.feeds[0].send("{}")
         assert await host.chunk() == event("{}")
         assert await host.chunk() == KEEP_ALIVE
         assert loop.time() - said > 0.09
@@ -119,19 +119,19 @@ async def test_a_message_that_finds_the_writer_waiting_does_not_wake_it() -> Non
         passed.append(piece)
         return piece != b"later"
 
-    line = SseConnection(pass_on=pass_on)
-    assert line.put(b"early")
-    assert await line.next(10) == b"early"
-    reader = asyncio.create_task(line.next(10))
+    line = SseConnection(write_through=pass_on)
+    assert line.send(b"early")
+    assert await line.receive(10) == b"early"
+    reader = asyncio.create_task(line.receive(10))
     await asyncio.sleep(0)
-    assert line.put(b"now")
+    assert line.send(b"now")
     await asyncio.sleep(0)
     assert not reader.done()
-    assert line.put(b"later")
-    assert line.put(b"last")
+    assert line.send(b"later")
+    assert line.send(b"last")
     async with bounded():
         assert await reader == b"later"
-    assert await line.next(10) == b"last"
+    assert await line.receive(10) == b"last"
     assert passed == [b"now", b"later"]
 
 
@@ -140,7 +140,7 @@ async def test_a_stream_to_http_1_0_has_no_chunks(gate: Gate) -> None:
     async with gate.host() as host:
         await host.send("GET /mcp HTTP/1.0\r\nHost: gate.example\r\n\r\n")
         await host.head()
-        held.feeds[0].put("{}")
+        held.feeds[0].send("{}")
         held.last.set_result(HttpReply(body="[]"))
         assert await host.rest() == event("{}") + event("[]")
 
@@ -163,12 +163,12 @@ async def test_a_host_that_leaves_closes_the_feed_and_is_reported_once(gate: Gat
         await host.send(request_bytes)
         await host.head()
         async with bounded():
-            leaving = asyncio.create_task(held.feeds[0].ended())
+            leaving = asyncio.create_task(held.feeds[0].wait_closed())
             await asyncio.sleep(0)
             host.abort()
             await leaving
     assert held.left == 1
-    assert not held.feeds[0].put("{}")
+    assert not held.feeds[0].send("{}")
     held.last.set_result(HttpReply(body='{"late":true}'))
     await eventually(gate.emitted.answered)
     assert held.left == 1
@@ -179,13 +179,13 @@ async def test_a_host_that_leaves_before_a_plain_answer_is_reported_and_its_work
     left, go_on, done = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def work(exchange: Exchange) -> HttpReply:
-        exchange.when_gone(left.set)
+        exchange.on_disconnect(left.set)
         await go_on.wait()
         # Whoever asks late learns at once, and gets a feed that takes nothing.
         late: list[str] = []
-        exchange.when_gone(lambda: late.append("left"))
+        exchange.on_disconnect(lambda: late.append("left"))
         assert late == ["left"]
-        assert exchange.stream().closed
+        assert exchange.stream().is_closed
         done.set()
         return HttpReply(body="{}")
 
@@ -208,7 +208,7 @@ async def test_a_host_that_leaves_after_its_answer_is_not_reported(gate: Gate) -
     left: list[str] = []
 
     async def answer(exchange: Exchange) -> HttpReply:
-        exchange.when_gone(lambda: left.append("left"))
+        exchange.on_disconnect(lambda: left.append("left"))
         return HttpReply(body="{}")
 
     gate.engine.script = answer
@@ -256,8 +256,8 @@ async def test_an_engine_that_fails_ends_its_stream(gate: Gate) -> None:
 async def test_a_message_that_cannot_be_written_closes_the_feed(gate: Gate) -> None:
     async def answer(exchange: Exchange) -> HttpReply:
         feed = exchange.stream()
-        feed.put(f'"{PLANTED}\ud800"')
-        await feed.ended()
+        feed.send(f'"{PLANTED}\ud800"')
+        await feed.wait_closed()
         return HttpReply()
 
     gate.engine.script = answer
@@ -270,8 +270,8 @@ async def test_a_message_in_the_midst_that_cannot_be_written_ends_the_stream(gat
     async with gate.host() as host:
         await host.send(post())
         await host.head()
-        assert not held.feeds[0].put(f'"{PLANTED}\ud800"')
-        await eventually(lambda: held.feeds[0].closed)
+        assert not held.feeds[0].send(f'"{PLANTED}\ud800"')
+        await eventually(lambda: held.feeds[0].is_closed)
         held.last.set_result(HttpReply())
 
 

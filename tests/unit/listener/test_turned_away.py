@@ -10,7 +10,7 @@ from helpers.waiting import eventually
 from requirements import covers
 from taskgate.listener import protocol
 from taskgate.listener.protocol import HostConnection
-from taskgate.streams.messages import Exchange, HttpReply
+from taskgate.streams.exchange import Exchange, HttpReply
 from unit.listener.gate import MOMENT, Gate, opened
 
 CHUNKED = {"Content_Length": "", "Transfer_Encoding": "chunked"}
@@ -22,7 +22,7 @@ async def deny(_: Exchange) -> HttpReply:
 
 
 async def deny_strangers(exchange: Exchange) -> HttpReply | None:
-    return None if exchange.inbound.authorization else DENIED
+    return None if exchange.head.authorization else DENIED
 
 
 def turned_away(answer: RawAnswer) -> bool:
@@ -92,7 +92,7 @@ async def test_whoever_is_not_let_in_is_never_told_to_go_on() -> None:
 @pytest.mark.parametrize("size", [2, 2**17 - 1, 2**17 + 1, 200_000], ids=str)
 async def test_whoever_is_not_let_in_with_a_body_that_has_come_may_ask_again(size: int) -> None:
     async def deny_later(exchange: Exchange) -> HttpReply | None:
-        if exchange.inbound.authorization:
+        if exchange.head.authorization:
             return None
         await eventually(lambda: not _reading_body(gate) or _paused(gate))
         return DENIED
@@ -129,7 +129,7 @@ async def test_a_slow_host_that_is_let_in_is_not_waited_for() -> None:
 async def test_a_host_that_leaves_before_its_body_is_asked_for_is_not_served(gate: Gate) -> None:
     async def dither(exchange: Exchange) -> None:
         gone = asyncio.Event()
-        exchange.when_gone(gone.set)
+        exchange.on_disconnect(gone.set)
         host.abort()
         await gone.wait()
 

@@ -12,7 +12,7 @@ from helpers.raw_http import RawHost, get, post, request_head
 from helpers.waiting import bounded, eventually
 from taskgate.listener.protocol import HostConnection
 from taskgate.listener.request_contexts import RequestContexts
-from taskgate.streams.messages import Exchange, HttpReply
+from taskgate.streams.exchange import Exchange, HttpReply
 from taskgate.telemetry.events import HttpAnswered, HttpRefused, StreamEnded, StreamOpened
 from taskgate.telemetry.request_context import RequestContext, current
 from unit.listener.gate import Gate, opened
@@ -49,7 +49,7 @@ class Engine:
     async def __call__(self, exchange: Exchange) -> HttpReply:
         self.seen.append(current())
         self.exchanges.append(exchange)
-        exchange.when_gone(lambda: self.left.append(current()))
+        exchange.on_disconnect(lambda: self.left.append(current()))
         if self.streaming:
             exchange.stream()
         await self.go_on.wait()

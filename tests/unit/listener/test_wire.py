@@ -11,7 +11,7 @@ import pytest
 from helpers.certificates import Authority
 from helpers.raw_http import RawHost, get, post
 from helpers.waiting import bounded, eventually
-from taskgate.streams.messages import Exchange, HttpReply
+from taskgate.streams.exchange import Exchange, HttpReply
 from taskgate.telemetry.events import StreamEnded
 from unit.listener.gate import MOMENT, PLANTED, Gate
 from unit.listener.secure import Papers, papers
@@ -71,7 +71,7 @@ async def test_an_event_stream_comes_message_by_message(made: Papers) -> None:
 
     async def answer(exchange: Exchange) -> HttpReply:
         feed = exchange.stream()
-        feed.put('{"number":1}')
+        feed.send('{"number":1}')
         await told.wait()
         return HttpReply(body="{}")
 
@@ -87,7 +87,7 @@ async def test_an_event_stream_comes_message_by_message(made: Papers) -> None:
 @pytest.mark.parametrize("how", ["goodbye", "reset"])
 async def test_a_host_that_leaves_ends_its_stream(made: Papers, how: str) -> None:
     async def answer(exchange: Exchange) -> HttpReply:
-        await exchange.stream().ended()
+        await exchange.stream().wait_closed()
         return HttpReply()
 
     async with made.opened(answer) as gate, made.host(gate) as host:
@@ -127,9 +127,9 @@ async def test_what_waits_for_a_slow_host_is_seen_and_bounded(made: Papers) -> N
 
     async def pour(exchange: Exchange) -> HttpReply:
         feed = exchange.stream()
-        while feed.put("x" * 2**16):
+        while feed.send("x" * 2**16):
             sent.append(1)
-            await eventually(lambda: feed._line is None or feed._line._size == 0)
+            await eventually(lambda: feed._connection is None or feed._connection._size == 0)
         return HttpReply()
 
     async with made.opened(pour, write_timeout=MOMENT) as gate, made.host(gate, limit=1024) as host:

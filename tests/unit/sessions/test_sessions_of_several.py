@@ -13,7 +13,7 @@ from taskgate.cluster import messages
 from taskgate.errors import StoreUnavailable
 from taskgate.sessions.registry import CHECKED_AFTER, ENDINGS, TIDIED_WITHIN
 from taskgate.stores.memory import MemoryStore
-from unit.cluster.saying import A, B
+from unit.cluster.recording_bus import A, B
 from unit.lifecycle.replicated import IDLE, Replica
 
 ROUND = timedelta(seconds=30)
@@ -111,7 +111,7 @@ async def test_with_one_process_alone_idle_is_the_end(store: FailingStore, clock
     clock.advance(IDLE)
     await alone.sessions.sweep()
     assert not await alone.knows(id_)
-    assert alone.said.news() == []
+    assert alone.said.take_sent() == []
     await alone.sessions.close()
 
 
@@ -122,8 +122,8 @@ async def test_all_are_told_of_the_end(here: Replica, there: Replica) -> None:
     mine = await here.opened()
     await there.found(mine.id)
     await here.sessions.end(mine)
-    assert here.said.news() == [(messages.Ended(mine.id), None)]
-    there.said.arrive(messages.Ended(mine.id), A)
+    assert here.said.take_sent() == [(messages.SessionEnded(mine.id), None)]
+    there.said.receive(messages.SessionEnded(mine.id), A)
     assert not await there.knows(mine.id)
     assert not await here.knows(mine.id)
 
@@ -136,7 +136,7 @@ async def test_one_that_was_read_right_before_it_ended_does_not_come_to_life(
 
     async def find_late(*arguments: Any, **more: Any) -> Any:
         found = await find(*arguments, **more)
-        there.said.arrive(messages.Ended(mine.id), A)
+        there.said.receive(messages.SessionEnded(mine.id), A)
         return found
 
     monkeypatch.setattr(store, "find", find_late, raising=False)
@@ -168,10 +168,10 @@ async def test_a_session_that_is_alive_is_looked_for_now_and_then_alone(
 async def test_not_all_endings_are_remembered(here: Replica) -> None:
     """It need be known only as long as the session may have been read from the store before."""
     mine = await here.opened()
-    here.said.arrive(messages.Ended(mine.id))
+    here.said.receive(messages.SessionEnded(mine.id))
     assert not await here.knows(mine.id)
     for number in range(ENDINGS):
-        here.said.arrive(messages.Ended(str(number)))
+        here.said.receive(messages.SessionEnded(str(number)))
     assert await here.knows(mine.id), "this store was told of no end"
 
 
@@ -180,7 +180,7 @@ async def test_not_all_endings_are_remembered(here: Replica) -> None:
 
 async def test_who_brings_it_to_life_says_so(here: Replica, there: Replica) -> None:
     id_ = (await here.opened()).id
-    assert here.said.news() == []
+    assert here.said.take_sent() == []
     await there.found(id_)
     await there.found(id_)
-    assert there.said.news() == [(messages.Revived(id_), None)]
+    assert there.said.take_sent() == [(messages.SessionRevived(id_), None)]

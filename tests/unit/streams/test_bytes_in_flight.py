@@ -44,8 +44,8 @@ def test_what_is_given_back_is_forgotten() -> None:
     for size in (1, 2, 3):
         bytes_.add("alice", size)
     for size in (1, 2, 3):
-        bytes_.give("alice", size)
-    assert (bytes_.of("alice"), bytes_.total) == (0, 0)
+        bytes_.release("alice", size)
+    assert (bytes_.usage("alice"), bytes_.total) == (0, 0)
 
 
 async def test_an_answer_waits_for_room_and_comes_in_turn() -> None:
@@ -53,7 +53,7 @@ async def test_an_answer_waits_for_room_and_comes_in_turn() -> None:
     bytes_.add("alice", 100)
 
     async def answer(name: str, size: int) -> None:
-        await bytes_.room("alice", size)
+        await bytes_.wait_for_room("alice", size)
         bytes_.add("alice", size)
         order.append(name)
 
@@ -64,12 +64,12 @@ async def test_an_answer_waits_for_room_and_comes_in_turn() -> None:
         group.create_task(answer("third", 20))
         await asyncio.sleep(0)
         assert order == []
-        await bytes_.room("bob", 100)
-        bytes_.give("alice", 100)
+        await bytes_.wait_for_room("bob", 100)
+        bytes_.release("alice", 100)
         while len(order) < 1:
             await asyncio.sleep(0)
         assert order == ["first"]
-        bytes_.give("alice", 80)
+        bytes_.release("alice", 80)
     assert order == ["first", "second", "third"]
 
 
@@ -78,25 +78,25 @@ async def test_one_that_waits_for_the_room_of_all_is_not_behind_one_that_is_at_i
     bytes_.add("alice", 100)
     bytes_.add("carol", 50)
     async with bounded(), asyncio.TaskGroup() as group:
-        blocked = group.create_task(bytes_.room("alice", 10))
+        blocked = group.create_task(bytes_.wait_for_room("alice", 10))
         await asyncio.sleep(0)
-        waits = group.create_task(bytes_.room("bob", 40))
+        waits = group.create_task(bytes_.wait_for_room("bob", 40))
         await asyncio.sleep(0)
-        bytes_.give("carol", 50)
+        bytes_.release("carol", 50)
         await waits
         assert not blocked.done()
-        bytes_.give("alice", 100)
+        bytes_.release("alice", 100)
 
 
 async def test_one_that_gives_up_waiting_leaves_its_turn_to_the_next() -> None:
     bytes_ = budget()
     bytes_.add("alice", 100)
     async with bounded():
-        first = asyncio.create_task(bytes_.room("alice", 50))
+        first = asyncio.create_task(bytes_.wait_for_room("alice", 50))
         await asyncio.sleep(0)
-        second = asyncio.create_task(bytes_.room("alice", 50))
+        second = asyncio.create_task(bytes_.wait_for_room("alice", 50))
         await asyncio.sleep(0)
-        bytes_.give("alice", 100)
+        bytes_.release("alice", 100)
         first.cancel()
         await second
         with pytest.raises(asyncio.CancelledError):
@@ -107,14 +107,14 @@ async def test_one_that_gives_up_waiting_leaves_its_turn_to_the_next() -> None:
 def test_a_body_counts_as_it_arrives_and_few_may_exceed_the_room_to_be_refused_by_name() -> None:
     bytes_ = budget()
     bytes_.add("alice", 100)
-    receipts = [bytes_.receipt("alice") for _ in range(SPARES + 1)]
+    receipts = [bytes_.incoming_body("alice") for _ in range(SPARES + 1)]
     assert [each.grow(30) for each in receipts] == [True] * SPARES + [False]
     assert receipts[0].grow(60)
     for each in receipts:
         each.close()
-    bytes_.receipt("alice").close()
-    assert bytes_.of("alice") == 100
-    assert [bytes_.receipt("alice").grow(30) for _ in range(SPARES + 1)] == [True] * SPARES + [False]
+    bytes_.incoming_body("alice").close()
+    assert bytes_.usage("alice") == 100
+    assert [bytes_.incoming_body("alice").grow(30) for _ in range(SPARES + 1)] == [True] * SPARES + [False]
 
 
 def test_the_three_thousandth_message_costs_what_the_hundredth_did() -> None:

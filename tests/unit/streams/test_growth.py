@@ -8,7 +8,7 @@ from helpers.memory_stream_log import MemoryStreamLog
 from taskgate.streams.event_log import EVENT_WEIGHT, STREAM_WEIGHT, EventBounds, EventBudget, MemoryEventLog
 from taskgate.streams.resumable import ResumableStreams, StreamPosition
 from taskgate.streams.sse_connection import SseConnection
-from unit.streams.moving import Neighbours, Replica
+from unit.streams.replicas import Buses, Replica
 
 MARK = "0123456789ab"
 ROOMY, FULL = EventBounds(), EventBounds(context=20 * (STREAM_WEIGHT + 2 * EVENT_WEIGHT))
@@ -21,11 +21,11 @@ def alone(bounds: EventBounds) -> ResumableStreams:
 
 def one_stream(resumable: ResumableStreams) -> int:
     """The calls that the stream of a call makes, from its begin to its end."""
-    line = SseConnection()
+    connection = SseConnection()
     with counted_calls() as made:
-        feed = resumable.open("p", line)
-        feed.put("1")
-        feed.finish("2")
+        stream = resumable.open("p", connection)
+        stream.send("1")
+        stream.finish("2")
     return made.count
 
 
@@ -42,18 +42,18 @@ def test_a_stream_costs_the_same_however_many_others_go_on(kind: str) -> None:
     resumable, costs = alone(ROOMY), list[int]()
     for _ in range(3001):
         # A call goes on without its host; a GET stream is given up for those that were lost after it.
-        line = SseConnection()
+        connection = SseConnection()
         with counted_calls() as made:
-            feed = resumable.open(kind, line)  # type: ignore[arg-type]
-            feed.put("1")
-            feed.lost(line)
+            stream = resumable.open(kind, connection)  # type: ignore[arg-type]
+            stream.send("1")
+            stream.connection_lost(connection)
         costs.append(made.count)
     assert costs[3000] == costs[100]
 
 
 async def test_with_a_log_of_several_processes_to_take_a_stream_up_costs_the_same_however_many_go_on() -> None:
     clock = ManualClock()
-    replica = Replica("a", MemoryStreamLog(), Neighbours(), clock)
+    replica = Replica("a", MemoryStreamLog(), Buses(), clock)
     costs = list[int]()
     for number in range(1, 1001):
         replica.resumable.open("p", SseConnection())

@@ -13,7 +13,7 @@ from taskgate.auth.context import ANONYMOUS, AuthContext
 from taskgate.auth.fetching import AiohttpFetch
 from taskgate.auth.jwks import IssuerKeys
 from taskgate.auth.settings import IssuerSettings
-from taskgate.cluster.seals import WordKeys
+from taskgate.cluster.message_auth import SealKeys
 from taskgate.domain.cursors import CursorKeys
 from taskgate.domain.listing import Position
 from taskgate.domain.states import Passed, StateKeys
@@ -62,7 +62,7 @@ def authenticator(callers: Any, key: bytes = b"a", keys: Keys | None = None) -> 
         callers=cast("Callers", callers),
         cursors=CursorKeys(key * 32),
         states=StateKeys(key * 32),
-        words=WordKeys(key * 32),
+        words=SealKeys(key * 32),
         issuers=() if keys is None else (issuer(keys),),
     )
 

@@ -18,7 +18,7 @@ from taskgate.auth.keyfile import KeyFileRefused
 from taskgate.config.model import GatewayConfig
 from taskgate.domain.states import Passed
 from taskgate.errors import InvalidParams, Unauthenticated
-from taskgate.streams.messages import Inbound, Verb
+from taskgate.streams.exchange import HttpMethod, InboundHead
 from taskgate.telemetry.events import KeysFetched, TokenChecked
 from taskgate.wiring.authentication import (
     KEY_FILE,
@@ -68,7 +68,7 @@ async def houses() -> AsyncIterator[Any]:
 async def who(house: Authenticator, issuer: TokenIssuer, **claims: Any) -> AuthContext:
     """Whom the gatehouse takes the bearer of a token for, at MOUNT."""
     token = issuer.token(RESOURCE, **{"iat": NOW, "exp": NOW + 300, **claims})
-    asked = Asked(Inbound(verb=Verb.POST, path=MOUNT.path, authorization=(f"Bearer {token}",)))
+    asked = Asked(InboundHead(method=HttpMethod.POST, path=MOUNT.path, authorization=(f"Bearer {token}",)))
     async with bounded():
         return await house.callers.identify(asked, MOUNT)
 

@@ -13,8 +13,8 @@ from taskgate.domain.record import RequestId
 from taskgate.errors import CutOff
 from taskgate.gateway.modern.hearing import RequestListener
 from taskgate.protocol.modern_requests import ModernDialect, RequestMeta
-from taskgate.streams.messages import Exchange
-from taskgate.streams.pulse import Pulse
+from taskgate.streams.exchange import Exchange
+from taskgate.streams.keepalive import Keepalive
 from taskgate.system.alarms import Alarms
 from taskgate.system.interruption import Interrupted, Interruptible
 
@@ -36,11 +36,11 @@ class ResponseWaiter:
     ) -> RequestListener:
         """Who hears a request for its host, and keeps its answer alive, for as long as the block is not over."""
         telling = RequestListener(exchange, self._dialect, said, id, passes_rounds=passes_rounds)
-        streams = exchange.inbound.accepts_stream
-        if streams and not exchange.inbound.accepts_json:
+        streams = exchange.head.accepts_stream
+        if streams and not exchange.head.accepts_json:
             exchange.stream()
         if streams:
-            telling.pulse = Pulse(self._alarms, self._patience, telling.live)
+            telling.pulse = Keepalive(self._alarms, self._patience, telling.live)
         return telling
 
     async def wait(self, exchange: Exchange, work: Awaitable[Awaited]) -> Awaited:
@@ -52,7 +52,7 @@ class ResponseWaiter:
         self._waiting.add(scope)
         try:
             with scope:
-                exchange.when_gone(scope.interrupt)
+                exchange.on_disconnect(scope.interrupt)
                 if self._stopping:
                     # It was late to come here; what is there already is told all the same.
                     scope.interrupt()

@@ -37,8 +37,7 @@ from taskgate.protocol.envelope import Response
 from taskgate.protocol.intents import CallTool, Relay
 from taskgate.protocol.modern_requests import ModernDialect, RequestMeta, Retry
 from taskgate.sessions.call_sites import asked_of
-from taskgate.streams.messages import Exchange
-from taskgate.streams.spoken import RpcReply, error_of
+from taskgate.streams.exchange import Exchange, RpcReply, error_of
 from taskgate.system.background import Background
 from taskgate.system.offload import offloaded
 from taskgate.telemetry.events import EventSink, ShadowPromotion, ToolCalled

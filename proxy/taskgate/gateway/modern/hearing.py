@@ -14,8 +14,8 @@ from taskgate.protocol.modern_requests import ModernDialect, RequestMeta
 from taskgate.protocol.needs import together
 from taskgate.protocol.progress import done_of, words_of
 from taskgate.protocol.vocabulary import NOTE_MESSAGE, NOTE_PROGRESS, RELAYED_NOTICES
-from taskgate.streams.messages import Exchange
-from taskgate.streams.pulse import Pulse
+from taskgate.streams.exchange import Exchange
+from taskgate.streams.keepalive import Keepalive
 from taskgate.upstream.call_listener import ServerQuestion, UnsavedCallListener
 
 _OF_CORE: Final = RELAYED_NOTICES | {NOTE_PROGRESS}
@@ -61,7 +61,7 @@ class RequestListener(UnsavedCallListener):
         self.passes_rounds = passes_rounds
         self.missing: Mapping[str, Any] = {}
         """What the server was refused for want of; see together."""
-        self.pulse: Pulse | None = None
+        self.pulse: Keepalive | None = None
         """What shows the host that the request is served, until the block ends that this is entered for."""
 
     def __enter__(self) -> Self:
@@ -75,7 +75,7 @@ class RequestListener(UnsavedCallListener):
 
     def on_notification(self, notification: Notification) -> None:
         """See CallListener."""
-        if not self._exchange.inbound.accepts_stream:
+        if not self._exchange.head.accepts_stream:
             return
         if self._concerns(notification):
             message = self._dialect.on_notification(notification, self._token)
@@ -88,11 +88,11 @@ class RequestListener(UnsavedCallListener):
         else:
             return
         self._spoke = True
-        self._exchange.stream().put(message)
+        self._exchange.stream().send(message)
 
     def clog(self) -> Awaitable[None] | None:
         """See CallListener."""
-        return self._exchange.stream().clog() if self._exchange.streams else None
+        return self._exchange.stream().backpressure() if self._exchange.is_streaming else None
 
     def asked(self, question: ServerQuestion) -> None:
         """See CallListener: nobody can be asked on a stream of this era."""
@@ -107,7 +107,7 @@ class RequestListener(UnsavedCallListener):
         feed = self._exchange.stream()
         if self._token is not None and not self._spoke:
             self._done = 0.0 if self._done is None else self._done + STEP
-            feed.put_now(self._dialect.progress(self._token, self._done, "Still running"))
+            feed.send_now(self._dialect.progress(self._token, self._done, "Still running"))
         self._spoke = False
 
     def _concerns(self, notification: Notification) -> bool:

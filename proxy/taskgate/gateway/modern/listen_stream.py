@@ -12,11 +12,11 @@ from typing import Final
 from taskgate.clock import Clock
 from taskgate.gateway.listen import LONGEST_TIMER
 from taskgate.jsontext.large import MessageText
-from taskgate.streams.messages import Exchange
-from taskgate.streams.sse_connection import FEED_BYTES
+from taskgate.streams.exchange import Exchange
+from taskgate.streams.sse_connection import QUEUE_BYTES
 from taskgate.system.interruption import Interruptible
 
-LARGE: Final = FEED_BYTES // 16
+LARGE: Final = QUEUE_BYTES // 16
 """Letters of a message that is told though a little waits: a stream that ended for it would never get beyond it."""
 
 
@@ -40,8 +40,8 @@ class ListenStream:
             if self._until is not None:
                 left = (self._until - self._clock.wall()).total_seconds()
                 expiry = asyncio.get_running_loop().call_later(min(left, LONGEST_TIMER), self.end)
-            self._feed.when_lost(self.end)
-            self._exchange.when_gone(self.end)
+            self._feed.on_connection_lost(self.end)
+            self._exchange.on_disconnect(self.end)
             try:
                 yield
             finally:
@@ -58,13 +58,13 @@ class ListenStream:
             self.end()
             return
         self.has_begun = True
-        if len(message) > LARGE and not self._feed.is_clogged:
-            self._feed.put_answer(message)
+        if len(message) > LARGE and not self._feed.is_congested:
+            self._feed.send_answer(message)
         else:
-            self._feed.put(message)
+            self._feed.send(message)
 
     async def room(self) -> None:
         """Wait while so much waits for a slow host that nothing more should be said."""
-        room = self._feed.clog()
+        room = self._feed.backpressure()
         if room is not None:
             await room

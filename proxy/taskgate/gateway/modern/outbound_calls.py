@@ -13,7 +13,7 @@ from taskgate.protocol import vocabulary as words
 from taskgate.protocol.envelope import Response
 from taskgate.protocol.intents import CallTool, Relay
 from taskgate.protocol.modern_requests import RequestMeta
-from taskgate.streams.messages import Exchange
+from taskgate.streams.exchange import Exchange
 from taskgate.upstream.call_listener import CallListener
 
 IN_ROUNDS: Final = frozenset({words.TOOLS_CALL, "prompts/get", "resources/read"})

@@ -140,7 +140,7 @@ class Promotion:
 
         One that has a key is not: its host comes back for it. Nor is one that others were given, too.
         """
-        outbound.exchange.when_gone(partial(self._abandon, outbound.asking, record.owner, record.id))
+        outbound.exchange.on_disconnect(partial(self._abandon, outbound.asking, record.owner, record.id))
 
     def _abandon(self, asking: CoalesceKey | None, owner: OwnerKey, task: TaskId) -> None:
         if asking is None or not self._joining.is_shared(task):

@@ -10,8 +10,8 @@ from typing import Final
 from taskgate.jsontext.large import MessageText, to_string
 from taskgate.streams.bytes_in_flight import BytesInFlight
 from taskgate.streams.event_stream import EventStream
-from taskgate.streams.messages import UNKNOWN, Inbound, Verb
-from taskgate.streams.resumable import Opener
+from taskgate.streams.exchange import UNKNOWN, HttpMethod, InboundHead
+from taskgate.streams.resumable import StreamOpener
 
 
 class _RemoteEventStream(EventStream):
@@ -25,32 +25,32 @@ class _RemoteEventStream(EventStream):
         self._tell = tell
 
     @property
-    def closed(self) -> bool:
+    def is_closed(self) -> bool:
         """See EventStream."""
         return self._exchange.is_gone
 
     @property
-    def is_given_up(self) -> bool:
+    def is_ended(self) -> bool:
         """See EventStream."""
         return self._exchange.is_gone
 
-    def put_now(self, message: MessageText) -> bool:
+    def send_now(self, message: MessageText) -> bool:
         """See EventStream."""
-        if self.closed:
+        if self.is_closed:
             return False
         self._tell(to_string(message))
         return True
 
-    def put_answer(self, message: MessageText) -> None:
+    def send_answer(self, message: MessageText) -> None:
         """See EventStream."""
-        self.put_now(message)
+        self.send_now(message)
 
 
 class RemoteExchange:
     """See Exchange. `tell` says something to its host; `heard` is when the other process last showed that it lives."""
 
-    def __init__(self, tell: Callable[[str], None], *, streams: bool) -> None:
-        self.inbound: Final = Inbound(Verb.POST, "", accepts_stream=streams)
+    def __init__(self, tell: Callable[[str], None], *, accepts_stream: bool) -> None:
+        self.head: Final = InboundHead(HttpMethod.POST, "", accepts_stream=accepts_stream)
         self.address: Final = UNKNOWN
         self.heard = asyncio.get_running_loop().time()
         self.is_gone = False
@@ -69,7 +69,7 @@ class RemoteExchange:
         """See Exchange: it was read where it came to."""
         raise AssertionError("the body stays on the replica that forwarded the request")
 
-    def hold(self, size: int) -> None:
+    def count_answer(self, size: int) -> None:
         """See Exchange: its bytes count where it came to."""
 
     def stream(self) -> EventStream:
@@ -77,7 +77,7 @@ class RemoteExchange:
         self._has_begun = True
         return self._feed
 
-    def keep(self, resumable: Opener) -> None:
+    def make_resumable(self, resumable: StreamOpener) -> None:
         """See Exchange: streams of this era are not taken up again."""
 
     def resume(self, feed: EventStream, missed: Sequence[bytes]) -> bool:
@@ -85,11 +85,11 @@ class RemoteExchange:
         return False
 
     @property
-    def streams(self) -> bool:
+    def is_streaming(self) -> bool:
         """See Exchange."""
         return self._has_begun
 
-    def when_gone(self, forget: Callable[[], None]) -> None:
+    def on_disconnect(self, forget: Callable[[], None]) -> None:
         """See Exchange."""
         if self.is_gone:
             forget()

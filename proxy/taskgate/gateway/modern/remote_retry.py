@@ -15,8 +15,7 @@ from taskgate.auth.context import AuthContext
 from taskgate.clock import Entropy
 from taskgate.cluster import messages
 from taskgate.cluster.bus import ClusterBus
-from taskgate.cluster.failures import pack, unpack
-from taskgate.cluster.messages import Word
+from taskgate.cluster.messages import Message, decode_error, encode_error
 from taskgate.domain.record import FaultReason, OwnerKey, RequestId
 from taskgate.domain.states import HeldCall
 from taskgate.domain.versions import Peer, Revision
@@ -34,8 +33,7 @@ from taskgate.protocol.intents import CallTool, Relay
 from taskgate.protocol.jsonrpc import error_text, parse
 from taskgate.protocol.modern_requests import ModernDialect, RequestMeta, Retry
 from taskgate.protocol.vocabulary import INTERNAL_ERROR
-from taskgate.streams.messages import Exchange
-from taskgate.streams.spoken import RpcReply
+from taskgate.streams.exchange import Exchange, RpcReply
 from taskgate.system.background import Background
 from taskgate.system.interruption import Interrupted
 from taskgate.system.offload import offloaded
@@ -100,12 +98,12 @@ class RemoteRetries:
         self._brought: dict[str, _ForwardedRequest] = {}
         self._served: dict[str, RemoteExchange] = {}
         self._background = Background()
-        bus.hear(messages.Brought, self._begin)
-        bus.hear(messages.Lives, self._lives)
-        bus.hear(messages.Told, self._told)
-        bus.hear(messages.Spoke, self._spoke)
-        bus.hear(messages.Refused, self._refused)
-        bus.hear(messages.Departed, self._departed)
+        bus.subscribe(messages.ForwardedRequest, self._begin)
+        bus.subscribe(messages.ForwardHeartbeat, self._lives)
+        bus.subscribe(messages.ForwardedMessage, self._told)
+        bus.subscribe(messages.ForwardedReply, self._spoke)
+        bus.subscribe(messages.ForwardedError, self._refused)
+        bus.subscribe(messages.ForwardCancelled, self._departed)
 
     async def bring(self, outbound: OutboundCall, intent: Retry, call: HeldCall, holder: str) -> RpcReply:
         """The answer to a request for a call that `holder` holds; raises as `Calls.retry`.
@@ -116,10 +114,11 @@ class RemoteRetries:
         exchange, said, mount = outbound.exchange, outbound.said, outbound.line.mount.name
         name = self._entropy.token(NAME_BYTES).hex()
         contexts = [owner.context for owner in outbound.caller.owners(mount)]
-        streams = exchange.inbound.accepts_stream
+        streams = exchange.head.accepts_stream
         brought = self._brought[name] = _ForwardedRequest(exchange, holder)
-        self._bus.say(
-            messages.Brought(name, mount, contexts, call.id, call.round, intent.text, _packed(said), streams), to=holder
+        self._bus.send(
+            messages.ForwardedRequest(name, mount, contexts, call.id, call.round, intent.text, _packed(said), streams),
+            to=holder,
         )
         try:
             # How far the call is the other process tells, also where there is nothing to tell.
@@ -128,7 +127,7 @@ class RemoteRetries:
         finally:
             del self._brought[name]
             if not brought.answer.done():
-                self._bus.say(messages.Departed(name), to=holder)
+                self._bus.send(messages.ForwardCancelled(name), to=holder)
         if isinstance(answer, GatewayError):
             raise answer
         return answer
@@ -149,62 +148,68 @@ class RemoteRetries:
             if silent >= SILENCE:
                 fault = call_ended(FaultReason.CALL_LOST, LOST, dispatched=True)
                 return RpcReply(error_text(id, fault.error), str(INTERNAL_ERROR))
-            self._bus.say(messages.Lives(name), to=brought.holder)
+            self._bus.send(messages.ForwardHeartbeat(name), to=brought.holder)
 
     # --- what is said of what was brought, by either side ---------------------------------------------------------
 
-    def _lives(self, word: messages.Lives, sender: str) -> None:
-        brought, served = self._brought.get(word.errand), self._served.get(word.errand)
+    def _lives(self, word: messages.ForwardHeartbeat, sender: str) -> None:
+        brought, served = self._brought.get(word.forward_id), self._served.get(word.forward_id)
         if brought is not None:
             brought.show_life()
         if served is not None:
             served.heard = asyncio.get_running_loop().time()
 
-    def _told(self, word: messages.Told, sender: str) -> None:
-        brought = self._brought.get(word.errand)
+    def _told(self, word: messages.ForwardedMessage, sender: str) -> None:
+        brought = self._brought.get(word.forward_id)
         if brought is not None:
             brought.show_life()
-            brought.exchange.stream().put(word.message)
+            brought.exchange.stream().send(word.message)
 
-    def _spoke(self, word: messages.Spoke, sender: str) -> None:
-        brought = self._brought.get(word.errand)
+    def _spoke(self, word: messages.ForwardedReply, sender: str) -> None:
+        brought = self._brought.get(word.forward_id)
         if brought is not None:
             headers = tuple((name, value) for name, value in word.headers)
             brought.settle(RpcReply(word.message, word.error, headers))
 
-    def _refused(self, word: messages.Refused, sender: str) -> None:
-        brought = self._brought.get(word.errand)
+    def _refused(self, word: messages.ForwardedError, sender: str) -> None:
+        brought = self._brought.get(word.forward_id)
         if brought is not None:
-            brought.settle(unpack(word.failure))
+            brought.settle(decode_error(word.error))
 
-    def _departed(self, word: messages.Departed, sender: str) -> None:
-        served = self._served.get(word.errand)
+    def _departed(self, word: messages.ForwardCancelled, sender: str) -> None:
+        served = self._served.get(word.forward_id)
         if served is not None:
             served.leave()
 
     # --- what others brought ----------------------------------------------------------------------------------------
 
-    def _begin(self, word: messages.Brought, sender: str) -> None:
+    def _begin(self, word: messages.ForwardedRequest, sender: str) -> None:
         self._background.run(partial(self._serve, word, sender))
 
-    async def _serve(self, word: messages.Brought, sender: str) -> None:
-        def say(answer: Word) -> None:
-            self._bus.say(answer, to=sender)
+    async def _serve(self, word: messages.ForwardedRequest, sender: str) -> None:
+        def say(answer: Message) -> None:
+            self._bus.send(answer, to=sender)
 
-        name = word.errand
-        exchange = RemoteExchange(lambda message: say(messages.Told(name, message)), streams=word.streams)
+        name = word.forward_id
+        exchange = RemoteExchange(
+            lambda message: say(messages.ForwardedMessage(name, message)), accepts_stream=word.accepts_stream
+        )
         self._served[name] = exchange
         living = self._background.begin(partial(self._show_life, name, exchange, sender))
         try:
             spoken = await self._carried(word, exchange)
-            say(messages.Spoke(name, to_string(spoken.message), spoken.error, [[*header] for header in spoken.headers]))
+            say(
+                messages.ForwardedReply(
+                    name, to_string(spoken.message), spoken.error, [[*header] for header in spoken.headers]
+                )
+            )
         except Interrupted:
             # Nobody waits for an answer.
             pass
         except Exception as error:
             if not isinstance(error, GatewayError):
                 log.error("Unexpected error in a request that another replica forwarded", exc_info=error)
-            say(messages.Refused(name, pack(error)))
+            say(messages.ForwardedError(name, encode_error(error)))
         finally:
             living.cancel()
             del self._served[name]
@@ -212,16 +217,16 @@ class RemoteRetries:
     async def _show_life(self, name: str, exchange: RemoteExchange, sender: str) -> None:
         loop = asyncio.get_running_loop()
         while loop.time() - exchange.heard < SILENCE:
-            self._bus.say(messages.Lives(name), to=sender)
+            self._bus.send(messages.ForwardHeartbeat(name), to=sender)
             await asyncio.sleep(LIFE)
         exchange.leave()
 
-    async def _carried(self, word: messages.Brought, exchange: Exchange) -> RpcReply:
+    async def _carried(self, word: messages.ForwardedRequest, exchange: Exchange) -> RpcReply:
         holds, _, dialect, let_in, resume = self._mates
         owners = [OwnerKey(context, word.mount) for context in word.contexts]
         line = holds.find(owners, word.hold, word.round).line
         read = partial(parse, word.request.encode(), max_depth=DEPTH)
-        said, request = _said(word.said), await offloaded(len(word.request), read)
+        said, request = _said(word.headers), await offloaded(len(word.request), read)
         assert isinstance(request, Request), "only requests are forwarded"
         intent = dialect.decode(request, said, offers_tasks=line.mount.offers_tasks, extensions=line.mount.extensions)
         assert isinstance(intent, Retry), "the replica that forwarded it found a requestState"

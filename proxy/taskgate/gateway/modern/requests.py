@@ -40,8 +40,7 @@ from taskgate.protocol.modern_requests import (
     UpdateTask,
 )
 from taskgate.protocol.vocabulary import MODERN_METHODS, TOOLS_LIST
-from taskgate.streams.messages import Exchange, HttpReply
-from taskgate.streams.spoken import TOOL_ERROR, HandledRequest, RpcReply, error_of
+from taskgate.streams.exchange import TOOL_ERROR, Exchange, HandledRequest, HttpReply, RpcReply, error_of
 from taskgate.system.offload import offloaded
 
 _ABOUT_TASKS: Final = (GetTask, UpdateTask, CancelTask, OfLegacyTask)
@@ -131,7 +130,7 @@ class ModernRequests:
 
     def _check_params(self, exchange: Exchange, mount: Mount, request: Request, tool: str, listed: ListedTool) -> None:
         try:
-            check_params(exchange.inbound.repeated(), request, listed.mirrored)
+            check_params(exchange.head.mirrored_headers(), request, listed.mirrored)
         except GatewayError:
             self._turned_away(mount, tool, is_listed=True)
             raise

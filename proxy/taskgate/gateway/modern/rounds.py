@@ -21,7 +21,7 @@ from taskgate.gateway.modern.session_pool import SharedSession
 from taskgate.protocol.envelope import Response
 from taskgate.protocol.intents import CallTool, Relay
 from taskgate.protocol.modern_requests import ModernDialect, Retry
-from taskgate.streams.spoken import RpcReply, error_of
+from taskgate.streams.exchange import RpcReply, error_of
 from taskgate.system.offload import LARGE, aside, offloaded
 
 

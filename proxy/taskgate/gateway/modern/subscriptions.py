@@ -30,7 +30,7 @@ from taskgate.protocol.envelope import Notification
 from taskgate.protocol.faults import RETRY_AFTER
 from taskgate.protocol.modern_requests import Listen, ModernDialect, Subscription
 from taskgate.stores.base import TaskStore
-from taskgate.streams.messages import Exchange, HttpReply
+from taskgate.streams.exchange import Exchange, HttpReply
 from taskgate.system.interruption import Interrupted
 
 
@@ -73,7 +73,7 @@ class Subscriptions:
         Penalized for who names too many tasks that are not theirs, StoreUnavailable, UpstreamFailed, and Interrupted
         where host or token are gone before anything was said: no result comes before the acknowledgement.
         """
-        if not exchange.inbound.accepts_stream:
+        if not exchange.head.accepts_stream:
             raise InvalidParams("The answer is an event stream: the request must accept text/event-stream")
         check_bounds(intent.wants)
         found = await self._find(exchange, caller, line.mount.name, intent.wants.tasks or ())

@@ -22,8 +22,7 @@ from taskgate.protocol.intents import CancelTask, GetTask
 from taskgate.protocol.modern_requests import ModernDialect, OfLegacyTask, UpdateTask
 from taskgate.protocol.questions import Answer
 from taskgate.protocol.vocabulary import TASKS_CANCEL, TASKS_GET, TASKS_UPDATE
-from taskgate.streams.messages import Exchange
-from taskgate.streams.spoken import RpcReply
+from taskgate.streams.exchange import Exchange, RpcReply
 
 
 class TaskRequests:

@@ -11,8 +11,8 @@ from taskgate.protocol.params import Params
 from taskgate.protocol.questions import Question
 from taskgate.streams.bytes_in_flight import BytesInFlight
 from taskgate.streams.event_stream import EventStream
-from taskgate.streams.messages import Inbound, Verb
-from taskgate.streams.resumable import Opener
+from taskgate.streams.exchange import HttpMethod, InboundHead
+from taskgate.streams.resumable import StreamOpener
 from taskgate.upstream.call_listener import ServerQuestion
 from taskgate.upstream.principal import Principal
 from taskgate.upstream.resume_points import ResumePoint
@@ -26,11 +26,11 @@ class Heard(EventStream):
         self.said: list[str] = []
         self.clogged: Any = None
 
-    def put_now(self, message: str) -> bool:
+    def send_now(self, message: str) -> bool:
         self.said.append(message)
         return True
 
-    def clog(self) -> Any:
+    def backpressure(self) -> Any:
         return self.clogged
 
 
@@ -38,8 +38,8 @@ class Talk:
     """An exchange; `feed` is None until its answer became a stream, `leave` is what the host does."""
 
     def __init__(self, *, accepts_json: bool = True, accepts_stream: bool = True) -> None:
-        self.inbound = Inbound(
-            verb=Verb.POST, path="/reports/mcp", accepts_json=accepts_json, accepts_stream=accepts_stream
+        self.head = InboundHead(
+            method=HttpMethod.POST, path="/reports/mcp", accepts_json=accepts_json, accepts_stream=accepts_stream
         )
         self.address = "192.0.2.7"
         self.feed: Heard | None = None
@@ -54,19 +54,19 @@ class Talk:
     async def body(self, budget: BytesInFlight, caller: str) -> bytes:
         raise AssertionError("the body was read before")
 
-    def hold(self, size: int) -> None:
+    def count_answer(self, size: int) -> None:
         raise AssertionError("nothing is answered here")
 
     def stream(self) -> Heard:
-        assert self.inbound.accepts_stream, "the host takes no stream"
+        assert self.head.accepts_stream, "the host takes no stream"
         self.feed = self.feed or Heard()
         return self.feed
 
     @property
-    def streams(self) -> bool:
+    def is_streaming(self) -> bool:
         return self.feed is not None
 
-    def when_gone(self, forget: Callable[[], None]) -> None:
+    def on_disconnect(self, forget: Callable[[], None]) -> None:
         if self._gone:
             forget()
         else:
@@ -78,7 +78,7 @@ class Talk:
         for forget in self._forgets:
             forget()
 
-    def keep(self, resumable: Opener) -> None:
+    def make_resumable(self, resumable: StreamOpener) -> None:
         raise AssertionError("no stream of this era is kept")
 
     def resume(self, feed: EventStream, missed: Sequence[bytes]) -> bool:

@@ -27,7 +27,7 @@ from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.modern.downstream import ModernDownstream
 from taskgate.protocol.modern_requests import Listen, Subscription
 from taskgate.streams.event_stream import EventStream
-from taskgate.streams.messages import HttpReply
+from taskgate.streams.exchange import HttpReply
 from taskgate.streams.sse_connection import SseConnection as Wire
 from unit.lifecycle.asked import Asked
 from unit.lifecycle.guarding import Guard
@@ -63,10 +63,10 @@ class Listener(Asked):
         return self.feed
 
     @property
-    def streams(self) -> bool:
+    def is_streaming(self) -> bool:
         return self.feed is not None
 
-    def when_gone(self, forget: Callable[[], None]) -> None:
+    def on_disconnect(self, forget: Callable[[], None]) -> None:
         if self.has_left:
             forget()
         else:
@@ -224,7 +224,7 @@ class World:
 
 def only_json() -> Listener:
     """A host that takes no stream."""
-    return Listener(inbound=Listener().inbound._replace(accepts_stream=False))
+    return Listener(head=Listener().head._replace(accepts_stream=False))
 
 
 def waiters(world: World) -> int:

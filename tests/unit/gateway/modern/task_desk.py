@@ -20,7 +20,7 @@ from taskgate.lifecycle.task_service import TaskService
 from taskgate.protocol.intents import CancelTask, GetTask
 from taskgate.protocol.modern.downstream import ModernDownstream
 from taskgate.protocol.modern_requests import OfLegacyTask, UpdateTask
-from taskgate.streams.spoken import RpcReply
+from taskgate.streams.exchange import RpcReply
 from unit.lifecycle.asked import Asked
 from unit.lifecycle.guarding import Guard
 from unit.lifecycle.recorded_events import RecordedEvents

@@ -79,7 +79,7 @@ async def test_who_begins_to_wait_after_the_end_is_cut_off_and_told_only_what_is
 async def test_a_host_that_takes_no_json_gets_a_stream_from_the_start() -> None:
     attends, talk = attending(), Talk(accepts_json=False)
     with attends.telling(talk, said()):
-        assert talk.streams
+        assert talk.is_streaming
     attends.close()
 
 
@@ -88,19 +88,19 @@ async def test_silence_turns_the_answer_into_a_stream_until_the_wait_is_over() -
     with attends.telling(quick, said(progress_token="q")):
         pass
     with attends.telling(talk, said(progress_token="p")):
-        assert not talk.streams
+        assert not talk.is_streaming
         await eventually(lambda: len(talk.said) >= 2)
     said_by_then = len(talk.said)
     with attends.telling(Talk(), said()) as other:
         assert not other.passes_rounds
     await asyncio.sleep(0)
-    assert (len(talk.said), quick.streams) == (said_by_then, False)
+    assert (len(talk.said), quick.is_streaming) == (said_by_then, False)
     attends.close()
 
 
 async def test_a_host_that_takes_no_stream_waits_in_silence() -> None:
     attends, talk, other = attending(0.001), Talk(accepts_stream=False), Talk()
     with attends.telling(talk, said()), attends.telling(other, said()):
-        await eventually(lambda: other.streams)
-    assert not talk.streams
+        await eventually(lambda: other.is_streaming)
+    assert not talk.is_streaming
     attends.close()

@@ -4,7 +4,7 @@ import pytest
 
 from taskgate.gateway.modern.remote_exchange import RemoteExchange
 from taskgate.streams.bytes_in_flight import BytesInFlight
-from taskgate.streams.messages import UNKNOWN
+from taskgate.streams.exchange import UNKNOWN
 
 
 @pytest.fixture
@@ -14,33 +14,33 @@ def told() -> list[str]:
 
 @pytest.fixture
 async def exchange(told: list[str]) -> RemoteExchange:
-    return RemoteExchange(told.append, streams=True)
+    return RemoteExchange(told.append, accepts_stream=True)
 
 
 async def test_what_is_said_on_its_stream_goes_to_its_host(exchange: RemoteExchange, told: list[str]) -> None:
-    assert not exchange.streams
+    assert not exchange.is_streaming
     feed = exchange.stream()
-    assert exchange.streams
+    assert exchange.is_streaming
     assert exchange.stream() is feed
-    assert feed.put("one")
-    assert feed.put_now("two")
-    feed.put_answer("three")
+    assert feed.send("one")
+    assert feed.send_now("two")
+    feed.send_answer("three")
     assert told == ["one", "two", "three"]
-    assert feed.clog() is None
+    assert feed.backpressure() is None
 
 
 async def test_once_the_host_has_left_nobody_hears_anything(exchange: RemoteExchange, told: list[str]) -> None:
     feed, forgotten = exchange.stream(), list[str]()
-    exchange.when_gone(lambda: forgotten.append("before"))
-    assert not feed.closed
+    exchange.on_disconnect(lambda: forgotten.append("before"))
+    assert not feed.is_closed
     exchange.leave()
     exchange.leave()
-    exchange.when_gone(lambda: forgotten.append("after"))
+    exchange.on_disconnect(lambda: forgotten.append("after"))
     assert forgotten == ["before", "after"]
-    assert feed.closed
-    assert feed.is_given_up
-    assert not feed.put("one")
-    feed.put_answer("two")
+    assert feed.is_closed
+    assert feed.is_ended
+    assert not feed.send("one")
+    feed.send_answer("two")
     assert told == []
 
 
@@ -48,11 +48,11 @@ async def test_it_is_of_nobody_in_particular_and_cannot_be_read_nor_taken_up_aga
     exchange: RemoteExchange,
 ) -> None:
     assert exchange.address == UNKNOWN
-    assert exchange.inbound.accepts_stream
+    assert exchange.head.accepts_stream
     assert not exchange.resume(exchange.stream(), [])
     with pytest.raises(AssertionError):
         await exchange.body(BytesInFlight(), "caller")
 
 
 async def test_a_host_that_takes_no_stream_is_known_for_that(told: list[str]) -> None:
-    assert not RemoteExchange(told.append, streams=False).inbound.accepts_stream
+    assert not RemoteExchange(told.append, accepts_stream=False).head.accepts_stream

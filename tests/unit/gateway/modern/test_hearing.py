@@ -131,7 +131,7 @@ def test_what_a_server_says_in_words_is_told_after_signs_of_life_too() -> None:
 def test_without_a_token_the_stream_itself_is_the_sign_of_life() -> None:
     talk = Talk()
     telling(talk).live()
-    assert talk.streams
+    assert talk.is_streaming
     assert talk.said == []
 
 
@@ -139,7 +139,7 @@ def test_a_server_is_listened_to_as_fast_as_its_host_reads() -> None:
     talk = Talk()
     listener = telling(talk)
     assert listener.clog() is None
-    assert not talk.streams
+    assert not talk.is_streaming
     talk.stream().clogged = "a wait"
     assert listener.clog() == "a wait"
 

@@ -148,7 +148,7 @@ async def test_a_stream_on_which_nothing_was_said_yet_ends_with_a_refusal_at_the
 ) -> None:
     world.server.gate.clear()
     listener = world.listen(tools=True)
-    await eventually(lambda: listener.streams)
+    await eventually(lambda: listener.is_streaming)
     world.subscriptions.finish()
     with pytest.raises(Draining):
         await listener.end()
@@ -190,7 +190,7 @@ async def test_no_stream_begins_after_that(world: World) -> None:
     listener = world.listen(tools=True)
     with pytest.raises(Draining):
         await listener.end()
-    assert not listener.streams
+    assert not listener.is_streaming
 
 
 async def test_nor_does_one_whose_tasks_were_still_looked_up_then(world: World) -> None:
@@ -201,7 +201,7 @@ async def test_nor_does_one_whose_tasks_were_still_looked_up_then(world: World) 
         world.subscriptions.finish()
     with pytest.raises(Draining):
         await listener.end()
-    assert not listener.streams
+    assert not listener.is_streaming
 
 
 async def test_a_server_that_cannot_be_met_is_the_answer_and_nothing_is_left(world: World) -> None:
@@ -220,5 +220,5 @@ async def test_a_store_that_is_not_available_refuses_before_there_is_a_stream() 
     listener = world.listen(tasks=("task",))
     with pytest.raises(StoreUnavailable):
         await listener.end()
-    assert not listener.streams
+    assert not listener.is_streaming
     await world.close()

@@ -132,8 +132,8 @@ async def test_who_names_many_tasks_that_are_not_theirs_gets_no_stream_and_is_no
     honest = world.listen(tasks=(mine.id,))
     with pytest.raises(Penalized):
         await honest.end()
-    assert not guesses.streams
-    assert not honest.streams
+    assert not guesses.is_streaming
+    assert not honest.is_streaming
     await world.close()
 
 
@@ -160,7 +160,7 @@ async def test_wishes_without_measure_are_refused(world: World, wants: dict[str,
     listener = world.listen(**wants)
     with pytest.raises(InvalidParams):
         await listener.end()
-    assert not listener.streams
+    assert not listener.is_streaming
 
 
 async def test_a_host_that_takes_no_stream_is_refused(world: World) -> None:

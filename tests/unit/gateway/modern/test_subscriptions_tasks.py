@@ -116,7 +116,7 @@ async def test_a_task_that_ends_while_its_server_is_met_is_told_of_as_it_is_then
     await world.keep(record)
     world.server.gate.clear()
     listener = world.listen(tasks=(record.id,), tools=True)
-    await eventually(lambda: listener.streams)
+    await eventually(lambda: listener.is_streaming)
     await world.change(record, DONE)
     world.server.gate.set()
     await listener.hears(2)
@@ -129,7 +129,7 @@ async def test_a_task_that_ends_while_another_is_told_of_at_first_is_not_forgott
     await world.keep(first, second)
     world.server.gate.clear()
     listener = world.listen(tasks=(first.id, second.id), tools=True)
-    await eventually(lambda: listener.streams)
+    await eventually(lambda: listener.is_streaming)
     load = world.store._inner.load
 
     async def ends_meanwhile(owner: Any, id: str, **more: Any) -> Any:
@@ -163,14 +163,14 @@ async def test_many_outcomes_do_not_end_the_stream_of_a_host_that_reads_slowly(
     records = [after(new_record(), Dispatched(), replace(DONE, result=text)) for _ in range(12)]
     await world.keep(*records)
     listener = world.listen(tasks=tuple(record.id for record in records))
-    await eventually(lambda: listener.wire is not None and listener.wire.is_clogged)
+    await eventually(lambda: listener.wire is not None and listener.wire.is_congested)
     assert listener.wire is not None
     read = 0
     async with bounded():
         while read < 1 + len(records):
-            assert await listener.wire.next(5) is not None
+            assert await listener.wire.receive(5) is not None
             read += 1
-    assert not listener.wire.closed
+    assert not listener.wire.is_closed
 
 
 async def test_large_outcomes_wait_for_a_host_that_reads_slowly_one_at_a_time(world: World) -> None:
@@ -178,7 +178,7 @@ async def test_large_outcomes_wait_for_a_host_that_reads_slowly_one_at_a_time(wo
     records = [after(new_record(), Dispatched(), replace(DONE, result=text)) for _ in range(5)]
     await world.keep(*records)
     listener = world.listen(tasks=tuple(record.id for record in records))
-    await eventually(lambda: listener.wire is not None and listener.wire.is_clogged)
+    await eventually(lambda: listener.wire is not None and listener.wire.is_congested)
     assert listener.wire is not None
     read = 0
     async with bounded():
@@ -186,9 +186,9 @@ async def test_large_outcomes_wait_for_a_host_that_reads_slowly_one_at_a_time(wo
             for _ in range(20):
                 await asyncio.sleep(0)
             assert len(listener.told) <= 1
-            assert await listener.wire.next(5) is not None
+            assert await listener.wire.receive(5) is not None
             read += 1
-    assert not listener.wire.closed
+    assert not listener.wire.is_closed
 
 
 async def test_large_news_of_a_server_do_not_pile_up_before_a_host_that_does_not_read(world: World) -> None:
@@ -200,7 +200,7 @@ async def test_large_news_of_a_server_do_not_pile_up_before_a_host_that_does_not
     assert listener.wire is not None
     assert sum(len(piece) for piece, _ in listener.wire._waiting) < 5 * 2**21
     assert (await listener.end()).body is not None
-    assert listener.wire.closed
+    assert listener.wire.is_closed
 
 
 async def test_an_outcome_that_is_larger_than_what_may_wait_is_told_all_the_same(world: World) -> None:
@@ -211,7 +211,7 @@ async def test_an_outcome_that_is_larger_than_what_may_wait_is_told_all_the_same
     await listener.hears(2)
     assert listener.told == [(record.id, "completed")]
     assert listener.feed is not None
-    assert not listener.feed.closed
+    assert not listener.feed.is_closed
 
 
 async def test_what_is_told_of_a_task_advises_how_soon_to_ask_for_it_and_is_no_poll(world: World) -> None:

@@ -1,4 +1,4 @@
-"""Words between processes: in order, to whom they are for, and never in anybody's way."""
+"""Messages between replicas: in order, to their receivers only, each once, and without delay for the sender."""
 
 import asyncio
 import json
@@ -14,44 +14,43 @@ from helpers.memory_post import Office
 from helpers.waiting import eventually
 from taskgate.clock import SystemClock
 from taskgate.cluster import bus as module
-from taskgate.cluster.bus import ClusterBus, is_holder
-from taskgate.cluster.messages import Ended, Parcel, Published, numbered, read, write
-from taskgate.cluster.numbers import FRESH, NUMBERED
-from taskgate.cluster.seals import WordKeys
+from taskgate.cluster.bus import ClusterBus, is_replica_name
+from taskgate.cluster.message_auth import FRESH, NUMBERED, SealKeys
+from taskgate.cluster.messages import GetStreamMessage, Parcel, SessionEnded, add_sequence, decode, encode
 from taskgate.errors import StoreUnavailable
 
-KEYS = WordKeys(b"k" * 32)
+KEYS = SealKeys(b"k" * 32)
 A, B, C = "a" * 16, "b" * 16, "c" * 16
 AN, BN = "a" * 12 + NUMBERED, "b" * 12 + NUMBERED
-"""Of processes that number their words."""
+"""The names of replicas that number their messages."""
 
 
-class Unheard(NamedTuple):
-    """A word that nobody knows."""
+class Unsubscribed(NamedTuple):
+    """A message without a handler."""
 
     text: str
 
 
 class Replica:
-    """One that has said nothing yet, and what it heard."""
+    """A replica, and what it received."""
 
-    def __init__(self, office: Office, holder: str, keys: WordKeys = KEYS, *, alone: bool = False) -> None:
-        self.said = ClusterBus(
-            post=office.post(),
+    def __init__(self, office: Office, holder: str, keys: SealKeys = KEYS, *, alone: bool = False) -> None:
+        self.bus = ClusterBus(
+            log=office.post(),
             seals=keys,
             holder=holder,
             entropy=SeededEntropy(),
             now=SystemClock().now,
-            company=lambda: not alone,
+            has_peers=lambda: not alone,
         )
-        self.heard: list[tuple[Any, str]] = []
-        self.said.hear(Ended, self._take)
-        self.said.hear(Published, self._take)
+        self.received: list[tuple[Any, str]] = []
+        self.bus.subscribe(SessionEnded, self._receive)
+        self.bus.subscribe(GetStreamMessage, self._receive)
 
-    def _take(self, word: Any, sender: str) -> None:
-        if word == Ended("bad"):
-            raise ValueError("this one cannot be taken")
-        self.heard.append((word, sender))
+    def _receive(self, message: Any, sender: str) -> None:
+        if message == SessionEnded("bad"):
+            raise ValueError("this one cannot be handled")
+        self.received.append((message, sender))
 
 
 @pytest.fixture
@@ -62,53 +61,53 @@ def office() -> Office:
 @asynccontextmanager
 async def opened(*processes: Replica) -> AsyncIterator[None]:
     for process in processes:
-        process.said.open()
+        process.bus.open()
     try:
         yield
     finally:
         for process in processes:
-            await process.said.close()
+            await process.bus.close()
 
 
 async def test_everybody_else_hears_what_is_said_to_all_in_order(office: Office) -> None:
     a, b, c = Replica(office, A), Replica(office, B), Replica(office, C)
     async with opened(a, b, c):
         for number in range(5):
-            a.said.say(Ended(str(number)))
-        expected = [(Ended(str(number)), A) for number in range(5)]
-        await eventually(lambda: b.heard == c.heard == expected)
-    assert a.heard == []
+            a.bus.send(SessionEnded(str(number)))
+        expected = [(SessionEnded(str(number)), A) for number in range(5)]
+        await eventually(lambda: b.received == c.received == expected)
+    assert a.received == []
 
 
 async def test_what_is_said_to_one_nobody_else_hears(office: Office) -> None:
     a, b, c = Replica(office, A), Replica(office, B), Replica(office, C)
     async with opened(a, b, c):
-        a.said.say(Ended("mine"), to=B)
-        a.said.say(Ended("all"))
-        await eventually(lambda: c.heard == [(Ended("all"), A)])
-        await eventually(lambda: len(b.heard) == 2)
-    assert b.heard[0] == (Ended("mine"), A)
+        a.bus.send(SessionEnded("mine"), to=B)
+        a.bus.send(SessionEnded("all"))
+        await eventually(lambda: c.received == [(SessionEnded("all"), A)])
+        await eventually(lambda: len(b.received) == 2)
+    assert b.received[0] == (SessionEnded("mine"), A)
 
 
 async def test_nothing_is_said_to_all_where_nobody_else_lives(office: Office) -> None:
     a = Replica(office, A, alone=True)
     async with opened(a):
-        assert not a.said.has_company
-        a.said.say(Ended("s"))
-        a.said.say(Ended("to myself"), to=A)
-        a.said.say(Ended("t"), to=B)
+        assert not a.bus.has_peers
+        a.bus.send(SessionEnded("s"))
+        a.bus.send(SessionEnded("to myself"), to=A)
+        a.bus.send(SessionEnded("t"), to=B)
         await eventually(lambda: len(office.sent) == 1)
     assert len(office.sent) == 1, "what is for somebody is said: who else lives is known late"
 
 
 async def test_what_is_large_waits_as_a_parcel_for_the_one_it_is_for(office: Office) -> None:
     a, b, c = Replica(office, A), Replica(office, B), Replica(office, C)
-    word = Published("s", "x" * (module.LARGEST + 1))
+    word = GetStreamMessage("s", "x" * (module.LARGEST + 1))
     async with opened(a, b, c):
-        a.said.say(word, to=B)
-        a.said.say(Ended("after"))
-        await eventually(lambda: b.heard == [(word, A), (Ended("after"), A)])
-        await eventually(lambda: c.heard == [(Ended("after"), A)])
+        a.bus.send(word, to=B)
+        a.bus.send(SessionEnded("after"))
+        await eventually(lambda: b.received == [(word, A), (SessionEnded("after"), A)])
+        await eventually(lambda: c.received == [(SessionEnded("after"), A)])
     assert office.parcels == {}
     assert max(map(len, office.sent)) < module.LARGEST
 
@@ -116,40 +115,40 @@ async def test_what_is_large_waits_as_a_parcel_for_the_one_it_is_for(office: Off
 async def test_what_is_large_is_not_said_to_all(office: Office, caplog: pytest.LogCaptureFixture) -> None:
     a, b = Replica(office, A), Replica(office, B)
     async with opened(a, b):
-        a.said.say(Published("s", "x" * (module.LARGEST + 1)))
-        a.said.say(Ended("after"))
-        await eventually(lambda: b.heard == [(Ended("after"), A)])
+        a.bus.send(GetStreamMessage("s", "x" * (module.LARGEST + 1)))
+        a.bus.send(SessionEnded("after"))
+        await eventually(lambda: b.received == [(SessionEnded("after"), A)])
     assert "too large" in caplog.text
 
 
 async def test_only_what_one_of_us_wrote_is_heard(office: Office) -> None:
     """T25: whoever can write to the store can say nothing."""
-    stranger, a, b = Replica(office, C, WordKeys(b"x" * 32)), Replica(office, A), Replica(office, B)
+    stranger, a, b = Replica(office, C, SealKeys(b"x" * 32)), Replica(office, A), Replica(office, B)
     async with opened(stranger, a, b):
-        stranger.said.say(Ended("theirs"))
+        stranger.bus.send(SessionEnded("theirs"))
         await office.posts[0].send(b"no word at all")
-        await office.posts[0].send(KEYS.seal(write(Parcel("none"), sender=C, to=B)))
-        office.parcels["forged"] = write(Ended("forged"), sender=A, to=B)
-        await office.posts[0].send(KEYS.seal(write(Parcel("forged"), sender=A, to=B)))
+        await office.posts[0].send(KEYS.seal(encode(Parcel("none"), sender=C, to=B)))
+        office.parcels["forged"] = encode(SessionEnded("forged"), sender=A, to=B)
+        await office.posts[0].send(KEYS.seal(encode(Parcel("forged"), sender=A, to=B)))
         await eventually(lambda: "forged" not in office.parcels)
-        a.said.say(Ended("ours"))
-        await eventually(lambda: b.heard == [(Ended("ours"), A)])
+        a.bus.send(SessionEnded("ours"))
+        await eventually(lambda: b.received == [(SessionEnded("ours"), A)])
 
 
 async def test_a_parcel_that_names_no_name_is_passed_over(office: Office) -> None:
     a, b = Replica(office, A), Replica(office, B)
     async with opened(a, b):
-        await office.posts[0].send(KEYS.seal(write(Parcel(7), sender=A, to=B)))  # type: ignore[arg-type]
-        a.said.say(Ended("after"))
-        await eventually(lambda: b.heard == [(Ended("after"), A)])
+        await office.posts[0].send(KEYS.seal(encode(Parcel(7), sender=A, to=B)))  # type: ignore[arg-type]
+        a.bus.send(SessionEnded("after"))
+        await eventually(lambda: b.received == [(SessionEnded("after"), A)])
 
 
-async def test_a_word_that_cannot_be_taken_costs_no_other(office: Office, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_word_that_cannot_be_receiven_costs_no_other(office: Office, caplog: pytest.LogCaptureFixture) -> None:
     a, b = Replica(office, A), Replica(office, B)
     async with opened(a, b):
-        for word in (Ended("bad"), Unheard("what"), Ended("good")):
-            a.said.say(word)
-        await eventually(lambda: b.heard == [(Ended("good"), A)])
+        for word in (SessionEnded("bad"), Unsubscribed("what"), SessionEnded("good")):
+            a.bus.send(word)
+        await eventually(lambda: b.received == [(SessionEnded("good"), A)])
     assert "could not be handled" in caplog.text
 
 
@@ -161,11 +160,11 @@ async def test_while_the_store_is_away_words_are_lost_and_the_next_are_heard(
     async with opened(a, b):
         office.down = True
         for number in range(3):
-            a.said.say(Ended(f"lost {number}"))
+            a.bus.send(SessionEnded(f"lost {number}"))
         await eventually(lambda: "does not accept them" in caplog.text)
         office.down = False
-        a.said.say(Ended("found"))
-        await eventually(lambda: [word for word, _ in b.heard][-1:] == [Ended("found")])
+        a.bus.send(SessionEnded("found"))
+        await eventually(lambda: [message for message, _ in b.received][-1:] == [SessionEnded("found")])
     assert caplog.text.count("does not accept them") == 1, "once an outage, however many words there were"
 
 
@@ -190,11 +189,11 @@ async def test_what_nobody_has_foreseen_makes_no_process_deaf_or_dumb(
     monkeypatch.setattr(office.posts[0], "send", sent)
     monkeypatch.setattr(office.posts[1], "receive", received)
     async with opened(a):
-        a.said.say(Ended("lost"))
-        a.said.say(Ended("found"))
+        a.bus.send(SessionEnded("lost"))
+        a.bus.send(SessionEnded("found"))
         await eventually(lambda: "could not be sent" in caplog.text)
         async with opened(b):
-            await eventually(lambda: b.heard == [(Ended("found"), A)])
+            await eventually(lambda: b.received == [(SessionEnded("found"), A)])
     assert "could not be received" in caplog.text
 
 
@@ -206,9 +205,9 @@ async def test_a_parcel_that_cannot_be_had_is_a_lost_word(office: Office, monkey
 
     monkeypatch.setattr(office.posts[1], "fetch", refuse)
     async with opened(a, b):
-        a.said.say(Published("s", "x" * (module.LARGEST + 1)), to=B)
-        a.said.say(Ended("after"))
-        await eventually(lambda: b.heard == [(Ended("after"), A)])
+        a.bus.send(GetStreamMessage("s", "x" * (module.LARGEST + 1)), to=B)
+        a.bus.send(SessionEnded("after"))
+        await eventually(lambda: b.received == [(SessionEnded("after"), A)])
 
 
 async def test_no_more_waits_than_there_is_room_for(
@@ -217,106 +216,106 @@ async def test_no_more_waits_than_there_is_room_for(
     monkeypatch.setattr(module, "WAITING", 2)
     a, b = Replica(office, A), Replica(office, B)
     for number in range(4):
-        a.said.say(Ended(str(number)))
+        a.bus.send(SessionEnded(str(number)))
     async with opened(a, b):
-        await eventually(lambda: len(b.heard) == 2)
-        a.said.say(Ended("after"))
-        await eventually(lambda: len(b.heard) == 3)
-    assert [word.session for word, _ in b.heard] == ["0", "1", "after"]
+        await eventually(lambda: len(b.received) == 2)
+        a.bus.send(SessionEnded("after"))
+        await eventually(lambda: len(b.received) == 3)
+    assert [message.session for message, _ in b.received] == ["0", "1", "after"]
     assert caplog.text.count("too many") == 1
 
 
 async def test_nor_more_bytes(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "WAITING_BYTES", 300)
     a, b = Replica(office, A), Replica(office, B)
-    a.said.say(Published("s", "x" * 300), to=B)
-    a.said.say(Ended("small"))
+    a.bus.send(GetStreamMessage("s", "x" * 300), to=B)
+    a.bus.send(SessionEnded("small"))
     async with opened(a, b):
-        await eventually(lambda: b.heard == [(Ended("small"), A)])
+        await eventually(lambda: b.received == [(SessionEnded("small"), A)])
 
 
 async def test_what_waits_at_the_end_is_still_said(office: Office) -> None:
     """A session that is ended in the last moment is ended everywhere."""
     a, b = Replica(office, A), Replica(office, B)
     async with opened(b):
-        a.said.open()
-        a.said.say(Ended("s"))
-        await a.said.close()
-        await eventually(lambda: b.heard == [(Ended("s"), A)])
+        a.bus.open()
+        a.bus.send(SessionEnded("s"))
+        await a.bus.close()
+        await eventually(lambda: b.received == [(SessionEnded("s"), A)])
 
 
 async def test_the_end_does_not_wait_for_a_store_that_does_not_answer(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "FAREWELL", 0.01)
+    monkeypatch.setattr(module, "CLOSE_TIMEOUT", 0.01)
     a = Replica(office, A)
 
     async def hang(word: bytes) -> None:
         await asyncio.Event().wait()
 
     monkeypatch.setattr(office.posts[0], "send", hang)
-    a.said.open()
-    a.said.say(Ended("s"))
+    a.bus.open()
+    a.bus.send(SessionEnded("s"))
     async with asyncio.timeout(5):
-        await a.said.close()
+        await a.bus.close()
 
 
 async def test_one_that_was_never_opened_can_be_closed(office: Office) -> None:
-    await Replica(office, A).said.close()
+    await Replica(office, A).bus.close()
 
 
 @pytest.mark.parametrize(("name", "is_one"), [(A, True), ("0" * 15, False), ("0" * 17, False), ("G" * 16, False)])
 def test_names_of_processes_are_told_from_what_a_host_makes_up(name: str, *, is_one: bool) -> None:
-    assert is_holder(name) is is_one
+    assert is_replica_name(name) is is_one
 
 
-# --- words that somebody kept -------------------------------------------------------------------------------------
+# --- words that somebody kept -----------------------------------------------------------------------------------------
 
 
 async def settled(office: Office, *processes: Replica) -> None:
-    """Wait until whatever was sent is heard, or passed over; what comes last, from one more process, is heard."""
+    """Wait until everything that was sent is handled: a last message, of one more replica, has been received."""
     last = Replica(office, "d" * 12 + NUMBERED)
     async with opened(last):
-        last.said.say(Ended("last"))
-        await eventually(lambda: all((Ended("last"), last.said.holder) in each.heard for each in processes))
+        last.bus.send(SessionEnded("last"))
+        await eventually(lambda: all((SessionEnded("last"), last.bus.holder) in each.received for each in processes))
     for each in processes:
-        each.heard.remove((Ended("last"), last.said.holder))
+        each.received.remove((SessionEnded("last"), last.bus.holder))
 
 
 @pytest.mark.parametrize("to", [None, BN])
 async def test_a_word_that_comes_again_is_not_heard_again(office: Office, to: str | None) -> None:
     a, b = Replica(office, AN), Replica(office, BN)
     async with opened(a, b):
-        a.said.say(Published("s", "first"), to=to)
-        a.said.say(Published("s", "second"), to=to)
-        await eventually(lambda: len(b.heard) == 2)
+        a.bus.send(GetStreamMessage("s", "first"), to=to)
+        a.bus.send(GetStreamMessage("s", "second"), to=to)
+        await eventually(lambda: len(b.received) == 2)
         for word in (*office.sent, *office.sent):
             office.posts[1].deliver(word)
         await settled(office, b)
-        assert b.heard == [(Published("s", "first"), AN), (Published("s", "second"), AN)]
+        assert b.received == [(GetStreamMessage("s", "first"), AN), (GetStreamMessage("s", "second"), AN)]
 
 
 async def test_a_large_word_is_heard_once_and_so_are_those_behind_it(office: Office) -> None:
     a, b = Replica(office, AN), Replica(office, BN)
-    large = Published("s", "x" * 40_000)
+    large = GetStreamMessage("s", "x" * 40_000)
     async with opened(a, b):
-        a.said.say(large, to=BN)
-        a.said.say(Published("s", "small"), to=BN)
-        await eventually(lambda: len(b.heard) == 2)
-        assert [word for word, _ in b.heard] == [large, Published("s", "small")]
+        a.bus.send(large, to=BN)
+        a.bus.send(GetStreamMessage("s", "small"), to=BN)
+        await eventually(lambda: len(b.received) == 2)
+        assert [message for message, _ in b.received] == [large, GetStreamMessage("s", "small")]
         office.posts[1].deliver(office.sent[0])
         await settled(office, b)
-        assert len(b.heard) == 2
+        assert len(b.received) == 2
 
 
 async def test_a_word_whose_number_was_cut_off_is_not_heard(office: Office) -> None:
     """It is sealed as a gateway of the version before would have it; but that has another name."""
     b = Replica(office, BN)
     async with opened(b):
-        office.posts[0].deliver(KEYS.seal(write(Ended("kept"), sender=AN, to=None)))
-        office.posts[0].deliver(KEYS.seal(write(Ended("of before"), sender=A, to=None)))
+        office.posts[0].deliver(KEYS.seal(encode(SessionEnded("kept"), sender=AN, to=None)))
+        office.posts[0].deliver(KEYS.seal(encode(SessionEnded("of before"), sender=A, to=None)))
         await settled(office, b)
-        assert b.heard == [(Ended("of before"), A)]
+        assert b.received == [(SessionEnded("of before"), A)]
 
 
 async def test_a_process_that_begins_later_hears_nothing_that_was_said_long_before(
@@ -327,16 +326,16 @@ async def test_a_process_that_begins_later_hears_nothing_that_was_said_long_befo
     async with opened(b):
         for age, text in ((FRESH + timedelta(seconds=1), "old"), (timedelta(), "new"), (timedelta(seconds=1), "older")):
             number = int((now - age).timestamp() * 1_000_000)
-            office.posts[0].deliver(KEYS.seal(numbered(write(Ended(text), sender=AN, to=None), number)))
+            office.posts[0].deliver(KEYS.seal(add_sequence(encode(SessionEnded(text), sender=AN, to=None), number)))
         await settled(office, b)
-    assert b.heard == [(Ended("new"), AN)]
+    assert b.received == [(SessionEnded("new"), AN)]
     assert caplog.messages == ["replayed messages are ignored: another program writes to the shared store"]
 
 
 def test_a_gateway_of_the_version_before_reads_a_word_with_a_number() -> None:
     """It reads JSON, and counts what is in the list."""
-    text = numbered(write(Published("s", "m"), sender=AN, to=BN), 2**63 + 5)
+    text = add_sequence(encode(GetStreamMessage("s", "m"), sender=AN, to=BN), 2**63 + 5)
     assert json.loads(text) == [AN, BN, "Published", "s", "m"]
-    envelope = read(text)
+    envelope = decode(text)
     assert envelope is not None
-    assert envelope.number == 2**63 + 5
+    assert envelope.sequence == 2**63 + 5

@@ -1,0 +1,165 @@
+"""One HTTP exchange with a host: the interface between the listener and the gateway.
+
+The listener makes an `Exchange` for each request whose head passed its checks, and awaits an
+`HttpReply`. The body is received on demand, after authentication. A handler that needs longer, or
+has messages to send before the answer, turns the exchange into an event stream. The reply is then
+the last event of that stream.
+"""
+
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from enum import StrEnum
+from typing import Final, NamedTuple, Protocol
+
+from taskgate.domain.versions import Peer
+from taskgate.jsontext.large import MessageText
+from taskgate.protocol.base import Intent, OpenSession
+from taskgate.protocol.envelope import Response
+from taskgate.protocol.headers import RequestHeaders, read_headers
+from taskgate.streams.bytes_in_flight import BytesInFlight
+from taskgate.streams.event_stream import EventStream
+from taskgate.streams.resumable import StreamOpener
+
+UNKNOWN: Final = "unknown"
+"""The address of a request whose source cannot be determined."""
+TOOL_ERROR: Final = "tool_error"
+"""The error label of a result with `isError`."""
+
+
+class HttpMethod(StrEnum):
+    """The HTTP methods of an MCP endpoint."""
+
+    POST = "POST"
+    GET = "GET"
+    DELETE = "DELETE"
+
+
+class InboundHead(NamedTuple):
+    """The head of a request that passed the listener's checks.
+
+    `authorization` has every field of that name, and `query` is the query string; only
+    authentication reads them. `last_event_id` is the host's Last-Event-ID, which may be any text.
+    `fields` are all header fields as they came.
+    """
+
+    method: HttpMethod
+    path: str
+    host_session: str | None = None
+    revision: str | None = None
+    accepts_json: bool = True
+    accepts_stream: bool = True
+    authorization: tuple[str, ...] = ()
+    query: str = ""
+    last_event_id: str | None = None
+    fields: Collection[tuple[str, str]] = ()
+
+    def mirrored_headers(self) -> RequestHeaders:
+        """The header fields that mirror the body, for intermediaries; parsed at each call."""
+        return read_headers(self.fields)
+
+
+class ListenerRefused(Exception):
+    """The listener rejects the request and has an answer of its own: handlers must propagate it."""
+
+
+class HttpReply(NamedTuple):
+    """An answer: a JSON document, or no body."""
+
+    status: int = 200
+    body: MessageText | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+class Exchange(Protocol):
+    """One request and its connection, as the listener offers it to a handler."""
+
+    @property
+    def head(self) -> InboundHead:
+        """The head of the request."""
+        ...
+
+    @property
+    def address(self) -> str:
+        """The source of the request: an IP address or UNKNOWN. Rates may count by it."""
+        ...
+
+    async def body(self, budget: BytesInFlight, caller: str) -> bytes:
+        """Receive the whole body, within bounds. May be called once, after authentication.
+
+        A large body counts for `caller` in `budget` while it arrives. A host that sent `Expect:
+        100-continue` is told to continue. Raises ListenerRefused. A reply without this call closes
+        the connection of a host that has more to send.
+        """
+        ...
+
+    def count_answer(self, size: int) -> None:
+        """Count `size` bytes for the same caller until the answer is sent or the host disconnects."""
+        ...
+
+    def stream(self) -> EventStream:
+        """Turn the answer into an event stream at once; later calls return the same stream.
+
+        Only for a host that accepts one (`head.accepts_stream`). The stream closes when the host
+        disconnects.
+        """
+        ...
+
+    def make_resumable(self, opener: StreamOpener) -> None:
+        """Open the stream, if there will be one, with `opener`, so that the host can resume it."""
+        ...
+
+    def resume(self, stream: EventStream, missed: Sequence[bytes]) -> bool:
+        """Turn the answer into the continuation of an existing stream, after the `missed` events.
+
+        Returns False, without a change to the stream, if the host has disconnected.
+        """
+        ...
+
+    @property
+    def is_streaming(self) -> bool:
+        """Whether the answer has become an event stream."""
+        ...
+
+    def on_disconnect(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once if the host disconnects before the answer, at once if it has done so.
+
+        With a resumable stream, the call comes when the host can no longer resume it.
+        """
+        ...
+
+
+ExchangeHandler = Callable[[Exchange], Awaitable[HttpReply]]
+"""The gateway's entry for the listener: raises only CancelledError and the listener's ListenerRefused."""
+
+
+# --- replies before they are sent -------------------------------------------------------------------------------------
+
+
+class RpcReply(NamedTuple):
+    """A JSON-RPC answer and its error label: None, a JSON-RPC code, or TOOL_ERROR."""
+
+    message: MessageText
+    error: str | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+class HandledRequest(NamedTuple):
+    """The reply to a message; for a request also the host's revision, and the error label."""
+
+    reply: HttpReply
+    revision: str | None = None
+    error: str | None = None
+
+
+def error_of(response: Response) -> str | None:
+    """The error label of a server's response."""
+    if response.error is not None:
+        return str(response.error_code)
+    members = (response.result and response.result.members) or {}
+    return TOOL_ERROR if "isError" in members and members["isError"].value is True else None
+
+
+def revision_of(peer: Peer | None, intent: Intent) -> str | None:
+    """The host's revision: of its session's `peer`, or of the message that opens a session."""
+    if peer is not None:
+        return peer.revision
+    return intent.peer.revision if isinstance(intent, OpenSession) else None
