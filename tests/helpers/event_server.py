@@ -1,4 +1,4 @@
-"""A scripted server of HTTP+SSE (2024-11-05) on a real socket: its streams are the lines of a `ScriptedProgram`.
+"""A scripted server of HTTP+SSE (2024-11-05) on a real socket: its streams are the lines of a `ScriptedAnswers`.
 
     async with EventServer() as server:
         server.program.silent.add("tools/call")
@@ -19,7 +19,7 @@ from typing import Any, Self
 
 from aiohttp import web
 
-from helpers.scripted_lines import ScriptedProgram
+from helpers.scripted_answers import ScriptedAnswers
 from helpers.waiting import bounded
 
 
@@ -74,7 +74,7 @@ class EventServer:
 
     def __init__(self, revision: str = "2024-11-05", tls: ssl.SSLContext | None = None) -> None:
         self._tls = tls
-        self.program = ScriptedProgram(revision)
+        self.program = ScriptedAnswers(revision)
         self.endpoint: str | None = "/messages?session_id={session}"
         self.before: bytes = b": hello\n\n"
         """What comes first on a stream."""
@@ -150,7 +150,7 @@ class EventServer:
             named = self.endpoint.format(session=session)
             await response.write(f"event: endpoint\ndata: {named}\n\n".encode())
         if not self.ends_early:
-            self.program.lines.append(stream)  # type: ignore[arg-type]
+            self.program.lines.append(stream)
             try:
                 await stream.tell()
             except (ConnectionError, asyncio.CancelledError):
@@ -167,7 +167,7 @@ class EventServer:
         if stream is None or stream.over.is_set() or self.post >= 300:
             return web.Response(status=404 if self.post < 300 else self.post, text="Could not find session")
         stream.heard.append(message)
-        self.program.answer(stream, message)  # type: ignore[arg-type]
+        self.program.answer(stream, message)
         if self.takes_late and "id" in message and "method" in message:
             self._answered.setdefault(message["id"], asyncio.Event())
             with suppress(TimeoutError):

@@ -95,7 +95,7 @@ class Wire:
 
 def head_of(host: McpHost, **more: str) -> dict[str, str]:
     """What the host sends with every message, and more with underscores for dashes."""
-    return {**host._head(), **{name.replace("_", "-"): value for name, value in more.items()}}
+    return {**host.head(), **{name.replace("_", "-"): value for name, value in more.items()}}
 
 
 @asynccontextmanager

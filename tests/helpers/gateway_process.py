@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import os
 import re
 import signal
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -74,6 +76,13 @@ async def gateway_process(
     finally:
         if log.exists():
             told.now().hear(log.read_text(errors="replace"))
+
+
+def taskgate(*arguments: str | Path, folder: Path) -> "subprocess.CompletedProcess[str]":
+    """A command of taskgate that ends by itself, whose data directory is in the folder, and what it said."""
+    environment = {**os.environ, "TASKGATE_DATA_DIR": str(folder / "data")}
+    command = [TASKGATE, *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=START_WITHIN, check=False)
 
 
 async def _hear_metrics(admin: str) -> None:

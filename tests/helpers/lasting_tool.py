@@ -29,7 +29,7 @@ class LastingCall:
         self._number = number
         self._events: list[bytes] = [b"data:\n\n"]
         self._open: list[web.BaseRequest] = []
-        self._is_over = False
+        self.is_over = False
         self._news = asyncio.Event()
 
     @property
@@ -55,7 +55,7 @@ class LastingCall:
 
     def answer(self, value: Any) -> None:
         """Answer it, which ends its stream."""
-        self._is_over = True
+        self.is_over = True
         self.say(self.turn.answer(value))
 
     def cut(self) -> None:
@@ -82,7 +82,7 @@ class LastingCall:
                 while place < len(self._events):
                     await response.write(f"id: {self._number}.{place}\n".encode() + self._events[place])
                     place += 1
-                if self._is_over:
+                if self.is_over:
                     await response.write_eof()
                     return response
                 self._news.clear()

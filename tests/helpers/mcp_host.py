@@ -17,12 +17,11 @@ import aiohttp
 import orjson
 
 from helpers import schema, told
-from helpers.waiting import PATIENCE
-from taskgate.protocol.sse import EventDecoder
+from helpers.event_decoder import EventDecoder
+from helpers.waiting import bounded
 
 ACCEPT = "application/json, text/event-stream"
 NEWEST = "2025-11-25"
-_LARGEST = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,13 +68,13 @@ class Stream:
 
     async def until(self, method: str, *, times: int = 1) -> dict[str, Any]:
         """The message of that method that makes `times`; TimeoutError when it does not come."""
-        async with asyncio.timeout(PATIENCE), self._grown:
+        async with bounded(), self._grown:
             await self._grown.wait_for(lambda: len(self.of(method)) >= times)
         return self.of(method)[times - 1]
 
     async def end(self) -> None:
         """Wait until the gateway has ended the stream."""
-        async with asyncio.timeout(PATIENCE), self._grown:
+        async with bounded(), self._grown:
             await self._grown.wait_for(lambda: self.ended)
 
     def of(self, method: str) -> list[dict[str, Any]]:
@@ -91,17 +90,18 @@ class Stream:
 
     async def follow(self, response: aiohttp.ClientResponse, asked: dict[str, Any] | None = None) -> None:
         """Read to the end; `asked` is the request that is answered there, if one is."""
-        decoder = EventDecoder(_LARGEST)
+        decoder = EventDecoder()
         try:
             async for chunk in response.content.iter_any():
                 for event in decoder.feed(chunk):
                     self.heard.append(judged(event, asked or {}))
-                    await self._tell()
+                    await self.wake()
         finally:
             self.ended = True
-            await self._tell()
+            await self.wake()
 
-    async def _tell(self) -> None:
+    async def wake(self) -> None:
+        """Tell those who wait for more of it."""
         async with self._grown:
             self._grown.notify_all()
 
@@ -162,12 +162,12 @@ class McpHost:
 
     async def post(self, body: bytes, *, headers: Mapping[str, str] | None = None) -> Answer:
         """Send any body, and read the answer to its end."""
-        sent = {"Content-Type": "application/json", "Accept": ACCEPT, **self._head(), **(headers or {})}
-        async with asyncio.timeout(30), self.http.post(self.url, data=io.BytesIO(body), headers=sent) as response:
+        sent = {"Content-Type": "application/json", "Accept": ACCEPT, **self.head(), **(headers or {})}
+        async with bounded(30), self.http.post(self.url, data=io.BytesIO(body), headers=sent) as response:
             streamed = response.content_type == "text/event-stream"
             asked = _read(body) if response.status == 200 else {}
             raw = await response.read()
-            texts = EventDecoder(_LARGEST).feed(raw) if streamed else [raw] if _is_json(response) else []
+            texts = EventDecoder().feed(raw) if streamed else [raw] if _is_json(response) else []
             messages = [judged(text, asked) for text in texts]
             last = messages.pop() if messages and "method" not in messages[-1] else None
             if response.status >= 300 or (last is not None and "error" in last):
@@ -194,7 +194,7 @@ class McpHost:
         No other answer is taken, so there is a stream from the start.
         """
         message = {"jsonrpc": "2.0", "id": next(self._ids) if id is None else id, "method": method, "params": params}
-        head = {"Content-Type": "application/json", "Accept": "text/event-stream", **self._head()}
+        head = {"Content-Type": "application/json", "Accept": "text/event-stream", **self.head()}
         body, timeout = json.dumps(message).encode(), aiohttp.ClientTimeout(total=None)
         async with self.http.post(self.url, data=body, headers=head, timeout=timeout) as response:
             assert response.content_type == "text/event-stream", await response.text()
@@ -209,7 +209,7 @@ class McpHost:
     @asynccontextmanager
     async def listen(self) -> AsyncIterator[Stream]:
         """A GET stream for the length of the block."""
-        head = {"Accept": "text/event-stream", **self._head()}
+        head = {"Accept": "text/event-stream", **self.head()}
         timeout = aiohttp.ClientTimeout(total=None)
         async with self.http.get(self.url, headers=head, timeout=timeout) as response:
             assert response.status == 200, response.status
@@ -223,7 +223,7 @@ class McpHost:
 
     async def leave(self) -> int:
         """DELETE the session; the status."""
-        async with self.http.delete(self.url, headers=self._head()) as response:
+        async with self.http.delete(self.url, headers=self.head()) as response:
             return response.status
 
     def again(self) -> Self:
@@ -232,7 +232,8 @@ class McpHost:
         other.session, other.revision = self.session, self.revision
         return other
 
-    def _head(self) -> dict[str, str]:
+    def head(self) -> dict[str, str]:
+        """The headers that go with every message."""
         head = {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
         head |= {} if self.session is None else {"Mcp-Session-Id": self.session}
         return head if self.revision is None else head | {"MCP-Protocol-Version": self.revision}

@@ -18,10 +18,10 @@ import aiohttp
 import orjson
 
 from helpers import told
+from helpers.event_decoder import EventDecoder
 from helpers.mcp_host import ACCEPT, Answer, Stream
 from helpers.modern_schema import CAPABILITIES, CLIENT, LISTEN, TASKS, VERSION, Hearing
 from helpers.waiting import bounded
-from taskgate.protocol.sse import EventDecoder
 
 REVISION: Final = "2026-07-28"
 
@@ -39,7 +39,6 @@ NAMED: Final = {
     "resources/read": "uri",
     **dict.fromkeys(("tasks/get", "tasks/update", "tasks/cancel"), "taskId"),
 }
-_LARGEST = 64 * 1024 * 1024
 
 Headers = Mapping[str, Any]
 """Values are texts, GONE, or lists of texts for a header that is sent more than once."""
@@ -221,17 +220,17 @@ class ModernHost:
                 return await self._hear(asked, response, Hearing(_object(body)))
         finally:
             asked.ended = True
-            await asked._tell()
+            await asked.wake()
 
     async def _hear(self, asked: Asked, response: aiohttp.ClientResponse, hearing: Hearing) -> Answer:
         streamed = response.content_type == "text/event-stream"
-        decoder = EventDecoder(_LARGEST)
+        decoder = EventDecoder()
         raw = b""
         async for chunk in response.content.iter_any():
             raw = chunk if streamed else raw + chunk
             for event in decoder.feed(chunk) if streamed else ():
                 asked.heard.append(hearing.hear(event, status=response.status))
-                await asked._tell()
+                await asked.wake()
         assert (decoder.last_id, decoder.retry) == (None, None), "nothing of this era is resumed"
         if response.content_type == "application/json":
             asked.heard.append(hearing.hear(raw, status=response.status))

@@ -1,4 +1,4 @@
-"""A scripted MCP server behind lines instead of a socket: it does what a test tells it to, and remembers what it heard.
+"""A scripted MCP server behind lines instead of a socket, for unit tests of the seam that lines are.
 
     program = ScriptedProgram()
     transport = DuplexTransport(program)
@@ -6,26 +6,21 @@
     line, asked = await program.asked("tools/call")
     line.answer(asked, {"content": []})
 
-Without a script it welcomes sessions, lists one tool, answers every tool with its arguments, and any other request with
-an empty result. `silent` are the methods (and `tool:<name>`) that it leaves to the test; `methods` has other answers:
-from the message to the text or the object that is said, or None for nothing. Of the modern era with `revision`
-2026-07-28: then `initialize` is unknown. Lines are shared as the seam wants it: by context and what was declared, and
-a probe has its own.
+What it answers is in `scripted_answers`. Lines are shared as the seam wants it: by context and what was declared, and a
+probe has its own.
 """
 
 import asyncio
 import json
-from collections.abc import Callable
 from typing import Any
 
-from helpers.waiting import eventually
+from helpers.scripted_answers import MODERN_REVISION, ScriptedAnswers, asks, note, progress
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.upstream import failures
 from taskgate.upstream.base import Outgoing
 from taskgate.upstream.duplex.base import Ears, Wish
 
-MODERN_REVISION = "2026-07-28"
-Answer = Callable[[dict[str, Any]], Any]
+__all__ = ["MODERN_REVISION", "ScriptedLine", "ScriptedProgram", "asks", "note", "progress"]
 
 
 class ScriptedLine:
@@ -136,17 +131,13 @@ class ScriptedLine:
         return [message["method"] for message in self.heard if "method" in message]
 
 
-class ScriptedProgram:
+class ScriptedProgram(ScriptedAnswers):
     """The server; see Lines. `lines` are all it ever had, `wishes` for what they were taken."""
 
     def __init__(self, revision: str = "2025-11-25", *, shares: bool = True, acknowledges: bool = False) -> None:
-        self.revision = revision
+        super().__init__(revision)
         self.shares = shares
         self.acknowledges = acknowledges
-        self.capabilities: dict[str, Any] = {"tools": {"listChanged": True}}
-        self.tools: list[dict[str, Any]] = [{"name": "echo", "inputSchema": {"type": "object"}}]
-        self.silent: set[str] = set()
-        self.methods: dict[str, Answer] = {}
         self.lines: list[ScriptedLine] = []
         self.wishes: list[Wish] = []
         self.taking: asyncio.Event | None = None
@@ -155,8 +146,6 @@ class ScriptedProgram:
         """What the taking of a message waits for on new lines."""
         self.refuses: Exception | None = None
         """Why there is no line."""
-        self.obeys = False
-        """Whether it does what the messages `say`, `heard` and `exit` tell it to."""
         self.limit: int | None = None
         """Bytes of the largest message that can be heard."""
         self.pool = False
@@ -196,83 +185,3 @@ class ScriptedProgram:
 
     def forget(self, line: ScriptedLine) -> None:
         self._shared = {key: each for key, each in self._shared.items() if each is not line}
-
-    # As the test does.
-
-    async def asked(self, method: str, times: int = 1) -> tuple[ScriptedLine, dict[str, Any]]:
-        """The request or notification of that method which came as the first, the second, …, and its line."""
-
-        def found() -> list[tuple[ScriptedLine, dict[str, Any]]]:
-            return [(line, each) for line in self.lines for each in line.heard if each.get("method") == method]
-
-        await eventually(lambda: len(found()) >= times)
-        return found()[times - 1]
-
-    def answer(self, line: ScriptedLine, message: dict[str, Any]) -> None:
-        """Say what is to be said to that."""
-        method = message.get("method")
-        if self.obeys:
-            self._obey(line, message)
-        if "id" not in message or method is None or {method, f"tool:{_tool(message)}"} & self.silent:
-            return
-        answered = self.methods.get(method, self._usual)(message)
-        if answered is not None:
-            line.say(answered)
-
-    def _obey(self, line: ScriptedLine, message: dict[str, Any]) -> None:
-        match message["method"]:
-            case "say":
-                for each in message["params"]["lines"]:
-                    line.say(line.written(each))
-            case "heard":
-                line.say(note("notifications/heard", all=list(line.heard)))
-            case "exit":
-                line.exit()
-
-    def _usual(self, message: dict[str, Any]) -> dict[str, Any]:
-        known: dict[str, Any] = {
-            "tools/list": {"tools": self.tools},
-            "tools/call": {"content": [], "structuredContent": message.get("params", {}).get("arguments", {})},
-        }
-        first = "server/discover" if self.revision == MODERN_REVISION else "initialize"
-        known[first] = self._welcome()
-        unknown = ({"server/discover", "initialize"} - {first}) & {message["method"]}
-        if unknown:
-            error = {"code": -32601, "message": "Method not found"}
-            return {"jsonrpc": "2.0", "id": message["id"], "error": error}
-        result = known.get(message["method"], {})
-        if self.revision == MODERN_REVISION:
-            result = {"resultType": "complete", **result}
-        return {"jsonrpc": "2.0", "id": message["id"], "result": result}
-
-    def _welcome(self) -> dict[str, Any]:
-        info = {"name": "scripted", "version": "1"}
-        if self.revision == MODERN_REVISION:
-            cached = {"ttlMs": 5000, "cacheScope": "public"}
-            return {
-                "supportedVersions": [MODERN_REVISION],
-                "capabilities": self.capabilities,
-                "serverInfo": info,
-                **cached,
-            }
-        return {"protocolVersion": self.revision, "capabilities": self.capabilities, "serverInfo": info}
-
-
-def _tool(message: dict[str, Any]) -> Any:
-    return message.get("params", {}).get("name")
-
-
-def progress(token: Any, done: float) -> dict[str, Any]:
-    """A notification of progress."""
-    params = {"progressToken": token, "progress": done}
-    return {"jsonrpc": "2.0", "method": "notifications/progress", "params": params}
-
-
-def note(method: str, **params: Any) -> dict[str, Any]:
-    """Any notification."""
-    return {"jsonrpc": "2.0", "method": method, "params": params}
-
-
-def asks(id: Any, method: str = "elicitation/create", **params: Any) -> dict[str, Any]:
-    """A request of the server."""
-    return {"jsonrpc": "2.0", "id": id, "method": method, "params": params}

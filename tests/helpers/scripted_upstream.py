@@ -114,7 +114,7 @@ class ScriptedServer:
         self.live: set[str] = set()
         """Ids of the sessions it knows."""
         self.origin = ""
-        self._streams: list[web.StreamResponse] = []
+        self._streams: list[tuple[web.BaseRequest, web.StreamResponse]] = []
         self._opened = 0
         self._runner: web.ServerRunner | None = None
 
@@ -189,16 +189,16 @@ class ScriptedServer:
             while len(self._streams) < count:
                 await asyncio.sleep(0)
 
-    async def push(self, *messages: Any) -> None:
-        """Say something on every open GET stream."""
-        for open_one in tuple(self._streams):
+    async def push(self, *messages: Any, streams: int | None = None) -> None:
+        """Say something on every open GET stream, or on so many, the oldest first."""
+        for _, open_one in self._streams[:streams]:
             for message in messages:
                 await open_one.write(event(message))
 
     def cut_streams(self) -> None:
         """Break every open GET stream off."""
-        for open_one in self._streams:
-            transport_of(open_one._req).close()
+        for request, _ in self._streams:
+            transport_of(request).close()
 
     def forget_sessions(self) -> None:
         """From now on every known session is answered 404."""
@@ -236,11 +236,11 @@ class ScriptedServer:
         if not self.streams:
             return web.Response(status=405)
         response = await open_stream(request)
-        self._streams.append(response)
+        self._streams.append((request, response))
         try:
             await asyncio.get_running_loop().create_future()
         finally:
-            self._streams.remove(response)
+            self._streams.remove((request, response))
         return response
 
     async def _reply(self, turn: Turn) -> web.StreamResponse:

@@ -7,17 +7,23 @@ from base64 import urlsafe_b64encode
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from secrets import token_bytes
 from typing import Any
 
 from helpers.mcp_host import McpHost
 from helpers.modern_host import ModernHost
-from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import WholeGateway, configuration, running
-from taskgate.clock import Clock, SystemClock
-from taskgate.stores.redis.options import RedisOptions
-from taskgate.wiring.build import Environment
+from helpers.waiting import bounded, until
+from helpers.whole_gateway import (
+    Clock,
+    Environment,
+    RedisOptions,
+    SystemClock,
+    WholeGateway,
+    configuration,
+    running,
+)
 
 HEARTBEAT = timedelta(seconds=0.2)
 LEASE = timedelta(seconds=2)
@@ -57,14 +63,15 @@ async def several(
     async with AsyncExitStack() as stack:
         around = [Environment(clock=clock) for clock in clocks]
         gateways = [await stack.enter_async_context(running(config, each)) for each in around]
-        await eventually(lambda: all(processes(each) == count for each in gateways))
+        for each in gateways:
+            await until(partial(processes, each), lambda found: found == count)
         yield gateways
 
 
-def processes(gateway: WholeGateway) -> int:
+async def processes(gateway: WholeGateway) -> int:
     """How many live, as far as this one knows."""
-    house = gateway.service._runtime
-    return 0 if house is None else house.company.processes
+    found: int = (await gateway.readiness())["replicas"]
+    return found
 
 
 def at(host: McpHost, gateway: WholeGateway, mount: str = "reports") -> McpHost:
@@ -82,4 +89,4 @@ def modern_at(host: ModernHost, gateway: WholeGateway, mount: str = "reports") -
 async def gone(gateway: WholeGateway) -> None:
     """It ends at once, without a word to anybody."""
     async with bounded():
-        await gateway.service.close()
+        await gateway.close()

@@ -9,8 +9,7 @@ import jwt
 
 from helpers.key_server import signing_key
 from helpers.secrets import noted
-from helpers.whole_gateway import configuration
-from taskgate.config.model import GatewayConfig
+from helpers.whole_gateway import GatewayConfig, configuration
 
 
 class TokenIssuer:

@@ -1,8 +1,12 @@
 """Waits with an end. A test never sleeps: it awaits an event inside `bounded`, or asks `eventually`."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
+from helpers.loop_pace import pace
+
+T = TypeVar("T")
 PATIENCE = 15.0
 """Seconds after which whatever a test waits for is taken not to happen."""
 
@@ -11,7 +15,7 @@ _TURNS_BEFORE_YIELDING_THE_CPU = 200
 
 def bounded(seconds: float = PATIENCE) -> asyncio.Timeout:
     """`async with bounded():` ends the block with TimeoutError when it takes longer than any test may wait."""
-    return asyncio.timeout(seconds)
+    return asyncio.timeout(seconds * pace())
 
 
 async def eventually(predicate: Callable[[], object], *, within: float = PATIENCE) -> None:
@@ -26,6 +30,18 @@ async def eventually(predicate: Callable[[], object], *, within: float = PATIENC
             while not predicate():
                 turns += 1
                 # Other threads and processes may be what is waited for: leave them the core after a while.
-                await asyncio.sleep(0 if turns < _TURNS_BEFORE_YIELDING_THE_CPU else 0.002)
+                await asyncio.sleep(0 if turns < _TURNS_BEFORE_YIELDING_THE_CPU else 0.002 * pace())
     except TimeoutError:
         raise AssertionError(f"not true within {within} s: {predicate}") from None
+
+
+async def until(look: Callable[[], Awaitable[T]], suits: Callable[[T], object] = bool) -> T:
+    """What `look` finds, once that suits: for what a question has to be asked for, such as a page of metrics."""
+    found: T | None = None
+    try:
+        async with bounded():
+            while not suits(found := await look()):
+                await asyncio.sleep(0.005 * pace())
+    except TimeoutError:
+        raise AssertionError(f"not found within {PATIENCE} s, but at last {found!r}") from None
+    return found

@@ -1,38 +1,52 @@
 """The whole gateway in this process, on free ports, in front of whatever server a test gives it.
 
-The suites in `tests/interaction` come to the gateway through here: a configuration, clock, entropy, store and
-transports go in, and bytes come out. What they need of the package for that is in `__all__`.
+The suites in `tests/interaction` come to the gateway through here alone. In go a configuration (sections as a file has
+them), a clock, entropy, a store and a reading of memory (`Environment`); out come the answers of both listeners, with
+the metrics page, the lines of the audit log, log lines and files. So the inside can be made anew below them.
+
+The door, which is all of the package that this module and the other helpers of those suites import:
+
+- `taskgate.config` for a configuration, `taskgate.wiring.app` and `.build` for a gateway that runs it;
+- `taskgate.clock` for the two protocols that a simulation implements, and the machine's own;
+- `taskgate.stores.base`, `.open` and `taskgate.errors` for stores to hand in, and for wrappers of them that fail;
+- `taskgate.admission.memory_pressure`, of which `Environment.pressure` is one; `taskgate` for the version.
+
+`tests/house/test_interaction.py` holds them to it.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 
+from helpers import told
 from helpers.mcp_host import McpHost
 from helpers.modern_host import ModernHost
 from helpers.secrets import SHORTEST, noted
-from taskgate.clock import SystemClock, SystemEntropy
-from taskgate.config.model import GatewayConfig
+from helpers.waiting import bounded, until
+from taskgate import __version__
+from taskgate.admission.memory_pressure import MemoryPressure
+from taskgate.clock import Clock, SystemClock, SystemEntropy
+from taskgate.config import GatewayConfig, load
 from taskgate.errors import StoreFault, StoreUnavailable
 from taskgate.stores.base import Store
-from taskgate.stores.open import SqliteOptions, open_store
-from taskgate.wiring.app import NOT_NOW, ConfigSource, Service
+from taskgate.stores.open import RedisOptions, SqliteOptions, open_store
+from taskgate.wiring.app import ConfigSource, Service
 from taskgate.wiring.build import Environment, upstream_maker
-from taskgate.wiring.reload import Reloaded
 
 __all__ = [
-    "NOT_NOW",
-    "ConfigSource",
+    "Clock",
     "Environment",
     "GatewayConfig",
+    "MemoryPressure",
+    "RedisOptions",
     "Reloaded",
-    "Service",
     "SqliteOptions",
     "Store",
     "StoreFault",
@@ -40,11 +54,24 @@ __all__ = [
     "SystemClock",
     "SystemEntropy",
     "WholeGateway",
+    "__version__",
     "configuration",
+    "file_store",
+    "load",
     "open_store",
     "running",
     "upstream_maker",
+    "written",
 ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reloaded:
+    """What came of another configuration, as `/-/reload` says it."""
+
+    result: str
+    needs_restart: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +81,8 @@ class WholeGateway:
     service: Service
     http: aiohttp.ClientSession
     paths: Mapping[str, str]
+
+    # --- hosts
 
     def host(self, mount: str = "reports", token: str | None = None) -> McpHost:
         """A host that has said nothing yet."""
@@ -69,36 +98,113 @@ class WholeGateway:
         """A host of the modern era."""
         return ModernHost(self.http, self.url(mount), token, **more)
 
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where hosts connect."""
+        return self.service.address
+
+    @property
+    def origin(self) -> str:
+        """The same as it stands in an address."""
+        address, port = self.service.address
+        return f"http://{address}:{port}"
+
     def url(self, mount: str = "reports") -> str:
         """Where hosts find a mount."""
-        address, port = self.service.address
-        return f"http://{address}:{port}{self.paths[mount]}"
+        return f"{self.origin}{self.paths[mount]}"
 
-    async def metrics(self) -> str:
-        """What a scrape shows."""
-        return (await self._operators("/metrics"))[1]
+    def with_paths(self, **paths: str) -> "WholeGateway":
+        """The same gateway, which is known to have more mounts."""
+        return replace(self, paths={**self.paths, **paths})
 
-    async def count(self, family: str, **labels: str) -> float:
-        """The sum of the samples of a family that carry these labels."""
-        total = 0.0
-        for line in (await self.metrics()).splitlines():
-            name, _, value = line.rpartition(" ")
-            if name.split("{")[0] == family and all(f'{key}="{label}"' in name for key, label in labels.items()):
-                total += float(value)
-        return total
+    # --- operators
+
+    async def operators(self, path: str, verb: str = "GET", **headers: str) -> tuple[int, str]:
+        """Status and body of a request to the operators' listener."""
+        address, port = self.service.admin_address
+        url = f"http://{address}:{port}{path}"
+        async with bounded(), self.http.request(verb, url, headers=headers) as response:
+            return response.status, await response.text()
 
     async def ready(self) -> int:
         """The status of /readyz."""
-        return (await self._operators("/readyz"))[0]
+        return (await self.operators("/readyz"))[0]
 
-    async def drain(self) -> None:
-        """What SIGINT does, short of the end."""
-        await self.service.drain(delay=timedelta(), hurry=asyncio.Event())
+    async def readiness(self) -> dict[str, Any]:
+        """What `/readyz?verbose` says."""
+        found: dict[str, Any] = json.loads((await self.operators("/readyz?verbose"))[1])
+        return found
 
-    async def _operators(self, path: str) -> tuple[int, str]:
-        address, port = self.service.admin_address
-        async with self.http.get(f"http://{address}:{port}{path}") as response:
-            return response.status, await response.text()
+    async def upstream(self, name: str = "reports") -> dict[str, Any]:
+        """How a server does, as that says it: `up`, `circuit`, `in_use`, `limit`, `queued`."""
+        found: dict[str, Any] = (await self.readiness())["upstreams"][name]
+        return found
+
+    async def upstream_is(self, name: str = "reports", **wanted: Any) -> None:
+        """Wait until a server does as wanted."""
+        await until(lambda: self.upstream(name), lambda found: found | wanted == found)
+
+    async def metrics(self) -> str:
+        """What a scrape shows."""
+        return (await self.operators("/metrics"))[1]
+
+    async def count(self, family: str, **labels: str) -> float:
+        """The sum of the samples of a family that carry these labels."""
+        return sum(
+            value
+            for line in (await self.metrics()).splitlines()
+            if all(f'{key}="{label}"' in line for key, label in labels.items())
+            for name, value in (_sample(line),)
+            if name == family
+        )
+
+    async def counts(self, family: str, *labels: str, **only: str) -> dict[Any, float]:
+        """The samples of a family that are not 0, by the values of one label, or of several.
+
+        With `only`, those of samples that carry these labels.
+        """
+        found: dict[Any, float] = {}
+        for line in (await self.metrics()).splitlines():
+            name, value = _sample(line)
+            if name == family and value and all(f'{key}="{label}"' in line for key, label in only.items()):
+                values = tuple(line.partition(f'{label}="')[2].partition('"')[0] for label in labels)
+                key = values[0] if len(labels) == 1 else values
+                found[key] = found.get(key, 0) + value
+        return found
+
+    async def counted(self, family: str, times: float = 1, **labels: str) -> None:
+        """Wait until a family has counted that often."""
+        await until(lambda: self.count(family, **labels), lambda found: found >= times)
+
+    async def shows(self, family: str, value: float, **labels: str) -> None:
+        """Wait until a family shows exactly that."""
+        await until(lambda: self.count(family, **labels), lambda found: found == value)
+
+    async def reload(self, config: GatewayConfig) -> Reloaded:
+        """Have another configuration take effect."""
+        return Reloaded(**asdict(await self.service.reload(config)))
+
+    async def reread(self) -> Reloaded:
+        """Have the source of the configuration read again, as /-/reload does."""
+        found = await self.service.reread()
+        assert found is not None, "there is something to read"
+        return Reloaded(**asdict(found))
+
+    # --- its end
+
+    async def drain(self, hurry: asyncio.Event | None = None) -> None:
+        """What SIGINT does, short of the end; `hurry` is the second one."""
+        await self.service.drain(delay=timedelta(), hurry=hurry or asyncio.Event())
+
+    async def close(self) -> None:
+        """End it, without a word to anybody."""
+        await self.service.close()
+
+
+def _sample(line: str) -> tuple[str, float]:
+    """Name and value of a line of the metrics page; no name where it is none."""
+    name, _, value = line.rpartition(" ")
+    return ("", 0.0) if line.startswith("#") else (name.split("{")[0], float(value))
 
 
 def configuration(servers: Mapping[str, str], *, folder: Path | None = None, **sections: Any) -> GatewayConfig:
@@ -130,11 +236,29 @@ def configuration(servers: Mapping[str, str], *, folder: Path | None = None, **s
     return GatewayConfig.model_validate(written)
 
 
+async def file_store(folder: Path) -> Store:
+    """The store of `configuration(folder=…)`, for a wrapper of it that is handed in."""
+    path, second = folder / "taskgate.db", timedelta(seconds=1)
+    return await open_store("sqlite", SqliteOptions(path=path, synchronous="FULL", busy_timeout=second, max_size=2**30))
+
+
+def written(config: GatewayConfig) -> dict[str, Any]:
+    """A configuration as its file has it."""
+    return config.model_dump(mode="json")
+
+
 @asynccontextmanager
 async def running(
-    config: GatewayConfig, environment: Environment | None = None, *, data_directory: Path | None = None
+    config: GatewayConfig,
+    environment: Environment | None = None,
+    *,
+    data_directory: Path | None = None,
+    source: Callable[[], GatewayConfig] | None = None,
 ) -> AsyncIterator[WholeGateway]:
-    """A gateway for the length of a block."""
+    """A gateway for the length of a block; `source` is what is read when its configuration is read again.
+
+    What its metrics page shows at the end, and all that its audit log has in files, is judged as what else is told.
+    """
     for upstream in config.upstreams.values():
         for secret in (upstream.credentials.value, upstream.credentials.client_secret):
             if secret is not None:
@@ -142,12 +266,25 @@ async def running(
         for value in upstream.env.values():
             if len(value) >= SHORTEST:
                 noted(value)
-    service = Service(config, data_directory=data_directory, environment=environment)
-    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=30)) as http:
+    read_again = None if source is None else ConfigSource(read=source)
+    service = Service(config, data_directory=data_directory, environment=environment, source=read_again)
+    # Every test has an end of its own; this one is not to come first where the loop is hurried.
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=600)) as http:
         await service.start()
+        paths = {name: section.path for name, section in config.upstreams.items()}
+        gateway = WholeGateway(service=service, http=http, paths=paths)
         try:
-            paths = {name: section.path for name, section in config.upstreams.items()}
-            yield WholeGateway(service=service, http=http, paths=paths)
+            yield gateway
         finally:
-            async with asyncio.timeout(20):
+            await _judged(gateway.metrics)
+            async with bounded(20):
                 await service.close()
+            for sink in config.audit.sinks if config.audit.enabled else ():
+                with suppress(OSError):
+                    told.now().hear("" if sink.path is None else Path(sink.path).read_text(errors="replace"))
+
+
+async def _judged(page: Callable[[], Awaitable[str]]) -> None:
+    # It may have ended before, or show no metrics.
+    with suppress(aiohttp.ClientError, TimeoutError):
+        told.now().hear_page(await page())

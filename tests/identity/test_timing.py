@@ -59,7 +59,7 @@ async def expect_no_difference(stage: Stage, foreign: Sequence[bytes], unknown: 
     """Chance alone is as uneven as this once in a thousand times, so that a second look decides."""
     random = Random(20)
     found: list[str] = []
-    async with raw_host(stage.gateway.service.address) as host:
+    async with raw_host(stage.gateway.address) as host:
         await seconds(host, (foreign, unknown), random)
         for _ in range(2):
             took = await seconds(host, (foreign, unknown), random)

@@ -36,7 +36,7 @@ def challenge(gateway: WholeGateway, *, sent: bool) -> str:
 async def seen(
     gateway: WholeGateway, path: str, verb: str = "GET", **headers: str
 ) -> tuple[int, Mapping[str, str], str]:
-    address, port = gateway.service.address
+    address, port = gateway.address
     url = f"http://{address}:{port}{path}"
     async with bounded(), gateway.http.request(verb, url, headers=headers) as response:
         return response.status, response.headers, await response.text()

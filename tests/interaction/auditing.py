@@ -8,10 +8,11 @@ from typing import Any, Final
 
 from jsonschema import Draft202012Validator
 
+from helpers.waiting import eventually
 from helpers.whole_gateway import Environment, GatewayConfig, WholeGateway, running
-from taskgate.telemetry.auditlog.formats.schema import schema
 
-JUDGE: Final = Draft202012Validator(schema())
+SCHEMA: Final = Path(__file__).resolve().parents[2] / "config" / "audit-schema.json"
+JUDGE: Final = Draft202012Validator(json.loads(SCHEMA.read_text()))
 REQUESTS: Final = ("rpc.call", "rpc.request", "rpc.rejected")
 
 
@@ -41,6 +42,11 @@ def lines(folder: Path) -> list[dict[str, Any]]:
     assert faults == []
     assert [line["seq"] for line in written] == list(range(1, len(written) + 1))
     return written
+
+
+async def told_of(folder: Path, event: str, times: int = 1) -> None:
+    """Wait until so many lines of an event are written."""
+    await eventually(lambda: text(folder).count(f'"event":"{event}"') >= times)
 
 
 def of(written: list[dict[str, Any]], *events: str) -> list[dict[str, Any]]:

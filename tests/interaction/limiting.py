@@ -44,6 +44,7 @@ async def limited_by_token(
     clock: ManualClock,
     *rates: dict[str, Any],
     tenants: bool = False,
+    audit: Any = None,
     **limits: Any,
 ) -> AsyncIterator[WholeGateway]:
     """The same, but who asks is known by a token, and its tenant, where `tenants`, by the claim `org`."""
@@ -53,6 +54,7 @@ async def limited_by_token(
         issuer,
         auth={"issuers": {"corp": section}},
         limits={"rate": list(rates), **limits},
+        **({"audit": audit} if audit else {}),
     )
     async with running(config, Environment(clock=clock)) as gateway:
         yield gateway

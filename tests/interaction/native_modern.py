@@ -8,17 +8,14 @@ from helpers.modern_server import ModernServer
 from helpers.native_tasks import NativeTasks, TaskTool
 from helpers.whole_gateway import WholeGateway
 from interaction.bridging import ALWAYS, before
-from taskgate.upstream import looks
 
 ASKABLE = {"elicitation": {"form": {}}, "sampling": {}}
 OFTEN = {"early_poll": {"reject_above": 1000}}
 
 
 @pytest.fixture
-def natives(modern: ModernServer, monkeypatch: pytest.MonkeyPatch) -> NativeTasks:
+def natives(modern: ModernServer) -> NativeTasks:
     """The server's own tasks, which are looked at as often as it wants."""
-    monkeypatch.setattr(looks, "LEAST", 0.001)
-    monkeypatch.setattr(looks, "USUAL", 0.02)
     return NativeTasks(modern)
 
 

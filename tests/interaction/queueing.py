@@ -75,18 +75,13 @@ async def narrowly(
 
 
 async def queued(gateway: WholeGateway, count: int) -> None:
-    """Wait until so many calls wait for their turn, which is sooner than any of them has waited too long."""
-    await eventually(lambda: bulkhead(gateway).queued == count, within=5.0)
-
-
-def bulkhead(gateway: WholeGateway, mount: str = "reports") -> Any:
-    """The turns at a server of a gateway."""
-    return gateway.service._runtime.mounting.mounts.by_name[mount].bulkhead  # type: ignore[union-attr]
+    """Wait until so many calls wait for their turn."""
+    await gateway.upstream_is(queued=count)
 
 
 async def expect_all_given_back(gateway: WholeGateway) -> None:
     """Nobody has a slot, and nobody waits for one."""
-    await eventually(lambda: (bulkhead(gateway).in_use, bulkhead(gateway).queued) == (0, 0))
+    await gateway.upstream_is(in_use=0, queued=0)
 
 
 async def refused_in_queue(call: Awaitable[Answer]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ DONE: dict[str, Any] = {"content": []}
 
 async def reloaded(gateway: WholeGateway, config: GatewayConfig) -> Reloaded:
     async with bounded():
-        return await gateway.service.reload(config)
+        return await gateway.reload(config)
 
 
 async def echoed(host: Any) -> Any:
@@ -22,8 +22,3 @@ async def echoed(host: Any) -> Any:
 def refused(answer: Any) -> tuple[int, str]:
     """The code and the reason of a refusal."""
     return answer.code, answer.error["data"]["reason"]
-
-
-def with_paths(gateway: WholeGateway, **paths: str) -> WholeGateway:
-    """The same gateway, which is known to have more paths."""
-    return WholeGateway(service=gateway.service, http=gateway.http, paths={**gateway.paths, **paths})

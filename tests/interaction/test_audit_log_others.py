@@ -7,20 +7,18 @@ from helpers.key_server import KeyServer
 from helpers.key_server import status as answered
 from helpers.scripted_upstream import Hold, ScriptedServer, status
 from helpers.token_issuer import TokenIssuer, guarded
-from helpers.waiting import bounded, eventually
+from helpers.waiting import bounded
 from helpers.whole_gateway import configuration
-from interaction.auditing import audited, kept, lines, of, said
-from interaction.conftest import Told
+from interaction.auditing import audited, kept, lines, of, said, text, told_of
 from interaction.test_reload_refused import filed
 from interaction.test_server_vitals import NOWHERE, OFTEN
 from interaction.test_upstream_credentials import exchanging, known
 from requirements import covers
-from taskgate.telemetry.events import CircuitChanged, CredentialsFetched, HealthChecked, KeysFetched, SessionLost
 
 BEARER = "operators-own-token-operators-own-token"
 
 
-async def test_servers_are_told_of_as_they_come_and_go(server: ScriptedServer, told: Told, tmp_path: Path) -> None:
+async def test_servers_are_told_of_as_they_come_and_go(server: ScriptedServer, tmp_path: Path) -> None:
     upstreams = {
         "reports": {"path": "/reports/mcp", "url": server.url, "health": OFTEN},
         "away": {"path": "/away", "url": NOWHERE, "health": OFTEN},
@@ -29,7 +27,8 @@ async def test_servers_are_told_of_as_they_come_and_go(server: ScriptedServer, t
         },
     }  # fmt: skip
     async with kept(tmp_path, configuration({}, upstreams=upstreams, audit=audited(tmp_path))) as gateway:
-        await eventually(lambda: {event.up for event in told.of(HealthChecked)} >= {True, False})
+        await told_of(tmp_path, "upstream.up")
+        await told_of(tmp_path, "upstream.down")
         await gateway.modern("broken").call("echo")
     written = lines(tmp_path)
     assert [line["mcp"]["upstream"] for line in of(written, "upstream.up")] == ["reports"]
@@ -38,7 +37,7 @@ async def test_servers_are_told_of_as_they_come_and_go(server: ScriptedServer, t
     assert [line["http"] for line in of(written, "upstream.up", "upstream.down")] == [None, None]
 
 
-async def test_a_server_that_works_again_is_told(server: ScriptedServer, told: Told, tmp_path: Path) -> None:
+async def test_a_server_that_works_again_is_told(server: ScriptedServer, tmp_path: Path) -> None:
     breaker = {"failures": 1, "open_for": "10ms"}
     section = {"path": "/reports/mcp", "url": server.url, "retries": {"attempts": 1}, "circuit_breaker": breaker}
     async with kept(tmp_path, configuration({}, upstreams={"reports": section}, audit=audited(tmp_path))) as gateway:
@@ -47,7 +46,7 @@ async def test_a_server_that_works_again_is_told(server: ScriptedServer, told: T
         await host.call("echo")
         del server.script["echo"]
         async with bounded():
-            while not [event for event in told.of(CircuitChanged) if event.state == "closed"]:
+            while "upstream.circuit_closed" not in text(tmp_path):
                 await host.call("echo")
     circuits = of(lines(tmp_path), "upstream.circuit_opened", "upstream.circuit_closed")
     assert [said(line)[:2] for line in circuits] == [
@@ -56,25 +55,26 @@ async def test_a_server_that_works_again_is_told(server: ScriptedServer, told: T
     ]
 
 
-async def test_a_session_that_its_server_ended_is_told(server: ScriptedServer, told: Told, tmp_path: Path) -> None:
+async def test_a_session_that_its_server_ended_is_told(server: ScriptedServer, tmp_path: Path) -> None:
     async with kept(tmp_path, configuration({"reports": server.url}, audit=audited(tmp_path))) as gateway:
         host = await gateway.greeted()
         await host.call("echo")
         server.live.clear()
         await host.call("echo")
-        await eventually(lambda: told.of(SessionLost))
+        await told_of(tmp_path, "upstream.session_lost")
     assert [line["mcp"]["upstream"] for line in of(lines(tmp_path), "upstream.session_lost")] == ["reports"]
 
 
 async def test_tokens_for_servers_are_told_of_and_never_shown(
-    server: ScriptedServer, issuer: TokenIssuer, told: Told, tmp_path: Path
+    server: ScriptedServer, issuer: TokenIssuer, tmp_path: Path
 ) -> None:
     async with ExchangeServer() as endpoint:
         config = guarded({}, issuer, upstreams={"reports": exchanging(server, endpoint)}, audit=audited(tmp_path))
         async with kept(tmp_path, config) as gateway:
             await gateway.greeted(token=known(gateway, endpoint, issuer))
             await gateway.modern(token=issuer.token(gateway.url(), subject="unknown")).call("echo")
-            await eventually(lambda: {event.ok for event in told.of(CredentialsFetched)} == {True, False})
+            await told_of(tmp_path, "credential.exchanged")
+            await told_of(tmp_path, "credential.failed")
     written = lines(tmp_path)
     assert {said(line) for line in of(written, "credential.exchanged", "credential.failed")} == {
         ("credential.exchanged", "success", None),
@@ -82,7 +82,7 @@ async def test_tokens_for_servers_are_told_of_and_never_shown(
     }
 
 
-async def test_keys_that_come_and_fail_to_come_are_told(server: ScriptedServer, told: Told, tmp_path: Path) -> None:
+async def test_keys_that_come_and_fail_to_come_are_told(server: ScriptedServer, tmp_path: Path) -> None:
     async with KeyServer() as keys:
         keys.serve("/keys", answered(500))
         issuer = TokenIssuer(tmp_path, issuer=keys.issuer)
@@ -90,9 +90,9 @@ async def test_keys_that_come_and_fail_to_come_are_told(server: ScriptedServer, 
         section = {"issuer": keys.issuer, "jwks_uri": keys.url("/keys"), "jwks": jwks}
         config = guarded({"reports": server.url}, auth={"issuers": {"corp": section}}, audit=audited(tmp_path))
         async with kept(tmp_path, config):
-            await eventually(lambda: told.of(KeysFetched))
+            await told_of(tmp_path, "auth.jwks_failed")
             keys.publish(issuer.jwk())
-            await eventually(lambda: any(event.result == "ok" for event in told.of(KeysFetched)))
+            await told_of(tmp_path, "auth.jwks_refreshed")
     written = lines(tmp_path)
     assert said(of(written, "auth.jwks_failed")[0]) == ("auth.jwks_failed", "failure", "failed")
     assert of(written, "auth.jwks_refreshed")[0]["data"] == {"issuer": "corp", "keys": 1}
@@ -124,11 +124,8 @@ async def test_operators_are_told_of_whether_they_have_the_token_or_not(server: 
     admin = {"listen": "127.0.0.1:0", "token_file": str(tmp_path / "token")}
     config = configuration({"reports": server.url}, admin=admin, audit=audited(tmp_path))
     async with kept(tmp_path, config) as gateway:
-        address, port = gateway.service.admin_address
         for token in ("wrong", BEARER):
-            head = {"Authorization": f"Bearer {token}"}
-            async with bounded(), gateway.http.post(f"http://{address}:{port}/-/reload", headers=head) as response:
-                await response.read()
+            await gateway.operators("/-/reload", "POST", Authorization=f"Bearer {token}")
     denied, *asked = of(lines(tmp_path), "admin.request")
     assert said(denied) == ("admin.request", "denied", None)
     assert (denied["http"]["peer"], denied["http"]["path"], denied["actor"]) == ("127.0.0.1", "/-/reload", None)

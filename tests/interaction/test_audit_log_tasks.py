@@ -10,15 +10,13 @@ import pytest
 from helpers.manual_clock import ManualClock
 from helpers.scripted_upstream import Hold, ScriptedServer, error
 from helpers.talking_tool import TalkingTool
-from helpers.waiting import bounded, eventually
+from helpers.waiting import bounded
 from helpers.whole_gateway import Environment, configuration
-from interaction.auditing import audited, kept, lines, of, said
-from interaction.conftest import Told
+from interaction.auditing import audited, kept, lines, of, said, told_of
+from interaction.falls import falling, leave_one_sent
 from interaction.questioning import ACCEPTED, DONE, ELICIT, capable
 from interaction.repeating import KEY, YEAR
-from interaction.test_restarts import leave_behind, unfinished
 from requirements import covers
-from taskgate.telemetry.events import InputSettled, TaskExpired, TaskFinished, TaskPurged, TaskRecovered
 
 
 @covers("O-AUD-1")
@@ -49,9 +47,7 @@ async def test_what_is_asked_and_answered_is_told_without_the_words(
     assert [line["task"]["ref"] for line in of(written, "task.input_requested")] == [ended["task"]["ref"]] * 2
 
 
-async def test_a_question_that_is_taken_back_is_told(
-    tool: TalkingTool, server: ScriptedServer, told: Told, tmp_path: Path
-) -> None:
+async def test_a_question_that_is_taken_back_is_told(tool: TalkingTool, server: ScriptedServer, tmp_path: Path) -> None:
     async with kept(tmp_path, configuration({"reports": server.url}, audit=audited(tmp_path))) as gateway:
         host = await capable(gateway)
         task = (await host.start("report"))["taskId"]
@@ -59,7 +55,7 @@ async def test_a_question_that_is_taken_back_is_told(
             await tool.ask(1)
             await stream.until(ELICIT)
             await tool.withdraw(1)
-            await eventually(lambda: told.of(InputSettled))
+            await told_of(tmp_path, "task.input_dropped")
             await tool.finish(DONE)
             await stream.answered()
     assert [said(line) for line in of(lines(tmp_path), "task.input_dropped")] == [
@@ -68,16 +64,15 @@ async def test_a_question_that_is_taken_back_is_told(
 
 
 @covers("O-AUD-1")
-async def test_a_task_that_is_cancelled_and_one_that_fails_are_told(
-    server: ScriptedServer, told: Told, tmp_path: Path
-) -> None:
+async def test_a_task_that_is_cancelled_and_one_that_fails_are_told(server: ScriptedServer, tmp_path: Path) -> None:
     server.script |= {"report": Hold(), "broken": error(-32000, "no")}
     async with kept(tmp_path, configuration({"reports": server.url}, audit=audited(tmp_path))) as gateway:
         host = await gateway.greeted()
         task = await host.start("report")
         await host.ask("tasks/cancel", {"taskId": task["taskId"]})
         await host.start("broken")
-        await eventually(lambda: len(told.of(TaskFinished)) == 2)
+        await told_of(tmp_path, "task.cancelled")
+        await told_of(tmp_path, "task.failed")
     written = lines(tmp_path)
     assert [said(line) for line in of(written, "task.cancel_requested", "task.cancelled", "task.failed")] == [
         ("task.cancel_requested", "success", "propagated"),
@@ -90,7 +85,7 @@ async def test_a_task_that_is_cancelled_and_one_that_fails_are_told(
 
 @covers("O-AUD-1")
 async def test_a_task_that_expires_is_told_of_once_and_so_is_its_record(
-    server: ScriptedServer, told: Told, clock: ManualClock, tmp_path: Path
+    server: ScriptedServer, clock: ManualClock, tmp_path: Path
 ) -> None:
     server.script["report"] = hold = Hold()
     config = configuration(
@@ -103,7 +98,8 @@ async def test_a_task_that_expires_is_told_of_once_and_so_is_its_record(
         async with bounded():
             await hold.begun.wait()
         clock.advance(timedelta(hours=3))
-        await eventually(lambda: told.of(TaskPurged) and told.of(TaskExpired))
+        await told_of(tmp_path, "task.purged")
+        await told_of(tmp_path, "task.expired")
     written = lines(tmp_path)
     assert [said(line) for line in of(written, "limit.ttl_clamped")] == [
         ("limit.ttl_clamped", "success", "clamped_max")
@@ -116,18 +112,18 @@ async def test_a_task_that_expires_is_told_of_once_and_so_is_its_record(
 
 
 @covers("O-AUD-1")
-async def test_what_is_taken_over_after_a_fall_is_told_with_whose_it_is(
-    server: ScriptedServer, told: Told, tmp_path: Path
-) -> None:
-    unsent, sent = unfinished("reports"), unfinished("reports", dispatched=True)
-    await leave_behind(tmp_path, unsent, sent)
+async def test_what_is_taken_over_after_a_fall_is_told_with_whose_it_is(server: ScriptedServer, tmp_path: Path) -> None:
+    async with falling(server, tmp_path) as gateway:
+        host = await gateway.greeted()
+        await leave_one_sent(server, tmp_path, host, host)
     config = configuration({"reports": server.url}, folder=tmp_path, audit=audited(tmp_path))
     async with kept(tmp_path, config):
-        await eventually(lambda: len(told.of(TaskRecovered)) == 2 and len(told.of(TaskFinished)) == 2)
+        await told_of(tmp_path, "task.completed")
+        await told_of(tmp_path, "task.failed")
     written = lines(tmp_path)
     recovered = of(written, "task.recovered")
     assert {line["reason"] for line in recovered} == {"failed", "retried"}
-    assert {line["actor"]["ctx"] for line in recovered} == {f"c_{sent.owner.context}"}
+    assert {line["actor"]["ctx"] for line in recovered} == {"c_anonymous"}
     assert {said(line) for line in of(written, "task.completed", "task.failed")} == {
         ("task.completed", "success", "ok"),
         ("task.failed", "failure", "call_lost"),

@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,9 @@ from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.asking import DENIED, SCOPES, ask, challenge
 from interaction.conftest import Told
 from requirements import covers
-from taskgate.telemetry.events import HttpRefused, StoreUsed, TokenChecked
+
+REFUSED = "taskgate_http_rejections_total"
+JUDGED = "taskgate_auth_requests_total"
 
 
 @pytest.fixture
@@ -32,87 +35,89 @@ async def gateway(server: ScriptedServer, issuer: TokenIssuer) -> AsyncIterator[
 @pytest.mark.parametrize("verb", ["POST", "GET", "DELETE"])
 @pytest.mark.parametrize("authorization", [None, "", "Bearer", "Bearer nonsense", "Basic YTpi"])
 async def test_without_a_good_token_nothing_is_done_and_the_challenge_says_where_to_get_one(
-    gateway: WholeGateway, server: ScriptedServer, told: Told, verb: str, authorization: str | None
+    gateway: WholeGateway, server: ScriptedServer, verb: str, authorization: str | None
 ) -> None:
-    before = [event for event in told.of(StoreUsed) if event.operation != "count"]
+    before = await stored(gateway)
     code, headers, body = await ask(gateway, verb, authorization=authorization)
     assert (code, body) == (401, DENIED)
     assert headers["WWW-Authenticate"] == challenge(gateway, sent=bool(authorization))
     assert server.requests == []
-    assert [event for event in told.of(StoreUsed) if event.operation != "count"] == before
-    assert told.of(HttpRefused) == [HttpRefused("unauthenticated")]
-    (judged,) = told.of(TokenChecked)
-    assert (judged.issuer, judged.caller) == ("_OTHER", None)
+    # A scrape itself asks the store once whether the gateway is ready.
+    assert await stored(gateway) == {**before, "load": before["load"] + 1}
+    assert await gateway.counts(REFUSED, "reason") == {"unauthenticated": 1}
+    assert await gateway.counts(JUDGED, "issuer", "result") == {("_OTHER", "rejected"): 1}
+    assert await gateway.count("taskgate_active_contexts") == 0
 
 
-def refused(issuer: str, reason: str) -> TokenChecked:
-    """What is told of a token that is not good, and so was never found good before."""
-    return TokenChecked(issuer, reason, known=False)
+async def stored(gateway: WholeGateway) -> dict[Any, float]:
+    """The operations of the store so far, but for those that are counted on its own account."""
+    done = await gateway.counts("taskgate_store_operation_duration_seconds_count", "operation")
+    return {operation: times for operation, times in done.items() if operation != "count"}
 
 
-def bad_tokens(gateway: WholeGateway, issuer: TokenIssuer, folder: Path) -> dict[str, tuple[str, TokenChecked]]:
-    """Tokens that are wrong in one way each, and what is counted for them."""
+def bad_tokens(gateway: WholeGateway, issuer: TokenIssuer, folder: Path) -> dict[str, tuple[str, tuple[str, str]]]:
+    """Tokens that are wrong in one way each, and the issuer and the reason that are counted for them."""
     here, now = gateway.url(), int(time.time())
     good = issuer.token(here)
     stranger = TokenIssuer(folder, number=1)
     return {
-        "expired": (issuer.token(here, exp=now - 60), refused("corp", "expired")),
-        "not yet valid": (issuer.token(here, nbf=now + 600), refused("corp", "not_yet_valid")),
-        "of another audience": (issuer.token(here + "/"), refused("corp", "audience")),
-        "of another issuer": (issuer.token(here, iss="https://idp.example.com"), refused("_OTHER", "issuer")),
-        "signed by somebody else": (good.rpartition(".")[0] + ".c2ln", refused("corp", "signature")),
-        "of an unknown key": (stranger.token(here, iss=issuer.issuer), refused("corp", "unknown_kid")),
-        "without a subject": (issuer.token(here, sub=...), refused("corp", "claim")),
-        "cut off": (good[:-50].rpartition(".")[0], refused("_OTHER", "malformed")),
+        "expired": (issuer.token(here, exp=now - 60), ("corp", "expired")),
+        "not yet valid": (issuer.token(here, nbf=now + 600), ("corp", "not_yet_valid")),
+        "of another audience": (issuer.token(here + "/"), ("corp", "audience")),
+        "of another issuer": (issuer.token(here, iss="https://idp.example.com"), ("_OTHER", "issuer")),
+        "signed by somebody else": (good.rpartition(".")[0] + ".c2ln", ("corp", "signature")),
+        "of an unknown key": (stranger.token(here, iss=issuer.issuer), ("corp", "unknown_kid")),
+        "without a subject": (issuer.token(here, sub=...), ("corp", "claim")),
+        "cut off": (good[:-50].rpartition(".")[0], ("_OTHER", "malformed")),
     }
 
 
 @covers("A-AUTH-2", "A-AUTH-10", "T11")
 async def test_whatever_is_wrong_with_a_token_a_host_hears_the_same_and_the_operator_the_cause(
-    gateway: WholeGateway, server: ScriptedServer, issuer: TokenIssuer, told: Told, tmp_path: Path
+    gateway: WholeGateway, server: ScriptedServer, issuer: TokenIssuer, tmp_path: Path
 ) -> None:
     heard = set()
+    counted: Counter[tuple[str, str]] = Counter()
     for token, judged in bad_tokens(gateway, issuer, tmp_path).values():
         code, headers, body = await ask(gateway, "POST", authorization=f"Bearer {token}")
         fields = {name: value for name, value in headers.items() if name != "Date"}
         heard.add((code, json.dumps(body), json.dumps(fields)))
-        assert told.of(TokenChecked)[-1] == judged
+        counted[judged] += 1
+        assert await gateway.counts(JUDGED, "issuer", "reason") == counted
     assert len(heard) == 1
     assert server.requests == []
-    for _, judged in bad_tokens(gateway, issuer, tmp_path).values():
-        assert judged in told.of(TokenChecked)
+    # None of them was found good before.
+    assert await gateway.count("taskgate_token_cache_lookups_total", result="hit") == 0
 
 
 @covers("A-AUTH-1", "T8")
 @pytest.mark.parametrize("verb", ["POST", "GET", "DELETE"])
 async def test_a_token_in_the_query_is_refused_beside_a_good_one_too_and_counted(
-    gateway: WholeGateway, issuer: TokenIssuer, told: Told, verb: str
+    gateway: WholeGateway, issuer: TokenIssuer, verb: str
 ) -> None:
     token = issuer.token(gateway.url())
     for authorization in (None, f"Bearer {token}"):
         code, headers, body = await ask(gateway, verb, authorization=authorization, query=f"?access_token={token}")
         assert (code, body) == (401, DENIED)
         assert headers["WWW-Authenticate"] == challenge(gateway, sent=True)
-    assert told.of(TokenChecked) == [TokenChecked("_OTHER", "query_token")] * 2
+    assert await gateway.counts(JUDGED, "issuer", "reason") == {("_OTHER", "query_token"): 2}
 
 
 @covers("A-AUTH-1")
-async def test_two_authorization_headers_are_none_that_counts(
-    gateway: WholeGateway, issuer: TokenIssuer, told: Told
-) -> None:
-    token, address = issuer.token(gateway.url()), gateway.service.address
+async def test_two_authorization_headers_are_none_that_counts(gateway: WholeGateway, issuer: TokenIssuer) -> None:
+    token, address = issuer.token(gateway.url()), gateway.address
     lines = f"Authorization: Bearer {token}\r\nauthorization: Bearer {token}\r\n\r\n".encode()
     head = get("/reports/mcp", host=f"{address[0]}:{address[1]}").removesuffix(b"\r\n") + lines
     async with raw_host(address) as host:
         assert (await host.ask(head)).status == 401
-    assert told.of(TokenChecked) == [TokenChecked("_OTHER", "malformed")]
+    assert await gateway.counts(JUDGED, "issuer", "reason") == {("_OTHER", "malformed"): 1}
 
 
 @covers("A-AUTH-10")
 async def test_the_connection_goes_on_after_a_refusal_and_nothing_of_it_sticks(
     gateway: WholeGateway, issuer: TokenIssuer
 ) -> None:
-    address = gateway.service.address
+    address = gateway.address
     where = {"path": "/reports/mcp", "host": f"{address[0]}:{address[1]}"}
     hello = json.dumps(
         {

@@ -9,13 +9,11 @@ import pytest
 from helpers.raw_http import post, raw_host
 from helpers.scripted_upstream import ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
-from helpers.waiting import eventually
 from helpers.whole_gateway import WholeGateway, running
 from interaction.asking import DENIED, SCOPES, challenge
-from interaction.conftest import Told
 from requirements import covers
-from taskgate.telemetry.events import HttpAnswered, HttpRefused, RpcAnswered, TokenChecked
 
+JUDGED = "taskgate_auth_requests_total"
 LARGE = str(3 * 1024 * 1024)
 HELLO = json.dumps(
     {
@@ -36,7 +34,7 @@ async def gateway(server: ScriptedServer, issuer: TokenIssuer) -> AsyncIterator[
 
 def knock(gateway: WholeGateway, body: str = "", **headers: str) -> bytes:
     """A POST at the mount."""
-    address, port = gateway.service.address
+    address, port = gateway.address
     return post(body, path="/reports/mcp", host=f"{address}:{port}", **headers)
 
 
@@ -44,17 +42,18 @@ def knock(gateway: WholeGateway, body: str = "", **headers: str) -> bytes:
 @pytest.mark.parametrize("authorization", ["", "Bearer nonsense"])
 @pytest.mark.parametrize("more", [{}, {"Expect": "100-continue"}], ids=["unasked", "asking first"])
 async def test_without_a_good_token_the_answer_comes_before_the_body_and_ends_the_connection(
-    gateway: WholeGateway, told: Told, authorization: str, more: dict[str, str]
+    gateway: WholeGateway, authorization: str, more: dict[str, str]
 ) -> None:
-    async with raw_host(gateway.service.address) as host:
+    async with raw_host(gateway.address) as host:
         # The first head that comes: never that of a 100.
         answer = await host.ask(knock(gateway, Content_Length=LARGE, Authorization=authorization, **more))
         assert (answer.status, json.loads(answer.body)) == (401, DENIED)
         assert answer.headers["www-authenticate"] == challenge(gateway, sent=bool(authorization))
         assert answer.headers["connection"] == "close"
         assert await host.at_end()
-    assert told.of(HttpRefused) == [HttpRefused("unauthenticated")]
-    assert [(event.route, event.verb, event.status) for event in told.of(HttpAnswered)] == [("mcp", "POST", 401)]
+    assert await gateway.counts("taskgate_http_rejections_total", "reason") == {"unauthenticated": 1}
+    labels = ("http_route", "http_request_method", "http_response_status_code")
+    assert await gateway.counts("http_server_request_duration_seconds_count", *labels) == {("mcp", "POST", "401"): 1}
 
 
 @covers("A-AUTH-1")
@@ -62,7 +61,7 @@ async def test_with_a_good_token_a_host_that_asks_first_is_told_to_go_on_and_ser
     gateway: WholeGateway, issuer: TokenIssuer
 ) -> None:
     head: dict[str, Any] = {"Expect": "100-continue", "Authorization": f"Bearer {issuer.token(gateway.url())}"}
-    async with raw_host(gateway.service.address) as host:
+    async with raw_host(gateway.address) as host:
         await host.send(knock(gateway, Content_Length=str(len(HELLO)), **head))
         assert (await host.head()).status == 100
         answer = await host.ask(HELLO)
@@ -77,19 +76,19 @@ async def test_with_a_good_token_a_host_that_asks_first_is_told_to_go_on_and_ser
     ids=["slow", "broken", "too large"],
 )
 async def test_what_is_wrong_with_a_body_is_told_to_whoever_may_send_one(
-    server: ScriptedServer, issuer: TokenIssuer, told: Told, length: str, sent: str, status: int, reasons: list[str]
+    server: ScriptedServer, issuer: TokenIssuer, length: str, sent: str, status: int, reasons: list[str]
 ) -> None:
     limits = {"max_body": "1KiB", "read_timeout": "50ms" if status == 408 else "30s"}
     framing = {"Content_Length": length, "Transfer_Encoding": "" if length else "chunked"}
     async with running(guarded({"reports": server.url}, issuer, server=limits)) as gateway:
         token = issuer.token(gateway.url())
-        async with raw_host(gateway.service.address) as host:
+        async with raw_host(gateway.address) as host:
             await host.send(knock(gateway, **framing, Authorization=f"Bearer {token}"))
-            await eventually(lambda: told.of(TokenChecked))
+            await gateway.counted(JUDGED)
             answer = await host.ask(sent)
             assert (answer.status, answer.headers["connection"]) == (status, "close")
             assert answer.headers["content-type"].startswith("text/plain")
             assert await host.at_end()
-    assert told.of(HttpRefused) == [HttpRefused(reason) for reason in reasons]
-    assert [(judged.issuer, judged.reason) for judged in told.of(TokenChecked)] == [("corp", "ok")]
-    assert told.of(RpcAnswered) == []
+        assert await gateway.counts("taskgate_http_rejections_total", "reason") == dict.fromkeys(reasons, 1)
+        assert await gateway.counts(JUDGED, "issuer", "result") == {("corp", "accepted"): 1}
+        assert await gateway.count("mcp_server_operation_duration_seconds_count") == 0

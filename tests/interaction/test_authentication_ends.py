@@ -11,13 +11,11 @@ from helpers.event_streams import asked, got, head_of
 from helpers.mcp_host import McpHost
 from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
-from helpers.waiting import bounded, eventually
+from helpers.waiting import bounded
 from helpers.whole_gateway import WholeGateway, running
 from interaction.asking import DENIED
-from interaction.conftest import Told
 from interaction.resuming import heard, last_id
 from requirements import covers
-from taskgate.telemetry.events import StreamOpened, TaskFinished
 
 JSON: Final = "application/json"
 STATUS: Final = "notifications/tasks/status"
@@ -45,7 +43,7 @@ async def host(gateway: WholeGateway, issuer: TokenIssuer) -> McpHost:
 
 @covers("A-AUTH-13", "T9")
 async def test_a_wait_for_a_result_ends_with_its_token_and_brings_none(
-    server: ScriptedServer, gateway: WholeGateway, host: McpHost, issuer: TokenIssuer, told: Told, leeway: int
+    server: ScriptedServer, gateway: WholeGateway, host: McpHost, issuer: TokenIssuer, leeway: int
 ) -> None:
     server.script["report"] = hold = Hold()
     task = await host.start("report")
@@ -58,7 +56,7 @@ async def test_a_wait_for_a_result_ends_with_its_token_and_brings_none(
     assert await gateway.count("taskgate_http_rejections_total") == 1
     assert (await host.ask("ping")).status == 401
     hold.release({"content": []})
-    await eventually(lambda: told.of(TaskFinished))
+    await gateway.counted("taskgate_tasks_finished_total")
     host.token = issuer.token(gateway.url())
     assert (await host.ask("tasks/result", {"taskId": task["taskId"]})).result["content"] == []
 
@@ -132,13 +130,13 @@ async def test_a_get_stream_ends_with_its_token_and_the_session_goes_on(
 @covers("A-AUTH-13")
 @pytest.mark.parametrize("leeway", [300], indirect=True)
 async def test_within_its_leeway_a_token_may_wait_for_a_result(
-    server: ScriptedServer, gateway: WholeGateway, host: McpHost, issuer: TokenIssuer, told: Told
+    server: ScriptedServer, gateway: WholeGateway, host: McpHost, issuer: TokenIssuer
 ) -> None:
     server.script["report"] = hold = Hold()
     task = await host.start("report")
     host.token = issuer.token(gateway.url(), exp=time.time() - 10)
     waiting = asyncio.create_task(host.ask("tasks/result", {"taskId": task["taskId"]}))
-    await eventually(lambda: StreamOpened("downstream", "response") in told.emitted)
+    await gateway.counted("taskgate_streams", side="downstream", kind="response")
     hold.release({"content": []})
     async with bounded():
         assert (await waiting).result["content"] == []

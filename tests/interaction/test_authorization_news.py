@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -11,9 +12,8 @@ from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway, running
-from interaction.conftest import Told
+from interaction.auditing import audited, kept, lines, of
 from requirements import covers
-from taskgate.telemetry.events import AccessRefused, StreamOpened, TaskFinished
 
 REPORTING: Final = {"tool": "report", "require_scopes": ["reports.write"]}
 STATUS: Final = "notifications/tasks/status"
@@ -28,7 +28,7 @@ def opened(
 @covers("A-AUTH-12")
 @pytest.mark.parametrize("scope", ["reports.write", "reports.read"])
 async def test_a_host_hears_only_of_tasks_that_it_may_get_with_the_token_of_now(
-    server: ScriptedServer, issuer: TokenIssuer, told: Told, scope: str
+    server: ScriptedServer, issuer: TokenIssuer, scope: str
 ) -> None:
     server.script["report"] = hold = Hold()
     async with opened(server, issuer, REPORTING) as gateway:
@@ -39,41 +39,44 @@ async def test_a_host_hears_only_of_tasks_that_it_may_get_with_the_token_of_now(
         host.token = issuer.token(gateway.url(), scope)
         async with host.listen() as stream:
             hold.release({"content": []})
-            await eventually(lambda: told.of(TaskFinished))
+            await gateway.counted("taskgate_tasks_finished_total")
             # News come in their order, so that whatever was told of the first is there before this one.
             last = (await host.start("echo"))["taskId"]
             await eventually(lambda: last in [note["params"]["taskId"] for note in stream.of(STATUS)])
+        assert await gateway.count("taskgate_access_refusals_total") == 0
     heard = [note["params"]["taskId"] for note in stream.of(STATUS)]
     assert heard == ([report, last] if scope == "reports.write" else [last])
-    assert told.of(AccessRefused) == []
 
 
 @covers("A-AUTH-12")
 async def test_a_stream_hears_only_what_the_token_may_that_it_was_opened_with(
-    server: ScriptedServer, issuer: TokenIssuer, told: Told
+    server: ScriptedServer, issuer: TokenIssuer
 ) -> None:
     async with opened(server, issuer, REPORTING) as gateway:
         host = await gateway.greeted(token=issuer.token(gateway.url(), "reports.read"))
         async with host.listen() as stream:
             host.token = issuer.token(gateway.url(), "reports.write")
             report = (await host.start("report"))["taskId"]
-            await eventually(lambda: told.of(TaskFinished))
+            await gateway.counted("taskgate_tasks_finished_total")
             last = (await host.start("echo"))["taskId"]
             await eventually(lambda: last in [note["params"]["taskId"] for note in stream.of(STATUS)])
     assert report not in [note["params"]["taskId"] for note in stream.of(STATUS)]
 
 
 async def test_a_wait_for_a_result_is_judged_once_whatever_news_it_waits_through(
-    server: ScriptedServer, issuer: TokenIssuer, told: Told
+    server: ScriptedServer, issuer: TokenIssuer, tmp_path: Path
 ) -> None:
     server.script["report"] = hold = Hold()
-    async with opened(server, issuer, {**REPORTING, "methods": ["tasks/result"], "shadow": True}) as gateway:
+    rule = {**REPORTING, "methods": ["tasks/result"], "shadow": True}
+    config = guarded({"reports": server.url}, issuer, authorization={"rules": [rule]}, audit=audited(tmp_path))
+    async with kept(tmp_path, config) as gateway:
         host = await gateway.greeted(token=issuer.token(gateway.url()))
         task = await host.start("report")
         waiting = asyncio.create_task(host.ask("tasks/result", {"taskId": task["taskId"]}))
-        await eventually(lambda: StreamOpened("downstream", "response") in told.emitted)
+        await gateway.counted("taskgate_streams", side="downstream", kind="response")
         hold.release({"content": []})
         async with bounded():
             assert (await waiting).result["content"] == []
-    (refused,) = told.of(AccessRefused)
-    assert (refused.method, refused.shadow, refused.rule, refused.tool) == ("tasks/result", True, "rules[0]", "report")
+    (refused,) = of(lines(tmp_path), "access.refused", "access.shadow_refused")
+    assert (refused["event"], refused["data"]["rule"]) == ("access.shadow_refused", "rules[0]")
+    assert refused["mcp"]["method"] == "tasks/result"

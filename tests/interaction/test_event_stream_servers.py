@@ -7,7 +7,7 @@ import pytest
 
 from helpers.event_server import EventServer
 from helpers.mcp_host import McpHost
-from helpers.scripted_lines import asks, progress
+from helpers.scripted_answers import asks, progress
 from helpers.secrets import noted
 from helpers.talking_tool import FORM
 from helpers.waiting import eventually

@@ -12,12 +12,13 @@ import pytest
 from helpers.lasting_tool import LastingTool
 from helpers.modern_host import ModernHost
 from helpers.scripted_upstream import ScriptedServer, note, progress_note
+from helpers.stored_tasks import stored_tasks
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import running
-from interaction.footholding import config_of, fallen, kept, left, record_of, tool, up_to
+from interaction.falls import returned
+from interaction.footholding import config_of, fallen, kept, left, tool, up_to
 from interaction.questioning import ACCEPTED, CAPABLE, capable, status
-from interaction.test_restarts import DONE, returned
-from taskgate.lifecycle import checkpoints
+from interaction.test_restarts import DONE
 
 __all__ = ["tool"]
 
@@ -33,7 +34,7 @@ async def test_a_gateway_that_ends_leaves_the_call_to_the_next_which_hears_it_to
         task = (await host.start("report", _meta={"progressToken": 7}))["taskId"]
         call = await tool.called()
         call.say(progress_note(call.token, 1))
-        await kept(gateway, task, up_to("0.1"))
+        await kept(tmp_path, task, up_to("0.1"))
         await left(gateway)
     assert (server.cancelled, server.verbs("DELETE")) == ([], [])
     call.say(note("notifications/progress", progressToken=call.token, progress=2, message="half"))
@@ -60,7 +61,7 @@ async def test_what_a_gateway_that_fell_had_kept_goes_on(
     call.answer(DONE)
     async with running(config_of(server, tmp_path)) as gateway:
         host = await gateway.greeted()
-        await status(host, task.id, "completed")
+        await status(host, task, "completed")
     assert len(tool.calls) == 1
 
 
@@ -79,7 +80,7 @@ async def test_a_question_is_asked_once_and_its_answer_reaches_the_server_whoeve
         if when == "before":
             asking = asyncio.create_task(call.ask({**QUESTION, "params": ASKED}))
             await status(host, task, "input_required")
-        await kept(gateway, task, up_to("0.1" if when == "before" else "0.0"))
+        await kept(tmp_path, task, up_to("0.1" if when == "before" else "0.0"))
         await left(gateway)
     if when == "between":
         asking = asyncio.create_task(call.ask({**QUESTION, "params": ASKED}))
@@ -108,14 +109,13 @@ async def test_a_question_that_was_open_at_the_fall_keeps_its_input_key_and_is_n
         host = gateway.modern(capabilities=CAPABLE)
         task = (await host.start("report"))["taskId"]
         call = await tool.called()
-        await kept(gateway, task, up_to("0.0"))
+        await kept(tmp_path, task, up_to("0.0"))
         asking = asyncio.create_task(call.ask({**QUESTION, "params": ASKED}))
         (key,) = (await host.until(task, "input_required"))["inputRequests"]
-        record = await kept(gateway, task, lambda call_checkpoint: bool(call_checkpoint.asked))
+        record = await kept(tmp_path, task, lambda checkpoint: bool(checkpoint.asked))
         await left(gateway)
-    call_checkpoint = checkpoints.UNSEALED.open(record)
-    assert isinstance(call_checkpoint, checkpoints.CallCheckpoint)
-    assert [(each.key, each.input) for each in call_checkpoint.asked] == [('"q-1"', key)]
+    assert record.checkpoint is not None
+    assert [(of_server, of_host) for of_server, _, of_host in record.checkpoint.asked] == [('"q-1"', key)]
     async with running(config) as gateway:
         host = ModernHost(gateway.http, gateway.url(), capabilities=CAPABLE)
         await call.listened_to(2)
@@ -138,13 +138,13 @@ async def test_an_answer_that_may_not_have_arrived_is_given_again(
         task = (await host.start("report"))["taskId"]
         call = await tool.called()
         call.say({**QUESTION, "params": ASKED})
-        await kept(gateway, task, up_to("0.1"))
+        await kept(tmp_path, task, up_to("0.1"))
         async with bounded(), host.asking("tasks/result", {"taskId": task}) as waiting:
             question = await waiting.until("elicitation/create")
             await host.respond(question["id"], ACCEPTED)
             await server.reply_to("q-1")
         # The server has said nothing since, so nobody knows that it has it.
-        assert (await record_of(gateway, task)).answers
+        assert stored_tasks(tmp_path)[task].answers
         await left(gateway)
     server.requests.clear()
     async with running(config_of(server, tmp_path)) as gateway:
@@ -153,8 +153,8 @@ async def test_an_answer_that_may_not_have_arrived_is_given_again(
             assert (await server.reply_to("q-1"))["result"] == ACCEPTED
         assert (await host.task(task))["status"] == "working"
         call.say(progress_note(call.token, 1))
-        await kept(gateway, task, lambda call_checkpoint: call_checkpoint.asked == ())
-        assert (await record_of(gateway, task)).answers == {}
+        await kept(tmp_path, task, lambda checkpoint: not checkpoint.asked)
+        assert stored_tasks(tmp_path)[task].answers == {}
         call.answer(DONE)
         await status(host, task, "completed")
 
@@ -168,7 +168,7 @@ async def test_a_question_that_nobody_answers_has_its_time_again(
         call = await tool.called()
         call.say({**QUESTION, "params": ASKED})
         await status(host, task, "input_required")
-        await kept(gateway, task, up_to("0.1"))
+        await kept(tmp_path, task, up_to("0.1"))
         await left(gateway)
     soon = config_of(server, tmp_path, tasks={"input_required": {"max_wait": "1s"}})
     async with running(soon) as gateway:

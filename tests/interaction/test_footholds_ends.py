@@ -12,11 +12,14 @@ from helpers.scripted_upstream import Hold, ScriptedServer, progress_note
 from helpers.several_gateways import key_file
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import configuration, running
-from interaction.footholding import config_of, fallen, kept, left, record_of, tool, up_to
+from interaction.falls import LOST, returned
+from interaction.footholding import config_of, fallen, kept, left, tool, up_to
 from interaction.questioning import status
-from interaction.test_restarts import DONE, LOST, returned
+from interaction.test_restarts import DONE
 
 __all__ = ["tool"]
+
+RERUN = {"upgrade": [{"tool": "*", "mode": "auto", "on_lost": "rerun"}]}
 
 # --- ends
 
@@ -28,7 +31,7 @@ async def test_a_cancel_after_the_restart_reaches_the_server_as_one_of_the_first
     async with running(config_of(server, tmp_path)) as gateway:
         host = await gateway.greeted()
         await call.listened_to(2)
-        await host.ask("tasks/cancel", {"taskId": task.id})
+        await host.ask("tasks/cancel", {"taskId": task})
         await eventually(lambda: server.cancelled)
         await eventually(lambda: server.verbs("DELETE"))
     assert server.cancelled == [call.turn.id]
@@ -44,7 +47,7 @@ async def test_a_call_that_its_server_does_not_know_any_more_ends_as_lost_and_is
     tool.forgets = True
     async with running(config_of(server, tmp_path)) as gateway:
         host = await gateway.greeted()
-        lost = await host.ask("tasks/result", {"taskId": task.id})
+        lost = await host.ask("tasks/result", {"taskId": task})
     assert lost.error["data"] == LOST
     assert "may or may not have completed" in lost.error["message"]
     assert len(tool.calls) == 1
@@ -53,24 +56,24 @@ async def test_a_call_that_its_server_does_not_know_any_more_ends_as_lost_and_is
 async def test_one_that_may_run_again_is_made_again_only_where_its_server_does_not_know_of_it(
     server: ScriptedServer, tool: LastingTool, tmp_path: Path
 ) -> None:
-    task, _ = await fallen(server, tool, tmp_path, reruns=1)
+    task, _ = await fallen(server, tool, tmp_path, tasks=RERUN)
     tool.forgets = True
     async with running(config_of(server, tmp_path)) as gateway:
         host = await gateway.greeted()
         again = await tool.called(2)
-        assert (await kept(gateway, task.id, up_to("1.0"))).reruns == 0
+        assert (await kept(tmp_path, task, up_to("1.0"))).reruns == 0
         again.answer(DONE)
-        await status(host, task.id, "completed")
+        await status(host, task, "completed")
     assert len(tool.calls) == 2
 
 
 async def test_one_that_may_run_again_goes_on_where_its_server_knows_of_it(
     server: ScriptedServer, tool: LastingTool, tmp_path: Path
 ) -> None:
-    task, call = await fallen(server, tool, tmp_path, reruns=1)
+    task, call = await fallen(server, tool, tmp_path, tasks=RERUN)
     call.answer(DONE)
     async with running(config_of(server, tmp_path)) as gateway:
-        await status(await gateway.greeted(), task.id, "completed")
+        await status(await gateway.greeted(), task, "completed")
     assert len(tool.calls) == 1
 
 
@@ -85,9 +88,7 @@ async def test_a_call_goes_on_only_where_one_of_us_kept_it(
         host = await gateway.greeted()
         task = (await host.start("report"))["taskId"]
         call = await tool.called()
-        async with bounded():
-            while (await record_of(gateway, task)).kept is None:
-                await asyncio.sleep(0)
+        await kept(tmp_path, task)
         await left(gateway)
     call.answer(DONE)
     async with running(config_of(server, tmp_path, auth=auths[1])) as gateway:
@@ -104,7 +105,7 @@ async def test_calls_of_one_session_go_on_together_and_the_last_one_ends_it(
         tasks = [(await host.start("report"))["taskId"] for _ in range(2)]
         calls = [await tool.called(number) for number in (1, 2)]
         for task in tasks:
-            await kept(gateway, task)
+            await kept(tmp_path, task)
         await left(gateway)
     assert calls[0].session == calls[1].session
     calls[0].answer(DONE)
@@ -115,7 +116,7 @@ async def test_calls_of_one_session_go_on_together_and_the_last_one_ends_it(
         first = await first_of(host, tasks)
         second = next(task for task in ended.values() if task != first)
         assert server.verbs("DELETE") == []
-        next(call for call in calls if not call._is_over).answer(DONE)
+        next(call for call in calls if not call.is_over).answer(DONE)
         await status(host, second, "completed")
         await eventually(lambda: server.verbs("DELETE"))
     assert len(server.verbs("DELETE")) == 1
@@ -145,11 +146,9 @@ async def test_whoever_waits_for_a_task_that_goes_on_after_the_gateway_is_told_t
         call = await tool.called()
         waiting = asyncio.create_task(host.ask("tasks/result", {"taskId": task}))
         dropped = asyncio.create_task(host.ask("tasks/result", {"taskId": task}))
-        assert gateway.service._runtime is not None
-        following = gateway.service._runtime.following
-        await eventually(lambda: len(following._waiting) == 2)
+        await gateway.shows("taskgate_streams", 2, side="downstream", kind="response")
         dropped.cancel()
-        await kept(gateway, task)
+        await kept(tmp_path, task)
         await left(gateway)
         told = await waiting
     assert (told.code, told.error["data"]["reason"]) == (503, "draining")
@@ -173,7 +172,7 @@ async def test_a_call_that_became_a_task_on_its_way_is_kept_where_it_was_heard_t
         call.say(progress_note(call.token, 1))
         async with bounded():
             task = (await calling)["taskId"]
-        await kept(gateway, task, up_to("0.1"))
+        await kept(tmp_path, task, up_to("0.1"))
         await left(gateway)
     assert server.cancelled == []
     call.answer(DONE)
@@ -194,7 +193,6 @@ async def test_what_a_gateway_forgets_that_ends_is_cancelled_at_the_server_as_ev
         async with bounded():
             while (await host.task(task)).get("statusMessage") is None:
                 await asyncio.sleep(0.005)
-        assert (await record_of(gateway, task)).kept is None
         await gateway.drain()
     assert server.cancelled == [call.turn.id]
 

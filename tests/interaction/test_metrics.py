@@ -1,23 +1,30 @@
 """What a running gateway counts, as a scrape of it shows, and that no host makes that more than was foreseen."""
 
 import asyncio
+import json
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import orjson
 
+from helpers.gateway_process import taskgate
 from helpers.manual_clock import ManualClock
 from helpers.raw_http import raw_host, request_head
 from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded
-from helpers.whole_gateway import Environment, WholeGateway, configuration, running
+from helpers.whole_gateway import Environment, GatewayConfig, WholeGateway, configuration, running, written
 from interaction.repeating import OfSession, upgrade
 from requirements import covers
-from taskgate.explain.series import series_bound
-from taskgate.protocol.vocabulary import METHODS_OF_HOSTS
 
+METHODS = (
+    *("initialize", "ping", "logging/setLevel", "completion/complete", "server/discover", "subscriptions/listen"),
+    *("tools/list", "tools/call", "prompts/list", "prompts/get", "resources/list", "resources/templates/list"),
+    *("resources/read", "resources/subscribe", "resources/unsubscribe", "tasks/get", "tasks/result", "tasks/cancel"),
+    *("tasks/list", "tasks/update"),
+)
 METRICS = {"max_tools": 3, "tool_histograms": True}
 REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28", "2031-01-01", "")
 
@@ -33,8 +40,8 @@ async def shown(gateway: WholeGateway, *names: str) -> dict[str, float]:
 
 def strange_request(random: Random, gateway: WholeGateway, session: str) -> bytes:
     """A request of whoever wants to see what happens, with the session of somebody: sometimes a good one."""
-    (address, port), path = gateway.service.address, gateway.paths["reports"]
-    method = random.choice([*METHODS_OF_HOSTS, "evil/method", f"made-up/{random.random()}"])
+    (address, port), path = gateway.address, gateway.paths["reports"]
+    method = random.choice([*METHODS, "evil/method", f"made-up/{random.random()}"])
     name = random.choice(["echo", "", *(f"tool-{number}" for number in range(8)), f"made-up {random.random()}"])
     revision = random.choice(REVISIONS)
     meta = {"io.modelcontextprotocol/protocolVersion": revision} if random.random() < 0.5 else {}
@@ -58,8 +65,16 @@ def strange_request(random: Random, gateway: WholeGateway, session: str) -> byte
     return head + body
 
 
+def bound_of(config: GatewayConfig, file: Path) -> int:
+    """How many series operators are told that there can be."""
+    file.write_text(json.dumps(written(config)))
+    told = taskgate("metrics", "--config", file, folder=file.parent).stdout.splitlines()[-1]
+    assert told.endswith("series at most, with this configuration")
+    return int(told.split()[0])
+
+
 @covers("O-AUD-4")
-async def test_no_host_makes_more_series_than_the_bound() -> None:
+async def test_no_host_makes_more_series_than_the_bound(tmp_path: Path) -> None:
     """Hosts of every revision and of none, in sessions and without, who ask for all that there is and is not."""
     random = Random(11)
     # A server of its own, since it is sent whatever hosts send.
@@ -72,13 +87,13 @@ async def test_no_host_makes_more_series_than_the_bound() -> None:
             for tool in (*(f"tool-{number}" for number in range(8)), "made-up"):
                 await host.call(tool)
             for _ in range(600):
-                async with raw_host(gateway.service.address) as stranger:
+                async with raw_host(gateway.address) as stranger:
                     await stranger.send(strange_request(random, gateway, host.session or ""))
                     # What is answered with a stream is heard no further.
                     await stranger.some(12)
             page = await gateway.metrics()
             series = [line for line in page.splitlines() if not line.startswith("#")]
-            assert len(series) <= series_bound(config)
+            assert len(series) <= bound_of(config, tmp_path / "taskgate.yaml")
             assert await gateway.count("mcp_server_operation_duration_seconds_count") > 200, "most of it was JSON-RPC"
             assert await gateway.count("taskgate_metrics_label_overflows_total", label="tool") > 0
     assert "evil" not in page
@@ -170,7 +185,7 @@ async def test_another_configuration_shows_at_once_and_leaves_what_it_does_not_t
 ) -> None:
     host = await gateway.greeted()
     await host.call("echo")
-    told = await gateway.service.reload(
+    told = await gateway.reload(
         configuration({"reports": server.url}, metrics={"buckets": {"mcp_server_operation_duration_seconds": [1, 2]}})
     )
     assert told.needs_restart == ()
@@ -183,7 +198,7 @@ async def test_another_configuration_shows_at_once_and_leaves_what_it_does_not_t
 
 
 async def test_metrics_that_are_switched_off_are_not_there(server: ScriptedServer, gateway: WholeGateway) -> None:
-    await gateway.service.reload(configuration({"reports": server.url}, metrics={"enabled": False}))
+    await gateway.reload(configuration({"reports": server.url}, metrics={"enabled": False}))
     assert "taskgate" not in await gateway.metrics()
-    await gateway.service.reload(configuration({"reports": server.url}))
+    await gateway.reload(configuration({"reports": server.url}))
     assert "taskgate_ready 1.0" in await gateway.metrics()

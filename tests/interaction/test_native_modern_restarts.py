@@ -13,14 +13,14 @@ from helpers.modern_host import ModernHost
 from helpers.modern_server import ModernServer
 from helpers.native_tasks import NativeTasks, TaskTool
 from helpers.scripted_upstream import status
+from helpers.stored_tasks import stored_task
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import SystemClock, WholeGateway
+from helpers.whole_gateway import WholeGateway
 from interaction.bridging import ALWAYS, DONE, FORM, before, modern
+from interaction.falls import LOST, returned
 from interaction.native_modern import ASKABLE, OFTEN, natives, report
 from interaction.questioning import ACCEPTED, capable
-from interaction.test_restarts import LOST, returned
 from requirements import covers
-from taskgate.domain.record import OwnerKey
 
 __all__ = ["modern", "natives", "report"]
 
@@ -31,16 +31,11 @@ def sections(folder: Path) -> dict[str, Any]:
     return {"tasks": ALWAYS | OFTEN, "store": store}
 
 
-async def kept(gateway: WholeGateway, task: str) -> None:
+async def kept(gateway: WholeGateway, folder: Path, task: str) -> None:
     """Returns once the record says where the call is: what ends before that ends the call."""
-    store = gateway.service._store
-    assert store is not None
-    async with bounded():
-        while True:
-            record = await store.load(OwnerKey("anonymous", "reports"), task, now=SystemClock().now())
-            if record is not None and record.kept is not None:
-                return
-            await asyncio.sleep(0.005)
+    await stored_task(folder, task, lambda found: found.checkpoint)
+    # What was asked of the store before is answered before.
+    await gateway.ready()
 
 
 async def asked(host: ModernHost, task: str, count: int = 1) -> dict[str, Any]:
@@ -63,7 +58,7 @@ async def test_a_task_goes_on_where_it_is(modern: ModernServer, report: TaskTool
         host = gateway.modern() if era == "stateless" else await gateway.greeted()
         made = (await host.start("report"))["taskId"]
         task = await report.made()
-        await kept(gateway, made)
+        await kept(gateway, tmp_path, made)
     seen = task.looks
     async with before(modern, **sections(tmp_path)) as gateway:
         await eventually(lambda: task.looks > seen)
@@ -91,7 +86,7 @@ async def test_what_was_asked_before_is_answered_after_and_asked_once(
         first, second = was
         await host.update(made, {first: ACCEPTED})
         await task.brought()
-        await kept(gateway, made)
+        await kept(gateway, tmp_path, made)
         async with bounded():
             while len(await asked(host, made)) > 1:
                 await asyncio.sleep(0.005)
@@ -122,7 +117,7 @@ async def test_an_answer_that_had_not_arrived_arrives_after(
         update, modern.methods["tasks/update"] = modern.methods["tasks/update"], status(503)
         await host.update(made, {key: ACCEPTED})
         await eventually(lambda: modern.heard("tasks/update"))
-        await kept(gateway, made)
+        await kept(gateway, tmp_path, made)
     modern.methods["tasks/update"] = update
     async with before(modern, **sections(tmp_path)) as gateway:
         assert await task.brought() == {"secret": ACCEPTED}
@@ -140,7 +135,7 @@ async def test_a_question_that_was_withdrawn_meanwhile_is_withdrawn_from_the_hos
         task = await report.made()
         task.ask(secret=FORM)
         await asked(host, made)
-        await kept(gateway, made)
+        await kept(gateway, tmp_path, made)
     task.work()
     async with before(modern, **sections(tmp_path)) as gateway:
         host = gateway.modern(capabilities=ASKABLE)
@@ -155,7 +150,7 @@ async def test_a_task_that_its_server_lost_meanwhile_is_a_call_whose_end_nobody_
 ) -> None:
     async with before(modern, **sections(tmp_path)) as gateway:
         made = (await gateway.modern().start("report"))["taskId"]
-        await kept(gateway, made)
+        await kept(gateway, tmp_path, made)
     natives.forget()
     async with before(modern, **sections(tmp_path)) as gateway:
         found = await gateway.modern().until(made, "failed")
@@ -196,7 +191,7 @@ async def test_a_server_that_is_back_later_than_the_gateway_is_waited_for(
     async with before(modern, **sections(tmp_path)) as gateway:
         made = (await gateway.modern().start("report"))["taskId"]
         task = await report.made()
-        await kept(gateway, made)
+        await kept(gateway, tmp_path, made)
     methods = dict(modern.methods)
     modern.methods |= dict.fromkeys(("tasks/get", "server/discover"), status(503))
     told = len(modern.heard("tasks/get"))

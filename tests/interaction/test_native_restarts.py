@@ -4,8 +4,6 @@ The next one goes on where they are: no call is made twice, nobody is asked twic
 """
 
 import asyncio
-from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +11,15 @@ import pytest
 
 from helpers.scripted_tasks import ScriptedTasks
 from helpers.scripted_upstream import ScriptedServer
+from helpers.stored_tasks import copied, stored_task
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import SystemClock, configuration, running
-from interaction.footholding import record_of
+from helpers.whole_gateway import configuration, running
+from interaction.falls import LOST, returned
 from interaction.native_tasks import ASKED, tasks
 from interaction.questioning import ACCEPTED, DONE, ELICIT, RELATED, capable, status
-from interaction.test_restarts import LOST, leave_behind, returned
 from requirements import covers
-from taskgate.domain.record import Lease
 
 __all__ = ["tasks"]
-
-HOUR = timedelta(hours=1)
 
 
 def sections(folder: Path, server: ScriptedServer) -> Any:
@@ -136,8 +131,8 @@ async def test_a_task_whose_handle_never_reached_a_gateway_that_fell_has_an_unkn
         host = await gateway.greeted()
         made = (await host.start("research"))["taskId"]
         await tasks.made()
-        record = await record_of(gateway, made)
-        await leave_behind(folders[1], replace(record, lease=Lease(holder="fallen", until=SystemClock().now() + HOUR)))
+        await stored_task(folders[0], made, lambda task: task.was_sent)
+        copied(*folders)
         tasks.handles.set()
         async with running(sections(folders[1], server)) as after:
             answer = await (await after.greeted()).ask("tasks/result", {"taskId": made})

@@ -16,8 +16,9 @@ from helpers.whole_gateway import Environment, WholeGateway, configuration, runn
 from interaction.questioning import DONE
 from interaction.repeating import ERAS, completed, new_host, upgrade
 from requirements import covers
-from taskgate.admission.polls import BURST
 
+BURST = 20
+"""How often a task may be asked for at once, whatever its interval."""
 EVEN = {"poll_interval": {"jitter": 0}}
 FIELD = {"initialize": "pollInterval", "stateless": "pollIntervalMs"}
 

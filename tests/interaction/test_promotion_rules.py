@@ -1,8 +1,8 @@
 """On what terms calls become tasks, rule by rule, as hosts of both eras meet them."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,22 +10,20 @@ import pytest
 from helpers.mcp_host import McpHost
 from helpers.modern_host import ModernHost
 from helpers.scripted_upstream import Hold, ScriptedServer, error
+from helpers.stored_tasks import stored_task
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded
-from helpers.whole_gateway import Environment, Store, SystemClock, WholeGateway, configuration, open_store, running
-from interaction.conftest import Told
+from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.questioning import DONE
 from requirements import covers
-from taskgate.domain.record import OwnerKey, TaskRecord
-from taskgate.telemetry.events import ShadowPromotion
 
 NEVER = {"inline_grace": "1h"}
 both_eras = pytest.mark.parametrize("era", ["initialize", "stateless"])
 
 
-def ruled(server: ScriptedServer, *upgrade: dict[str, Any], **tasks: Any) -> Any:
+def ruled(server: ScriptedServer, *upgrade: dict[str, Any], folder: Path | None = None, **tasks: Any) -> Any:
     """A configuration with these rules."""
-    return configuration({"reports": server.url}, tasks={"upgrade": list(upgrade), **tasks})
+    return configuration({"reports": server.url}, folder=folder, tasks={"upgrade": list(upgrade), **tasks})
 
 
 async def come(gateway: WholeGateway, era: str, token: str | None = None) -> McpHost | ModernHost:
@@ -36,20 +34,6 @@ async def come(gateway: WholeGateway, era: str, token: str | None = None) -> Mcp
 def lifetime(task: dict[str, Any]) -> int:
     """What a host is told of how long its task lives, in milliseconds."""
     return int(task["ttl"] if "ttl" in task else task["ttlMs"])
-
-
-@pytest.fixture
-async def store() -> AsyncIterator[Store]:
-    """The store of a gateway, to look into."""
-    opened = await open_store("memory", None)
-    yield opened
-    await opened.close()
-
-
-async def kept(store: Store, task: dict[str, Any]) -> TaskRecord:
-    record = await store.load(OwnerKey("anonymous", "reports"), task["taskId"], now=SystemClock().now())
-    assert record is not None
-    return record
 
 
 # --- what a server hints at ------------------------------------------------------------------------------------------
@@ -108,23 +92,21 @@ async def test_while_the_catalogue_cannot_be_read_no_rule_that_asks_for_hints_de
 
 
 @both_eras
-async def test_a_rule_in_shadow_makes_no_task_and_tells_that_it_would(
-    server: ScriptedServer, told: Told, era: str
-) -> None:
+async def test_a_rule_in_shadow_makes_no_task_and_tells_that_it_would(server: ScriptedServer, era: str) -> None:
     shadow = {"tool": "echo", "mode": "always", "shadow": True}
     async with running(ruled(server, shadow, {"tool": "*", "mode": "sync"})) as gateway:
         host = await come(gateway, era)
         assert (await host.call("echo", {"a": 1})).result["structuredContent"] == {"a": 1}
         assert (await host.call("report", {"a": 1})).result["structuredContent"] == {"a": 1}
         assert await gateway.count("taskgate_tasks_started_total") == 0
-    assert told.of(ShadowPromotion) == [ShadowPromotion("reports")]
+        assert await gateway.counts("taskgate_shadow_promotions_total", "upstream") == {"reports": 1}
 
 
-async def test_a_rule_in_shadow_would_make_no_task_for_a_host_without_them(server: ScriptedServer, told: Told) -> None:
+async def test_a_rule_in_shadow_would_make_no_task_for_a_host_without_them(server: ScriptedServer) -> None:
     async with running(ruled(server, {"tool": "*", "mode": "always", "shadow": True})) as gateway:
         await gateway.modern(tasks=False).call("echo")
         await (await gateway.greeted("2025-06-18")).call("echo")
-    assert told.of(ShadowPromotion) == []
+        assert await gateway.count("taskgate_shadow_promotions_total") == 0
 
 
 # --- how long --------------------------------------------------------------------------------------------------------
@@ -176,31 +158,30 @@ async def test_a_tenant_may_keep_its_tasks_for_longer(server: ScriptedServer, is
 
 @both_eras
 async def test_a_record_has_the_deadline_and_the_reruns_of_its_rule(
-    server: ScriptedServer, store: Store, era: str
+    server: ScriptedServer, tmp_path: Path, era: str
 ) -> None:
     rule = {"tool": "echo", "mode": "always", "deadline": "5m", "on_lost": "rerun"}
-    config = ruled(server, rule, {"tool": "*", "mode": "always"})
-    async with running(config, Environment(store=store)) as gateway:
+    config = ruled(server, rule, {"tool": "*", "mode": "always"}, folder=tmp_path)
+    async with running(config) as gateway:
         host = await come(gateway, era)
-        bound, plain = await kept(store, await host.start("echo")), await kept(store, await host.start("report"))
+        bound, plain = [await stored_task(tmp_path, (await host.start(tool))["taskId"]) for tool in ("echo", "report")]
     assert (bound.deadline, bound.reruns) == (timedelta(minutes=5), 1)
     assert (plain.deadline, plain.reruns) == (None, 0)
 
 
 async def test_a_call_that_becomes_a_task_on_its_way_has_the_terms_of_its_rule(
-    server: ScriptedServer, store: Store
+    server: ScriptedServer, tmp_path: Path
 ) -> None:
     server.script["report"] = hold = Hold()
     rule = {"tool": "report", "mode": "auto", "inline_grace": "0s", "deadline": "5m", "on_lost": "rerun", "ttl": "20m"}
-    config = ruled(server, rule, {"tool": "*", "mode": "auto"}, **NEVER)
-    async with running(config, Environment(store=store)) as gateway:
+    config = ruled(server, rule, {"tool": "*", "mode": "auto"}, folder=tmp_path, **NEVER)
+    async with running(config) as gateway:
         host = gateway.modern()
         task = await host.start("report")
-        record = await kept(store, task)
+        record = await stored_task(tmp_path, task["taskId"])
         hold.release(DONE)
     assert task["ttlMs"] == 1_200_000
-    assert (record.deadline, record.reruns, record.ttl) == (timedelta(minutes=5), 1, timedelta(minutes=20))
-    assert record.dispatched
+    assert (record.deadline, record.reruns, record.was_sent) == (timedelta(minutes=5), 1, True)
 
 
 async def test_each_rule_has_a_grace_of_its_own(server: ScriptedServer) -> None:

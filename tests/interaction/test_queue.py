@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from helpers.loop_pace import hurried
 from helpers.scripted_upstream import ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded
@@ -20,7 +21,6 @@ from interaction.queueing import (
     refused_in_queue,
 )
 from requirements import covers
-from taskgate.admission import bulkhead as turns
 
 ALWAYS = {"upgrade": [{"tool": "*", "mode": "always"}]}
 ERAS = ("2025-11-25", "2026-07-28")
@@ -121,15 +121,17 @@ async def test_a_refused_call_is_counted_under_its_tool_where_the_list_was_read(
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_plain_call_waits_briefly_and_is_then_refused_with_nothing_sent(
-    server: ScriptedServer, slow: OneByOne, era: str, monkeypatch: pytest.MonkeyPatch
+    server: ScriptedServer, slow: OneByOne, era: str
 ) -> None:
-    assert turns.BRIEFLY.total_seconds() == 10
-    monkeypatch.setattr(turns, "BRIEFLY", turns.BRIEFLY / 200)
+    clock = asyncio.get_running_loop()
     async with narrowly(server) as gateway:
         host = await guest(gateway, era)
         (first,) = begin(host.call("report"))
         await slow.comes(1)
-        await refused_in_queue(host.call("report"))
+        with hurried(50):
+            began = clock.time()
+            await refused_in_queue(host.call("report"))
+            assert 10 <= clock.time() - began < 15
         slow.let_all_go()
         async with bounded():
             await first
@@ -234,18 +236,13 @@ async def test_a_slow_server_does_not_hold_up_another(server: ScriptedServer, sl
                 await asyncio.gather(*calls)
 
 
-async def test_what_waits_and_what_runs_is_shown(
-    server: ScriptedServer, slow: OneByOne, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(turns, "NOTED_EVERY", 0.0)
+async def test_what_waits_and_what_runs_is_shown(server: ScriptedServer, slow: OneByOne) -> None:
     async with narrowly(server) as gateway:
         host = await gateway.greeted()
         calls = begin(*(host.call("report") for _ in range(3)))
         await slow.comes(1)
         await queued(gateway, 2)
-        async with bounded():
-            while await gateway.count("taskgate_queue_depth", upstream="reports") != 2:
-                await asyncio.sleep(0)
+        await gateway.shows("taskgate_queue_depth", 2, upstream="reports")
         slow.let_all_go()
         async with bounded():
             await asyncio.gather(*calls)

@@ -5,11 +5,10 @@ One random history a seed, over the whole gateway: both eras, plain calls and ta
 
 import asyncio
 import random
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -18,20 +17,11 @@ import pytest
 from aiohttp import web
 
 from helpers.mcp_host import McpHost
+from helpers.scripted_replies import transport_of
 from helpers.scripted_upstream import ScriptedServer, Turn, error, resets, result, status
-from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import (
-    Environment,
-    GatewayConfig,
-    SystemEntropy,
-    WholeGateway,
-    configuration,
-    running,
-    upstream_maker,
-)
-from interaction.queueing import bulkhead
-from taskgate.upstream.settings import UpstreamSettings
-from taskgate.upstream.stdio.nurse import Nurse
+from helpers.waiting import bounded
+from helpers.whole_gateway import GatewayConfig, WholeGateway, configuration, running
+from interaction.queueing import OneByOne, expect_all_given_back
 
 STEPS = 120
 WIDEST = 4
@@ -39,44 +29,20 @@ DONE = {"content": []}
 ENDS = (result(DONE), result(DONE), result(DONE), error(-32000, "no"), status(500), resets())
 
 
-class Watched:
-    """An upstream, or a session with one: `running` are the calls that are being made over any of them."""
-
-    def __init__(self, inner: Any, root: "Watched | None" = None) -> None:
-        self._inner = inner
-        self._root = root or self
-        self.running = 0
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
-
-    def session(self, *asked: Any) -> "Watched":
-        return Watched(self._inner.session(*asked), self._root)
-
-    async def relay(self, method: str, *asked: Any, **more: Any) -> Any:
-        relay = self._inner.relay(method, *asked, **more)
-        return await (self._counted(relay) if method == "tools/call" else relay)
-
-    async def run(self, *asked: Any, **more: Any) -> Any:
-        return await self._counted(self._inner.run(*asked, **more))
-
-    async def _counted(self, call: Any) -> Any:
-        root = self._root
-        root.running += 1
-        try:
-            return await call
-        finally:
-            root.running -= 1
-
-
 class Crowd:
-    """Hosts that do whatever comes to mind, and a server that does too; `seen` counts the calls that came there."""
+    """Hosts that do whatever comes to mind, and servers that do too.
+
+    `seen` counts the calls that came there, by their numbers; `there` has those that are there now, and `most` is how
+    many there ever were at one server.
+    """
 
     def __init__(
         self, gateway: WholeGateway, servers: Sequence[ScriptedServer], folder: Path | None, chance: random.Random
     ) -> None:
         self.gateway, self.servers, self.folder, self.chance = gateway, servers, folder, chance
         self.seen: Counter[int] = Counter()
+        self.there: list[Turn] = []
+        self.most = 0
         self.number = 0
         self.tasks: set[asyncio.Task[Any]] = set()
         self.known: list[tuple[Any, str]] = []
@@ -86,8 +52,15 @@ class Crowd:
 
     async def answer(self, turn: Turn) -> web.StreamResponse:
         self.seen[turn.message["params"]["arguments"]["n"]] += 1
-        await self.dawdle(300)
-        return await self.chance.choice(ENDS)(turn)
+        self.there.append(turn)
+        # One that was given up is there until its connection is known to be lost.
+        here = [each for each in self.there if each.server is turn.server]
+        self.most = max(self.most, sum(not transport_of(each.request).is_closing() for each in here))
+        try:
+            await self.dawdle(300)
+            return await self.chance.choice(ENDS)(turn)
+        finally:
+            self.there.remove(turn)
 
     async def dawdle(self, turns: int) -> None:
         for _ in range(self.chance.randrange(turns)):
@@ -165,7 +138,7 @@ class Crowd:
         server, turns = self.chance.choice(self.servers), self.chance.randint(1, WIDEST)
         config = configured(server, turns, self.chance.choice((2, 8, 64)), self.folder)
         async with bounded():
-            assert (await self.gateway.service.reload(config)).result in ("success", "unchanged")
+            assert (await self.gateway.reload(config)).result in ("success", "unchanged")
 
 
 def configured(server: ScriptedServer, turns: int, size: int = 8, folder: Path | None = None) -> GatewayConfig:
@@ -177,35 +150,23 @@ def configured(server: ScriptedServer, turns: int, size: int = 8, folder: Path |
 
 
 async def history(servers: Sequence[ScriptedServer], folder: Path | None, seed: int, end: Callable[..., Any]) -> None:
-    watched: defaultdict[str, list[Watched]] = defaultdict(list)
-
-    def watch(settings: UpstreamSettings, *made_of: Any) -> Any:
-        watched[settings.url].append(Watched(upstream_maker(Nurse(), SystemEntropy())(settings, *made_of)))
-        return watched[settings.url][-1]
-
-    async with running(configured(servers[0], 2, folder=folder), Environment(make_upstream=watch)) as gateway:
+    async with running(configured(servers[0], 2, folder=folder)) as gateway:
         crowd = Crowd(gateway, servers, folder, random.Random(seed))
-        all_turns = {bulkhead(gateway)}
         steps = 0
         # On a slow disk few calls are sent within the steps: then there are more steps.
         while steps < STEPS or len(crowd.seen) <= STEPS // 10:
             steps += 1
             assert steps <= 100 * STEPS, "hardly a call reaches the server"
             await crowd.step()
-            all_turns.add(bulkhead(gateway))
-            for at_one in watched.values():
-                assert sum(each.running for each in at_one) <= WIDEST, "whoever moved the server, and back"
-            in_use = sum(turns.in_use for turns in all_turns)
-            assert sum(each.running for each in chain(*watched.values())) <= in_use, "who makes a call has a slot"
+            assert crowd.most <= WIDEST, "who makes a call has a slot, whoever moved the server, and back"
         await end(gateway, crowd)
         for task in tuple(crowd.tasks):
             task.cancel()
         if crowd.tasks:
             await asyncio.wait(crowd.tasks)
-        await eventually(lambda: {(turns.in_use, turns.queued) for turns in all_turns} == {(0, 0)})
-        assert all(each.running == 0 for each in chain(*watched.values()))
+        await expect_all_given_back(gateway)
         assert set(crowd.seen.values()) <= {1}, "no call is sent twice"
-        assert not gateway.service._runtime.runner._runs  # type: ignore[union-attr]
+        await gateway.shows("taskgate_tasks_running", 0)
     assert not set().union(*(server.live for server in servers)), "every session with a server has ended"
 
 
@@ -213,7 +174,21 @@ async def all_ends(gateway: WholeGateway, crowd: Crowd) -> None:
     async with bounded(10):
         while crowd.tasks:
             await asyncio.wait(tuple(crowd.tasks))
-        await gateway.service._runtime.runner.idle()  # type: ignore[union-attr]
+        await gateway.shows("taskgate_tasks_running", 0)
+    await expect_all_given_back(gateway)
+    # There are as many slots as there should be: no more, and no fewer.
+    server, slow = crowd.servers[0], OneByOne()
+    server.script["report"] = slow
+    assert (await gateway.reload(configured(server, 3, 16, crowd.folder))).result in ("success", "unchanged")
+    host = await gateway.greeted()
+    calls = [asyncio.create_task(host.call("report")) for _ in range(9)]
+    await gateway.upstream_is(in_use=3, queued=6)
+    await slow.comes(3)
+    assert len(slow.arrived) == 3
+    slow.let_all_go()
+    async with bounded():
+        await asyncio.gather(*calls)
+    assert await host.leave() == 200
 
 
 async def drained(gateway: WholeGateway, crowd: Crowd) -> None:

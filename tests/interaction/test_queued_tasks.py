@@ -1,28 +1,16 @@
 """Tasks that wait for their turn at a server: what their hosts see of it, and what becomes of them."""
 
 import asyncio
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from helpers.records import keep, new_record
 from helpers.scripted_upstream import ScriptedServer
-from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import (
-    Environment,
-    SqliteOptions,
-    SystemClock,
-    SystemEntropy,
-    configuration,
-    open_store,
-    running,
-)
-from interaction.queueing import DONE, OneByOne, bulkhead, expect_all_given_back, narrow, narrowly, queued
+from helpers.stored_tasks import stored_tasks
+from helpers.waiting import bounded
+from helpers.whole_gateway import configuration, running
+from interaction.falls import falling, leave_one_sent
+from interaction.queueing import DONE, OneByOne, expect_all_given_back, narrow, narrowly, queued
 from requirements import covers
-from taskgate.admission import bulkhead as turns
-from taskgate.domain.record import Lease, OwnerKey, TaskRecord
 
 ALWAYS: dict[str, Any] = {"upgrade": [{"tool": "*", "mode": "always"}]}
 
@@ -35,9 +23,8 @@ async def says(host: Any, task: str, told: str) -> None:
 
 
 async def test_a_queued_task_works_and_tells_its_place_until_its_call_leaves(
-    server: ScriptedServer, slow: OneByOne, monkeypatch: pytest.MonkeyPatch
+    server: ScriptedServer, slow: OneByOne
 ) -> None:
-    monkeypatch.setattr(turns, "MOVED_EVERY", 0.01)
     async with narrowly(server, tasks=ALWAYS) as gateway:
         legacy, host = await gateway.greeted(), gateway.modern()
         first = await legacy.start("report")
@@ -164,59 +151,39 @@ async def test_a_stop_ends_queued_tasks_unsent_where_running_ones_are_not_waited
 # --- after a fall -----------------------------------------------------------------------------------------------------
 
 
-def left(**changes: Any) -> TaskRecord:
-    """A task that an earlier process left unfinished."""
-    now = SystemClock().now()
-    return new_record(
-        id=SystemEntropy().token(16).hex(),
-        owner=OwnerKey("anonymous", "reports"),
-        created_at=now,
-        updated_at=now,
-        params='{"name":"report","arguments":{}}',
-        lease=Lease(holder="gone", until=now + timedelta(hours=1)),
-        **changes,
-    )
-
-
-async def leave_behind(folder: Path, *records: TaskRecord) -> None:
-    """A store as a process leaves it that fell with these tasks unfinished."""
-    file = SqliteOptions(
-        path=folder / "taskgate.db", synchronous="FULL", busy_timeout=timedelta(seconds=5), max_size=2**30
-    )
-    store = await open_store("sqlite", file)
-    await keep(store, *records)
-    await store.close()
-
-
 async def test_after_a_fall_queued_tasks_run_in_their_turn_however_many_there_are(
     server: ScriptedServer, slow: OneByOne, tmp_path: Path
 ) -> None:
-    records = [left(status_message="Queued (7 ahead)") for _ in range(6)]
-    await leave_behind(tmp_path, *records)
+    async with falling(server, tmp_path, tasks=ALWAYS) as gateway:
+        host = gateway.modern()
+        _, *unsent = await leave_one_sent(server, tmp_path, *[host] * 7)
     config = configuration({}, upstreams=narrow(server, size=2), folder=tmp_path)
     async with running(config) as gateway:
         host = gateway.modern()
         await slow.comes(1)
         await queued(gateway, 5)
         slow.let_all_go()
-        for record in records:
-            await host.until(record.id, "completed")
+        for task in unsent:
+            await host.until(task, "completed")
         assert len(slow.arrived) == 6
-        assert bulkhead(gateway).queued == 0
+        await expect_all_given_back(gateway)
 
 
 @covers("S-SEC-9")
 async def test_after_a_fall_what_may_have_run_runs_again_only_where_its_rule_says_so(
     server: ScriptedServer, slow: OneByOne, tmp_path: Path
 ) -> None:
-    again, lost = left(dispatched=True, reruns=1), left(dispatched=True)
-    await leave_behind(tmp_path, again, lost)
+    rules = [{"tool": "report", "mode": "always", "on_lost": "rerun"}, {"tool": "*", "mode": "always"}]
+    async with falling(server, tmp_path, upstreams=narrow(server, concurrency=2), tasks={"upgrade": rules}) as gateway:
+        host = gateway.modern()
+        (again,) = await leave_one_sent(server, tmp_path, host)
+        (lost,) = await leave_one_sent(server, tmp_path, host, tool="echo")
     slow.let_all_go()
     config = configuration({"reports": server.url}, folder=tmp_path)
     async with running(config) as gateway:
         host = gateway.modern()
-        assert (await host.until(again.id, "completed"))["result"]["content"] == DONE["content"]
-        assert (await host.until(lost.id, "failed"))["error"]["data"]["reason"] == "call_lost"
+        assert (await host.until(again, "completed"))["result"]["content"] == DONE["content"]
+        assert (await host.until(lost, "failed"))["error"]["data"]["reason"] == "call_lost"
         assert await gateway.count("taskgate_task_recoveries_total", outcome="retried") == 1
     assert len(slow.arrived) == 1
 
@@ -225,19 +192,14 @@ async def test_a_rule_that_reruns_what_was_lost_is_kept_with_the_task_and_counts
     server: ScriptedServer, slow: OneByOne, tmp_path: Path
 ) -> None:
     rules = {"upgrade": [{"tool": "report", "mode": "always", "on_lost": "rerun"}]}
-    store = await open_store("memory", None)
-    async with running(configuration({"reports": server.url}, tasks=rules), Environment(store=store)) as gateway:
-        host = await gateway.greeted()
-        task = await host.start("report")
+    async with falling(server, tmp_path, tasks=rules) as gateway:
+        task = (await (await gateway.greeted()).start("report"))["taskId"]
         await slow.comes(1)
-        record = await store.load(
-            OwnerKey("anonymous", "reports"), task["taskId"], now=SystemClock().now(), bodies=True
-        )
-        assert record is not None
-        assert (record.dispatched, record.reruns) == (True, 1)
-        await leave_behind(tmp_path, record)
-        slow.let_all_go()
-        await eventually(lambda: len(slow.arrived) == 1)
-    async with running(configuration({"reports": server.url}, folder=tmp_path)) as gateway:
-        await gateway.modern().until(record.id, "completed")
+        assert stored_tasks(tmp_path / "fallen")[task][1:6] == (True, [], {}, None, 1)
+    async with falling(server, tmp_path / "next", begins_with=tmp_path) as gateway:
+        await slow.comes(2)
+        assert stored_tasks(tmp_path / "next" / "fallen")[task].reruns == 0
+    slow.let_all_go()
+    async with running(configuration({"reports": server.url}, folder=tmp_path / "next")) as gateway:
+        await gateway.modern().until(task, "failed")
     assert len(slow.arrived) == 2

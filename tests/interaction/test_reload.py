@@ -10,9 +10,7 @@ from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import eventually
 from helpers.whole_gateway import GatewayConfig, Reloaded, WholeGateway, configuration, running
 from interaction.asking import ask, seen
-from interaction.conftest import Told
-from interaction.reloading import DONE, SUCCESS, echoed, refused, reloaded, with_paths
-from taskgate.telemetry.events import ConfigReloaded
+from interaction.reloading import DONE, SUCCESS, echoed, refused, reloaded
 
 # --- rules ---------------------------------------------------------------------------------------------------------
 
@@ -97,24 +95,20 @@ async def test_more_turns_at_a_server_are_given_to_those_who_wait(
     )
     assert await reloaded(gateway, narrow) == SUCCESS
     host = await gateway.greeted()
-    mount = gateway.service._runtime.mounting.mounts.by_name["reports"]  # type: ignore[union-attr]
     for _ in range(3):
         await host.start("report")
     await hold.begun.wait()
-    await eventually(lambda: (mount.bulkhead.in_use, mount.bulkhead.queued) == (1, 2))
+    await gateway.upstream_is(in_use=1, queued=2)
     assert await reloaded(gateway, wide) == SUCCESS
     await eventually(lambda: len(hold.turns) == 2)
     assert len(server.heard("initialize")) == 1, "the server is the same, so its sessions are"
-    assert gateway.service._runtime.mounting.mounts.by_name["reports"] is mount  # type: ignore[union-attr]
     hold.release(DONE)
 
 
 # --- who is let in -------------------------------------------------------------------------------------------------
 
 
-async def test_an_issuer_is_replaced_and_documents_name_the_new_one(
-    server: ScriptedServer, tmp_path: Path, told: Told
-) -> None:
+async def test_an_issuer_is_replaced_and_documents_name_the_new_one(server: ScriptedServer, tmp_path: Path) -> None:
     first = TokenIssuer(tmp_path)
     second = TokenIssuer(tmp_path, issuer="https://other.example.com/", number=1)
     async with running(guarded({"reports": server.url}, first)) as gateway:
@@ -187,7 +181,7 @@ async def test_a_file_that_cannot_be_used_leaves_everything_as_it_was(
         result="invalid", problems=("upstreams.reports.tls.ca_file: cannot be read: Is a directory",)
     )
     assert await echoed(await gateway.greeted()) == "the first"
-    assert (await with_paths(gateway, books="/books/mcp").host("books").ask("ping")).status == 404
+    assert (await gateway.with_paths(books="/books/mcp").host("books").ask("ping")).status == 404
 
 
 async def test_a_key_file_that_cannot_be_used_leaves_everything_as_it_was(
@@ -203,14 +197,14 @@ async def test_a_key_file_that_cannot_be_used_leaves_everything_as_it_was(
         assert await echoed(await gateway.greeted(token=issuer.token(gateway.url()))) == "the first"
 
 
-async def test_the_same_again_changes_nothing(server: ScriptedServer, gateway: WholeGateway, told: Told) -> None:
-    house = gateway.service._runtime
-    assert house is not None
-    mount, rules = house.mounting.mounts.by_name["reports"], house.live.now
+async def test_the_same_again_changes_nothing(server: ScriptedServer, gateway: WholeGateway) -> None:
+    host = await gateway.greeted()
+    sessions, before = server.live.copy(), await gateway.count("taskgate_config_hash")
     assert await reloaded(gateway, configuration({"reports": server.url})) == Reloaded(result="unchanged")
-    assert house.mounting.mounts.by_name["reports"] is mount
-    assert house.live.now is rules
-    assert [event.result for event in told.of(ConfigReloaded)] == ["unchanged"]
+    assert await echoed(host) == "the first"
+    assert (server.live, len(server.heard("initialize"))) == (sessions, 1), "the server is the same, so its session is"
+    assert await gateway.count("taskgate_config_hash") == before
+    assert await gateway.counts("taskgate_config_reloads_total", "result") == {"unchanged": 1}
 
 
 async def test_a_certificate_that_was_replaced_is_shown_though_the_file_says_the_same(tmp_path: Path) -> None:

@@ -13,26 +13,25 @@ import pytest
 from helpers.secrets import noted
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import NOT_NOW, ConfigSource, GatewayConfig, Reloaded, Service, configuration
-from taskgate.config import load
-from taskgate.wiring.authentication import KEY_FILE
+from helpers.whole_gateway import GatewayConfig, Reloaded, WholeGateway, configuration, load, running, written
 
 SECRET = "a-secret-that-nobody-is-told"
 
 
-def written(config: GatewayConfig) -> dict[str, Any]:
-    """A configuration as its file has it."""
-    return config.model_dump(mode="json")
-
-
 class Filed:
-    """A gateway that was started with a file, which can be read again."""
+    """A file for a gateway, which is read again by whatever `read` is."""
 
-    def __init__(self, file: Path, config: GatewayConfig, directory: Path | None = None) -> None:
+    def __init__(self, file: Path, config: GatewayConfig) -> None:
         self.file = file
         file.write_text(json.dumps(written(config)))
         self.read: Callable[[], GatewayConfig] = lambda: load(file, {})
-        self.service = Service(self.read(), data_directory=directory, source=ConfigSource(read=self._read))
+        self.gateway: WholeGateway
+
+    @asynccontextmanager
+    async def running(self, directory: Path | None = None) -> AsyncIterator[WholeGateway]:
+        """A gateway that was started with it, for the length of a block."""
+        async with running(self.read(), data_directory=directory, source=self._read) as self.gateway:
+            yield self.gateway
 
     def _read(self) -> GatewayConfig:
         return self.read()
@@ -42,20 +41,15 @@ class Filed:
         if text is not None:
             self.file.write_bytes(text if isinstance(text, bytes) else text.encode())
         async with bounded():
-            found = await self.service.reread()
-        assert found is not None, "there is something to read"
-        return found
+            return await self.gateway.reread()
 
 
 @asynccontextmanager
 async def filed(folder: Path, config: GatewayConfig, directory: Path | None = None) -> AsyncIterator[Filed]:
-    found = Filed(folder / "taskgate.yaml", config, directory)
-    await found.service.start()
-    try:
+    """Such a file, with a gateway that runs."""
+    found = Filed(folder / "taskgate.yaml", config)
+    async with found.running(directory):
         yield found
-    finally:
-        async with asyncio.timeout(20):
-            await found.service.close()
 
 
 TEXTS: dict[str, str | bytes] = {
@@ -165,18 +159,17 @@ async def test_files_of_no_use(tmp_path: Path, issuer: TokenIssuer, change: Call
             for key, value in keys.items():
                 bad[section][key] = {**bad[section].get(key, {}), **value}
         bad["upstreams"]["other"] = {"path": "/other", "url": "http://127.0.0.1:9/mcp", "health": None}
-        mounts = gateway.service._runtime.mounting.mounts  # type: ignore[union-attr]
         found = await gateway.again(json.dumps(bad))
         assert found.result == "invalid"
         assert SECRET not in str(found)
-        assert list(mounts.by_name) == ["reports"]
+        assert list((await gateway.gateway.readiness())["upstreams"]) == ["reports"]
         assert (await gateway.again(json.dumps(good))) == Reloaded(result="unchanged")
 
 
 async def test_a_key_that_was_made_and_is_gone_is_not_made_anew(tmp_path: Path, issuer: TokenIssuer) -> None:
     """With another key nobody's tasks would be theirs any more, those that run among them."""
     async with filed(tmp_path, guarded({"reports": "http://127.0.0.1:9/mcp"}, issuer), tmp_path / "data") as gateway:
-        key = tmp_path / "data" / KEY_FILE
+        key = tmp_path / "data" / "context.key"
         text = key.read_bytes()
         key.unlink()
         found = await gateway.again()
@@ -236,13 +229,14 @@ async def test_a_gateway_ends_though_its_file_is_being_read_and_that_takes_for_e
         over.wait(20)
         return read()
 
-    await gateway.service.start()
-    gateway.read = slow
-    reading = asyncio.create_task(gateway.service.reread())
-    await eventually(begun.is_set)
-    try:
-        async with bounded():
-            await gateway.service.close()
-    finally:
-        over.set()
-    assert await reading == NOT_NOW
+    async with gateway.running() as running_one:
+        gateway.read = slow
+        reading = asyncio.create_task(running_one.reread())
+        await eventually(begun.is_set)
+        try:
+            async with bounded():
+                await running_one.close()
+        finally:
+            over.set()
+        found = await reading
+    assert found == Reloaded(result="invalid", problems=("the gateway is starting or shutting down",))

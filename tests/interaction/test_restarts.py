@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from datetime import timedelta
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -12,30 +11,14 @@ import aiohttp
 import pytest
 
 from helpers.mcp_host import McpHost
-from helpers.records import keep, new_record
 from helpers.scripted_upstream import Hold, ScriptedServer, result
+from helpers.stored_tasks import stored_tasks
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import (
-    SqliteOptions,
-    SystemClock,
-    SystemEntropy,
-    WholeGateway,
-    configuration,
-    open_store,
-    running,
-)
+from helpers.whole_gateway import WholeGateway, configuration, running
+from interaction.falls import LOST, falling, leave_one_sent, one_slot, returned
 from requirements import covers
-from taskgate.domain.record import Lease, OwnerKey, TaskRecord
 
 DONE = {"content": [{"type": "text", "text": "done"}]}
-LOST = {"origin": "gateway", "reason": "call_lost", "dispatched": True}
-
-
-def returned(gateway: WholeGateway, host: McpHost) -> McpHost:
-    """The same host, at the gateway of now."""
-    again = McpHost(gateway.http, gateway.url())
-    again.session, again.revision = host.session, host.revision
-    return again
 
 
 @covers("L-RES-4")
@@ -71,38 +54,31 @@ async def test_a_session_that_was_deleted_or_never_kept_gets_404_after_a_restart
         assert (await returned(gateway, forgotten).ask("ping")).status == 404
 
 
-async def leave_behind(folder: Path, *records: TaskRecord) -> None:
-    """A store as a process leaves it that fell with these tasks unfinished."""
-    file = SqliteOptions(
-        path=folder / "taskgate.db", synchronous="FULL", busy_timeout=timedelta(seconds=5), max_size=2**30
-    )
-    store = await open_store("sqlite", file)
-    await keep(store, *records)
-    await store.close()
-
-
 @covers("S-SEC-9")
 async def test_a_fallen_gateways_tasks_are_run_if_never_sent_and_failed_if_they_may_have_run(
     server: ScriptedServer, tmp_path: Path
 ) -> None:
-    unsent, sent, homeless = (unfinished("reports"), unfinished("reports", dispatched=True), unfinished("gone"))
-    await leave_behind(tmp_path, unsent, sent, homeless)
+    upstreams = {name: one_slot(server, name) for name in ("reports", "gone")}
+    async with falling(server, tmp_path, upstreams=upstreams) as gateway:
+        host, elsewhere = await gateway.greeted(), await gateway.greeted(mount="gone")
+        sent, unsent = await leave_one_sent(server, tmp_path, host, host)
+        await leave_one_sent(server, tmp_path, elsewhere, elsewhere)
     async with running(configuration({"reports": server.url}, folder=tmp_path)) as gateway:
         host = await gateway.greeted()
-        waiting = asyncio.create_task(host.ask("tasks/result", {"taskId": unsent.id}))
-        lost = await host.ask("tasks/result", {"taskId": sent.id})
+        waiting = asyncio.create_task(host.ask("tasks/result", {"taskId": unsent}))
+        lost = await host.ask("tasks/result", {"taskId": sent})
         async with bounded():
             assert (await waiting).result["structuredContent"] == {"year": 2026}
         assert lost.error["data"] == LOST
         assert "may or may not have completed" in lost.error["message"]
-        assert (await host.task(sent.id))["status"] == "failed"
+        assert (await host.task(sent))["status"] == "failed"
         assert await gateway.count("taskgate_task_recoveries_total", outcome="retried") == 1
-        assert await gateway.count("taskgate_task_recoveries_total", outcome="failed") == 2
+        assert await gateway.count("taskgate_task_recoveries_total", outcome="failed") == 3
         await eventually(lambda: len(server.live) == 1)
     assert len(server.heard("tools/call")) == 1
     # Once ended it stays ended: the next start finds nothing to take over.
     async with running(configuration({"reports": server.url}, folder=tmp_path)) as gateway:
-        assert (await (await gateway.greeted()).ask("tasks/result", {"taskId": sent.id})).error == lost.error
+        assert (await (await gateway.greeted()).ask("tasks/result", {"taskId": sent})).error == lost.error
         assert await gateway.count("taskgate_task_recoveries_total") == 0
 
 
@@ -148,10 +124,11 @@ async def test_a_drain_lets_running_calls_end_and_refuses_what_still_comes(serve
             await draining
 
 
-async def test_a_drain_waits_for_a_task_whose_creation_was_under_way(server: ScriptedServer) -> None:
+async def test_a_drain_waits_for_a_task_whose_creation_was_under_way(server: ScriptedServer, tmp_path: Path) -> None:
     listing, call = Hold(), Hold()
     server.methods["tools/list"], server.script["report"] = listing, call
-    async with running(configuration({"reports": server.url}, server={"drain": {"timeout": "20s"}})) as gateway:
+    config = configuration({"reports": server.url}, folder=tmp_path, server={"drain": {"timeout": "20s"}})
+    async with running(config) as gateway:
         host = await gateway.greeted()
         creating = asyncio.create_task(host.call("report", task={}))
         async with bounded():
@@ -165,11 +142,7 @@ async def test_a_drain_waits_for_a_task_whose_creation_was_under_way(server: Scr
             assert not draining.done()
             call.release(DONE)
             await draining
-        assert gateway.service._store is not None
-        owner = OwnerKey("anonymous", "reports")
-        record = await gateway.service._store.load(owner, task["taskId"], now=SystemClock().now())
-    assert record is not None
-    assert record.status == "completed"
+        assert stored_tasks(tmp_path)[task["taskId"]].status == "completed"
 
 
 DRAIN = {"drain": {"delay": "0s", "timeout": "20s"}}
@@ -255,7 +228,7 @@ async def test_the_listener_stays_for_the_poll_that_fetches_what_ended_in_the_dr
         await over
         assert monotonic() - began < 1
         with pytest.raises(ConnectionRefusedError):
-            await asyncio.open_connection(*gateway.service.address)
+            await asyncio.open_connection(*gateway.address)
 
 
 async def test_the_listener_stays_for_two_poll_intervals_where_nobody_fetches_it(server: ScriptedServer) -> None:
@@ -290,18 +263,6 @@ async def test_a_plain_call_keeps_the_listener_open_for_the_answers_that_it_need
             plain.release(DONE)
             assert (await calling).result["content"] == DONE["content"]
             await over
-
-
-def unfinished(mount: str, *, dispatched: bool = False) -> TaskRecord:
-    """A task that a fallen process held, called build_report for the year 2026."""
-    now = SystemClock().now()
-    return new_record(
-        id=SystemEntropy().token(16).hex(),
-        owner=OwnerKey("anonymous", mount),
-        created_at=now,
-        dispatched=dispatched,
-        lease=Lease(holder="fallen", until=now + timedelta(hours=1)),
-    )
 
 
 async def test_a_plain_call_that_outlives_the_drain_is_answered(server: ScriptedServer) -> None:

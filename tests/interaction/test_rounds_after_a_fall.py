@@ -3,9 +3,6 @@
 The process is one that holds a call in a round; what it had in its store at that moment is what the next one finds.
 """
 
-import asyncio
-from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,64 +13,63 @@ from helpers.modern_host import ModernHost
 from helpers.modern_server import ModernServer, Rounds
 from helpers.scripted_upstream import Hold, Turn, result
 from helpers.several_gateways import key_file
-from helpers.waiting import bounded
-from helpers.whole_gateway import SystemClock, WholeGateway
+from helpers.stored_tasks import StoredTask, copied, stored_task, stored_tasks, with_another_question
+from helpers.waiting import bounded, eventually
+from helpers.whole_gateway import Environment, file_store
 from interaction.bridging import ALWAYS, DONE, FORM, ROOTS, SAMPLE, before, modern
+from interaction.falls import LOST, MortalStore
 from interaction.questioning import ACCEPTED
-from interaction.test_restarts import LOST, leave_behind
-from taskgate.domain.events import InputAnswered, RoundLeft, TaskEvent
-from taskgate.domain.machine import advance
-from taskgate.domain.record import Lease, OwnerKey, TaskRecord
-from taskgate.lifecycle import checkpoints
 
 __all__ = ["modern"]
 
 ASKABLE = {"elicitation": {"form": {}}, "roots": {}}
-ANSWER = '{"result":{"action":"accept","content":{}}}'
+ANSWERED = {"elicitation/create": ACCEPTED}
 
 
-def sections(folder: Path | None = None, **more: Any) -> dict[str, Any]:
+def sections(folder: Path, **more: Any) -> dict[str, Any]:
     """Of a gateway that makes a task of every call, over a file in the folder, with a key of its own."""
-    kept = {} if folder is None else {"store": {"backend": "sqlite", "sqlite": {"path": str(folder / "taskgate.db")}}}
-    return {"tasks": ALWAYS | {"early_poll": {"reject_above": 1000}}, **kept, **more}
+    store = {"backend": "sqlite", "sqlite": {"path": str(folder / "taskgate.db")}}
+    return {"tasks": ALWAYS | {"early_poll": {"reject_above": 1000}}, "store": store, **more}
 
 
-async def resting(gateway: WholeGateway, task: str, count: int) -> TaskRecord:
-    """The whole record, once the call rests with so many questions open."""
-    assert gateway.service._store is not None
-    async with bounded():
-        while True:
-            now = SystemClock().now()
-            owner = OwnerKey("anonymous", "reports")
-            record = await gateway.service._store.load(owner, task, now=now, bodies=True)
-            if record is not None and record.kept is not None and len(record.inputs) == count:
-                return record
-            # A store in memory lets nobody else have a turn.
-            await asyncio.sleep(0)
+async def resting(folder: Path, task: str, count: int) -> StoredTask:
+    """The task as it is stored, once its call rests with so many questions open."""
+    return await stored_task(folder, task, lambda found: found.checkpoint and len(found.inputs) == count)
 
 
 async def fallen(
     modern: ModernServer,
     folder: Path,
     count: int,
-    *events: TaskEvent,
+    *,
     answers: dict[str, Any] | None = None,
+    dies_after: int | None = None,
     **more: Any,
-) -> TaskRecord:
-    """What a process leaves in the folder that fell in the first round of a task, in which so many were asked."""
-    async with before(modern, **sections(**more)) as gateway:
+) -> str:
+    """The task of which a process fell in the first round, in which so many were asked; its store is in the folder.
+
+    With `dies_after` it fell when its store had taken so many changes since the host came with its answers: the first
+    is the last answer, the second says that the next round leaves.
+    """
+    elsewhere = folder / "fallen"
+    elsewhere.mkdir(parents=True)
+    store = MortalStore(await file_store(elsewhere))
+    around = Environment(store=store)  # type: ignore[arg-type]
+    async with before(modern, environment=around, **sections(elsewhere, **more)) as gateway:
         host = gateway.modern(capabilities=ASKABLE)
-        task = (await host.start("report"))["taskId"]
-        record = await resting(gateway, task, count)
+        task: str = (await host.start("report"))["taskId"]
+        await resting(elsewhere, task, count)
+        asked = keys(await host.get(task))
+        if dies_after is not None:
+            store.die_after(dies_after)
         if answers:
-            asked = {each.method: each.key for each in record.inputs}
             await host.update(task, {asked[method]: answer for method, answer in answers.items()})
-            record = await resting(gateway, task, count - len(answers))
-    for event in events:
-        record = advance(record, event, record.updated_at)
-    lease = Lease(holder="fallen", until=SystemClock().now() + timedelta(hours=1))
-    await leave_behind(folder, replace(record, lease=lease))
-    return record
+            if dies_after is None:
+                await resting(elsewhere, task, count - len(answers))
+            else:
+                await eventually(lambda: store.is_dead)
+        copied(elsewhere, folder)
+    return task
 
 
 def keys(found: dict[str, Any]) -> dict[str, str]:
@@ -87,7 +83,7 @@ async def test_a_round_is_made_once_its_last_answer_is_there_and_so_are_those_be
         {"inputRequests": {"a": FORM, "b": ROOTS}, "requestState": "one"},
         {"inputRequests": {"c": FORM}, "requestState": "two"},
     )
-    task = (await fallen(modern, tmp_path, 2, answers={"roots/list": {"roots": []}})).id
+    task = await fallen(modern, tmp_path, 2, answers={"roots/list": {"roots": []}})
     async with before(modern, **sections(tmp_path)) as gateway:
         host = gateway.modern(capabilities=ASKABLE)
         (key,) = (await host.until(task, "input_required"))["inputRequests"]
@@ -114,28 +110,28 @@ async def test_a_round_whose_answers_were_all_there_leaves_at_the_next_start(
     modern: ModernServer, tmp_path: Path
 ) -> None:
     modern.script["report"] = rounds = Rounds({"inputRequests": {"a": FORM}, "requestState": "one"}, answer=DONE)
-    task = (await fallen(modern, tmp_path, 1, InputAnswered(key="input-1", response=ANSWER))).id
+    task = await fallen(modern, tmp_path, 1, answers=ANSWERED, dies_after=1)
     async with before(modern, **sections(tmp_path)) as gateway:
         done = await gateway.modern(capabilities=ASKABLE).until(task, "completed")
     assert done["result"]["content"] == DONE["content"]
-    assert (rounds.answers, rounds.states) == ([{"a": {"action": "accept", "content": {}}}], ["one"])
+    assert (rounds.answers, rounds.states) == ([{"a": ACCEPTED}], ["one"])
 
 
 async def test_a_round_that_may_have_left_is_not_made_again(modern: ModernServer, tmp_path: Path) -> None:
     modern.script["report"] = rounds = Rounds({"inputRequests": {"a": FORM}, "requestState": "one"})
-    answered = InputAnswered(key="input-1", response=ANSWER)
-    task = (await fallen(modern, tmp_path, 1, answered, RoundLeft())).id
+    task = await fallen(modern, tmp_path, 1, answers=ANSWERED, dies_after=2)
+    made = len(rounds.turns)
     async with before(modern, **sections(tmp_path)) as gateway:
         found = await gateway.modern(capabilities=ASKABLE).until(task, "failed")
     assert found["error"]["data"] == LOST
-    assert len(rounds.turns) == 1
+    assert len(rounds.turns) == made
 
 
 async def test_a_question_that_nobody_answers_after_the_start_has_its_time(
     modern: ModernServer, tmp_path: Path
 ) -> None:
     modern.script["report"] = rounds = Rounds({"inputRequests": {"a": FORM}, "requestState": "one"}, answer=DONE)
-    task = (await fallen(modern, tmp_path, 1)).id
+    task = await fallen(modern, tmp_path, 1)
     soon = sections(tmp_path)
     soon["tasks"] = soon["tasks"] | {"input_required": {"max_wait": "1s"}}
     async with before(modern, **soon) as gateway:
@@ -147,13 +143,13 @@ async def test_a_cancel_ends_a_task_that_rests_and_its_server_hears_nothing_more
     modern: ModernServer, tmp_path: Path
 ) -> None:
     modern.script["report"] = rounds = Rounds({"inputRequests": {"a": FORM}, "requestState": "one"})
-    task = (await fallen(modern, tmp_path, 1)).id
+    task = await fallen(modern, tmp_path, 1)
     async with before(modern, **sections(tmp_path)) as gateway:
         host = gateway.modern(capabilities=ASKABLE)
         await host.until(task, "input_required")
         await host.cancel(task)
         await host.until(task, "cancelled")
-        await gateway.service.close()
+        await gateway.close()
     assert len(rounds.turns) == 1
 
 
@@ -164,29 +160,24 @@ async def test_a_round_goes_on_only_where_one_of_us_kept_it(modern: ModernServer
     named = [
         {"mode": "none", "context": {"key_file": str(key_file(tmp_path, name))}} for name in (theirs, "context.key")
     ]
-    answered = InputAnswered(key="input-1", response=ANSWER)
-    task = (await fallen(modern, tmp_path, 1, answered, auth=named[0])).id
+    task = await fallen(modern, tmp_path, 1, answers=ANSWERED, dies_after=1, auth=named[0])
     async with before(modern, **sections(tmp_path, auth=named[1])) as gateway:
         ours = theirs == "context.key"
         await gateway.modern(capabilities=ASKABLE).until(task, "completed" if ours else "failed")
     assert len(rounds.turns) == 1 + ours
 
 
-async def test_a_state_that_is_too_large_is_not_kept(modern: ModernServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoints, "MAX_SEALED", 1000)
-    modern.script["report"] = rounds = Rounds({"inputRequests": {"a": FORM}, "requestState": "s" * 1000}, answer=DONE)
-    async with before(modern, **sections()) as gateway:
+async def test_a_state_that_is_too_large_is_not_kept(modern: ModernServer, tmp_path: Path) -> None:
+    large = "s" * 300_000
+    modern.script["report"] = rounds = Rounds({"inputRequests": {"a": FORM}, "requestState": large}, answer=DONE)
+    async with before(modern, **sections(tmp_path)) as gateway:
         host = gateway.modern(capabilities=ASKABLE)
         task = (await host.start("report"))["taskId"]
         (key,) = (await host.until(task, "input_required"))["inputRequests"]
-        assert gateway.service._store is not None
-        owner = OwnerKey("anonymous", "reports")
-        record = await gateway.service._store.load(owner, task, now=SystemClock().now())
-        assert record is not None
-        assert record.kept is None
+        assert stored_tasks(tmp_path)[task].checkpoint is None
         await host.update(task, {key: ACCEPTED})
         await host.until(task, "completed")
-    assert rounds.answers == [{"a": ACCEPTED}]
+    assert (rounds.answers, rounds.states) == ([{"a": ACCEPTED}], [large])
 
 
 async def test_what_a_host_cannot_be_asked_is_answered_by_nobody_after_the_start_either(
@@ -194,27 +185,16 @@ async def test_what_a_host_cannot_be_asked_is_answered_by_nobody_after_the_start
 ) -> None:
     """Its server asked for a sample as well, for which there is no answer but a sample (10.2)."""
     modern.script["report"] = rounds = Rounds({"inputRequests": {"a": FORM}, "requestState": "one"})
-    record = await fallen(modern, tmp_path, 1)
-    assert record.kept is not None
-    opened = checkpoints.UNSEALED.open(record)
-    assert opened is not None
-    asked = (*opened.asked, checkpoints.AskedQuestion("b", SAMPLE["method"], None))  # type: ignore[arg-type]
-    sealed = checkpoints.UNSEALED.seal(record.owner, record.id, opened._replace(asked=asked))
-    assert sealed is not None
-    folder = tmp_path / "other"
-    folder.mkdir()
-    answered = advance(record, InputAnswered(key="input-1", response=ANSWER), record.updated_at)
-    lease = Lease(holder="fallen", until=SystemClock().now() + timedelta(hours=1))
-    kept = replace(record.kept, sealed=sealed)
-    await leave_behind(folder, replace(answered, kept=kept, lease=lease))
-    async with before(modern, **sections(folder)) as gateway:
-        found = await gateway.modern(capabilities=ASKABLE).until(record.id, "failed")
+    task = await fallen(modern, tmp_path, 1, answers=ANSWERED, dies_after=1)
+    with_another_question(tmp_path, task, "b", SAMPLE["method"])
+    async with before(modern, **sections(tmp_path)) as gateway:
+        found = await gateway.modern(capabilities=ASKABLE).until(task, "failed")
     assert found["error"]["data"]["reason"] == "unanswered"
     assert len(rounds.turns) == 1
 
 
 async def test_what_the_record_keeps_of_a_round_is_gone_before_the_next_one_is_at_the_server(
-    modern: ModernServer,
+    modern: ModernServer, tmp_path: Path
 ) -> None:
     """Whoever takes the task over from here on cannot make it again."""
     second = Hold()
@@ -224,16 +204,14 @@ async def test_what_the_record_keeps_of_a_round_is_gone_before_the_next_one_is_a
         return await (second if "inputResponses" in turn.message["params"] else first)(turn)
 
     modern.script["report"] = asks
-    async with before(modern, **sections()) as gateway:
+    async with before(modern, **sections(tmp_path)) as gateway:
         host = gateway.modern(capabilities=ASKABLE)
         task = (await host.start("report"))["taskId"]
-        record = await resting(gateway, task, 1)
-        await host.update(task, {record.inputs[0].key: ACCEPTED})
+        (key,) = (await resting(tmp_path, task, 1)).inputs
+        await host.update(task, {key: ACCEPTED})
         async with bounded():
             await second.begun.wait()
-        assert gateway.service._store is not None
-        left = await gateway.service._store.load(record.owner, task, now=SystemClock().now())
-        assert left is not None
-        assert (left.kept, left.may_go_on) == (None, False)
+        left = stored_tasks(tmp_path)[task]
+        assert (left.checkpoint, left.was_sent, left.reruns) == (None, True, 0)
         second.release(DONE)
         await host.until(task, "completed")

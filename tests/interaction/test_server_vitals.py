@@ -1,22 +1,10 @@
 """How servers do, as operators are told: and that one which is away is no reason to send its hosts elsewhere."""
 
-import json
-from typing import Any
-
 from helpers.scripted_upstream import Hold, ScriptedServer, error
-from helpers.waiting import eventually
-from helpers.whole_gateway import WholeGateway, configuration, running
+from helpers.whole_gateway import configuration, running
 
 NOWHERE = "http://127.0.0.1:9/mcp"
 OFTEN = {"method": "ping", "interval": "100ms", "timeout": "1s", "unhealthy_after": 1, "healthy_after": 1}
-
-
-async def servers(gateway: WholeGateway) -> dict[str, Any]:
-    """What `/readyz?verbose` says of each, while the gateway is ready."""
-    status, text = await gateway._operators("/readyz?verbose")
-    assert status == 200
-    found: dict[str, Any] = json.loads(text)["upstreams"]
-    return found
 
 
 async def test_a_server_that_is_away_is_seen_and_the_gateway_stays_ready(server: ScriptedServer) -> None:
@@ -26,18 +14,18 @@ async def test_a_server_that_is_away_is_seen_and_the_gateway_stays_ready(server:
         "unasked": {"path": "/unasked", "url": NOWHERE},
     }
     async with running(configuration({}, upstreams=upstreams)) as gateway:
-        vitals = {name: gateway.service._runtime.mounting.mounts.by_name[name].upstream.vitals for name in upstreams}  # type: ignore[union-attr]
-        await eventually(lambda: vitals["reports"]().up is True and vitals["away"]().up is False)
-        found = await servers(gateway)
-    assert {name: found[name]["up"] for name in found} == {"reports": True, "away": False, "unasked": None}
+        await gateway.upstream_is("reports", up=True)
+        await gateway.upstream_is("away", up=False)
+        assert (await gateway.upstream("unasked"))["up"] is None
+        assert await gateway.ready() == 200
 
 
 async def test_a_circuit_that_is_open_is_seen(server: ScriptedServer) -> None:
     section = {"path": "/reports/mcp", "url": NOWHERE, "retries": {"attempts": 1}, "circuit_breaker": {"failures": 1}}
     async with running(configuration({}, upstreams={"reports": section})) as gateway:
-        assert (await servers(gateway))["reports"]["circuit"] == "closed"
+        assert (await gateway.upstream())["circuit"] == "closed"
         assert (await gateway.modern().call("echo")).error["data"]["reason"] == "unreachable"
-        assert (await servers(gateway))["reports"]["circuit"] == "open"
+        assert (await gateway.upstream())["circuit"] == "open"
 
 
 async def test_the_turns_that_are_taken_and_those_who_wait_are_seen(server: ScriptedServer) -> None:
@@ -48,7 +36,7 @@ async def test_the_turns_that_are_taken_and_those_who_wait_are_seen(server: Scri
         for _ in range(3):
             await host.start("report")
         await hold.begun.wait()
-        assert (await servers(gateway))["reports"] == {
+        assert await gateway.upstream() == {
             "up": None,
             "circuit": "closed",
             "in_use": 1,
@@ -66,10 +54,8 @@ async def test_a_server_that_was_moved_is_seen_as_it_is_now(server: ScriptedServ
     )
     server.methods["ping"] = error(-32601, "no such method")
     async with running(away) as gateway:
-        mounts = gateway.service._runtime.mounting.mounts  # type: ignore[union-attr]
-        await eventually(lambda: mounts.by_name["reports"].upstream.vitals().up is False)
+        await gateway.upstream_is(up=False)
         assert await gateway.count("taskgate_upstream_up", upstream="reports") == 0
-        assert (await gateway.service.reload(here)).result == "success"
-        await eventually(lambda: mounts.by_name["reports"].upstream.vitals().up is True)
-        assert (await servers(gateway))["reports"]["up"] is True
+        assert (await gateway.reload(here)).result == "success"
+        await gateway.upstream_is(up=True)
         assert await gateway.count("taskgate_upstream_up", upstream="reports") == 1

@@ -54,7 +54,7 @@ def opens(server: ScriptedServer, issuer: TokenIssuer, clock: ManualClock) -> Op
 
 async def listening(host: McpHost) -> int:
     """The status of one more GET stream, which is dropped at once."""
-    head = {"Accept": "text/event-stream", **host._head()}
+    head = {"Accept": "text/event-stream", **host.head()}
     async with bounded(), host.http.get(host.url, headers=head) as response:
         return response.status
 
@@ -178,7 +178,7 @@ async def test_one_get_stream_too_many_is_a_plain_429(opens: Opens, told: Told) 
     async with opens(streams=2) as gateway:
         host, other = await gateway.greeted(), await gateway.greeted(mount="search")
         async with host.listen(), other.listen():
-            head = {"Accept": "text/event-stream", **host._head()}
+            head = {"Accept": "text/event-stream", **host.head()}
             async with host.http.get(host.url, headers=head) as response:
                 assert (response.status, await response.text()) == (429, "")
                 assert response.headers["Retry-After"] == "2"
@@ -245,7 +245,7 @@ async def test_a_stream_that_was_refused_for_something_else_takes_no_place(opens
         host = await gateway.greeted()
         modern = gateway.modern()
         for _ in range(3):
-            head = {"Accept": "text/event-stream", **host._head(), "Last-Event-ID": "nonsense"}
+            head = {"Accept": "text/event-stream", **host.head(), "Last-Event-ID": "nonsense"}
             async with host.http.get(host.url, headers=head) as response:
                 assert response.status == 400
             assert (await modern.ask("subscriptions/listen", {"notifications": {"taskIds": 7}})).code == -32602
@@ -257,7 +257,7 @@ async def test_a_host_that_breaks_off_leaves_its_place(opens: Opens) -> None:
         host = await gateway.greeted()
         for _ in range(3):
             async with aiohttp.ClientSession() as http:
-                head = {"Accept": "text/event-stream", **host._head()}
+                head = {"Accept": "text/event-stream", **host.head()}
                 response = await http.get(host.url, headers=head)
                 assert response.status == 200
                 response.close()
@@ -334,7 +334,7 @@ async def test_a_wait_is_gone_within_a_second_of_its_host(opens: Opens, server: 
         for _ in range(3):
             async with aiohttp.ClientSession() as http:
                 # Of a stream that can be taken up again, the host may come back: this one takes JSON alone.
-                head = {**host._head(), "Accept": "application/json"}
+                head = {**host.head(), "Accept": "application/json"}
                 body = {"jsonrpc": "2.0", "id": 7, "method": "tasks/result", "params": {"taskId": task}}
                 asked = [asyncio.create_task(http.post(host.url, headers=head, json=body)) for _ in range(2)]
                 await eventually(lambda: _waits(gateway) == 2)

@@ -123,7 +123,7 @@ async def test_a_silent_call_is_kept_alive_by_comments(server: ScriptedServer) -
     config = configuration({"reports": server.url}, server={"sse_keepalive": "50ms"})
     async with running(config) as gateway:
         host = await gateway.greeted()
-        head = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json", **host._head()}
+        head = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json", **host.head()}
         body = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"report"}}'
         async with bounded(), gateway.http.post(host.url, data=body, headers=head) as response:
             assert response.content_type == "text/event-stream"

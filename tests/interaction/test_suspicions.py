@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,22 +12,28 @@ from helpers.modern_host import GONE
 from helpers.scripted_upstream import ScriptedServer
 from helpers.token_issuer import TokenIssuer
 from helpers.token_issuer import guarded as asking_for_tokens
-from helpers.told import Told
-from helpers.waiting import eventually
-from helpers.whole_gateway import WholeGateway, running
+from helpers.whole_gateway import WholeGateway, configuration, running
+from interaction.auditing import audited, lines, of, told_of
 from interaction.limiting import Opens, both_eras, come
 from requirements import covers
-from taskgate.admission.polls import BURST
-from taskgate.telemetry.events import SuspicionRaised, TaskDenied
 
 UNKNOWN = "U" * 32
 MINUTE = timedelta(minutes=1)
+BURST = 20
+"""How often a task may be asked for at once, whatever its interval."""
 
 
 @pytest.fixture
-async def guarded(opens_guarded: Opens) -> AsyncIterator[WholeGateway]:
+async def guarded(opens_guarded: Opens, tmp_path: Path) -> AsyncIterator[WholeGateway]:
     """A gateway that knows callers by their tokens, and puts nobody into the penalty box for a few look-ups."""
-    async with opens_guarded() as gateway:
+    async with opens_guarded(audit=audited(tmp_path)) as gateway:
+        yield gateway
+
+
+@pytest.fixture
+async def gateway(server: ScriptedServer, tmp_path: Path) -> AsyncIterator[WholeGateway]:
+    """A gateway that knows one caller."""
+    async with running(configuration({"reports": server.url}, audit=audited(tmp_path))) as gateway:
         yield gateway
 
 
@@ -36,14 +43,16 @@ def token_of(guarded: WholeGateway, issuer: TokenIssuer) -> Callable[[str], str]
     return lambda subject: issuer.token(guarded.url(), subject=subject)
 
 
-def suspected(told: Told) -> list[str]:
-    return [suspicion.kind for suspicion in told.of(SuspicionRaised)]
+async def suspected(gateway: WholeGateway) -> dict[str, float]:
+    """What operators were told of those who behave as attackers would."""
+    return await gateway.counts("taskgate_security_events_total", "type")
 
 
-async def denials(told: Told, count: int = 1) -> list[tuple[str, str, bool]]:
+async def denials(folder: Path, count: int = 1) -> list[tuple[str, str, bool]]:
     """Method, reason, and whether it is told whose the task is."""
-    await eventually(lambda: len(told.of(TaskDenied)) >= count)
-    return [(denied.method, denied.reason, denied.owner is not None) for denied in told.of(TaskDenied)]
+    await told_of(folder, "task.access_denied", count)
+    denied = of(lines(folder), "task.access_denied")
+    return [(line["mcp"]["method"], line["reason"], line["task"]["owner_ctx"] is not None) for line in denied]
 
 
 async def started(host: Any) -> str:
@@ -57,23 +66,23 @@ async def started(host: Any) -> str:
 @covers("O-AUD-2")
 @both_eras
 async def test_who_asks_for_what_is_somebody_elses_is_denied_and_suspected_once_a_minute(
-    guarded: WholeGateway, token_of: Callable[[str], str], clock: ManualClock, told: Told, era: str
+    guarded: WholeGateway, token_of: Callable[[str], str], clock: ManualClock, tmp_path: Path, era: str
 ) -> None:
     task = await started(await guarded.greeted(token=token_of("alice")))
     bob = await come(guarded, era, token=token_of("bob"))
     for _ in range(2):
         assert (await bob.ask("tasks/get", {"taskId": task})).code == -32602
-    assert await denials(told, 2) == [("tasks/get", "context_mismatch", True)] * 2
-    assert suspected(told) == ["cross_context_access"]
+    assert await denials(tmp_path, 2) == [("tasks/get", "context_mismatch", True)] * 2
+    assert await suspected(guarded) == {"cross_context_access": 1}
     clock.advance(timedelta(seconds=59))
     await bob.ask("tasks/cancel", {"taskId": task})
-    assert (await denials(told, 3))[-1] == ("tasks/cancel", "context_mismatch", True)
-    assert suspected(told) == ["cross_context_access"]
+    assert (await denials(tmp_path, 3))[-1] == ("tasks/cancel", "context_mismatch", True)
+    assert await suspected(guarded) == {"cross_context_access": 1}
 
 
 @both_eras
 async def test_of_what_expired_and_of_what_never_was_it_is_told_which(
-    guarded: WholeGateway, token_of: Callable[[str], str], clock: ManualClock, told: Told, era: str
+    guarded: WholeGateway, token_of: Callable[[str], str], clock: ManualClock, tmp_path: Path, era: str
 ) -> None:
     alice = await guarded.greeted(token=token_of("alice"))
     task = await started(alice)
@@ -81,24 +90,25 @@ async def test_of_what_expired_and_of_what_never_was_it_is_told_which(
     host = await come(guarded, era, token=alice.token)
     for id in (task, UNKNOWN):
         assert (await host.ask("tasks/get", {"taskId": id})).code == -32602
-    assert await denials(told, 2) == [("tasks/get", "expired", True), ("tasks/get", "not_found", False)]
-    assert suspected(told) == []
+    assert await denials(tmp_path, 2) == [("tasks/get", "expired", True), ("tasks/get", "not_found", False)]
+    assert await suspected(guarded) == {}
 
 
 @both_eras
 @pytest.mark.parametrize("id", ["!", 7, None, "U" * 100_000], ids=["a sign", "a number", "null", "long"])
-async def test_what_can_be_no_id_is_denied_at_once(gateway: WholeGateway, told: Told, era: str, id: Any) -> None:
+async def test_what_can_be_no_id_is_denied_at_once(gateway: WholeGateway, tmp_path: Path, era: str, id: Any) -> None:
     host = await come(gateway, era)
     await host.ask("tasks/get", {"taskId": id}, headers={"Mcp-Name": GONE} if era == "stateless" else None)
-    (denied,) = told.of(TaskDenied)
-    asked = id[:32] if isinstance(id, str) else ""
-    assert denied == TaskDenied("reports", "tasks/get", "malformed_id", asked, None)
+    assert await denials(tmp_path) == [("tasks/get", "malformed_id", False)]
+    labels = ("upstream", "mcp_method_name", "reason")
+    denied = {("reports", "tasks/get", "malformed_id"): 1}
+    assert await gateway.counts("taskgate_task_access_denials_total", *labels) == denied
 
 
-async def test_what_was_denied_right_before_the_end_is_told_of(gateway: WholeGateway, told: Told) -> None:
+async def test_what_was_denied_right_before_the_end_is_told_of(gateway: WholeGateway, tmp_path: Path) -> None:
     await (await gateway.greeted()).ask("tasks/get", {"taskId": UNKNOWN})
-    await gateway.service.close()
-    assert await denials(told) == [("tasks/get", "not_found", False)]
+    await gateway.close()
+    assert await denials(tmp_path) == [("tasks/get", "not_found", False)]
 
 
 # --- suspicions ----------------------------------------------------------------------------------------------------
@@ -106,29 +116,27 @@ async def test_what_was_denied_right_before_the_end_is_told_of(gateway: WholeGat
 
 @covers("O-AUD-2")
 async def test_headers_that_say_something_else_than_the_body_are_suspicious(
-    guarded: WholeGateway, token_of: Callable[[str], str], clock: ManualClock, told: Told
+    guarded: WholeGateway, token_of: Callable[[str], str]
 ) -> None:
     host = guarded.modern(token=token_of("alice"))
     for header in ("Mcp-Method", "Mcp-Name"):
         assert (await host.call("echo", headers={header: "other"})).code == -32020
-    assert suspected(told) == ["header_mismatch"]
+    assert await suspected(guarded) == {"header_mismatch": 1}
     # Somebody else is told of apart.
     await guarded.modern(token=token_of("bob")).call("echo", headers={"Mcp-Name": "other"})
-    assert suspected(told) == ["header_mismatch"] * 2
+    assert await suspected(guarded) == {"header_mismatch": 2}
 
 
 @pytest.mark.parametrize("value", [GONE, ["echo", "echo"], "=?base64?****?="], ids=["missing", "doubled", "malformed"])
-async def test_headers_that_only_are_not_right_are_not_suspicious(
-    gateway: WholeGateway, told: Told, value: Any
-) -> None:
+async def test_headers_that_only_are_not_right_are_not_suspicious(gateway: WholeGateway, value: Any) -> None:
     assert (await gateway.modern().call("echo", headers={"Mcp-Name": value})).code == -32020
-    assert suspected(told) == []
+    assert await suspected(gateway) == {}
 
 
 @covers("O-AUD-2")
 @both_eras
 async def test_who_polls_on_though_it_is_refused_is_told_of_once(
-    server: ScriptedServer, issuer: TokenIssuer, told: Told, era: str
+    server: ScriptedServer, issuer: TokenIssuer, era: str
 ) -> None:
     config = asking_for_tokens({"reports": server.url}, issuer, tasks={"early_poll": {"reject_above": 2}})
     async with running(config) as gateway:
@@ -136,17 +144,15 @@ async def test_who_polls_on_though_it_is_refused_is_told_of_once(
         task = await started(await gateway.greeted(token=token))
         host = await come(gateway, era, token=token)
         codes = [(await host.ask("tasks/get", {"taskId": task})).message or {} for _ in range(BURST + 5)]
+        assert await suspected(gateway) == {"excessive_polling": 1}
     assert sum("error" in answer for answer in codes) >= 3
-    assert suspected(told) == ["excessive_polling"]
 
 
 @covers("O-AUD-2")
-async def test_who_tries_tokens_is_told_of_once_for_its_address(
-    opens_guarded: Opens, issuer: TokenIssuer, told: Told
-) -> None:
+async def test_who_tries_tokens_is_told_of_once_for_its_address(opens_guarded: Opens, issuer: TokenIssuer) -> None:
     failures = {"name": "failures", "scope": "ip", "rate": "2/m", "burst": 2, "event": "auth_failure"}
     async with opens_guarded(failures) as gateway:
         stranger = gateway.host(token=issuer.token("https://elsewhere.example"))
         statuses = [(await stranger.ask("ping")).status for _ in range(5)]
+        assert await suspected(gateway) == {"auth_bruteforce": 1}
     assert statuses == [401, 401, 429, 429, 429]
-    assert suspected(told) == ["auth_bruteforce"]

@@ -8,15 +8,13 @@ from typing import Any
 
 import aiohttp
 import pytest
-from click.testing import CliRunner
 
 from helpers.certificates import Authority
-from helpers.gateway_process import write_configuration
+from helpers.gateway_process import taskgate, write_configuration
 from helpers.mcp_host import McpHost
 from helpers.scripted_upstream import ScriptedServer, result
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.whole_gateway import WholeGateway, configuration, running
-from taskgate.cli import main
 
 WELL_KNOWN = "/.well-known/oauth-protected-resource/reports/mcp"
 JSON = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
@@ -66,8 +64,7 @@ async def http(authority: Authority) -> AsyncIterator[aiohttp.ClientSession]:
 
 
 def origin(gateway: WholeGateway) -> str:
-    address, port = gateway.service.address
-    return f"https://{address}:{port}"
+    return gateway.origin.replace("http://", "https://")
 
 
 async def test_a_host_with_a_token_for_the_https_address_calls_tools(
@@ -141,8 +138,8 @@ async def test_what_the_file_says_of_versions_and_of_hosts_certificates_holds(
 
 def test_files_that_cannot_be_used_end_the_start_with_1_and_a_line(tmp_path: Path) -> None:
     section: Any = f'{{listen: "127.0.0.1:0", tls: {{cert_file: "{tmp_path}/none", key_file: "{tmp_path}/none"}}}}'
-    file = write_configuration(tmp_path, "http://127.0.0.1:9/mcp", server=section)
-    ended = CliRunner().invoke(main, ["serve", "--config", str(file)])
-    assert (ended.exit_code, ended.stdout) == (1, "")
+    file = write_configuration(tmp_path, "http://127.0.0.1:9/mcp", server=section, audit="{enabled: false}")
+    ended = taskgate("serve", "--config", file, folder=tmp_path)
+    assert (ended.returncode, ended.stdout) == (1, "")
     assert ended.stderr.splitlines()[-1] == "taskgate: server.tls.cert_file cannot be read: no such file or directory"
     assert "Traceback" not in ended.stderr

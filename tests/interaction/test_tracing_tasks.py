@@ -1,7 +1,6 @@
 """A task is followed to its server, and back to the request that made it."""
 
 from collections.abc import AsyncIterator
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +9,11 @@ import pytest
 from helpers.mcp_host import McpHost
 from helpers.modern_server import ModernServer
 from helpers.otlp_collector import CLIENT, SERVER, Collected, OtlpCollector, Place
-from helpers.records import keep, new_record
 from helpers.scripted_upstream import Hold, ScriptedServer
-from helpers.traced_gateway import traced
+from helpers.traced_gateway import KEPT, traced
 from helpers.waiting import bounded
-from helpers.whole_gateway import SqliteOptions, SystemClock, SystemEntropy, open_store
-from interaction.tracing import META, PARENT, THEIRS, TRACE, heard_by, place
-from taskgate.domain.record import Lease
+from interaction.falls import falling, leave_one_sent, returned
+from interaction.tracing import META, PARENT, TRACE, heard_by, place
 
 DONE = {"content": [{"type": "text", "text": "done"}]}
 
@@ -118,22 +115,16 @@ async def test_a_task_that_outlived_its_process_still_points_back(
 async def test_a_call_that_an_earlier_process_never_sent_points_back_when_it_is(
     server: ScriptedServer, collector: OtlpCollector, tmp_path: Path
 ) -> None:
-    now = SystemClock().now()
-    record = new_record(
-        id=SystemEntropy().token(16).hex(),
-        created_at=now,
-        trace=THEIRS,
-        lease=Lease(holder="fallen", until=now + timedelta(hours=1)),
-    )
-    file = SqliteOptions(
-        path=tmp_path / "taskgate.db", synchronous="FULL", busy_timeout=timedelta(seconds=5), max_size=2**30
-    )
-    store = await open_store("sqlite", file)
-    await keep(store, record)
-    await store.close()
+    async with falling(server, tmp_path, tracing={**KEPT, "endpoint": collector.url}) as gateway:
+        host = await gateway.greeted()
+        await leave_one_sent(server, tmp_path, host, tool="echo")
+        asked = await host.ask("tools/call", called_with(META, task={}))
+        task = asked.result["task"]["taskId"]
     async with traced(collector, {"reports": server.url}, folder=tmp_path) as gateway:
-        await ended(await gateway.greeted(), record.id)
-    call = collector.only(CLIENT, "tools/call")
-    assert (call.parent, call.links) == (None, (Place(TRACE, PARENT),))
+        await ended(returned(gateway, host), task)
+    # What the server lists is not known yet when the call is sent.
+    made, call = collector.only(SERVER, "tools/call report"), collector.only(CLIENT, "tools/call")
+    assert made.parent == Place(TRACE, PARENT)
+    assert (call.parent, call.links) == (None, (made.place,))
     assert place(heard_by(server)["traceparent"]) == call.place
-    assert_about_one_task([call, collector.only(SERVER, "tasks/result")], record.id)
+    assert_about_one_task([call, collector.only(SERVER, "tasks/result")], task)

@@ -3,20 +3,20 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from helpers.exchange_server import ExchangeServer
-from helpers.records import keep, new_record
 from helpers.scripted_upstream import Hold, ScriptedServer, raw, status
+from helpers.several_gateways import key_file
+from helpers.stored_tasks import stored_task
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded
-from helpers.whole_gateway import GatewayConfig, SqliteOptions, SystemClock, WholeGateway, open_store, running
+from helpers.whole_gateway import GatewayConfig, WholeGateway, configuration, running
+from interaction.falls import falling, leave_one_sent
 from requirements import covers
-from taskgate.domain.record import Lease, OwnerKey
 
 TOLD = {"context": "X-Taskgate-Context", "subject": "X-Taskgate-Subject"}
 NO_TOKEN = "The gateway could not get credentials for the server: the caller has no valid token"
@@ -251,24 +251,23 @@ async def test_metrics_hold_nothing_of_what_is_shown(
 async def test_a_task_that_was_never_sent_ends_after_a_restart_where_its_caller_must_be_known(
     server: ScriptedServer, endpoint: ExchangeServer, issuer: TokenIssuer, tmp_path: Path, needed: str
 ) -> None:
-    owner, now = OwnerKey("c" * 22, "reports"), SystemClock().now()
-    record = new_record(owner=owner, created_at=now, lease=Lease(holder="fallen", until=now + timedelta(hours=1)))
-    place = tmp_path / "taskgate.db"
-    file = SqliteOptions(path=place, synchronous="FULL", busy_timeout=timedelta(seconds=5), max_size=2**30)
-    store = await open_store("sqlite", file)
-    await keep(store, record)
-    await store.close()
     named = {"path": "/reports/mcp", "url": server.url, "identity_headers": TOLD}
-    upstreams = {"reports": exchanging(server, endpoint) if needed == "a token" else named}
-    async with running(guarded({}, issuer, upstreams=upstreams, folder=tmp_path), data_directory=tmp_path) as gateway:
-        kept = gateway.service._store
-        assert kept is not None
-        async with bounded():
-            while (found := await kept.load(owner, record.id, now=now, bodies=True)) and not found.status.is_terminal:
-                await asyncio.sleep(0)
-    assert found is not None
-    assert (found.status, NO_TOKEN in str(found)) == ("failed", True)
-    assert (endpoint.asked, server.requests) == (0, [])
+    upstream = {**(exchanging(server, endpoint) if needed == "a token" else named), "concurrency": 1}
+    auth = {"issuers": {"corp": issuer.section}, "context": {"key_file": str(key_file(tmp_path))}}
+    sections: dict[str, Any] = {"auth": {"mode": "required", **auth}, "server": {"public_url": "https://m.example"}}
+    token = issuer.token("https://m.example/reports/mcp")
+    endpoint.subjects[token] = "alice"
+    async with falling(server, tmp_path, upstreams={"reports": upstream}, **sections) as gateway:
+        host = await gateway.greeted(token=token)
+        _, unsent = await leave_one_sent(server, tmp_path, host, host)
+    asked = endpoint.asked
+    async with running(
+        configuration({}, upstreams={"reports": upstream}, folder=tmp_path, **sections), data_directory=tmp_path
+    ) as gateway:
+        await stored_task(tmp_path, unsent, lambda task: task.status == "failed")
+        assert (endpoint.asked, server.requests) == (asked, [])
+        found = await gateway.modern(token=token).get(unsent)
+    assert NO_TOKEN in str(found)
 
 
 async def test_nothing_of_a_token_is_stored(

@@ -212,7 +212,7 @@ async def test_a_part_that_the_end_of_the_listener_cuts_off_is_accounted_for_too
     batch = [{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "report", "arguments": {}}}]
     asking = asyncio.ensure_future(host.http.post(host.url, data=json.dumps(batch), headers=head_of(host, **HEAD)))
     await eventually(lambda: server.heard("tools/call"))
-    await heard.service.close()
+    await heard.close()
     await asyncio.wait([asking])
     asking.exception()
     (part,) = request_contexts.parts()

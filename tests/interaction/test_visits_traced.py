@@ -47,7 +47,7 @@ async def test_a_span_ends_though_its_request_is_cut_off(
     server.script["report"] = Hold()
     asking = asyncio.create_task(heard.modern().call("report"))
     await eventually(lambda: server.heard("tools/call"))
-    await heard.service.close()
+    await heard.close()
     await asyncio.wait([asking])
     asking.exception()
     assert [span.ends for span in spans.spans] == [["cancelled"]]

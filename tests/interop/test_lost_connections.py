@@ -41,7 +41,7 @@ async def url(server: ScriptedServer, network: Cutter) -> AsyncIterator[str]:
     """Where a gateway is found by way of the network."""
     config = configuration({"reports": server.url}, server={"allowed_hosts": [f"127.0.0.1:{network.port}"]})
     async with running(config) as gateway:
-        network.address = gateway.service.address
+        network.address = gateway.address
         yield f"http://127.0.0.1:{network.port}/reports/mcp"
         # What hosts hold open would be waited for.
         network.cut()

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import timedelta
 from typing import Any
 
 from helpers.event_streams import Wire
@@ -43,7 +42,7 @@ def said(wire: Wire) -> list[Any]:
 async def draining(gateway: WholeGateway) -> AsyncIterator[None]:
     """A gateway that drains meanwhile, and is gone afterwards."""
     hurry = asyncio.Event()
-    drain = asyncio.create_task(gateway.service.drain(delay=timedelta(), hurry=hurry))
+    drain = asyncio.create_task(gateway.drain(hurry))
     try:
         yield
     finally:

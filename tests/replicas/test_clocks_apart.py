@@ -243,7 +243,7 @@ async def test_nothing_is_kept_by_the_clock_of_a_gateway_that_does_not_know_the_
             hold.release(DONE)
             await gateway.modern().until(made["taskId"], "completed")
         finally:
-            await gateway.service.close()
+            await gateway.close()
             await asyncio.to_thread(store.stop)
 
 

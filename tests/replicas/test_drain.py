@@ -85,7 +85,7 @@ async def test_streams_that_only_tell_end_at_once_and_a_call_goes_on_to_its_end(
             async with got(at(host, other), last_id(get)) as again:
                 assert await again.next() is not None
                 with pytest.raises(ConnectionRefusedError):
-                    await asyncio.open_connection(*drains.service.address)
+                    await asyncio.open_connection(*drains.address)
                 assert (await at(host, other).ask("ping")).result == {}
                 assert not drain.done()
                 await tool.finish(DONE)

@@ -160,7 +160,7 @@ async def test_a_call_whose_holder_is_gone_is_not_known_any_more(
     await tool.ask("q-1")
     result = await sent_for(host)
     async with bounded():
-        await three[0].service.close()
+        await three[0].close()
     assert is_refused(await back(modern_at(host, three[1]), result, everything(result)))
 
 

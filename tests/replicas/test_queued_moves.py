@@ -40,7 +40,7 @@ async def test_a_task_that_still_waits_for_its_turn_is_run_by_another_once(two: 
             await hold.begun.wait()
         waits = (await host.start("echo", {"number": 7}))["taskId"]
         await drains.drain()
-        await drains.service.close()
+        await drains.close()
         there = at(host, other)
         told = await there.ask("tasks/result", {"taskId": waits})
         assert told.result["structuredContent"] == {"number": 7}

@@ -78,5 +78,5 @@ async def test_a_replica_that_ends_hands_its_subscriptions_over(
         await at(host, three[1]).ask(SET_LEVEL, {"level": "error"})
         await eventually(lambda: len(set(sessions(server, SET_LEVEL))) == 2)
         async with bounded():
-            await three[0].service.close()
+            await three[0].close()
         await eventually(lambda: len(set(sessions(server, SUBSCRIBE))) == 2)

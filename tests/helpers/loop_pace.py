@@ -1,0 +1,67 @@
+"""Timers that run faster than the machine's clock, for pauses of the gateway that no configuration shortens.
+
+All waiting of the gateway is the event loop's, so a loop whose time runs faster has it wait shorter. What a test waits
+for itself, `waiting.bounded` and `waiting.eventually`, takes the pace into account where it begins within the block.
+"""
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from weakref import WeakKeyDictionary
+
+from helpers.manual_clock import EPOCH
+
+_paces: "WeakKeyDictionary[asyncio.AbstractEventLoop, float]" = WeakKeyDictionary()
+
+
+def pace() -> float:
+    """How many seconds of the running loop pass in one of the machine."""
+    return _paces.get(asyncio.get_running_loop(), 1.0)
+
+
+@contextmanager
+def hurried(factor: float) -> Iterator[None]:
+    """Have the timers of the running loop go that much faster for the length of a block."""
+    loop = asyncio.get_running_loop()
+    over = threading.Event()
+
+    def tick() -> None:
+        # The selector sleeps by the machine's clock: what is due before it would wake up by itself.
+        while not over.wait(0.001):
+            loop.call_soon_threadsafe(int)
+
+    ticking = threading.Thread(target=tick, name="hurried-loop")
+    _set_pace(loop, factor)
+    ticking.start()
+    try:
+        yield
+    finally:
+        over.set()
+        ticking.join()
+        _set_pace(loop, 1.0)
+
+
+def _set_pace(loop: asyncio.AbstractEventLoop, factor: float) -> None:
+    began, zero = time.monotonic(), loop.time()
+    _paces[loop] = factor
+    loop.time = lambda: zero + (time.monotonic() - began) * factor  # type: ignore[method-assign]
+
+
+class LoopClock:
+    """A Clock that goes as the running loop does, from `start` on."""
+
+    def __init__(self, start: datetime = EPOCH) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._zero, self._start = self._loop.time(), start
+
+    def now(self) -> datetime:
+        return self._start + timedelta(seconds=self.elapsed())
+
+    def wall(self) -> datetime:
+        return self.now()
+
+    def elapsed(self) -> float:
+        return self._loop.time() - self._zero
