@@ -6,7 +6,7 @@ PY = .venv/bin/python
 STAMP = .venv/made-from-pyproject
 DEBIAN = On Debian 12 or newer: apt-get install python3 python3-venv
 
-.PHONY: help setup run test unit environments provider peers attacks chaos fuzz mutants check bench dashboards pages fmt clean
+.PHONY: help setup run test unit unit-pure unit-other environments provider peers attacks chaos fuzz mutants check bench dashboards pages fmt clean
 
 help:
 	@echo 'make setup   what all others need: .venv with taskgate in it'
@@ -69,10 +69,20 @@ test: $(STAMP) environments provider peers
 	$(PY) -m pytest -m alone || status=$$?; \
 	exit $$status
 
-# Without the environments of other SDKs: what to run while one works.
+# What to run while one works: no environments of other SDKs, no tests that start programs or are thorough, and few
+# examples of each property; `make test` runs all of it. Two runs side by side, since to hand each test to a worker takes
+# longer than many a test.
+QUICK = $(PY) -m pytest --quiet --hypothesis-profile=quick -m 'not alone and not program and not thorough'
+PURE = $(addprefix tests/unit/,admission auth config domain jsontext lifecycle protocol)
 unit: export PYTHONDONTWRITEBYTECODE =
 unit: $(STAMP)
-	$(PY) -m pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder -m 'not alone' tests/unit tests/contract
+	@$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync=target unit-pure unit-other
+
+unit-pure:
+	@$(QUICK) $(PURE)
+
+unit-other:
+	@$(QUICK) tests/unit tests/contract $(addprefix --ignore=,$(PURE))
 
 # Part of `make test`, where what they measure is not printed. SHUTDOWNS=50 ends a gateway that often under a storm.
 SHUTDOWNS ?= 4

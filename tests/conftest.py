@@ -2,7 +2,10 @@
 
 import gc
 import os
+import re
 from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -25,12 +28,16 @@ __all__ = [
     "valkey_server",
 ]
 
-# How long one example takes says more about the machine than about the code. "few" is for what no luck may decide,
-# "many" for `make fuzz`.
+# How long one example takes says more about the machine than about the code. "quick" is for `make unit`, "many" for
+# `make fuzz`, "few" for what no luck may decide.
 settings.register_profile("taskgate", deadline=None, max_examples=50)
+settings.register_profile("quick", deadline=None, max_examples=5)
 settings.register_profile("many", deadline=None, max_examples=1000)
 settings.register_profile("few", deadline=None, max_examples=5, derandomize=True, database=None)
 settings.load_profile("taskgate")
+
+# A test that asks for one of them is marked `program`.
+_STARTERS = frozenset({"nurse", "redis_server", "shared_server", "valkey_server"})
 
 # Secrets that tests write are nobody else's, as those of operators have to be.
 os.umask(0o027)
@@ -39,6 +46,14 @@ os.umask(0o027)
 def pytest_configure(config: pytest.Config) -> None:
     """Make the marker known by which a test is not judged by what it tells."""
     config.addinivalue_line("markers", MARKER)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests whose fixtures start programs, before any are left out for their marks."""
+    for item in items:
+        if not _STARTERS.isdisjoint(getattr(item, "fixturenames", ())):
+            item.add_marker("program")
 
 
 def pytest_collection_finish() -> None:
@@ -54,6 +69,17 @@ def usual_effort() -> Iterator[int]:
         usual = reload.SCRYPT_COST
         patch.setattr(reload, "SCRYPT_COST", 2)
         yield usual
+
+
+_folders = count()
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of the test's own. The one that pytest has moves a link, too, which takes longer than many a test."""
+    folder = tmp_path_factory.getbasetemp() / f"{re.sub(r'[^a-zA-Z0-9]', '_', request.node.name)[:30]}{next(_folders)}"
+    folder.mkdir(mode=0o700)
+    return folder
 
 
 @pytest.fixture

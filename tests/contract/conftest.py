@@ -9,8 +9,10 @@ from contract.backends import NAMES, SHARED, Backend
 from helpers.shared_store import expect_every_key_to_expire
 from taskgate.stores.base import Store
 
+PARAMS = [pytest.param(name, marks=[pytest.mark.program] if name in SHARED else []) for name in NAMES]
 
-@pytest.fixture(scope="session", params=NAMES)
+
+@pytest.fixture(scope="session", params=PARAMS)
 def backend(request: pytest.FixtureRequest) -> Backend:
     """The kind of store under test."""
     name = request.param

@@ -11,7 +11,7 @@ from taskgate.errors import UpstreamFailed
 from taskgate.upstream.duplex.base import ChannelProvider
 
 
-@pytest.fixture(params=LINES)
+@pytest.fixture(params=[pytest.param(name, marks=[pytest.mark.program] if name == "program" else []) for name in LINES])
 async def lines(request: pytest.FixtureRequest) -> AsyncIterator[ChannelProvider]:
     """Each kind of lines in turn."""
     async with bounded(), LINES[request.param]() as lines:

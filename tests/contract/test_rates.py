@@ -42,7 +42,7 @@ def note(*demands: Demand) -> RateStep:
     return RateStep(RateStepMode.NOTE, demands)
 
 
-@pytest.fixture(scope="session", params=["memory", *KINDS])
+@pytest.fixture(scope="session", params=["memory", *(pytest.param(kind, marks=pytest.mark.program) for kind in KINDS)])
 def rates_server(request: pytest.FixtureRequest) -> SharedServer | None:
     """Where budgets are kept; None is in this process."""
     if request.param == "memory":

@@ -7,9 +7,11 @@ being closed) gets a moment. Warnings of what the interpreter itself notices are
 import asyncio
 import gc
 import os
+import subprocess
 import threading
 import time
 import weakref
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from functools import wraps
 from pathlib import Path
@@ -20,16 +22,20 @@ import pytest
 
 _MOMENT = 1.0
 _LOOPS_OWN_THREADS = ("asyncio_", "AnyIO", "waitpid-", "taskgate-reader")
+_QUICK = (Path(__file__).parent.parent / "unit", Path(__file__).parent.parent / "contract")
+_programs: "Counter[str]" = Counter()
 _open_sessions: "weakref.WeakSet[aiohttp.ClientSession]" = weakref.WeakSet()
 
 
 @pytest.fixture(autouse=True)
 def nothing_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
     """Fail a test after which a child process, a thread or an aiohttp client session is still there."""
-    children, threads, sessions = _children(), set(threading.enumerate()), _sessions()
+    children, threads, sessions, started = _children(), set(threading.enumerate()), _sessions(), _programs["started"]
     if request.node.get_closest_marker("asyncio") is not None:
         request.getfixturevalue("no_task_left_behind")
     yield
+    if _programs["started"] > started and _is_quick(request.node):
+        pytest.fail("starts a program, and is not marked `program`, by which `make unit` leaves it out", pytrace=False)
     left = [f"process {pid}" for pid in _children() - children]
     left += [f"open {session!r}" for session in _sessions() - sessions]
     left += [f"thread {thread.name}" for thread in set(threading.enumerate()) - threads if _outlives(thread)]
@@ -63,13 +69,33 @@ def _expect_nothing(left: list[str]) -> None:
         pytest.fail("left behind: " + "; ".join(left), pytrace=False)
 
 
+def _is_quick(test: pytest.Item) -> bool:
+    """Whether a test is one of those that `make unit` runs."""
+    return test.get_closest_marker("program") is None and any(test.path.is_relative_to(folder) for folder in _QUICK)
+
+
 def _children() -> set[int]:
     """The children of this process, dead ones that nobody waited for included; none where there is no /proc."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except (ChildProcessError, AttributeError):
         return set()
-    return {int(place.name) for place in Path("/proc").glob("[0-9]*") if _parent(place) == os.getpid()}
+    try:
+        threads = os.listdir("/proc/self/task")
+        return {int(pid) for thread in threads for pid in _children_of(thread)}
+    except FileNotFoundError:
+        return {int(place.name) for place in Path("/proc").glob("[0-9]*") if _parent(place) == os.getpid()}
+
+
+def _children_of(thread: str) -> list[bytes]:
+    """The children that a thread started. The file is there where the kernel has CONFIG_PROC_CHILDREN."""
+    try:
+        with open(f"/proc/self/task/{thread}/children", "rb") as children:
+            return children.read().split()
+    except FileNotFoundError:
+        if not os.path.exists(f"/proc/self/task/{thread}"):
+            return []  # the thread has ended since it was listed
+        raise
 
 
 def _parent(place: Path) -> int | None:
@@ -99,6 +125,17 @@ def _watched(loop: Any) -> dict[tuple[int, int], str]:
     return watched | {(transport._sock_fd, id(transport)): repr(transport) for transport in transports}
 
 
+def _count_programs() -> None:
+    begun = subprocess.Popen.__init__
+
+    @wraps(begun)
+    def counted(self: "subprocess.Popen[Any]", *args: Any, **kwargs: Any) -> None:
+        _programs["started"] += 1
+        begun(self, *args, **kwargs)
+
+    subprocess.Popen.__init__ = counted  # type: ignore[method-assign]
+
+
 def _remember_sessions() -> None:
     opened = aiohttp.ClientSession.__init__
 
@@ -111,3 +148,4 @@ def _remember_sessions() -> None:
 
 
 _remember_sessions()
+_count_programs()

@@ -173,6 +173,7 @@ def test_a_port_that_is_taken_is_named_with_its_key_and_ends_with_1(tmp_path: Pa
     assert f"taskgate: {key}.listen: cannot listen on {address}: address already in use" in err
 
 
+@pytest.mark.program
 async def test_a_second_process_on_the_same_store_refuses_to_start(tmp_path: Path) -> None:
     file = write_configuration(tmp_path, URL)
     async with gateway_process(["--config", file], log=tmp_path / "first.log"):
@@ -182,6 +183,7 @@ async def test_a_second_process_on_the_same_store_refuses_to_start(tmp_path: Pat
     assert log.read_text() == "taskgate: The store's file is in use by another process\n"
 
 
+@pytest.mark.program
 async def test_without_a_file_the_server_is_at_mcp_and_its_store_in_the_data_directory(tmp_path: Path) -> None:
     arguments = ["--upstream", URL, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
     folder = tmp_path / "data"
@@ -193,6 +195,7 @@ async def test_without_a_file_the_server_is_at_mcp_and_its_store_in_the_data_dir
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.program
 async def test_a_signal_ends_it_with_0(tmp_path: Path, number: signal.Signals) -> None:
     file = write_configuration(tmp_path, URL)
     async with gateway_process(["--config", file], log=tmp_path / "log") as gateway:
@@ -206,6 +209,7 @@ async def test_a_signal_ends_it_with_0(tmp_path: Path, number: signal.Signals) -
     assert events == [("info", "serving"), ("info", "draining"), ("info", "stopped")]
 
 
+@pytest.mark.program
 async def test_an_idle_gateway_whose_readiness_nobody_asked_for_ends_within_a_second(tmp_path: Path) -> None:
     """No balancer looks at it, so none has to see that it drains."""
     server = '{listen: "127.0.0.1:0", drain: {delay: 1h, timeout: 1h}}'
@@ -217,6 +221,7 @@ async def test_an_idle_gateway_whose_readiness_nobody_asked_for_ends_within_a_se
             assert await gateway.exit_status() == 0
 
 
+@pytest.mark.program
 async def test_a_second_signal_ends_the_drain(tmp_path: Path) -> None:
     server = '{listen: "127.0.0.1:0", drain: {delay: 1h, timeout: 1h}}'
     file = write_configuration(tmp_path, URL, server=server)
@@ -228,6 +233,7 @@ async def test_a_second_signal_ends_the_drain(tmp_path: Path) -> None:
         assert await gateway.exit_status() == 0
 
 
+@pytest.mark.program
 async def test_a_drain_tells_that_it_reads_no_file_again(tmp_path: Path) -> None:
     server = '{listen: "127.0.0.1:0", drain: {delay: 1h, timeout: 1h}}'
     file = write_configuration(tmp_path, URL, server=server)
@@ -241,6 +247,7 @@ async def test_a_drain_tells_that_it_reads_no_file_again(tmp_path: Path) -> None
         assert await gateway.exit_status() == 0
 
 
+@pytest.mark.program
 async def test_whoever_has_the_operators_token_ends_it_and_the_usual_signal_cuts_nothing_short(tmp_path: Path) -> None:
     """An orchestrator asks before it sends its signal; only a second signal is from somebody in a hurry."""
     token = tmp_path / "token"
@@ -288,6 +295,7 @@ async def served(gateway: GatewayProcess) -> list[str]:
 
 
 @pytest.mark.parametrize("option", [["--no-watch"], []], ids=["on SIGHUP", "of itself"])
+@pytest.mark.program
 async def test_a_file_that_was_changed_is_read_again(tmp_path: Path, option: list[str]) -> None:
     file = write_configuration(tmp_path, URL)
     async with gateway_process(["--config", file, *option], log=tmp_path / "log") as gateway:
@@ -301,6 +309,7 @@ async def test_a_file_that_was_changed_is_read_again(tmp_path: Path, option: lis
     assert "result=success" in written[2], "what is logged changes with the rest"
 
 
+@pytest.mark.program
 async def test_a_file_that_cannot_be_used_is_told_as_check_tells_it_and_changes_nothing(tmp_path: Path) -> None:
     file = write_configuration(tmp_path, URL)
     async with gateway_process(["--config", file, "--no-watch"], log=tmp_path / "log") as gateway:
@@ -314,6 +323,7 @@ async def test_a_file_that_cannot_be_used_is_told_as_check_tells_it_and_changes_
     assert len(problems) == 2
 
 
+@pytest.mark.program
 async def test_without_a_file_there_is_nothing_to_read_again(tmp_path: Path) -> None:
     arguments = ["--upstream", URL, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
     environment = {"TASKGATE_DATA_DIR": str(tmp_path / "data")}
@@ -323,6 +333,7 @@ async def test_without_a_file_there_is_nothing_to_read_again(tmp_path: Path) -> 
         assert await served(gateway) == ["default"]
 
 
+@pytest.mark.program
 async def test_whoever_has_the_operators_token_has_the_file_read_again(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text(noted("an-operators-token-of-some-length") + "\n")

@@ -59,12 +59,14 @@ async def traced_once(folder: Path, endpoint: str) -> float:
         return time.monotonic() - begun
 
 
+@pytest.mark.program
 async def test_what_was_traced_last_is_exported_before_the_end(tmp_path: Path) -> None:
     async with OtlpCollector() as collector:
         await traced_once(tmp_path, collector.url)
     assert collector.only(SERVER, "ping").status == 2
 
 
+@pytest.mark.program
 async def test_a_collector_that_says_nothing_keeps_no_process_from_its_end(tmp_path: Path) -> None:
     """Two seconds for the spans, and what an end takes anyway; its own timeout would be ten."""
     with closing(socket.create_server(("127.0.0.1", 0))) as listening:

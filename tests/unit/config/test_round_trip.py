@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from ruamel.yaml import YAML
 
+from helpers.examples import examples
 from taskgate.config import ConfigurationError, GatewayConfig, effective, json_schema, load
 from taskgate.config.units import read_duration, read_rate, read_size, write_duration, write_size
 
@@ -118,7 +119,7 @@ def test_the_effective_configuration_loads_to_the_same(loads: Loads, minimal: st
     assert effective(loads(shown)) == shown
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(120))
 @given(tool=st.text(min_size=1, max_size=20).filter(str.isprintable))
 def test_any_text_survives_the_round_trip(file: Path, tool: str) -> None:
     config = GatewayConfig.model_validate(
@@ -147,7 +148,7 @@ _ANYTHING = st.recursive(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(200), deadline=None)
 @given(
     audience=st.lists(_TEXT, max_size=3),
     claims=st.dictionaries(_TEXT, st.lists(_TEXT, min_size=1, max_size=3), max_size=3),

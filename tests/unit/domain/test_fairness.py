@@ -6,6 +6,7 @@ from collections import Counter, defaultdict, deque
 from types import CodeType
 from typing import NamedTuple
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -337,6 +338,7 @@ def test_the_next_permit_costs_the_same_whether_a_hundred_or_three_thousand_call
     assert lines_of_one_turn(100) == lines_of_one_turn(3_000) > 10
 
 
+@pytest.mark.thorough
 def test_a_turn_takes_no_longer_for_a_hundred_thousand_contexts() -> None:
     def seconds(contexts: int) -> float:
         permits: FairPermits[str] = FairPermits(contexts, contexts, kept=0)

@@ -82,6 +82,7 @@ def test_check_warns_of_them_and_ends_well(tmp_path: Path) -> None:
     assert checked.stderr == f"taskgate: upstreams.a.command: {words}\n"
 
 
+@pytest.mark.program
 async def test_a_gateway_warns_of_them_when_it_starts_and_when_it_reads_its_file_again(tmp_path: Path) -> None:
     server = "{{path: /a, transport: stdio, command: [{}]}}"
     file = write_configuration(tmp_path, "", upstreams=f"{{a: {server.format('no-such-program')}}}")

@@ -184,6 +184,7 @@ async def test_a_server_that_declares_none_is_told_of(server: ScriptedServer, tm
     assert said(out, f"Extensions that the server declares, in {revision_of(server)}") == ["none"]
 
 
+@pytest.mark.program
 async def test_a_program_is_started_for_it_and_ended(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM.replace("CAPABILITIES", repr(DECLARES)))

@@ -223,6 +223,7 @@ def kept(body: bytes) -> tuple[int, Message]:
         tracemalloc.stop()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 @pytest.mark.parametrize("written", [call, answer])
 def test_a_message_costs_its_text_and_the_text_of_its_parameters(

@@ -127,6 +127,7 @@ def traced_bytes() -> int:
     return tracemalloc.get_traced_memory()[0]
 
 
+@pytest.mark.thorough
 @covers("T45")
 @pytest.mark.usefixtures("traced")
 @pytest.mark.parametrize("place", [rates, penalties, suspicions, standings, saturated, permits, streams])

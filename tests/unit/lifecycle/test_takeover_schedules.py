@@ -9,6 +9,7 @@ from random import Random
 
 import pytest
 
+from helpers.examples import examples
 from helpers.waiting import bounded
 from taskgate.domain.record import TaskStatus
 from taskgate.telemetry.events import LeaseLost, TaskRecovered
@@ -16,6 +17,8 @@ from unit.lifecycle.gated import Gates
 from unit.lifecycle.several_runners import World
 
 SECOND = timedelta(seconds=1)
+BLOCKS = examples(80) // 5
+"""Of five seeds each."""
 
 
 @pytest.fixture(autouse=True)
@@ -86,7 +89,7 @@ def _judge(world: World, most: int = 1) -> None:
         assert times <= most, params
 
 
-@pytest.mark.parametrize("block", range(8))
+@pytest.mark.parametrize("block", range(BLOCKS))
 @pytest.mark.parametrize(
     ("dies", "stops", "goes_down", "reruns"),
     [
@@ -160,7 +163,7 @@ async def _something_quick(world: World, random: Random) -> None:
         world.cancel(replica, random.choice(list(world.acknowledged)))
 
 
-@pytest.mark.parametrize("block", range(8))
+@pytest.mark.parametrize("block", range(BLOCKS))
 @pytest.mark.parametrize("forgets", [False, True], ids=["comes back as it was", "forgot the last it was told"])
 async def test_a_store_that_was_away_costs_nobody_who_lives_a_call(
     pauses: list[Gates], block: int, forgets: bool

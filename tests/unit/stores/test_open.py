@@ -169,6 +169,7 @@ def test_an_opening_outlives_its_loop_and_leaves_the_file_to_others(
 
 
 @pytest.mark.kill
+@pytest.mark.program
 async def test_everything_acknowledged_is_there_after_a_kill(options: SqliteOptions) -> None:
     command = [sys.executable, "-c", WRITER, str(options.path)]
     place = {"PYTHONPATH": str(Path(__file__).parents[2])}

@@ -145,6 +145,7 @@ async def test_what_is_known_is_kept_in_its_place_when_it_is_taken_from_again() 
     assert [await left(store, demand(key)) for key in ("a", "b")] == [1, 1]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("turnover", [False, True], ids=["the same one", "always new ones, in a full store"])
 async def test_it_takes_as_long_with_a_hundred_thousand_keys_as_with_one(turnover: bool) -> None:
     """Within a factor that leaves room for chance; a search for the oldest would take a thousand times as long."""

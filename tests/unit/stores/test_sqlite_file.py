@@ -109,6 +109,7 @@ def test_a_link_leads_to_the_file_and_its_lock(options: SqliteOptions, tmp_path:
         assert "in use" in refusal(replace(options, path=link))
 
 
+@pytest.mark.program
 def test_a_hard_link_is_the_same_file(options: SqliteOptions, tmp_path: Path) -> None:
     """In this process and in another one, whichever name came first; and what is in it stays whole."""
     with opened(options) as file:
@@ -124,6 +125,7 @@ def test_a_hard_link_is_the_same_file(options: SqliteOptions, tmp_path: Path) ->
         assert file.near.execute("SELECT task FROM params").fetchall() == [(1,)]
 
 
+@pytest.mark.program
 def test_a_file_that_is_mounted_under_another_name_is_the_same_file(options: SqliteOptions, tmp_path: Path) -> None:
     other = tmp_path / "other.db"
     other.touch()
@@ -155,6 +157,7 @@ def said_by(process: "subprocess.Popen[str]") -> str:
     return process.stdout.readline().strip()
 
 
+@pytest.mark.program
 def test_a_file_that_another_process_holds_is_refused_until_that_is_killed(options: SqliteOptions) -> None:
     with another_process(options) as process:
         assert said_by(process) == "open"
@@ -163,6 +166,7 @@ def test_a_file_that_another_process_holds_is_refused_until_that_is_killed(optio
         assert pragma(file.writer, "user_version") == LAYOUT
 
 
+@pytest.mark.program
 def test_another_process_is_refused_and_harms_nobody(options: SqliteOptions) -> None:
     with opened(options) as file:
         with another_process(options) as process:

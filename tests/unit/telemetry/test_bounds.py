@@ -9,6 +9,7 @@ from typing import Any, Final
 import orjson
 import pytest
 
+from helpers.examples import examples
 from helpers.records import new_record
 from requirements import covers
 from taskgate.auth.context import AuthContext, Identity
@@ -171,7 +172,7 @@ def test_no_stream_of_events_makes_more_series_than_the_bound(
     bounds = {family.name: most_series(family, configured) for family in FAMILIES}
 
     random = Random(7)
-    for _ in range(400):
+    for _ in range(examples(800)):
         with request_context.within(here_of(random.choice(_TOOLS), random.choice(_TENANTS))):
             for make in EVENTS:
                 metrics.emit(make(random))
@@ -181,6 +182,7 @@ def test_no_stream_of_events_makes_more_series_than_the_bound(
     assert not caplog.records
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("family", ["mcp_server_operation_duration_seconds", "taskgate_tool_calls_total"])
 def test_the_storm_comes_as_far_as_the_bound_lets_it(family: str) -> None:
     """Else the test above would show nothing."""

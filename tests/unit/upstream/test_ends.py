@@ -142,6 +142,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 @pytest.mark.parametrize("trusted", [True, False], ids=["trusted", "not trusted"])
+@pytest.mark.program
 async def test_a_server_is_spoken_to_over_tls_where_its_certificate_is_trusted(
     certificate: tuple[Path, Path], transport_to: NewTransport, monkeypatch: pytest.MonkeyPatch, trusted: bool
 ) -> None:

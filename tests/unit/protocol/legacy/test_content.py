@@ -164,6 +164,7 @@ def test_more_blocks_than_are_looked_at_stay_and_cost_no_more(
     assert counts[0] == counts[1]
 
 
+@pytest.mark.thorough
 @covers("T43")
 @pytest.mark.parametrize(
     "amend",

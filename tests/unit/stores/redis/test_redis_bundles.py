@@ -13,6 +13,7 @@ from taskgate.errors import StoreUnavailable
 from taskgate.stores.redis.client import RedisClient
 from taskgate.stores.redis.connector import RedisConnector
 
+pytestmark = pytest.mark.program
 AT_ONCE = 16
 SHORT = timedelta(milliseconds=300)
 

@@ -214,6 +214,7 @@ async def test_a_list_of_which_much_is_passed_over_is_read_on(store: RedisStore)
 # --- the server ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.program
 async def test_a_server_without_memory_refuses_what_is_new_and_serves_what_there_is(tmp_path: Path) -> None:
     async with SharedServer(tmp_path) as server:
         options = server.options()
@@ -246,6 +247,7 @@ async def test_a_server_that_forgot_its_scripts_is_told_them_again(
     assert await store.swap(after(record, ENDED), expected=0)
 
 
+@pytest.mark.program
 async def test_a_cluster_keeps_all_of_it_in_one_slot(tmp_path: Path) -> None:
     async with Clustered(tmp_path, replicas=0) as cluster:
         options = cluster.options()

@@ -1,5 +1,7 @@
 """The published schema and the lines that there are say the same."""
 
+import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,13 @@ JUDGE = Draft202012Validator(schema())
 
 
 def faults(line: Any) -> list[str]:
+    return faults_of(json.dumps(line))
+
+
+@cache
+def faults_of(text: str) -> list[str]:
+    """Many lines of many settings are the same."""
+    line = json.loads(text)
     return [f"{fault.json_path}: {fault.message}" for fault in JUDGE.iter_errors(line)]
 
 

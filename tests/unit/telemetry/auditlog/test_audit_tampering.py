@@ -6,11 +6,12 @@ from random import Random
 
 import pytest
 
+from helpers.examples import examples
 from taskgate.telemetry.auditlog.chain import digest_of
 from taskgate.telemetry.auditlog.signing import KeyRing
 from unit.telemetry.auditlog.written_logs import FORMATS, chain_anew, forge, found, is_found, rewrite, write
 
-TRIALS = 1000
+TRIALS = examples(2000)
 Tampering = Callable[[list[bytes], Random], list[bytes]]
 
 

@@ -53,6 +53,7 @@ def test_what_is_not_installed_is_told_with_how_to_get_it(
         opened(settings(exporter))
 
 
+@pytest.mark.program
 def test_nothing_of_it_is_loaded_where_none_is_wanted() -> None:
     """Neither its memory nor its time at the start is to be paid for by who does not want it."""
     code = (

@@ -102,6 +102,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.program
 def test_nothing_is_left_of_a_gateway_that_was_killed() -> None:
     """Whatever its programs are like: one that ends with its input, a stubborn one, one with a daemon."""
     text = f"""
@@ -121,6 +122,7 @@ if os.fork():
     asyncio.run(eventually(lambda: not any(runs(pid) for pid in pids)))
 
 
+@pytest.mark.program
 def test_it_needs_the_standard_library_alone() -> None:
     """Nor is it loaded with more of the gateway than itself."""
     text = (
