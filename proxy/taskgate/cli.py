@@ -30,7 +30,7 @@ from taskgate.system import descriptors
 from taskgate.system.watching import FileWatch
 from taskgate.telemetry import logs
 from taskgate.telemetry.auditlog.settings import AuditUnavailable
-from taskgate.telemetry.opentelemetry.extra import TracingUnavailable
+from taskgate.telemetry.opentelemetry.settings import TracingUnavailable
 from taskgate.upstream.wire.trust import TlsFileRefused
 from taskgate.wiring.app import ConfigSource, Service
 from taskgate.wiring.signals import EndSignals

@@ -22,8 +22,8 @@ from taskgate.explain.inputs import ServerNotAsked, TokenRefused, ask_server, id
 from taskgate.explain.render import render
 from taskgate.explain.series import metrics_text, series_warnings
 from taskgate.listener.tls import TlsRefused
-from taskgate.telemetry.opentelemetry.extra import TracingUnavailable, expect_installed
-from taskgate.telemetry.opentelemetry.settings import Exporter
+from taskgate.telemetry.opentelemetry.settings import Exporter, TracingUnavailable
+from taskgate.telemetry.opentelemetry.setup import require_exporter
 from taskgate.upstream.wire.trust import TlsFileRefused
 
 COULD_NOT_START: Final = 1
@@ -51,7 +51,7 @@ def check(file: Path) -> None:
         config = load(file)
         expect_key_files(config)
         if config.tracing.enabled:
-            expect_installed(Exporter(config.tracing.exporter))
+            require_exporter(Exporter(config.tracing.exporter))
     except (ConfigurationError, KeyFileRefused, TlsRefused, TlsFileRefused, TracingUnavailable) as wrong:
         give_up(wrong, WRONG)
     click.echo(settings.effective(config), nl=False)

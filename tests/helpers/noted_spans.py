@@ -30,19 +30,19 @@ class NotedSpan:
     def traceparent(self) -> str:
         return f"00-{self.trace_id}-{self.span_id}-01"
 
-    def link(self, traceparent: str) -> None:
+    def add_link(self, traceparent: str) -> None:
         self.links.append(traceparent)
 
-    def note(self, name: str, value: str | int | float) -> None:
+    def set_attribute(self, name: str, value: str | int | float) -> None:
         self.said[name] = value
 
-    def about(self, task: str) -> None:
+    def set_task(self, task: str) -> None:
         self.tasks.append(task)
 
-    def calls(self, tool: str) -> None:
+    def set_tool(self, tool: str) -> None:
         self.tools.append(tool)
 
-    def finish(self, error: str | None = None) -> None:
+    def end(self, error: str | None = None) -> None:
         self.ends.append(error)
 
 
@@ -54,12 +54,12 @@ class NotedTracing:
         self.is_off = False
         self.closed = False
 
-    def serving(
+    def start_server_span(
         self, request: Request, *, mount: str, revision: str | None, fields: Collection[tuple[str, str]]
     ) -> Span | None:
         return self.begin(f"serving {request.method}", mount=mount, revision=revision, fields=fields)
 
-    def calling(
+    def start_client_span(
         self, method: str, *, mount: str, tool: str | None, parent: Span | None, link: str | None = None
     ) -> Span | None:
         span = self.begin(f"calling {method}", mount=mount, tool=tool)

@@ -14,7 +14,7 @@ PACKAGE = Path("proxy", "taskgate")
 DOWN = "Imports go down only"
 IMPLEMENTATIONS = "Only the composition root names implementations"
 ERAS = "The eras know nothing of each other"
-SDK = "Only the opener names the OpenTelemetry SDK"
+SDK = "Only the setup of tracing names the OpenTelemetry SDK"
 STORES = "Only the opener names stores"
 PURE = "Pure floors do no I/O and know no time"
 SPEAKERS = "Whoever speaks to a server does not know what moves the messages"
@@ -37,7 +37,7 @@ MISTAKES: dict[str, tuple[str, ...]] = {
         IMPLEMENTATIONS,
         ERAS,
     ),
-    "the SDK of tracing named": ("wiring/observation.py", "import taskgate.telemetry.opentelemetry.exporting", SDK),
+    "the SDK of tracing named": ("wiring/observation.py", "import taskgate.telemetry.opentelemetry.sdk", SDK),
     "a store named": ("gateway/pipeline.py", "import taskgate.stores.memory", STORES),
     "time on a pure floor": ("domain/policy.py", "import time", PURE),
     "a file opened by a codec": ("stores/codec.py", "import sqlite3", PURE),

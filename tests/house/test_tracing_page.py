@@ -9,8 +9,8 @@ from opentelemetry.trace import span
 
 from taskgate.config.sections.tracing import TracingSection
 from taskgate.sessions import traced
-from taskgate.telemetry import span_notes
-from taskgate.telemetry.opentelemetry import exporting, tracer, words
+from taskgate.telemetry import span_annotations
+from taskgate.telemetry.opentelemetry import attributes, sdk, tracer
 
 PAGE = (Path(__file__).parents[2] / "docs" / "tracing.md").read_text(encoding="utf-8")
 
@@ -25,15 +25,15 @@ def test_every_attribute_is_on_the_page_once_and_no_other() -> None:
     _, _, rest = PAGE.partition("## What spans say\n")
     rows = re.findall(r"^\| (`.*?`) \| (?:both|SERVER|CLIENT) \|", rest, re.MULTILINE)
     listed = [name for row in rows for name in re.findall(r"`([^`]+)`", row)]
-    assert sorted(listed) == sorted(named_in(words) | named_in(traced) | named_in(span_notes))
+    assert sorted(listed) == sorted(named_in(attributes) | named_in(traced) | named_in(span_annotations))
 
 
 @pytest.mark.parametrize(
     "said",
     [
         f"more than {span._TRACECONTEXT_MAXIMUM_TRACESTATE_LENGTH} characters",
-        f"first {tracer.LONGEST} characters",
-        f"`{exporting.OTLP_PATH}` is added",
+        f"first {tracer.MAX_ARGUMENTS} characters",
+        f"`{sdk.OTLP_PATH}` is added",
         f"{export._DEFAULT_MAX_QUEUE_SIZE} at most",
         f"as soon as there are {export._DEFAULT_MAX_EXPORT_BATCH_SIZE} of them",
     ],
@@ -43,7 +43,7 @@ def test_what_it_says_in_numbers_is_so(said: str) -> None:
 
 
 def test_it_waits_as_long_as_the_page_says() -> None:
-    assert (exporting.PATIENCE, "waits two seconds for the last" in PAGE) == (2.0, True)
+    assert (sdk.SHUTDOWN_TIMEOUT, "waits two seconds for the last" in PAGE) == (2.0, True)
     assert (export._DEFAULT_SCHEDULE_DELAY_MILLIS, "every five seconds" in PAGE) == (5000, True)
 
 

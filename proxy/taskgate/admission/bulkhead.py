@@ -14,7 +14,7 @@ from taskgate.auth.context import AuthContext
 from taskgate.domain.fairness import FairPermits, kept_of
 from taskgate.errors import QueueFull
 from taskgate.telemetry.events import ConcurrencyChanged, EventSink, QueueRefused
-from taskgate.telemetry.request_context import nobody
+from taskgate.telemetry.request_context import no_request
 
 MOVED_EVERY: Final = 1.0
 """Seconds between two looks at who has moved up, for those who want to be told."""
@@ -155,7 +155,7 @@ class Bulkhead:
     def look(self) -> None:
         """Let those who want to know be told now and then how far they have moved."""
         if self._looking is None:
-            with nobody():
+            with no_request():
                 self._looking = asyncio.get_running_loop().call_later(MOVED_EVERY, self._tell_moved)
 
     def _enqueue(self, ticket: "Ticket", caller: AuthContext | None, must: bool) -> None:
@@ -194,7 +194,7 @@ class Bulkhead:
 
     def _note_soon(self) -> None:
         if self.noting is None:
-            with nobody():
+            with no_request():
                 self.noting = asyncio.get_running_loop().call_later(NOTED_EVERY, self._note)
 
     def _note(self) -> None:

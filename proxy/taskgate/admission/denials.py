@@ -17,7 +17,7 @@ from taskgate.errors import StoreUnavailable
 from taskgate.protocol.envelope import Request
 from taskgate.system.background import Background
 from taskgate.telemetry.events import EventSink, TaskDenied
-from taskgate.telemetry.request_context import RequestContext, current, nobody, within
+from taskgate.telemetry.request_context import RequestContext, current, in_request, no_request
 
 LATER: Final = 0.25
 """Seconds until the look."""
@@ -63,7 +63,7 @@ class Denials:
             return
         self._waiting.append(_Waiting(missed, caller, _kept(current())))
         if self._timer is None:
-            with nobody():
+            with no_request():
                 self._timer = asyncio.get_running_loop().call_later(LATER, self._begin)
 
     async def settle(self) -> None:
@@ -71,7 +71,7 @@ class Denials:
         waiting, self._waiting = self._waiting, []
         for each in waiting:
             owner = await _owner(each.missed)
-            with within(each.request_context):
+            with in_request(each.request_context):
                 self._tell(each, owner)
 
     async def close(self) -> None:
@@ -124,7 +124,7 @@ def _kept(request_context: RequestContext | None) -> RequestContext | None:
         return None
     request = request_context.message
     light = None if not isinstance(request, Request) else Request(request.id, request.method, {}, "", "")
-    kept = request_context.part(light)
+    kept = request_context.for_message(light)
     kept.span = request_context.span
     kept.agent = None if request_context.agent is None else request_context.agent[:_LONGEST_NAME]
     return kept

@@ -22,7 +22,7 @@ from taskgate.errors import InvalidParams, RateLimited, TaskNotFound
 from taskgate.protocol.vocabulary import TASKS_GET
 from taskgate.stores.base import TaskStore
 from taskgate.streams.exchange import Exchange
-from taskgate.telemetry.pointing import point_at
+from taskgate.telemetry.span_annotations import annotate_task
 
 PAGE: Final = 100
 """Tasks of one page of a list."""
@@ -77,7 +77,7 @@ class Lookups:
             if record is not None:
                 self._access.check(caller, mount, method, record.call.tool)
                 self._met(task)
-                point_at(record)
+                annotate_task(record)
                 return record
         await self._misses.missed(exchange, caller, Missed(mount, method, task, self._store.owner_of))
         raise TaskNotFound

@@ -64,8 +64,8 @@ from taskgate.streams.exchange import (
 from taskgate.system import offload
 from taskgate.system.interruption import Interrupted
 from taskgate.telemetry.events import BatchItemAnswered, CapRefused, EventSink, HttpRefused, RpcAnswered, TaskDenied
-from taskgate.telemetry.request_context import LARGE, RequestContext, client_of, within
-from taskgate.telemetry.tracing import UNTRACED, Tracing
+from taskgate.telemetry.request_context import LARGE_MESSAGE, RequestContext, client_of, in_request
+from taskgate.telemetry.tracing import NO_TRACING, Tracing
 
 log = getLogger("taskgate.gateway")
 
@@ -111,7 +111,7 @@ class Gateway:
         self._clock = clock
         self._in_flight = rules.in_flight
         self._pressure = rules.pressure
-        self._tracing: Tracing = UNTRACED
+        self._tracing: Tracing = NO_TRACING
         self._suspicions = Suspicions(event_sink, clock)
         self._draining: timedelta | None = None
         self._read_now: dict[str | None, set[asyncio.Future[Message]]] = {}
@@ -186,7 +186,7 @@ class Gateway:
         if not isinstance(message, Request):
             return await self._answer_message(exchange, mount, caller, message, begun)
         seen, inbound = present(), exchange.head
-        span = seen.span = self._tracing.serving(
+        span = seen.span = self._tracing.start_server_span(
             message, mount=mount.name, revision=inbound.revision, fields=inbound.fields
         )
         try:
@@ -196,7 +196,7 @@ class Gateway:
             raise
         finally:
             if span is not None:
-                span.finish(seen.error)
+                span.end(seen.error)
 
     async def _answer_message(
         self, exchange: Exchange, mount: Mount, caller: AuthContext, message: Message, begun: float
@@ -271,8 +271,8 @@ class Gateway:
         self, exchange: Exchange, mount: Mount, caller: AuthContext, begun: float, part: Message | GatewayError
     ) -> str | None:
         """What one element of a batch is answered; None for what nobody waits for an answer to."""
-        seen = present().part(None)
-        with within(seen):
+        seen = present().for_message(None)
+        with in_request(seen):
             try:
                 if isinstance(part, GatewayError):
                     raise part
@@ -286,8 +286,8 @@ class Gateway:
                 return None if reply.body is None else to_string(reply.body)
             finally:
                 self._event_sink.emit(BatchItemAnswered())
-                if not isinstance(part, GatewayError) and len(part.text) > LARGE:
-                    seen.lighten()
+                if not isinstance(part, GatewayError) and len(part.text) > LARGE_MESSAGE:
+                    seen.discard_payload()
         return to_string(reply.body) if isinstance(message, Request) and reply.body is not None else None
 
     def _expect_room(self, exchange: Exchange, caller: AuthContext, body: bytes) -> TooManyBytes | None:

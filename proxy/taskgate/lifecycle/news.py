@@ -22,7 +22,7 @@ from taskgate.protocol.base import DownstreamDialect
 from taskgate.sessions.registry import HostSession
 from taskgate.stores.base import OwnerWatch, TaskStore
 from taskgate.system.background import Background
-from taskgate.telemetry.request_context import nobody
+from taskgate.telemetry.request_context import no_request
 
 PATIENCE: Final = timedelta(seconds=30)
 """How long one wait for news lasts before the store is asked again."""
@@ -69,7 +69,7 @@ class StatusNotifier:
         self._listening.setdefault(owner, []).append(host_session)
         if owner not in self._watchers:
             # It goes on for whoever listens after the one who is first.
-            with nobody():
+            with no_request():
                 self._watchers[owner] = asyncio.get_running_loop().create_task(self._watch(owner))
 
     def leave(self, owner: OwnerKey, host_session: HostSession) -> None:

@@ -16,7 +16,7 @@ from taskgate.lifecycle.unfetched import Unfetched
 from taskgate.stores.base import TaskStore
 from taskgate.system.background import Background
 from taskgate.telemetry.events import EventSink, TaskRetrieved
-from taskgate.telemetry.request_context import nobody
+from taskgate.telemetry.request_context import no_request
 
 AT_ONCE: Final = 1024
 """Records that are written at once; one too many is written when its outcome is asked for again."""
@@ -59,7 +59,7 @@ class Retrievals:
             self._writing += 1
             # Its outcome is in the store already, and is not written again.
             marked = advance(altered(record, outcome=None), ResultRetrieved(), now)
-            with nobody():
+            with no_request():
                 self.background.run(partial(self._keep, marked, record.revision))
 
     async def _keep(self, marked: TaskRecord, expected: int) -> None:

@@ -32,7 +32,7 @@ from taskgate.sessions.registry import HostSessions
 from taskgate.stores.base import TaskStore
 from taskgate.system.background import Background
 from taskgate.telemetry.events import EventSink, TaskRecovered
-from taskgate.telemetry.request_context import within
+from taskgate.telemetry.request_context import in_request
 from taskgate.upstream.call_listener import ServerQuestion
 from taskgate.upstream.principal import Principal
 
@@ -251,7 +251,7 @@ class Runner:
 
     def _launch(self, run: TaskRun, work: Coroutine[Any, Any, None], part: Callable[[], None]) -> None:
         # What is done when it ends, too: a context keeps its visit, and that its message.
-        with within(run.request_context()):
+        with in_request(run.request_context()):
             run.task = asyncio.get_running_loop().create_task(work)
             run.task.add_done_callback(lambda _: self._forget(run))
             run.task.add_done_callback(lambda _: part())

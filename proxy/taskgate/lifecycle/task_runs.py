@@ -16,7 +16,7 @@ from taskgate.lifecycle.hearing import TaskListener
 from taskgate.stores.base import HolderWatch, RecordChange, TaskStore
 from taskgate.system.interruption import Interruptible
 from taskgate.telemetry.request_context import RequestContext, current
-from taskgate.telemetry.tracing import past
+from taskgate.telemetry.tracing import stored_span
 
 PATIENCE: Final = timedelta(seconds=30)
 RETRY_WATCH: Final = timedelta(seconds=1)
@@ -70,10 +70,10 @@ class TaskRun:
         """What its call belongs to: what is left of the request that makes it, or, where there is none, itself."""
         here = current()
         if here is not None:
-            request_context = here.behind()
+            request_context = here.for_background()
         else:
             request_context = RequestContext("", "", "", "")
-            request_context.span = past(self.trace)
+            request_context.span = stored_span(self.trace)
         request_context.mount, request_context.task, request_context.background = self.owner.mount, self.id, True
         return request_context
 

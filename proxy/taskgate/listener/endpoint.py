@@ -33,7 +33,7 @@ from taskgate.listener.stream import ExchangeTerms, HostExchange
 from taskgate.streams.exchange import ExchangeHandler, HttpMethod, HttpReply, InboundHead, ListenerRefused
 from taskgate.telemetry import request_context
 from taskgate.telemetry.events import AuditCapacity, EventSink, HttpAnswered, HttpRefused, UnlimitedAuditCapacity
-from taskgate.telemetry.request_context import LARGE, RequestContext
+from taskgate.telemetry.request_context import LARGE_MESSAGE, RequestContext
 
 _EMPTY: Final = CIMultiDict({hdrs.SERVER: SERVER_NAME})
 _JSON: Final = CIMultiDict({hdrs.CONTENT_TYPE: "application/json", hdrs.SERVER: SERVER_NAME})
@@ -64,7 +64,7 @@ class Endpoint:
         connection = http.protocol
         assert isinstance(connection, HostConnection)
         seen = self.request_contexts.open(http)
-        token = request_context.enter(seen)
+        token = request_context.attach(seen)
         route = self._route(seen.path)
         if route == "other":
             # What leads nowhere may be a secret of somewhere else, whatever the request is refused for first.
@@ -93,9 +93,9 @@ class Endpoint:
             if seen.status is None:
                 # Nobody was told anything, or not all of it: the host has left, or the listener ends.
                 self._record(route, seen.verb, 0, began)
-            request_context.leave(token)
-            if seen.message is not None and len(seen.message.text) > LARGE:
-                seen.lighten()
+            request_context.detach(token)
+            if seen.message is not None and len(seen.message.text) > LARGE_MESSAGE:
+                seen.discard_payload()
         if connection.leaving and response.prepared and response.keep_alive:
             # What was promised when it began may be acted upon the moment it ends.
             connection.keep_promise()
@@ -110,7 +110,7 @@ class Endpoint:
     def note_garbage(self, http: web.BaseRequest, refusal: Rejection) -> None:
         """Account for what was answered without ever being a request."""
         seen, now = self.request_contexts.open_for_garbage(http), self.clock.elapsed()
-        with request_context.within(seen):
+        with request_context.in_request(seen):
             self._note_refusal(seen, refusal)
             self._note_answer(seen, "other", refusal.status, now)
 

@@ -22,7 +22,7 @@ from taskgate.listener.departing import Departing
 from taskgate.listener.door import BAD_REQUEST, HEAD_TOO_LARGE, TOO_SLOW, Rejection
 from taskgate.listener.hanging_up import Promise, hang_up
 from taskgate.listener.patience import ConnectionSettings, HeadWatch, WriteWatch
-from taskgate.telemetry.request_context import nobody
+from taskgate.telemetry.request_context import no_request
 
 SERVER_NAME: Final = "taskgate"
 
@@ -196,7 +196,7 @@ class HostConnection(web.RequestHandler):
         """A reader asks for it whenever it has taken something; unless reading was paused there is nothing to parse."""
         if self._reading_paused:
             # What is read from here on need not be of the request that is being read now.
-            with nobody():
+            with no_request():
                 super().resume_reading(resume_parser)
 
     @property

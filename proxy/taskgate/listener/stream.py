@@ -168,7 +168,7 @@ class HostExchange:
         A host that has all of its answer may leave before we are done with it: it left after the answer.
         """
         self._gone = True
-        with request_context.within(self._request_context):
+        with request_context.in_request(self._request_context):
             self._part()
             waiting, self._forget = self._forget, []
             for forget in () if self._has_answer else waiting:
@@ -250,7 +250,7 @@ class HostExchange:
         # Without chunks only the end of the connection marks the end of the stream.
         if connection.leaving or self._http.version != HttpVersion11:
             response.force_close()
-        with request_context.within(self._request_context):
+        with request_context.in_request(self._request_context):
             self._terms.event_sink.emit(StreamOpened("downstream", self._kind))
             self._writer = asyncio.get_running_loop().create_task(self._write_while_read(response, line))
             self._writer.add_done_callback(self._ended)

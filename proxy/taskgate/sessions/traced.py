@@ -21,8 +21,8 @@ from taskgate.protocol.vocabulary import TOOLS_CALL
 from taskgate.sessions.around import AroundSession
 from taskgate.streams.exchange import error_of
 from taskgate.telemetry import request_context
-from taskgate.telemetry.span_notes import QUEUE_WAIT, waited
-from taskgate.telemetry.tracing import UNTRACED, Span, Tracing
+from taskgate.telemetry.span_annotations import QUEUE_WAIT, queue_wait
+from taskgate.telemetry.tracing import NO_TRACING, Span, Tracing
 from taskgate.upstream.base import Upstream, UpstreamSession, Vitals
 from taskgate.upstream.call_listener import CallListener, SessionCallListener
 from taskgate.upstream.principal import Principal, PrincipalSource
@@ -44,7 +44,7 @@ Make = Callable[[UpstreamSettings, UpstreamObserver, Clock], Upstream]
 
 def traced(make: Make, tracing: Tracing) -> Make:
     """What makes servers as `make` does, with all their calls traced; `make` itself where nothing is."""
-    if tracing is UNTRACED:
+    if tracing is NO_TRACING:
         return make
 
     def made(settings: UpstreamSettings, observer: UpstreamObserver, clock: Clock) -> Upstream:
@@ -99,11 +99,11 @@ class _Beginning:
         # The request that made a task is answered long before, and its duration is not that of the call.
         link = origin.traceparent if origin is not None and is_task else None
         parent = None if is_task else origin
-        span = self._tracing.calling(method, mount=self._mount, tool=tool, parent=parent, link=link)
+        span = self._tracing.start_client_span(method, mount=self._mount, tool=tool, parent=parent, link=link)
         if span is None:
             return None
         for key, value in self._way.items():
-            span.note(key, value)
+            span.set_attribute(key, value)
         if here is not None and is_task:
             _tell_of_task(span, here)
         return span
@@ -192,10 +192,10 @@ def _way(url: str | None) -> Mapping[str, str | int]:
 
 def _tell_of_task(span: Span, here: request_context.RequestContext) -> None:
     if here.task is not None:
-        span.about(here.task)
-    seconds = waited()
+        span.set_task(here.task)
+    seconds = queue_wait()
     if seconds is not None:
-        span.note(QUEUE_WAIT, seconds)
+        span.set_attribute(QUEUE_WAIT, seconds)
 
 
 async def _through(span: Span | None, call: Coroutine[Any, Any, Response]) -> Response:
@@ -213,7 +213,7 @@ async def _through(span: Span | None, call: Coroutine[Any, Any, Response]) -> Re
         error = CANCELLED
         raise
     finally:
-        span.finish(error)
+        span.end(error)
     return response
 
 

@@ -19,7 +19,7 @@ from taskgate.streams.event_log import RETENTION, EventBudget, MemoryEventLog
 from taskgate.streams.log_entries import DIRECT, FINAL, RELEASED, STOP, StreamOrigin, encode_origin, event_entry
 from taskgate.streams.sse_connection import SseConnection
 from taskgate.system.background import Background
-from taskgate.telemetry.request_context import nobody
+from taskgate.telemetry.request_context import no_request
 
 QUIET: Final = 120.0
 """Seconds without an entry after which an open stream is touched."""
@@ -254,7 +254,7 @@ class EventLogWriter:
             pending.timer.cancel()
         pending.timer, pending.is_being_written = None, True
         # The task also writes what other requests send, so it belongs to none of them.
-        with nobody():
+        with no_request():
             self._background.run(lambda: self._write(key, pending))
 
     def _drop(self, pending: _PendingWrites) -> None:

@@ -1,1 +1,7 @@
-"""What operators see: events reported by the floors above, as metrics and as log lines."""
+"""Telemetry for operators: events, metrics, the audit log, spans and log lines.
+
+The folders above emit `events` to an `EventSink`, each in the `request_context` of its request.
+`metrics` counts events and `auditlog` records them. `span_annotations` adds them to spans, which
+`opentelemetry` makes behind the port `tracing`. `logs` formats log lines, and `loop_lag` measures
+the event loop.
+"""

@@ -1,9 +1,8 @@
-"""Log lines: one for each record of the gateway's own loggers, and a bare mention of what libraries say.
+"""Log lines: one line of printable characters for each record, as JSON, logfmt or text.
 
-`configure` owns the root logger, so `logging.getLogger(...)` and `structlog.get_logger(...)` both end here. A line says
-which request it belongs to, if to any, by the ids that the audit log and traces have. Holds: a record is one line of
-printable characters; no text of an exception and no word of a library is ever written, because either may quote a
-request, a token or a path.
+`configure` takes over the root logger, so records of `logging` and of `structlog` both end here. A
+line names its request by the ids that the audit log and traces use. The texts of exceptions and the
+messages of libraries are withheld, because both may quote a request, a token or a path.
 """
 
 import json
@@ -22,53 +21,54 @@ from taskgate.telemetry.request_context import current
 
 Format = Literal["json", "logfmt", "console"]
 
-_OWN: Final = "taskgate"
+_ROOT_LOGGER: Final = "taskgate"
 _PACKAGE: Final = Path(__file__).parent.parent
 _WITHHELD: Final = "a library reported something; its words are withheld"
 _FIELDS: Final = "taskgate_fields"
-"""Where a structlog event carries its fields: any other name could be one that `logging` keeps for itself."""
-_STOCK: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", _FIELDS}
-_OURS: Final = frozenset(
+"""The attribute of a record for structlog's fields; their own names could clash with `logging`'s."""
+_STANDARD_ATTRIBUTES: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", _FIELDS}
+_RESERVED_KEYS: Final = frozenset(
     {"time", "level", "logger", "event", "request_id", "trace_id", "ctx", "exception", "causes", "at"}
 )
-_LONGEST: Final = 2048
-_MOST: Final = 8
-"""Of frames, and of causes."""
-_DEEPEST: Final = 4
+"""Keys that a line sets itself; a field of that name gets an underscore behind it."""
+_MAX_TEXT: Final = 2048
+_MAX_FRAMES: Final = 8
+_MAX_CAUSES: Final = 8
+_MAX_DEPTH: Final = 4
 
 
 def configure(level: str, format: Format, stream: TextIO) -> None:
-    """Write records from `level` up (`debug` to `error`) to `stream`, in place of wherever they went before."""
+    """Write records from `level` up (`debug` to `error`) to `stream`, in place of all other handlers."""
     unconfigure()
     root = logging.getLogger()
-    _before.append((root.level, root.handlers[:]))
+    _saved_root.append((root.level, root.handlers[:]))
     handler = _Handler(stream)
     handler.setFormatter(_Formatter(_RENDERERS[format]))
-    handler.addFilter(_worth_a_line)
+    handler.addFilter(_is_logged)
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
     structlog.configure(
-        processors=[structlog.stdlib.filter_by_level, _hand_over],
+        processors=[structlog.stdlib.filter_by_level, _to_logging_record],
         logger_factory=structlog.stdlib.LoggerFactory(),
         wrapper_class=structlog.stdlib.BoundLogger,
     )
 
 
 def unconfigure() -> None:
-    """Put back what was there before `configure`; nothing happens without one."""
-    if _before:
+    """Restore the root logger from before `configure`; without effect if that was not called."""
+    if _saved_root:
         root = logging.getLogger()
-        level, root.handlers[:] = _before.pop()
+        level, root.handlers[:] = _saved_root.pop()
         root.setLevel(level)
         structlog.reset_defaults()
 
 
-_before: list[tuple[int, list[logging.Handler]]] = []
+_saved_root: list[tuple[int, list[logging.Handler]]] = []
 
 
 class _Handler(logging.StreamHandler[TextIO]):
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name is the library's
-        """Lose the line: the stock answer is a traceback on standard error with the arguments in it."""
+        """Drop the line. The default prints a traceback with the arguments to standard error."""
 
 
 class _Formatter(logging.Formatter):
@@ -77,26 +77,28 @@ class _Formatter(logging.Formatter):
         self._render = render
 
     def format(self, record: logging.LogRecord) -> str:
-        return self._render(_describe(record))
+        return self._render(_line_of(record))
 
 
 def _is_own(record: logging.LogRecord) -> bool:
-    return record.name == _OWN or record.name.startswith(f"{_OWN}.")
+    return record.name == _ROOT_LOGGER or record.name.startswith(f"{_ROOT_LOGGER}.")
 
 
-def _worth_a_line(record: logging.LogRecord) -> bool:
+def _is_logged(record: logging.LogRecord) -> bool:
     return _is_own(record) or record.levelno >= logging.WARNING
 
 
-def _hand_over(_logger: Any, _method: str, event: structlog.typing.EventDict) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    words = (event.pop("event", ""), *event.pop("positional_args", ()))
-    return words, {"exc_info": event.pop("exc_info", None), "extra": {_FIELDS: event}}
+def _to_logging_record(
+    _logger: Any, _method: str, event: structlog.typing.EventDict
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    message = (event.pop("event", ""), *event.pop("positional_args", ()))
+    return message, {"exc_info": event.pop("exc_info", None), "extra": {_FIELDS: event}}
 
 
-# --- what a line says ------------------------------------------------------------------------------------------------
+# --- the content of a line -------------------------------------------------------------------------------------------
 
 
-def _describe(record: logging.LogRecord) -> dict[str, Any]:
+def _line_of(record: logging.LogRecord) -> dict[str, Any]:
     own = _is_own(record)
     line: dict[str, Any] = {
         "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z"),
@@ -105,19 +107,19 @@ def _describe(record: logging.LogRecord) -> dict[str, Any]:
         "event": _event(record) if own else _WITHHELD,
     }
     if own:
-        line.update(_whose())
+        line.update(_request_ids())
         for key, value in _fields(record):
-            line[f"{key}_" if key in _OURS else key] = _plain(value)
+            line[f"{key}_" if key in _RESERVED_KEYS else key] = _plain(value)
     if record.exc_info is not None and record.exc_info[1] is not None:
         error = record.exc_info[1]
-        _, *causes = [type(each).__qualname__ for each in _lineage(error)]
-        found = {"exception": type(error).__qualname__, "causes": causes, "at": list(_places(error.__traceback__))}
+        _, *causes = [type(each).__qualname__ for each in _causes_of(error)]
+        found = {"exception": type(error).__qualname__, "causes": causes, "at": list(_own_frames(error.__traceback__))}
         line.update({key: value for key, value in found.items() if value})
     return line
 
 
-def _whose() -> Iterator[tuple[str, str]]:
-    """What tells the present request from others; whoever asks is shown as the audit log shows them."""
+def _request_ids() -> Iterator[tuple[str, str]]:
+    """The ids of the current request; the caller as in the audit log."""
     request_context = current()
     if request_context is None:
         return
@@ -136,18 +138,18 @@ def _event(record: logging.LogRecord) -> str:
         text %= _plain(args) if isinstance(args, Mapping) else tuple(_plain(args))
     except (TypeError, ValueError, KeyError, OverflowError):
         return text
-    return text[:_LONGEST]
+    return text[:_MAX_TEXT]
 
 
 def _fields(record: logging.LogRecord) -> Iterator[tuple[str, Any]]:
-    yield from ((key, value) for key, value in vars(record).items() if key not in _STOCK)
+    yield from ((key, value) for key, value in vars(record).items() if key not in _STANDARD_ATTRIBUTES)
     yield from getattr(record, _FIELDS, {}).items()
 
 
-def _lineage(error: BaseException) -> Iterator[BaseException]:
-    """The exception, then what it came from and what it holds, nearest first and never for ever."""
+def _causes_of(error: BaseException) -> Iterator[BaseException]:
+    """The exception, its causes and the members of groups, nearest first; bounded, as it may be a cycle."""
     waiting = [error]
-    for _ in range(_MOST):
+    for _ in range(_MAX_CAUSES):
         if not waiting:
             return
         each = waiting.pop(0)
@@ -159,14 +161,16 @@ def _lineage(error: BaseException) -> Iterator[BaseException]:
         waiting += each.exceptions if isinstance(each, BaseExceptionGroup) else ()
 
 
-def _places(traceback: TracebackType | None) -> Sequence[str]:
+def _own_frames(traceback: TracebackType | None) -> Sequence[str]:
     frames = ((Path(frame.f_code.co_filename), line) for frame, line in walk_tb(traceback))
     own = [f"{path.relative_to(_PACKAGE).as_posix()}:{line}" for path, line in frames if path.is_relative_to(_PACKAGE)]
-    return own[-_MOST:]
+    return own[-_MAX_FRAMES:]
 
 
 def _plain(value: Any, depth: int = 0) -> Any:
-    """A value as JSON may hold it. An exception is its class and so is anything unknown: their texts may quote."""
+    """A value for JSON. Exceptions and unknown objects become the names of their classes, as their texts
+    may quote a secret.
+    """
     match value:
         case None | bool():
             return value
@@ -175,19 +179,19 @@ def _plain(value: Any, depth: int = 0) -> Any:
         case float():
             return value if math.isfinite(value) else str(value)
         case str():
-            return value if len(value) <= _LONGEST else f"{value[:_LONGEST]}…"
+            return value if len(value) <= _MAX_TEXT else f"{value[:_MAX_TEXT]}…"
         case date():
             return value.isoformat()
         case timedelta():
             return value.total_seconds()
-        case Mapping() if depth < _DEEPEST:
+        case Mapping() if depth < _MAX_DEPTH:
             return {str(_plain(key)): _plain(each, depth + 1) for key, each in value.items()}
-        case list() | tuple() | set() | frozenset() if depth < _DEEPEST:
+        case list() | tuple() | set() | frozenset() if depth < _MAX_DEPTH:
             return [_plain(each, depth + 1) for each in value]
     return type(value).__qualname__
 
 
-# --- how a line looks ------------------------------------------------------------------------------------------------
+# --- formats ---------------------------------------------------------------------------------------------------------
 
 
 def _as_json(line: dict[str, Any]) -> str:
@@ -195,7 +199,7 @@ def _as_json(line: dict[str, Any]) -> str:
 
 
 def _as_logfmt(line: dict[str, Any]) -> str:
-    return " ".join(f"{_key(key)}={_word(value)}" for key, value in line.items())
+    return " ".join(f"{_logfmt_key(key)}={_logfmt_value(value)}" for key, value in line.items())
 
 
 def _as_console(line: dict[str, Any]) -> str:
@@ -204,11 +208,11 @@ def _as_console(line: dict[str, Any]) -> str:
     return f"{time} {level:<8} {logger}: {event} {_as_logfmt(rest)}".rstrip()
 
 
-def _key(key: str) -> str:
+def _logfmt_key(key: str) -> str:
     return "".join(each if each.isascii() and (each.isalnum() or each in "_.-") else "_" for each in key) or "_"
 
 
-def _word(value: Any) -> str:
+def _logfmt_value(value: Any) -> str:
     if isinstance(value, list):
         value = ",".join(each if isinstance(each, str) else json.dumps(each) for each in value)
     if not isinstance(value, str):

@@ -1,9 +1,9 @@
-"""The account of one request: who asks what from where, and what came of it, for whoever tells operators of it.
+"""The context of one request, `RequestContext`, as metrics, the audit log, spans and log lines show it.
 
-One is opened where a request enters the house and filled in on its way. It goes along by itself (`current`), with
-everything that the request sets off, so that an event recorded deep below is known to be of that request. What must not
-live here: what is told of it. What holds: nothing decides by what stands here, and what many requests share, such as a
-connection to a server, is begun outside of any (`nobody`).
+The listener makes one where a request enters, and code that learns something about the request sets
+a field. A context variable (`current`) passes it on to everything that the request starts, so that
+an event emitted deep below belongs to its request. It is for reports only: no decision reads it.
+Work for many requests, such as a connection to a server, starts outside of any (`no_request`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from taskgate.telemetry.tracing import Span
 
 
 class Identity(Protocol):
-    """What a token says of a caller; see auth.context.Identity."""
+    """The claims of a token that reports show; implemented by `auth.context.Identity`."""
 
     @property
     def issuer(self) -> str: ...
@@ -33,7 +33,7 @@ class Identity(Protocol):
 
 
 class Caller(Protocol):
-    """Whoever asks; see auth.context.AuthContext."""
+    """The caller of a request; implemented by `auth.context.AuthContext`."""
 
     @property
     def key(self) -> str: ...
@@ -42,29 +42,31 @@ class Caller(Protocol):
 
 
 class Client(NamedTuple):
-    """What a host says of itself, as far as anybody is told of it: None for what it does not say, or not in words."""
+    """The `name` and `version` by which a host introduces itself; None unless it is a string."""
 
     name: str | None
     version: str | None
 
 
 def client_of(info: Mapping[str, Any]) -> Client:
-    """What is told of a host that describes itself so: two words, since the whole may be large, and is kept."""
+    """The `Client` of a `clientInfo`, cut to a length that can be stored with each session."""
     name, version = info.get("name"), info.get("version")
     return Client(
-        name[:_LONGEST] if isinstance(name, str) else None, version[:_LONGEST] if isinstance(version, str) else None
+        name[:_MAX_CLIENT_FIELD] if isinstance(name, str) else None,
+        version[:_MAX_CLIENT_FIELD] if isinstance(version, str) else None,
     )
 
 
 class RequestContext:
-    """One request. What is not known, or not yet, is None.
+    """The context of one request. A field is None while its value is unknown.
 
-    `id` is ours, of letters, digits and hyphens, unlike any other of this process and of those before it. `agent` and
-    `message` are as the host sent them. `client` is what the host said of itself. `error` is a JSON-RPC code or
-    `tool_error`, `refusal` why the request was not let do what it asks. `task` is the task that the request made, if it
-    made one. `parts` is how many messages came in it where it may be several, else 0; `result_bytes` the length of the
-    result that a call of a tool was answered with. In `background` the request itself may be over: what goes on is the
-    call of a task that it made.
+    - `id`: made by the gateway of letters, digits and hyphens; unique over restarts
+    - `agent`, `message`: as the host sent them; `client`: how the host introduced itself
+    - `error`: a JSON-RPC code or `tool_error`; `refusal`: why the request was refused
+    - `task`: the id of the task that the request created
+    - `parts`: the number of messages in the request if it may have several, else 0
+    - `result_bytes`: the length of the result of a tool call
+    - `background`: the call of a task goes on here; its request may have ended
     """
 
     __slots__ = (
@@ -92,47 +94,48 @@ class RequestContext:
         self.result_bytes: int | None = None
         self.background = False
 
-    def part(self, message: Message | None) -> RequestContext:
-        """A visit of its own for one of several messages that came with this one."""
-        part = RequestContext(self.id, self.address, self.verb, self.path, self.agent)
-        part.mount, part.caller, part.client, part.revision = self.mount, self.caller, self.client, self.revision
-        part.message = message
-        return part
+    def for_message(self, message: Message | None) -> RequestContext:
+        """A context for one of the messages of this request."""
+        context = RequestContext(self.id, self.address, self.verb, self.path, self.agent)
+        context.mount, context.caller, context.client = self.mount, self.caller, self.client
+        context.revision, context.message = self.revision, message
+        return context
 
-    def lighten(self) -> None:
-        """Let go of what the host sent, but for what the request is called by: it is over, and was told of.
+    def for_background(self) -> RequestContext:
+        """A context for the call of a task, which outlives the request; without the message."""
+        context = self.for_message(None)
+        context.span, context.background = self.span, True
+        return context
 
-        A timer that was cancelled keeps its context, and so the visit, until it would have rung.
+    def discard_payload(self) -> None:
+        """Drop the message but for its id and method; the request has ended and was reported.
+
+        A cancelled timer keeps its context variables, and so this context, until it would have
+        fired.
         """
         request = self.message
         self.message = Request(request.id, request.method, {}, "", "") if isinstance(request, Request) else None
 
-    def behind(self) -> RequestContext:
-        """What goes on of it in the background, for the call of a task: without the message, which is not kept."""
-        rest = self.part(None)
-        rest.span, rest.background = self.span, True
-        return rest
 
-
-LARGE: Final = 4 * 1024
-"""Letters of a message from which on a visit that is over is lightened."""
-_LONGEST: Final = 512
-"""Letters that are kept of a word of a host's."""
-_CURRENT: Final[ContextVar[RequestContext | None]] = ContextVar("taskgate_visit", default=None)
+LARGE_MESSAGE: Final = 4 * 1024
+"""Characters of a message above which a finished request discards its payload."""
+_MAX_CLIENT_FIELD: Final = 512
+"""Characters that are stored of a field of `clientInfo`."""
+_CURRENT: Final[ContextVar[RequestContext | None]] = ContextVar("taskgate_request_context", default=None)
 
 current = _CURRENT.get
-"""The visit that whatever runs now belongs to; None for what belongs to no request."""
+"""The context that the running code belongs to; None if it belongs to no request."""
 
-enter = _CURRENT.set
-"""Make a visit the current one, and return what `leave` needs."""
+attach = _CURRENT.set
+"""Make a context the current one; returns the token that `detach` needs."""
 
-leave = _CURRENT.reset
-"""The counterpart of `enter`."""
+detach = _CURRENT.reset
+"""Restore the context from before `attach`."""
 
 
 @contextmanager
-def within(request_context: RequestContext | None) -> Iterator[None]:
-    """A block that belongs to that visit, and so does every asyncio task that it begins."""
+def in_request(request_context: RequestContext | None) -> Iterator[None]:
+    """A block in that context, with every asyncio task that starts in it."""
     token = _CURRENT.set(request_context)
     try:
         yield
@@ -141,7 +144,7 @@ def within(request_context: RequestContext | None) -> Iterator[None]:
 
 
 @contextmanager
-def nobody() -> Iterator[None]:
-    """A block that belongs to no visit: what is begun there serves many."""
-    with within(None):
+def no_request() -> Iterator[None]:
+    """A block outside of any request, for work that serves many."""
+    with in_request(None):
         yield

@@ -1,7 +1,7 @@
-"""The seam of tracing: what the engine says of requests and calls, whoever makes spans of it, or nobody.
+"""The port of tracing: `Tracing` makes a `Span` for each request of a host and each call to a server.
 
-What must not live here: OpenTelemetry (`opentelemetry`). What holds: without tracing nothing is made, and a message
-goes on as it came.
+`opentelemetry` implements it; `NO_TRACING` stands in where tracing is off. `gateway.pipeline` and
+`sessions.traced` start the spans.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from taskgate.protocol.envelope import Request
 
 
 class Span(Protocol):
-    """One span that has begun. Nothing here raises or waits, and of one that is over nothing more is said."""
+    """A started span. No method raises or waits, and after `end` none has an effect."""
 
     @property
     def trace_id(self) -> str:
@@ -28,133 +28,128 @@ class Span(Protocol):
 
     @property
     def is_sampled(self) -> bool:
-        """Whether it is exported, so that something may point at it."""
+        """Whether the span is exported, so that exemplars and links can lead to it."""
         ...
 
     @property
     def traceparent(self) -> str:
-        """Its place as the W3C header has it: what is kept, and sent on."""
+        """The span context as a W3C `traceparent`: what is stored, and sent to servers."""
         ...
 
     @property
     def tracestate(self) -> str | None:
-        """What vendors say beside it; None where they say nothing."""
+        """The W3C `tracestate`; None if it is empty."""
         ...
 
-    def link(self, traceparent: str) -> None:
-        """Point at another span. What is no traceparent is passed over."""
+    def add_link(self, traceparent: str) -> None:
+        """Link to another span; an invalid traceparent is ignored."""
         ...
 
-    def note(self, name: str, value: str | int | float) -> None:
+    def set_attribute(self, name: str, value: str | int | float) -> None:
         """Set an attribute."""
         ...
 
-    def about(self, task: str) -> None:
-        """It is about the task of that id, which is told in a form that nobody can use."""
+    def set_task(self, task: str) -> None:
+        """Name the task that the span is about by its public reference, which grants no access."""
         ...
 
-    def calls(self, tool: str) -> None:
-        """It is the call of a tool that its server lists."""
+    def set_tool(self, tool: str) -> None:
+        """Name the tool that the span calls, which its server must list."""
         ...
 
-    def finish(self, error: str | None = None) -> None:
-        """It is over; `error` is a JSON-RPC code, `tool_error`, or the reason of a failure."""
+    def end(self, error: str | None = None) -> None:
+        """End the span; `error` is a JSON-RPC code, `tool_error`, or the reason of a failure."""
         ...
 
 
 class Tracing(Protocol):
-    """Makes spans. None is returned where there is nothing to trace."""
+    """A maker of spans; both methods return None if nothing is to be traced."""
 
-    def serving(
+    def start_server_span(
         self, request: Request, *, mount: str, revision: str | None, fields: Collection[tuple[str, str]]
     ) -> Span | None:
-        """A SERVER span for a request of a host; `fields` are the header fields that it came with."""
+        """Start a SERVER span for a request of a host; `fields` are its HTTP header fields."""
         ...
 
-    def calling(
+    def start_client_span(
         self, method: str, *, mount: str, tool: str | None, parent: Span | None, link: str | None = None
     ) -> Span | None:
-        """A CLIENT span for a request to a server: below `parent`, or on its own and pointing at `link`.
+        """Start a CLIENT span for a request to a server.
 
-        `tool` is one that the server lists, or None.
+        It is a child of `parent`, or a root with a link to the traceparent `link`. `tool` must be
+        one that the server lists.
         """
         ...
 
     async def close(self) -> None:
-        """Export what has ended, as far as that goes in a few seconds."""
+        """Export the ended spans, as far as that works within a few seconds."""
         ...
 
 
 class NoTracing:
-    """Traces nothing."""
+    """The `Tracing` that traces nothing."""
 
-    def serving(
+    def start_server_span(
         self, request: Request, *, mount: str, revision: str | None, fields: Collection[tuple[str, str]]
     ) -> Span | None:
-        """None; see Tracing."""
         return None
 
-    def calling(
+    def start_client_span(
         self, method: str, *, mount: str, tool: str | None, parent: Span | None, link: str | None = None
     ) -> Span | None:
-        """None; see Tracing."""
         return None
 
     async def close(self) -> None:
-        """See Tracing."""
+        return None
 
 
-UNTRACED: Final = NoTracing()
+NO_TRACING: Final = NoTracing()
 _: type[Tracing] = NoTracing
 
 
-class PastSpan(NamedTuple):
-    """A span of which its place alone is left; see Span."""
+class StoredSpan(NamedTuple):
+    """A `Span` of which only the `traceparent` was stored: others can be its children or link to it."""
 
     traceparent: str
 
     @property
     def trace_id(self) -> str:
-        """See Span."""
         return self.traceparent[3:35]
 
     @property
     def span_id(self) -> str:
-        """See Span."""
         return self.traceparent[36:52]
 
     @property
     def is_sampled(self) -> bool:
-        """See Span."""
         return bool(int(self.traceparent[53:], 16) & 1)
 
     @property
     def tracestate(self) -> str | None:
-        """None: it is not kept."""
         return None
 
-    def link(self, traceparent: str) -> None:
-        """Nothing; see Span."""
+    def add_link(self, traceparent: str) -> None:
+        pass
 
-    def note(self, name: str, value: str | int | float) -> None:
-        """Nothing; see Span."""
+    def set_attribute(self, name: str, value: str | int | float) -> None:
+        pass
 
-    def about(self, task: str) -> None:
-        """Nothing; see Span."""
+    def set_task(self, task: str) -> None:
+        pass
 
-    def calls(self, tool: str) -> None:
-        """Nothing; see Span."""
+    def set_tool(self, tool: str) -> None:
+        pass
 
-    def finish(self, error: str | None = None) -> None:
-        """Nothing; see Span."""
+    def end(self, error: str | None = None) -> None:
+        pass
 
 
-def past(traceparent: str | None) -> Span | None:
-    """The span at the place that was kept; None where none was, or what was kept is no place."""
-    if traceparent is None or not _PLACE(traceparent):
+def stored_span(traceparent: str | None) -> Span | None:
+    """The span of a stored traceparent; None if there is none, or it is invalid."""
+    if traceparent is None or not _TRACEPARENT(traceparent):
         return None
-    return PastSpan(traceparent)
+    return StoredSpan(traceparent)
 
 
-_PLACE: Final = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}").fullmatch
-"""Places as we write them."""
+_TRACEPARENT: Final = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}").fullmatch
+"""A traceparent as `Span` writes it: version 00, lower case."""

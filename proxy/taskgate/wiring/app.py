@@ -22,7 +22,7 @@ from taskgate.lifecycle.measured import MeasuredStore
 from taskgate.listener.listener import PublicListener
 from taskgate.listener.operations import OperatorsListener
 from taskgate.stores.shared import SharedBackend
-from taskgate.telemetry.lag import LoopLag
+from taskgate.telemetry.loop_lag import LoopLag
 from taskgate.telemetry.metrics.limit_families import PENALIZED
 from taskgate.telemetry.metrics.message_families import ACTIVE_REQUESTS
 from taskgate.telemetry.metrics.server_families import IN_FLIGHT

@@ -20,9 +20,9 @@ from taskgate.telemetry.auditlog.settings import AuditSettings
 from taskgate.telemetry.events import Event, EventFanout, EventSink, GatewayPhaseChanged
 from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
 from taskgate.telemetry.metrics.store_families import AUDIT_QUEUE_DEPTH, AUDIT_SEQUENCE
-from taskgate.telemetry.opentelemetry.opening import open_tracing
-from taskgate.telemetry.span_notes import SpanNotes
-from taskgate.telemetry.tracing import UNTRACED, Tracing
+from taskgate.telemetry.opentelemetry.setup import open_tracing
+from taskgate.telemetry.span_annotations import SpanAnnotator
+from taskgate.telemetry.tracing import NO_TRACING, Tracing
 from taskgate.wiring.auditing import audit_settings
 
 
@@ -48,7 +48,7 @@ class TelemetryPipeline:
         self._log: AuditLog | None = None
         self._methods = _methods_of(config)
         self.metrics = PrometheusRecorder(metrics_config(config), clock=clock)
-        self.tracing: Tracing = UNTRACED
+        self.tracing: Tracing = NO_TRACING
         self.event_sink: EventSink = self.metrics
 
     @property
@@ -70,7 +70,7 @@ class TelemetryPipeline:
             task_ref=self._task_ref if settings.sinks else None,
             methods=lambda: self._methods,
         )
-        notes = () if self.tracing is UNTRACED else (SpanNotes(),)
+        notes = () if self.tracing is NO_TRACING else (SpanAnnotator(),)
         self.event_sink = EventFanout(self.metrics, log_, *notes)
         self.metrics.watch(AUDIT_QUEUE_DEPTH, log_.depths)
         self.metrics.watch(AUDIT_SEQUENCE, log_.sequences)

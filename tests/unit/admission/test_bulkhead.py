@@ -12,7 +12,7 @@ from taskgate.admission.bulkhead import Bulkhead, BulkheadSettings, Ticket
 from taskgate.auth.context import AuthContext
 from taskgate.errors import QueueFull
 from taskgate.telemetry.events import ConcurrencyChanged, QueueRefused
-from taskgate.telemetry.request_context import RequestContext, current, within
+from taskgate.telemetry.request_context import RequestContext, current, in_request
 from unit.lifecycle.recorded_events import RecordedEvents
 
 LONG = timedelta(seconds=60)
@@ -318,7 +318,7 @@ async def test_what_is_noted_of_slots_belongs_to_nobodys_request(
         look(this)
 
     monkeypatch.setattr(Bulkhead, "_tell_moved", tell_moved)
-    with within(RequestContext("one-1", "192.0.2.7", "POST", "/reports/mcp")):
+    with in_request(RequestContext("one-1", "192.0.2.7", "POST", "/reports/mcp")):
         ticket = bulkhead.ask("a")
         bulkhead.look()
     async with bounded():

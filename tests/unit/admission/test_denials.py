@@ -15,7 +15,7 @@ from taskgate.domain.record import OwnerKey
 from taskgate.errors import StoreUnavailable
 from taskgate.protocol.jsonrpc import parse
 from taskgate.telemetry.events import Event, SuspicionRaised, TaskDenied
-from taskgate.telemetry.request_context import RequestContext, client_of, current, within
+from taskgate.telemetry.request_context import RequestContext, client_of, current, in_request
 
 ALICE = AuthContext(key="alice", earlier="alice-before")
 FOREIGN = SuspicionRaised("cross_context_access", "reports")
@@ -88,7 +88,7 @@ async def test_why_a_task_was_not_found_is_told_with_whose_it_is(
 
 async def test_nothing_is_looked_up_before_the_host_is_answered(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LATER", 0.001)
-    with within(request_context("one-1")):
+    with in_request(request_context("one-1")):
         desk.missed("bobs")
         desk.missed("own")
     await asyncio.sleep(0)
@@ -133,9 +133,9 @@ async def test_what_waits_is_told_of_at_the_end(desk: Desk) -> None:
 
 async def test_each_is_told_in_the_visit_that_it_was_part_of(desk: Desk) -> None:
     first, second = request_context("one-1"), request_context("one-2")
-    with within(first):
+    with in_request(first):
         desk.missed("bobs")
-    with within(second):
+    with in_request(second):
         desk.missed("unknown")
     desk.missed("own")
     await desk.denials.settle()
@@ -149,7 +149,7 @@ async def test_nothing_large_of_what_a_host_sent_is_kept_until_then(desk: Desk) 
     large = "x" * 100_000
     seen = request_context("one-1", f'{{"taskId":"bobs","more":"{large}"}}')
     seen.client, seen.agent = client_of({"name": large, "version": "1", "more": large, "title": 7}), large
-    with within(seen):
+    with in_request(seen):
         desk.missed(large)
     await desk.denials.settle()
     ((denied, kept),) = desk.told.all
@@ -165,7 +165,7 @@ async def test_nothing_large_of_what_a_host_sent_is_kept_until_then(desk: Desk) 
 
 async def test_what_came_without_a_message_or_a_name_has_none(desk: Desk) -> None:
     seen = RequestContext("one-1", "192.0.2.7", "GET", "/reports/mcp")
-    with within(seen):
+    with in_request(seen):
         desk.missed("unknown")
     await desk.denials.settle()
     ((_, kept),) = desk.told.all

@@ -78,7 +78,7 @@ def saturated(patch: pytest.MonkeyPatch) -> Visit:
     def visited(n: int) -> None:
         here = request_context.RequestContext("id", "192.0.2.7", "POST", "/m")
         here.caller = AuthContext(key=f"caller {n}")
-        with request_context.within(here):
+        with request_context.in_request(here):
             counted.asked()
 
     return visited

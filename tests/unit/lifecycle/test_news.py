@@ -24,7 +24,7 @@ from taskgate.stores.base import ChangeBatch, RecordChange, Store, Watch
 from taskgate.stores.open import open_store
 from taskgate.streams.event_stream import EventStream
 from taskgate.streams.sse_connection import SseConnection
-from taskgate.telemetry.request_context import RequestContext, current, within
+from taskgate.telemetry.request_context import RequestContext, current, in_request
 from unit.lifecycle.guarding import Guard
 from unit.lifecycle.recorded_events import RecordedEvents
 
@@ -182,7 +182,7 @@ async def test_news_of_a_task_advise_how_soon_to_ask_for_it(world: World) -> Non
 
 async def test_the_watch_of_an_owner_belongs_to_none_of_those_who_listen() -> None:
     world = World(ToldStore(await open_store("memory", None)))
-    with within(RequestContext("v", "address", "GET", "/mcp")):
+    with in_request(RequestContext("v", "address", "GET", "/mcp")):
         world.news.attend(OWNER, world.session)  # type: ignore[arg-type]
     await eventually(lambda: world.store.watched_in)
     assert world.store.watched_in == [None]

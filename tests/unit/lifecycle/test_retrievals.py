@@ -16,7 +16,7 @@ from taskgate.lifecycle import retrievals as module
 from taskgate.lifecycle.retrievals import Retrievals
 from taskgate.stores.open import open_store
 from taskgate.telemetry.events import TaskRetrieved
-from taskgate.telemetry.request_context import RequestContext, current, within
+from taskgate.telemetry.request_context import RequestContext, current, in_request
 from unit.lifecycle.recorded_events import RecordedEvents
 
 SECOND = timedelta(seconds=1)
@@ -178,7 +178,7 @@ async def test_it_is_told_in_the_visit_of_who_was_given_it_and_written_in_none(d
     desk.failing._inner.swap = watched  # type: ignore[method-assign]
     desk.emitted.emit = lambda _: told_in.append(current())  # type: ignore[method-assign]
     request_context = RequestContext("v", "address", "POST", "/mcp")
-    with within(request_context):
+    with in_request(request_context):
         desk.retrievals.note(record)
     await desk.written()
     assert (told_in, written_in) == ([request_context], [None])

@@ -20,7 +20,7 @@ from taskgate.protocol.envelope import Message
 from taskgate.protocol.jsonrpc import parse
 from taskgate.stores.open import open_store
 from taskgate.telemetry.events import Event, TaskCreated
-from taskgate.telemetry.request_context import RequestContext, current, within
+from taskgate.telemetry.request_context import RequestContext, current, in_request
 from unit.admission.joining_desk import call
 from unit.admission.live_rules import rules
 from unit.gateway.modern.test_flights import Errand
@@ -71,7 +71,7 @@ async def service() -> AsyncIterator[making.House]:
 
 async def test_a_request_names_the_task_that_it_made_and_the_task_its_trace(service: making.House) -> None:
     request_context = visiting(trace=TRACE)
-    with within(request_context):
+    with in_request(request_context):
         record = await service.create()
     assert (request_context.task, record.trace) == (record.id, TRACE)
     kept = await service.store.load(record.owner, record.id, now=service.clock.now())
@@ -80,7 +80,7 @@ async def test_a_request_names_the_task_that_it_made_and_the_task_its_trace(serv
 
 async def test_a_call_that_left_and_becomes_a_task_is_named_too(service: making.House) -> None:
     request_context, underway = visiting(trace=TRACE), making.Underway()
-    with within(request_context):
+    with in_request(request_context):
         record = await service.tasks.promote(making.CALLER, service.place, call(), underway)  # type: ignore[arg-type]
     assert (request_context.task, record.trace) == (record.id, TRACE)
 
@@ -89,15 +89,15 @@ async def test_a_call_that_left_and_becomes_a_task_is_named_too(service: making.
 async def test_without_a_trace_there_is_none_to_keep(
     service: making.House, request_context: RequestContext | None
 ) -> None:
-    with within(request_context):
+    with in_request(request_context):
         assert (await service.create()).trace is None
 
 
 async def test_who_is_given_an_earlier_task_made_none(service: making.House) -> None:
     first, second = visiting(), visiting()
-    with within(first):
+    with in_request(first):
         record = await service.create(call(key="k"))
-    with within(second):
+    with in_request(second):
         assert (await service.create(call(key="k"))).id == record.id
     assert (first.task, second.task) == (record.id, None)
 
@@ -109,7 +109,7 @@ async def test_a_task_that_equal_calls_share_is_made_by_the_first_of_them(servic
     service.tasks._event_sink = told
 
     async def create(request_context: RequestContext) -> TaskRecord:
-        with within(request_context):
+        with in_request(request_context):
             return await service.create()
 
     with service.store.holding("insert") as inserting:
@@ -152,7 +152,7 @@ def met(house: turning.House) -> list[RequestContext | None]:
 
 async def test_the_call_of_a_task_runs_behind_the_request_that_made_it(house: turning.House) -> None:
     request_contexts, request_context = met(house), visiting(trace=TRACE)
-    with within(request_context):
+    with in_request(request_context):
         record = await house.start()
     house.server.answer.set_result("{}")
     await house.ended(record)
@@ -176,7 +176,7 @@ async def test_the_call_of_a_task_does_not_keep_the_message_of_its_request(house
     """Which may have megabytes, while the call may last for hours."""
     request_context, large = visiting(), Large()
     request_context.message, gone = large, weakref.ref(large)  # type: ignore[assignment]
-    with within(request_context):
+    with in_request(request_context):
         record = await house.start()
     await eventually(lambda: house.server.called)
     del request_context, large
@@ -223,7 +223,7 @@ async def test_a_call_that_may_outlive_its_request_goes_on_in_what_is_left_of_it
         request_contexts.append(current())
         return await errand(listener)
 
-    with within(request_context):
+    with in_request(request_context):
         flight = InflightCall(most=2)
         flight.leave(errand.spot, errand.flying, work)  # type: ignore[arg-type]
     await eventually(lambda: request_contexts)
@@ -250,7 +250,7 @@ async def test_a_call_of_no_request_goes_on_in_none() -> None:
 async def test_a_call_that_may_outlive_its_request_does_not_keep_its_message() -> None:
     errand, request_context, large = Errand(), visiting(), Large()
     request_context.message, gone = large, weakref.ref(large)  # type: ignore[assignment]
-    with within(request_context):
+    with in_request(request_context):
         flight = errand.begin()
     await asyncio.sleep(0)
     del request_context, large

@@ -18,9 +18,9 @@ from taskgate.protocol.base import Params
 from taskgate.protocol.envelope import Response
 from taskgate.sessions.traced import TracedUpstream, traced
 from taskgate.telemetry.events import TaskDispatched
-from taskgate.telemetry.request_context import RequestContext, within
-from taskgate.telemetry.span_notes import SpanNotes
-from taskgate.telemetry.tracing import UNTRACED
+from taskgate.telemetry.request_context import RequestContext, in_request
+from taskgate.telemetry.span_annotations import SpanAnnotator
+from taskgate.telemetry.tracing import NO_TRACING
 from taskgate.upstream.base import Upstream, UpstreamSession
 from taskgate.upstream.principal import Principal
 
@@ -55,7 +55,7 @@ async def test_a_call_is_below_the_request_that_it_is_made_for(
 ) -> None:
     request_context, around = visited()
     more: dict[str, Any] = {"listener": NOBODY, "principal": SPEAKER, "log_level": "info", "repeated": {"a": "1"}}
-    with within(request_context):
+    with in_request(request_context):
         answered = await session.relay("tools/call", Params('{"name":"add"}'), tool="add", **more)
     (span,) = tracing.spans
     assert (span.name, span.parent, span.links, span.ends) == ("calling tools/call", around, [], [None])
@@ -101,11 +101,11 @@ async def test_the_call_of_a_task_points_at_the_request_that_made_it(
     session: UpstreamSession, server: Server, tracing: NotedTracing
 ) -> None:
     request_context, around = visited()
-    behind = request_context.behind()
+    behind = request_context.for_background()
     behind.task = "task-1"
     more: dict[str, Any] = {"listener": NOBODY, "principal": None, "log_level": None, "repeated": None, "resumes": None}
-    with within(behind):
-        SpanNotes().emit(TaskDispatched(new_record(), timedelta(seconds=1.5)))
+    with in_request(behind):
+        SpanAnnotator().emit(TaskDispatched(new_record(), timedelta(seconds=1.5)))
         await session.run("add", '{"name":"add"}', within=timedelta(seconds=9), **more)
     (span,) = tracing.spans
     assert (span.parent, span.links, span.tasks) == (None, [around.traceparent], ["task-1"])
@@ -117,10 +117,10 @@ async def test_the_call_of_a_task_points_at_the_request_that_made_it(
 async def test_where_that_is_not_known_it_stands_alone(session: UpstreamSession, tracing: NotedTracing) -> None:
     """A task of an earlier process, and one whose wait nobody knows."""
     request_context, _ = visited()
-    behind = request_context.behind()
+    behind = request_context.for_background()
     behind.span = None
     for each in (behind, None):
-        with within(each):
+        with in_request(each):
             await session.run("add", "{}", within=timedelta(seconds=9), listener=NOBODY)
     for span in tracing.spans:
         assert (span.parent, span.links, span.tasks) == (None, [], [])
@@ -206,7 +206,7 @@ def test_without_tracing_nothing_stands_between(server: Server) -> None:
     def make(*_: Any) -> Upstream:
         return cast("Upstream", server)
 
-    assert traced(make, UNTRACED) is make
+    assert traced(make, NO_TRACING) is make
 
 
 # --- everything else -------------------------------------------------------------------------------------------------

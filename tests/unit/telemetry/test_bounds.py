@@ -173,7 +173,7 @@ def test_no_stream_of_events_makes_more_series_than_the_bound(
 
     random = Random(7)
     for _ in range(examples(800)):
-        with request_context.within(here_of(random.choice(_TOOLS), random.choice(_TENANTS))):
+        with request_context.in_request(here_of(random.choice(_TOOLS), random.choice(_TENANTS))):
             for make in EVENTS:
                 metrics.emit(make(random))
     now = found(metrics)
@@ -276,7 +276,7 @@ def test_tenants_have_room_for_each_tool_of_theirs() -> None:
     tenants = frozenset({"acme", "umbrella", "initech"})
     metrics = PrometheusRecorder(replace(SMALL, settings=MetricsSettings(max_tools=1, tenants=tenants)))
     for tenant in (*tenants, None, "other"):
-        with request_context.within(here_of("sum", tenant)):
+        with request_context.in_request(here_of("sum", tenant)):
             for disposition in ("task", "inline", "direct", "rejected"):
                 metrics.emit(events.ToolCalled("m", "sum", disposition))
     assert found(metrics)["taskgate_tool_calls_total"] == 5 * 4

@@ -19,7 +19,7 @@ def by(metrics: PrometheusRecorder, caller: str | None, *emitted: events.Event) 
     """Those events, of a request of that caller."""
     here = request_context.RequestContext("id", "192.0.2.7", "POST", "/m")
     here.caller = None if caller is None else AuthContext(key=caller)
-    with request_context.within(here):
+    with request_context.in_request(here):
         for event in emitted:
             metrics.emit(event)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from taskgate.auth.context import AuthContext
 from taskgate.telemetry import logs
-from taskgate.telemetry.request_context import RequestContext, within
+from taskgate.telemetry.request_context import RequestContext, in_request
 
 FORMATS: list[logs.Format] = ["json", "logfmt", "console"]
 NASTY = 'a\nb\r\x00\x1b[31m\u2028\u202e\x85\ud800 "q" = \\ ä'
@@ -124,7 +124,7 @@ def _request_context() -> RequestContext:
 
 
 def test_a_line_has_the_ids_of_the_request_that_it_belongs_to() -> None:
-    with within(_request_context()):
+    with in_request(_request_context()):
         line = json.loads(_written("json", "it happened", upstream="reports"))
     assert list(line.items())[3:] == [
         ("event", "it happened"),
@@ -136,20 +136,20 @@ def test_a_line_has_the_ids_of_the_request_that_it_belongs_to() -> None:
 
 
 def test_what_is_not_known_of_a_request_is_not_in_its_lines() -> None:
-    with within(RequestContext("abcdefgh-1", "192.0.2.7", "POST", "/reports/mcp")):
+    with in_request(RequestContext("abcdefgh-1", "192.0.2.7", "POST", "/reports/mcp")):
         line = json.loads(_written("json", "it happened"))
     assert set(line) == {"time", "level", "logger", "event", "request_id"}
     assert set(json.loads(_written("json", "it happened"))) == {"time", "level", "logger", "event"}
 
 
 def test_no_field_can_say_that_a_line_belongs_to_another_request() -> None:
-    with within(_request_context()):
+    with in_request(_request_context()):
         line = json.loads(_written("json", "x", request_id="planted", ctx="planted", trace_id="planted"))
     assert (line["request_id"], line["ctx"], line["trace_id"]) == ("abcdefgh-1", "c_5b0k", _Span.trace_id)
     assert (line["request_id_"], line["ctx_"], line["trace_id_"]) == ("planted",) * 3
 
 
 def test_what_libraries_report_belongs_to_no_request_of_ours() -> None:
-    with within(_request_context()):
+    with in_request(_request_context()):
         line = json.loads(_written("json", "x", logging.getLogger("library")))
     assert set(line) == {"time", "level", "logger", "event"}

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import structlog
 
-from taskgate.config.load import _literal
+import taskgate
 from taskgate.config.units import read_size
 from taskgate.telemetry import logs
 
@@ -128,22 +128,20 @@ def test_of_an_exception_there_is_its_class_its_causes_and_our_own_places(lines:
     assert "hunter2" not in stream.getvalue()
 
 
-class _Unreadable(dict[str, Any]):
-    def items(self) -> Any:
-        raise ValueError
-
-
 def test_of_many_places_the_innermost_are_shown(lines: Lines) -> None:
-    nested: list[Any] = [_Unreadable()]
-    for _ in range(9):
-        nested = [nested]
+    made_up = compile(
+        "def fall(depth):\n    if depth:\n        fall(depth - 1)\n    raise ValueError",
+        str(Path(taskgate.__file__).with_name("made_up.py")),
+        "exec",
+    )
+    names: dict[str, Any] = {}
+    exec(made_up, names)
     try:
-        _literal(nested)
+        names["fall"](9)
     except ValueError:
         _own.exception("failed")
     [line] = lines()
-    assert len(line["at"]) == 8
-    assert line["at"][-1] not in line["at"][:-1]
+    assert line["at"] == ["made_up.py:3"] * 7 + ["made_up.py:4"]
 
 
 def test_exceptions_that_go_in_circles_or_on_for_long_are_cut(lines: Lines) -> None:

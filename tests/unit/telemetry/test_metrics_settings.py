@@ -56,7 +56,7 @@ def call(
     metrics: PrometheusRecorder, here: request_context.RequestContext, listed: str | None, error: str | None = None
 ) -> None:
     """A call of a tool, from its beginning to its answer."""
-    with request_context.within(here):
+    with request_context.in_request(here):
         metrics.emit(events.ToolCalled("m", listed, "direct"))
         metrics.emit(events.RpcAnswered("m", "tools/call", "2025-11-25", 0.25, error))
 
@@ -159,7 +159,7 @@ def test_listed_tenants_are_named_and_no_other(
 
 def test_tasks_are_counted_by_tenant_too(metrics: PrometheusRecorder, configured: Configured, samples: Page) -> None:
     metrics.adopt(wanted(configured, tenants=frozenset({"acme"})))
-    with request_context.within(visited("sum", "acme").behind()):
+    with request_context.in_request(visited("sum", "acme").for_background()):
         metrics.emit(events.TaskCreated(new_record(owner=OwnerKey("c", "m")), None))
     assert samples()["taskgate_tasks_started_total", (("tenant", "acme"), ("upstream", "reports"))] == 1
 
@@ -234,7 +234,7 @@ def exemplars(metrics: PrometheusRecorder) -> list[dict[str, str]]:
 def test_a_time_points_at_the_trace_that_it_was_taken_in(metrics: PrometheusRecorder) -> None:
     span = StubSpan()
     call(metrics, visited("sum", span=span), "sum")
-    with request_context.within(visited("sum", span=span)):
+    with request_context.in_request(visited("sum", span=span)):
         metrics.emit(events.UpstreamAnswered("m", "tools/call", 0.1, None))
     assert exemplars(metrics) == [{"trace_id": span.trace_id, "span_id": span.span_id}] * 2
 

@@ -19,7 +19,7 @@ from taskgate.protocol.questions import Answer
 from taskgate.protocol.vocabulary import NOTE_PROGRESS
 from taskgate.sessions.call_sites import CallSite
 from taskgate.system.background import Background
-from taskgate.telemetry.request_context import RequestContext, current, within
+from taskgate.telemetry.request_context import RequestContext, current, in_request
 from taskgate.upstream.call_listener import Between, CallListener, ServerQuestion
 from taskgate.upstream.principal import Principal
 from taskgate.upstream.resume_points import Leave, ResumePoint
@@ -78,7 +78,7 @@ class InflightCall:
         """Begin the call, `work`, over its place, which stays open until it is over; so long it has its ticket."""
         place.hold()
         # It may go on long after its request, whose message is not kept for it.
-        with within(self._request_context):
+        with in_request(self._request_context):
             self._call = background.begin(partial(work, self))
             self._call.add_done_callback(partial(self._landed, place, ticket))
 
@@ -254,7 +254,7 @@ def _request_context() -> RequestContext | None:
     here = current()
     if here is None:
         return None
-    request_context = here.behind()
+    request_context = here.for_background()
     request_context.background = False
     return request_context
 

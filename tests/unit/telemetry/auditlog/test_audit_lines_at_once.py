@@ -46,7 +46,7 @@ def unusual() -> AuditEvent:
 def answer(log: AuditLog, count: int) -> None:
     """Have so many usual requests told."""
     for _ in range(count):
-        with request_contexts.within(new_visit()):
+        with request_contexts.in_request(new_visit()):
             log.emit(ANSWERED)
 
 

@@ -16,7 +16,7 @@ from taskgate.telemetry.auditlog.events import AuditEvent
 from taskgate.telemetry.auditlog.formats.native import NativeRenderer
 from taskgate.telemetry.auditlog.settings import ChainSettings, SinkSettings
 from taskgate.telemetry.events import AuditEventRecorded, AuditLinesWritten
-from taskgate.telemetry.request_context import within
+from taskgate.telemetry.request_context import in_request
 from unit.telemetry.auditlog.kept_logs import (
     Heard,
     ScriptedOs,
@@ -147,7 +147,7 @@ async def test_without_sinks_nothing_is_kept(tmp_path: Path) -> None:
 
 async def test_what_is_recorded_has_whose_request_it_is(tmp_path: Path) -> None:
     async with opened(settings(to_file(tmp_path))) as log:
-        with within(new_visit()):
+        with in_request(new_visit()):
             log.emit(kinds.HttpAnswered("mcp", "POST", 200, 0.1))
     line = orjson.loads((tmp_path / "audit.jsonl").read_bytes().splitlines()[1])
     assert (line["event"], line["actor"]["sub"]) == ("rpc.call", "user-17")
@@ -245,7 +245,7 @@ async def test_arguments_weigh_what_they_may_and_the_rest_goes_without(
         for _ in range(2):
             # What is taken makes room again.
             for _ in range(8):
-                with within(new_visit()):
+                with in_request(new_visit()):
                     log.emit(answered)
             await turns(lambda: not log.depths()["file",])
     lines = [orjson.loads(line) for line in (tmp_path / "audit.jsonl").read_bytes().splitlines()]

@@ -6,7 +6,7 @@ from pathlib import Path
 from taskgate.telemetry.auditlog.log import AuditLog
 from taskgate.telemetry.auditlog.settings import SinkSettings
 from taskgate.telemetry.events import AuditEventRecorded, AuditLinesDropped
-from taskgate.telemetry.request_context import within
+from taskgate.telemetry.request_context import in_request
 from unit.telemetry.auditlog.kept_logs import (
     Heard,
     ScriptedOs,
@@ -28,7 +28,7 @@ REJECTED = "rpc.rejected"
 def refuse(log: AuditLog, count: int, reason: str = "audit") -> None:
     """So many requests are refused, for that reason."""
     for _ in range(count):
-        with within(new_visit(None, refusal=reason, status=503)):
+        with in_request(new_visit(None, refusal=reason, status=503)):
             log.emit(ANSWERED)
 
 

@@ -106,7 +106,7 @@ async def test_a_file_that_is_moved_while_it_is_opened_anew_is_opened_anew_again
     assert found_in(tmp_path / "audit.jsonl.1", tmp_path / "audit.jsonl") == []
 
 
-async def test_a_place_that_cannot_be_opened_is_tried_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_bad_path_is_retried(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with opened(settings(to_file(tmp_path))) as log:
         (tmp_path / "audit.jsonl").rename(tmp_path / "audit.jsonl.1")
         (tmp_path / "audit.jsonl").mkdir()

@@ -9,8 +9,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from helpers.manual_clock import ManualClock, SeededEntropy
-from taskgate.telemetry.opentelemetry.exporting import Ids
-from taskgate.telemetry.opentelemetry.sampling import sampler
+from taskgate.telemetry.opentelemetry.sdk import EntropyIdGenerator, sampler
 from taskgate.telemetry.opentelemetry.tracer import OpenTelemetryTracing
 
 Make = Callable[..., OpenTelemetryTracing]
@@ -38,13 +37,15 @@ def ended(kept: InMemorySpanExporter) -> Callable[[], list[ReadableSpan]]:
 def make(kept: InMemorySpanExporter, clock: ManualClock, entropy: SeededEntropy) -> Make:
     """Makes tracing that keeps all its spans, unless told otherwise."""
 
-    async def finish() -> None: ...
+    async def shutdown() -> None: ...
 
     def made(ratio: float = 1.0, **more: Any) -> OpenTelemetryTracing:
-        provider = TracerProvider(sampler=sampler(ratio), id_generator=Ids(entropy), shutdown_on_exit=False)
+        provider = TracerProvider(
+            sampler=sampler(ratio), id_generator=EntropyIdGenerator(entropy), shutdown_on_exit=False
+        )
         provider.add_span_processor(SimpleSpanProcessor(kept))
         said: dict[str, Any] = {"trusts": True, "records_arguments": False, "task_ref": None, "methods": frozenset}
-        said |= {"finish": finish} | more
+        said |= {"shutdown": shutdown} | more
         return OpenTelemetryTracing(provider.get_tracer("taskgate"), clock=clock, **said)
 
     return made

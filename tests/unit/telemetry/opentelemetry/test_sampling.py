@@ -8,7 +8,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from taskgate.protocol.envelope import Request
 from taskgate.protocol.jsonrpc import parse
-from taskgate.telemetry.opentelemetry.sampling import sampler
+from taskgate.telemetry.opentelemetry.sdk import sampler
 from taskgate.telemetry.opentelemetry.tracer import OpenTelemetryTracing
 
 Ended = Callable[[], list[ReadableSpan]]
@@ -22,7 +22,7 @@ def serving(tracing: OpenTelemetryTracing, meta: str = "{}") -> Any:
     text = f'{{"jsonrpc":"2.0","id":1,"method":"ping","params":{{"_meta":{meta}}}}}'
     message = parse(text.encode(), max_depth=64)
     assert isinstance(message, Request)
-    return tracing.serving(message, mount="m", revision=None, fields=())
+    return tracing.start_server_span(message, mount="m", revision=None, fields=())
 
 
 def test_a_share_of_the_traces_that_begin_here_is_kept(make: Make) -> None:
@@ -36,7 +36,7 @@ def test_a_share_of_the_traces_that_begin_here_is_kept(make: Make) -> None:
 def test_a_trace_of_a_host_is_kept_as_the_host_does(make: Make, place: str, is_kept: bool, ratio: float) -> None:
     tracing = make(ratio=ratio)
     span = serving(tracing, f'{{"traceparent":"{place}"}}')
-    call = tracing.calling("ping", mount="m", tool=None, parent=span)
+    call = tracing.start_client_span("ping", mount="m", tool=None, parent=span)
     assert call is not None
     assert (span.is_sampled, call.is_sampled) == (is_kept, is_kept)
 
@@ -45,14 +45,14 @@ def test_a_trace_of_a_host_is_kept_as_the_host_does(make: Make, place: str, is_k
 @pytest.mark.parametrize("ratio", [0.0, 1.0])
 def test_the_call_of_a_task_is_kept_where_the_request_was(make: Make, place: str, is_kept: bool, ratio: float) -> None:
     """Else a share of the share would be all that is left of calls that can be followed to their end."""
-    call = make(ratio=ratio).calling("tools/call", mount="m", tool=None, parent=None, link=place)
+    call = make(ratio=ratio).start_client_span("tools/call", mount="m", tool=None, parent=None, link=place)
     assert call is not None
     assert call.is_sampled is is_kept
 
 
 @pytest.mark.parametrize("ratio", [0.0, 1.0])
 def test_one_that_nobody_knows_the_beginning_of_is_one_of_many(make: Make, ratio: float) -> None:
-    call = make(ratio=ratio).calling("tools/call", mount="m", tool=None, parent=None)
+    call = make(ratio=ratio).start_client_span("tools/call", mount="m", tool=None, parent=None)
     assert call is not None
     assert call.is_sampled is (ratio == 1.0)
 

@@ -11,9 +11,9 @@ from opentelemetry.trace import SpanKind
 
 from taskgate.protocol.envelope import Request
 from taskgate.protocol.jsonrpc import parse
-from taskgate.telemetry.opentelemetry.tracer import LONGEST, OpenTelemetryTracing
-from taskgate.telemetry.request_context import RequestContext, within
-from taskgate.telemetry.tracing import past
+from taskgate.telemetry.opentelemetry.tracer import MAX_ARGUMENTS, OpenTelemetryTracing
+from taskgate.telemetry.request_context import RequestContext, in_request
+from taskgate.telemetry.tracing import stored_span
 
 Ended = Callable[[], list[ReadableSpan]]
 Make = Callable[..., OpenTelemetryTracing]
@@ -35,7 +35,7 @@ def asking(meta: str) -> Request:
 
 def serve(tracing: OpenTelemetryTracing, asked: Request, **more: Any) -> Any:
     said: dict[str, Any] = {"mount": "reports", "revision": "2025-11-25", "fields": ()} | more
-    return tracing.serving(asked, **said)
+    return tracing.start_server_span(asked, **said)
 
 
 def links(span: ReadableSpan) -> list[tuple[str, str]]:
@@ -53,7 +53,7 @@ class Caller:
 
 
 def test_the_span_of_a_request_says_what_the_conventions_name(make: Make, ended: Ended) -> None:
-    serve(make(), request()).finish()
+    serve(make(), request()).end()
     (span,) = ended()
     assert (span.name, span.kind) == ("tools/call", SpanKind.SERVER)
     assert dict(span.attributes or {}) == {
@@ -69,7 +69,7 @@ def test_the_span_of_a_request_says_what_the_conventions_name(make: Make, ended:
 
 def test_a_method_that_no_revision_has_names_no_span(make: Make, ended: Ended) -> None:
     """Whoever counts spans by name would count whatever a host makes up."""
-    serve(make(), request("made/up"), revision="made up").finish()
+    serve(make(), request("made/up"), revision="made up").end()
     (span,) = ended()
     assert (span.name, (span.attributes or {})["mcp.method.name"]) == ("_OTHER", "_OTHER")
     assert "mcp.protocol.version" not in (span.attributes or {})
@@ -78,20 +78,20 @@ def test_a_method_that_no_revision_has_names_no_span(make: Make, ended: Ended) -
 def test_a_method_of_an_extension_names_a_span_while_it_is_configured(make: Make, ended: Ended) -> None:
     configured: set[str] = set()
     tracing = make(methods=lambda: configured)
-    serve(tracing, request("widgets/list", "{}")).finish()
+    serve(tracing, request("widgets/list", "{}")).end()
     configured.add("widgets/list")
-    serve(tracing, request("widgets/list", "{}")).finish()
+    serve(tracing, request("widgets/list", "{}")).end()
     assert [span.name for span in ended()] == ["_OTHER", "widgets/list"]
 
 
 def test_it_says_whose_request_it_is_as_the_audit_log_does(make: Make, ended: Ended) -> None:
     request_context = RequestContext("v-1", "127.0.0.1", "POST", "/reports/mcp")
     request_context.caller = Caller("k3y")
-    with within(request_context):
-        serve(make(), request("tools/list", "{}")).finish()
+    with in_request(request_context):
+        serve(make(), request("tools/list", "{}")).end()
     request_context.caller = None
-    with within(request_context):
-        serve(make(), request("tools/list", "{}")).finish()
+    with in_request(request_context):
+        serve(make(), request("tools/list", "{}")).end()
     known, unknown = ended()
     assert (known.attributes or {})["taskgate.context"] == "c_k3y"
     assert (known.attributes or {})["taskgate.request.id"] == "v-1"
@@ -106,7 +106,7 @@ def test_a_request_goes_on_with_the_trace_that_its_message_names(make: Make, end
     asked = asking(f'{{"traceparent":"{THEIRS}","tracestate":"vendor=a"}}')
     span = serve(make(), asked, fields=[("Accept", "*/*"), ("Traceparent", AROUND), ("TE", "trailers")])
     assert (span.trace_id, span.tracestate) == (TRACE, "vendor=a")
-    span.finish()
+    span.end()
     (span,) = ended()
     assert (parent(span), links(span)) == ((TRACE, PARENT), [(AROUND[3:35], AROUND[36:52])])
 
@@ -115,20 +115,20 @@ def test_without_one_it_goes_on_with_that_of_its_headers(make: Make, ended: Ende
     fields = [("traceparent", AROUND), ("tracestate", "a=1"), ("Tracestate", "b=2")]
     span = serve(make(), request(), fields=fields)
     assert span.tracestate == "a=1,b=2"
-    span.finish()
+    span.end()
     (span,) = ended()
     assert (parent(span), links(span)) == ((AROUND[3:35], AROUND[36:52]), [])
 
 
 @pytest.mark.parametrize("wrong", ["x", "", f"00-{'0' * 32}-{PARENT}-01", f"ff-{TRACE}-{PARENT}-01", "é" * 600])
 def test_what_is_no_place_begins_a_trace(make: Make, ended: Ended, wrong: str) -> None:
-    serve(make(), asking(f'{{"traceparent":"{wrong}"}}'), fields=[("traceparent", wrong)]).finish()
+    serve(make(), asking(f'{{"traceparent":"{wrong}"}}'), fields=[("traceparent", wrong)]).end()
     (span,) = ended()
     assert (parent(span), links(span)) == (None, [])
 
 
 def test_two_headers_are_none(make: Make, ended: Ended) -> None:
-    serve(make(), request(), fields=[("traceparent", THEIRS), ("traceparent", AROUND)]).finish()
+    serve(make(), request(), fields=[("traceparent", THEIRS), ("traceparent", AROUND)]).end()
     assert parent(ended()[0]) is None
 
 
@@ -147,7 +147,7 @@ def test_a_state_goes_on_unless_it_is_malformed_or_too_long(make: Make, state: s
 
 def test_a_host_that_is_not_believed_is_only_pointed_at(make: Make, ended: Ended) -> None:
     asked = asking(f'{{"traceparent":"{THEIRS}"}}')
-    serve(make(trusts=False), asked, fields=[("traceparent", AROUND)]).finish()
+    serve(make(trusts=False), asked, fields=[("traceparent", AROUND)]).end()
     (span,) = ended()
     assert (parent(span), links(span)) == (None, [(TRACE, PARENT), (AROUND[3:35], AROUND[36:52])])
     assert span.context is not None
@@ -156,7 +156,7 @@ def test_a_host_that_is_not_believed_is_only_pointed_at(make: Make, ended: Ended
 
 def test_nor_does_it_decide_what_is_kept(make: Make, ended: Ended) -> None:
     span = serve(make(ratio=0.0, trusts=False), asking(f'{{"traceparent":"{THEIRS}"}}'))
-    span.finish()
+    span.end()
     assert (ended(), span.is_sampled) == ([], False)
 
 
@@ -164,11 +164,11 @@ def test_a_trace_that_its_host_does_not_keep_is_not_kept(make: Make, ended: Ende
     """But it goes on: whoever is next is told that, too."""
     span = serve(make(), asking(f'{{"traceparent":"00-{TRACE}-{PARENT}-00"}}'))
     assert span.traceparent == f"00-{TRACE}-{span.span_id}-00"
-    span.note("a", 1)
-    span.calls("add")
-    span.about("task")
-    span.link(AROUND)
-    span.finish("-32603")
+    span.set_attribute("a", 1)
+    span.set_tool("add")
+    span.set_task("task")
+    span.add_link(AROUND)
+    span.end("-32603")
     assert ended() == []
 
 
@@ -178,10 +178,10 @@ def test_a_trace_that_its_host_does_not_keep_is_not_kept(make: Make, ended: Ende
 def test_a_call_is_the_child_of_its_request(make: Make, ended: Ended) -> None:
     tracing = make()
     around = serve(tracing, request())
-    call = tracing.calling("tools/call", mount="reports", tool="add", parent=around)
+    call = tracing.start_client_span("tools/call", mount="reports", tool="add", parent=around)
     assert call is not None
-    call.finish()
-    around.finish()
+    call.end()
+    around.end()
     inner, outer = ended()
     assert (inner.name, inner.kind) == ("tools/call add", SpanKind.CLIENT)
     assert parent(inner) == (around.trace_id, around.span_id)
@@ -197,10 +197,10 @@ def test_a_call_is_the_child_of_its_request(make: Make, ended: Ended) -> None:
 def test_the_call_of_a_task_stands_alone_and_points_at_the_request(make: Make, ended: Ended) -> None:
     tracing = make()
     around = serve(tracing, request())
-    around.finish()
-    call = tracing.calling("tools/call", mount="reports", tool=None, parent=None, link=around.traceparent)
+    around.end()
+    call = tracing.start_client_span("tools/call", mount="reports", tool=None, parent=None, link=around.traceparent)
     assert call is not None
-    call.finish()
+    call.end()
     span = ended()[1]
     assert (parent(span), links(span)) == (None, [(around.trace_id, around.span_id)])
     assert call.trace_id != around.trace_id
@@ -208,16 +208,16 @@ def test_the_call_of_a_task_stands_alone_and_points_at_the_request(make: Make, e
 
 def test_it_points_at_nothing_where_nothing_is_known(make: Make, ended: Ended) -> None:
     for link in (None, "none"):
-        call = make().calling("tools/call", mount="reports", tool=None, parent=None, link=link)
+        call = make().start_client_span("tools/call", mount="reports", tool=None, parent=None, link=link)
         assert call is not None
-        call.finish()
+        call.end()
     assert [links(span) for span in ended()] == [[], []]
 
 
 def test_a_place_that_was_kept_can_be_a_parent(make: Make, ended: Ended) -> None:
-    call = make().calling("ping", mount="reports", tool=None, parent=past(THEIRS))
+    call = make().start_client_span("ping", mount="reports", tool=None, parent=stored_span(THEIRS))
     assert call is not None
-    call.finish()
+    call.end()
     assert parent(ended()[0]) == (TRACE, PARENT)
 
 
@@ -225,21 +225,21 @@ def test_a_place_that_was_kept_can_be_a_parent(make: Make, ended: Ended) -> None
 
 
 def test_arguments_are_told_only_where_that_is_wanted(make: Make, ended: Ended) -> None:
-    long = request(params=f'{{"name":"add","arguments":{{"a":"{"x" * LONGEST}"}}}}')
+    long = request(params=f'{{"name":"add","arguments":{{"a":"{"x" * MAX_ARGUMENTS}"}}}}')
     for asked in (request(), long, request(params='{"name":"add"}'), request("prompts/get", '{"arguments":{}}')):
-        serve(make(records_arguments=True), asked).finish()
-    serve(make(), request()).finish()
+        serve(make(records_arguments=True), asked).end()
+    serve(make(), request()).end()
     told = [(span.attributes or {}).get("gen_ai.tool.call.arguments") for span in ended()]
-    assert told == ['{"a":1}', ('{"a":"' + "x" * LONGEST)[:LONGEST], None, None, None]
+    assert told == ['{"a":1}', ('{"a":"' + "x" * MAX_ARGUMENTS)[:MAX_ARGUMENTS], None, None, None]
 
 
 async def test_to_close_it_finishes_what_exports(make: Make) -> None:
     done = asyncio.Event()
 
-    async def finish() -> None:
+    async def shutdown() -> None:
         done.set()
 
-    await make(finish=finish).close()
+    await make(shutdown=shutdown).close()
     assert done.is_set()
 
 
@@ -249,4 +249,4 @@ def test_nothing_is_traced_where_the_environment_turned_the_sdk_off(
     monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
     tracing = make(records_arguments=True)
     assert serve(tracing, request()) is None
-    assert tracing.calling("ping", mount="reports", tool=None, parent=None) is None
+    assert tracing.start_client_span("ping", mount="reports", tool=None, parent=None) is None

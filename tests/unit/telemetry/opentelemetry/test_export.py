@@ -24,10 +24,9 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from helpers.manual_clock import ManualClock, SeededEntropy
 from helpers.otlp_collector import CLIENT, Collected, OtlpCollector, read
 from helpers.waiting import PATIENCE, bounded
-from taskgate.telemetry.opentelemetry import exporting
-from taskgate.telemetry.opentelemetry.exporting import Ids, TellingExporter, build_tracing
-from taskgate.telemetry.opentelemetry.extra import TracingUnavailable
-from taskgate.telemetry.opentelemetry.settings import Exporter, TracingSettings
+from taskgate.telemetry.opentelemetry import sdk
+from taskgate.telemetry.opentelemetry.sdk import EntropyIdGenerator, FailureLogger, build_tracing
+from taskgate.telemetry.opentelemetry.settings import Exporter, TracingSettings, TracingUnavailable
 from taskgate.telemetry.tracing import Tracing
 
 LOST = "spans are lost: they cannot be exported"
@@ -47,9 +46,9 @@ def build(exporter: Exporter = Exporter.OTLP_HTTP, endpoint: str | None = None) 
 
 
 def one_call(tracing: Tracing) -> None:
-    span = tracing.calling("ping", mount="reports", tool=None, parent=None)
+    span = tracing.start_client_span("ping", mount="reports", tool=None, parent=None)
     assert span is not None
-    span.finish()
+    span.end()
 
 
 @contextmanager
@@ -152,7 +151,7 @@ async def test_the_end_waits_no_longer_than_it_may(
     is_there: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Neither for one that does not answer nor for one that is not there, and the loop goes on meanwhile."""
-    monkeypatch.setattr(exporting, "PATIENCE", 0.2)
+    monkeypatch.setattr(sdk, "SHUTDOWN_TIMEOUT", 0.2)
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
     with deaf() as silent:
         tracing = build(endpoint=silent if is_there else nowhere())
@@ -166,7 +165,7 @@ async def test_the_end_waits_no_longer_than_it_may(
 
 
 def test_what_is_left_to_itself_may_outlive_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exporting, "PATIENCE", 0.1)
+    monkeypatch.setattr(sdk, "SHUTDOWN_TIMEOUT", 0.1)
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
 
     async def close(tracing: Tracing) -> None:
@@ -181,7 +180,7 @@ def test_what_is_left_to_itself_may_outlive_the_loop(monkeypatch: pytest.MonkeyP
 
 
 async def test_to_end_a_span_waits_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exporting, "PATIENCE", 0.2)
+    monkeypatch.setattr(sdk, "SHUTDOWN_TIMEOUT", 0.2)
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
     with deaf() as silent:
         tracing = build(endpoint=silent)
@@ -210,7 +209,7 @@ class Scripted(SpanExporter):
 def test_a_failure_is_told_once_and_its_end_too(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "taskgate.tracing")
     well, ill = SpanExportResult.SUCCESS, SpanExportResult.FAILURE
-    exporter = TellingExporter(Scripted(well, ill, ValueError("http://secret"), well, well, ill))
+    exporter = FailureLogger(Scripted(well, ill, ValueError("http://secret"), well, well, ill))
     assert [exporter.export(()) for _ in range(6)] == [well, ill, ill, well, well, ill]
     assert caplog.messages == [LOST, "spans are exported again", LOST]
 
@@ -248,11 +247,11 @@ class Zero:
 
 
 def test_ids_are_of_the_chance_that_is_handed_in() -> None:
-    ids, entropy = Ids(SeededEntropy(7)), SeededEntropy(7)
+    ids, entropy = EntropyIdGenerator(SeededEntropy(7)), SeededEntropy(7)
     assert ids.generate_trace_id() == int.from_bytes(entropy.token(16))
     assert ids.generate_span_id() == int.from_bytes(entropy.token(8))
     assert ids.is_trace_id_random()
 
 
 def test_zero_is_no_id() -> None:
-    assert (Ids(Zero()).generate_trace_id(), Ids(Zero()).generate_span_id()) == (1, 1)
+    assert (EntropyIdGenerator(Zero()).generate_trace_id(), EntropyIdGenerator(Zero()).generate_span_id()) == (1, 1)

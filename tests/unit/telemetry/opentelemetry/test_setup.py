@@ -8,11 +8,10 @@ import pytest
 
 import taskgate
 from helpers.manual_clock import ManualClock, SeededEntropy
-from taskgate.telemetry.opentelemetry.extra import TracingUnavailable, expect_installed
-from taskgate.telemetry.opentelemetry.opening import open_tracing
-from taskgate.telemetry.opentelemetry.settings import Exporter, TracingSettings
+from taskgate.telemetry.opentelemetry.settings import Exporter, TracingSettings, TracingUnavailable
+from taskgate.telemetry.opentelemetry.setup import open_tracing, require_exporter
 from taskgate.telemetry.opentelemetry.tracer import OpenTelemetryTracing
-from taskgate.telemetry.tracing import UNTRACED, Tracing
+from taskgate.telemetry.tracing import NO_TRACING, Tracing
 
 PACKAGES = Path(taskgate.__file__).parents[1]
 
@@ -26,7 +25,7 @@ def settings(exporter: Exporter) -> TracingSettings:
 
 
 def test_none_is_there_where_none_is_wanted() -> None:
-    assert opened(None) is UNTRACED
+    assert opened(None) is NO_TRACING
 
 
 async def test_it_is_there_where_it_is_wanted() -> None:
@@ -46,7 +45,7 @@ async def test_it_is_there_where_it_is_wanted() -> None:
 def test_what_is_not_installed_is_told_with_how_to_get_it(
     exporter: Exporter, lacks: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expect_installed(exporter)
+    require_exporter(exporter)
     for name in [name for name in sys.modules if name.startswith(lacks)] or [lacks]:
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(TracingUnavailable, match=rf"^tracing.exporter: {exporter} needs .*'taskgate\[tracing\]'$"):
@@ -57,7 +56,7 @@ def test_what_is_not_installed_is_told_with_how_to_get_it(
 def test_nothing_of_it_is_loaded_where_none_is_wanted() -> None:
     """Neither its memory nor its time at the start is to be paid for by who does not want it."""
     code = (
-        "import sys, taskgate.wiring.app, taskgate.telemetry.opentelemetry.opening\n"
+        "import sys, taskgate.wiring.app, taskgate.telemetry.opentelemetry.setup\n"
         "print([name for name in sys.modules if name.split('.')[0] == 'opentelemetry'])"
     )
     found = subprocess.run(
