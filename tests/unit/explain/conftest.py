@@ -8,7 +8,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from jwt.algorithms import ECAlgorithm
 
-from unit.explain.asking import ISSUER
+from unit.explain.explain_command import ISSUER
 
 RULES = """\
 server: {public_url: https://mcp.example.com}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from unit.explain.asking import run, said, token, told
+from unit.explain.explain_command import run, said, token, told
 
 ANONYMOUS = """\
 Caller: anonymous: auth.mode is none, so all hosts are one caller

@@ -14,7 +14,7 @@ from helpers.modern_server import ModernServer
 from helpers.scripted_upstream import Hold, ScriptedServer, status
 from helpers.waiting import bounded
 from requirements import covers
-from unit.explain.asking import run, said, token, told
+from unit.explain.explain_command import run, said, token, told
 
 OURS = "com.example/widgets"
 WIDGETS = (

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from unit.explain.asking import run, token
+from unit.explain.explain_command import run, token
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,8 @@
-"""Sections `auth` and `authorization`: who may use the gateway, and what they may call."""
+"""Sections `auth` and `authorization`: who may use the gateway, and what they may call.
+
+They are one module, because rules about scopes and claims depend on `auth.mode`. Other sections use
+`auth_mode`, `has_tenants` and `without_tenants` for rules of their own.
+"""
 
 from __future__ import annotations
 

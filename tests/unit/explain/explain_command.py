@@ -1,4 +1,4 @@
-"""Asking `taskgate explain`, as whom, and what it said."""
+"""`taskgate explain` as a command: a token for it, a run of it, and the lines that it printed."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
