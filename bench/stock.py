@@ -18,7 +18,7 @@ from taskgate.auth.context import ANONYMOUS
 from taskgate.domain.events import CallSucceeded, Dispatched
 from taskgate.domain.machine import advance
 from taskgate.domain.record import TaskRecord, TaskStatus, ToolCall
-from taskgate.domain.versions import NEWEST, Peer
+from taskgate.domain.versions import NEWEST_LEGACY, Peer
 from taskgate.stores.open import SqliteOptions, open_store
 
 _SEED = 7
@@ -29,7 +29,7 @@ _MOST = 2**40  # bytes
 _PATIENCE = timedelta(seconds=5)
 _PARAMS = '{"name":"echo","arguments":{"text":"the quick brown fox"}}'
 _RESULT = '{"content":[{"type":"text","text":"the quick brown fox"}],"isError":false}'
-_PEER = Peer(revision=NEWEST, capabilities={}, info={"name": "taskgate-bench", "version": "1"})
+_PEER = Peer(revision=NEWEST_LEGACY, capabilities={}, info={"name": "taskgate-bench", "version": "1"})
 
 
 def _finished(id: str, mount: str, now: datetime) -> TaskRecord:

@@ -5,7 +5,7 @@ from typing import Any
 
 from helpers.manual_clock import EPOCH
 from helpers.records import OWNER
-from taskgate.domain.listing import ListedTask, OrderBy, Page, Position, TaskFilter, TaskOrder, listed
+from taskgate.domain.listing import ListedTask, OrderBy, Page, Position, TaskFilter, TaskOrder, listed_task
 from taskgate.domain.record import TaskRecord
 from taskgate.stores.base import Store
 
@@ -42,4 +42,4 @@ def in_order(records: list[TaskRecord], order: TaskOrder) -> list[ListedTask]:
     def place(record: TaskRecord) -> tuple[object, str]:
         return (record.created_at if order.by is OrderBy.CREATED else record.updated_at, record.id)
 
-    return [listed(record) for record in sorted(records, key=place, reverse=order.descending)]
+    return [listed_task(record) for record in sorted(records, key=place, reverse=order.descending)]

@@ -12,8 +12,8 @@ from helpers.manual_clock import EPOCH
 from helpers.records import OWNER, after, keep, new_call, new_record
 from helpers.waiting import bounded
 from requirements import covers
-from taskgate.domain.caps import Cap, CapScope
 from taskgate.domain.events import CancelRequested
+from taskgate.domain.limits import Cap, CapScope
 from taskgate.domain.record import OwnerKey, TaskRecord, TaskStatus
 from taskgate.errors import TooManyTasks
 from taskgate.stores.base import Store

@@ -20,8 +20,8 @@ from helpers.manual_clock import ManualClock
 from helpers.records import new_call, new_input, new_record
 from helpers.shared_store import expect_every_key_to_expire
 from taskgate.domain import events
-from taskgate.domain.caps import Cap, CapScope
-from taskgate.domain.listing import STATES, OrderBy, TaskFilter, TaskOrder, listed
+from taskgate.domain.limits import Cap, CapScope
+from taskgate.domain.listing import STATES, OrderBy, TaskFilter, TaskOrder, listed_task
 from taskgate.domain.machine import advance
 from taskgate.domain.record import (
     FaultReason,
@@ -50,8 +50,8 @@ EVENTS: Final = st.one_of(
     st.builds(events.InputClaimed, key=st.just("input-1"), stream=st.none() | st.just("stream")),
     st.builds(events.InputAnswered, key=st.sampled_from(["input-1", "input-2"]), response=texts),
     st.builds(events.AnswerForwarded, key=st.sampled_from(["input-1", "input-2"])),
-    st.builds(events.CallKept, kept=st.builds(SealedCheckpoint, sealed=texts)),
-    st.just(events.RoundLeft()),
+    st.builds(events.CheckpointSaved, checkpoint=st.builds(SealedCheckpoint, sealed=texts)),
+    st.just(events.RoundDispatched()),
     st.builds(events.CallSucceeded, result=texts, tool_error=st.booleans()),
     st.builds(
         events.CallFaulted, error=texts, reason=st.sampled_from(FaultReason), message=texts, unsent=st.booleans()
@@ -207,9 +207,9 @@ class Histories(RuleBasedStateMachine):
             found = self.runner.run(
                 self.store.page(owner, where=where, order=order, after=None, limit=99, now=self.clock.now())
             )
-            mine = [listed(record) for record in self.visible() if record.owner == owner]
+            mine = [listed_task(record) for record in self.visible() if record.owner == owner]
             mine = [task for task in mine if state in (None, (task.status, task.tool_error))]
-            assert list(found.tasks) == sorted(mine, key=lambda task: task.place(order.by), reverse=order.descending)
+            assert list(found.tasks) == sorted(mine, key=lambda task: task.position(order.by), reverse=order.descending)
 
     @invariant()
     def as_much_room_is_left_as_there_should_be(self) -> None:

@@ -8,8 +8,8 @@ import pytest
 from helpers.manual_clock import EPOCH
 from helpers.records import OWNER, after, keep, new_call, new_peer, new_record
 from helpers.waiting import bounded
-from taskgate.domain.caps import Cap, CapScope
 from taskgate.domain.events import CallFaulted, CallSucceeded, CancelRequested
+from taskgate.domain.limits import Cap, CapScope
 from taskgate.domain.record import FaultReason, OwnerKey
 from taskgate.errors import TooManyBytes, TooManyTasks
 from taskgate.stores.base import Store

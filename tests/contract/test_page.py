@@ -9,7 +9,7 @@ from contract.pages import ANY, ORDERS, SECOND, in_order, page, walk
 from helpers.manual_clock import EPOCH
 from helpers.records import OWNER, after, keep, new_call, new_record
 from taskgate.domain.events import CallSucceeded, Progressed
-from taskgate.domain.listing import STATES, ListedTask, Page, Position, TaskFilter, TaskOrder, TaskState, listed
+from taskgate.domain.listing import STATES, ListedTask, Page, Position, TaskFilter, TaskOrder, TaskState, listed_task
 from taskgate.domain.record import OwnerKey, TaskRecord, TaskStatus
 from taskgate.stores.base import Store
 
@@ -71,7 +71,7 @@ async def test_a_page_shows_only_what_is_the_owners_and_has_not_expired(store: S
         new_record(owner=OwnerKey("somebody", OWNER.mount)),
         new_record(created_at=EPOCH - timedelta(hours=1)),
     )
-    assert (await page(store)).tasks == (listed(mine),)
+    assert (await page(store)).tasks == (listed_task(mine),)
 
 
 @pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)
@@ -90,7 +90,7 @@ async def test_a_place_holds_still_when_records_come_and_go(store: Store, order:
     await keep(store, early, late)
     assert [head.id for head in await store.purge(now=short.expires_at, limit=9)] == [short.id]
     rest = await page(store, order=order, after=first.next)
-    assert list(rest.tasks) == [*whole[4:], listed(early if order.descending else late)]
+    assert list(rest.tasks) == [*whole[4:], listed_task(early if order.descending else late)]
 
 
 async def test_a_record_that_is_updated_leaves_its_place_and_is_listed_anew(store: Store) -> None:

@@ -61,7 +61,7 @@ def test_any_filter_in_any_order_gives_what_a_look_at_every_task_would(
     whole, rest = asyncio.run(found())
     wanted = [task for task in in_order(records, order) if meets(task, where)]
     assert whole == wanted
-    assert rest == [task for task in wanted if place is None or is_past(task.place(order.by), (place, "b5"), order)]
+    assert rest == [task for task in wanted if place is None or is_past(task.position(order.by), (place, "b5"), order)]
 
 
 def meets(task: ListedTask, where: TaskFilter) -> bool:

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from helpers.examples import examples
 from helpers.shared_store import KINDS, SharedServer, expect_every_key_to_expire
-from taskgate.domain.gcra import RateLimit, gcra
-from taskgate.domain.rates import Demand, RatePolicy, Scope
+from taskgate.domain.rates import Demand, RateLimit, RatePolicy, RateScope, gcra
 from taskgate.stores.base import RateJudgement, RateStep, RateStepMode, RateStore
 from taskgate.stores.rates import MemoryRateStore
 from taskgate.stores.redis.client import RedisClient
@@ -27,7 +26,7 @@ NEAR = 1e-5
 
 def demand(key: str = "k", burst: int = 3, cost: int = 1, every: float = 1.0, *, shadow: bool = False) -> Demand:
     limit = RateLimit(every=every, burst=burst)
-    return Demand(key, limit, cost, RatePolicy(name=key, scope=Scope.CONTEXT, limit=limit, shadow=shadow))
+    return Demand(key, limit, cost, RatePolicy(name=key, scope=RateScope.CONTEXT, limit=limit, shadow=shadow))
 
 
 def look(*demands: Demand) -> RateStep:

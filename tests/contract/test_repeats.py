@@ -8,8 +8,8 @@ import pytest
 from helpers.manual_clock import EPOCH
 from helpers.records import OWNER, after, keep, new_record
 from helpers.waiting import bounded
-from taskgate.domain.caps import Cap, CapScope
 from taskgate.domain.events import CallFaulted, CallSucceeded
+from taskgate.domain.limits import Cap, CapScope
 from taskgate.domain.record import FaultReason, OwnerKey, TaskRecord, TaskStatus
 from taskgate.errors import TooManyTasks
 from taskgate.stores.base import Store

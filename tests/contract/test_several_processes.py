@@ -11,8 +11,8 @@ from helpers.records import HOLDER, OWNER, after, keep, new_lease, new_record
 from helpers.redis_stores import several
 from helpers.shared_store import SharedServer
 from helpers.waiting import bounded
-from taskgate.domain.caps import Cap, CapScope
 from taskgate.domain.events import CallSucceeded, CancelRequested, Progressed
+from taskgate.domain.limits import Cap, CapScope
 from taskgate.domain.record import TaskRecord
 from taskgate.errors import TooManyTasks
 from taskgate.stores.base import ChangeBatch, HolderWatch, OwnerWatch, RecordChange, TaskWatch, Watch

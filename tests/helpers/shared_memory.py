@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from taskgate.clock import Clock
-from taskgate.domain.record import Lease, TaskId, TaskRecord, altered
+from taskgate.domain.record import Lease, TaskId, TaskRecord, evolve
 from taskgate.stores.change_feed import ChangeFeed
 from taskgate.stores.memory import MemoryStore, OwnerIndex
 from taskgate.stores.shared import HeartbeatReply, LeaseStore
@@ -38,7 +38,7 @@ class LeasesInMemory:
             elif kept.head.lease is None or kept.head.lease.holder != holder:
                 lost.add(id)
             elif kept.head.lease.until < now + lease:
-                kept.head = altered(kept.head, lease=Lease(holder=holder, until=now + lease))
+                kept.head = evolve(kept.head, lease=Lease(holder=holder, until=now + lease))
         return HeartbeatReply(now, frozenset(ended), frozenset(lost), frozenset(behind), frozenset(self.lives), before)
 
     async def restore(self, record: TaskRecord) -> bool:

@@ -18,10 +18,10 @@ from helpers.redis_rows import Rows, expect_indexes
 from helpers.redis_stores import LosingConnection, connect, open_redis_store, store_over
 from helpers.shared_store import SharedServer
 from helpers.waiting import bounded
-from taskgate.domain.caps import Cap, CapScope
 from taskgate.domain.events import CallSucceeded, Dispatched, InputAnswered, InputRequested
+from taskgate.domain.limits import Cap, CapScope
 from taskgate.domain.listing import OrderBy, TaskFilter, TaskOrder, TaskState
-from taskgate.domain.record import OwnerKey, TaskRecord, TaskStatus, altered
+from taskgate.domain.record import OwnerKey, TaskRecord, TaskStatus, evolve
 from taskgate.errors import StoreUnavailable, TooManyBytes, TooManyTasks
 from taskgate.stores.base import OwnerWatch
 from taskgate.stores.codec import pack_time
@@ -80,7 +80,7 @@ async def test_a_swap_leads_a_task_through_its_states(store: RedisStore, other: 
     for event in (Dispatched(), InputRequested(request=new_input()), answer, ENDED):
         earlier, record = record, after(record, event)
         # It stands for its name no longer from when it has ended.
-        record = altered(record, repeat_key=None) if event is ENDED else record
+        record = evolve(record, repeat_key=None) if event is ENDED else record
         assert await store.swap(record, expected=earlier.revision)
         assert await loaded(other, record) == record
         before = whole()
@@ -123,7 +123,7 @@ async def test_a_swap_keeps_the_longer_lease_of_the_same_holder_alone(store: Red
         record = new_record(lease=new_lease(until=EPOCH + SECOND))
         await keep(store, record)
         await store.renew("process-1", frozenset({record.id}), EPOCH + HOUR)
-        moved = altered(after(record, Dispatched()), lease=new_lease(holder=holder, until=EPOCH + until))
+        moved = evolve(after(record, Dispatched()), lease=new_lease(holder=holder, until=EPOCH + until))
         assert await store.swap(moved, expected=0)
         whole()
         found = await store.load(OWNER, record.id, now=EPOCH)
@@ -134,7 +134,7 @@ async def test_a_swap_keeps_the_longer_lease_of_the_same_holder_alone(store: Red
 async def test_a_swap_without_a_lease_leaves_none(store: RedisStore, whole: Whole) -> None:
     record = new_record(lease=new_lease())
     await keep(store, record)
-    assert await store.swap(altered(after(record, Dispatched()), lease=None), expected=0)
+    assert await store.swap(evolve(after(record, Dispatched()), lease=None), expected=0)
     (row,) = whole().values()
     assert (row["holder"], row["until"]) == ("", "0")
 
@@ -145,7 +145,7 @@ async def test_a_swap_of_what_has_ended_is_no_news(store: RedisStore, other: Red
     await store.swap(after(record, ENDED), expected=0)
     ended = after(record, ENDED)
     place = (await other.changed(OwnerWatch(owner=OWNER), timeout=timedelta(seconds=0.2))).place
-    fetched = altered(ended, revision=ended.revision + 1, outcome=None)
+    fetched = evolve(ended, revision=ended.revision + 1, outcome=None)
     assert await store.swap(fetched, expected=ended.revision)
     whole()
     news = await other.changed(OwnerWatch(owner=OWNER, since=place), timeout=timedelta(seconds=0.2))
@@ -155,8 +155,8 @@ async def test_a_swap_of_what_has_ended_is_no_news(store: RedisStore, other: Red
 async def test_a_swap_that_changes_the_time_alone_moves_it_in_its_list(store: RedisStore, whole: Whole) -> None:
     record = new_record(lease=new_lease())
     await keep(store, record)
-    later = altered(record, revision=1, updated_at=EPOCH + SECOND, status_message="1/2")
-    for before, now in ((record, later), (later, altered(later, revision=2, status_message="2/2"))):
+    later = evolve(record, revision=1, updated_at=EPOCH + SECOND, status_message="1/2")
+    for before, now in ((record, later), (later, evolve(later, revision=2, status_message="2/2"))):
         assert await store.swap(now, expected=before.revision)
         whole()
 
@@ -164,9 +164,9 @@ async def test_a_swap_that_changes_the_time_alone_moves_it_in_its_list(store: Re
 async def test_a_swap_knows_no_rule_of_tasks(store: RedisStore, whole: Whole) -> None:
     """One that ended and is open again takes room again, and what comes late is counted."""
     record = new_record(lease=new_lease())
-    ended = altered(after(record, ENDED), outcome=None)
-    late = altered(ended, revision=ended.revision + 1, outcome=after(record, ENDED).outcome)
-    opened = altered(after(record, Dispatched()), revision=late.revision + 1)
+    ended = evolve(after(record, ENDED), outcome=None)
+    late = evolve(ended, revision=ended.revision + 1, outcome=after(record, ENDED).outcome)
+    opened = evolve(after(record, Dispatched()), revision=late.revision + 1)
     await keep(store, record)
     for before, now in ((record, ended), (ended, late), (late, opened)):
         assert await store.swap(now, expected=before.revision)
@@ -232,7 +232,7 @@ async def test_an_id_is_taken_once(store: RedisStore, whole: Whole) -> None:
     await keep(store, record)
     before = whole()
     with pytest.raises(StoreUnavailable):
-        await store.insert(altered(new_record(tenant="gold"), id=record.id), caps=())
+        await store.insert(evolve(new_record(tenant="gold"), id=record.id), caps=())
     assert whole() == before
 
 
@@ -247,7 +247,7 @@ async def test_a_holder_renews_its_own_alone(store: RedisStore, whole: Whole) ->
     await store.renew("process-1", ids, EPOCH + HOUR)
     rows = whole()
     assert [rows[each.id]["until"] == rows[mine.id]["until"] for each in (mine, theirs, free)] == [True, False, False]
-    assert (await loaded(store, mine)) == altered(mine, lease=new_lease(until=EPOCH + HOUR))
+    assert (await loaded(store, mine)) == evolve(mine, lease=new_lease(until=EPOCH + HOUR))
 
 
 async def test_what_has_lapsed_is_taken_oldest_first_and_once(
@@ -460,8 +460,8 @@ async def test_of_one_time_ids_are_in_the_order_of_their_bytes_whatever_their_st
 ) -> None:
     ids = ["task", "task-1", "task-12", "task-2"]
     for number, id in enumerate(ids):
-        record = altered(new_record(), id=id)
-        await keep(store, altered(after(record, ENDED), updated_at=EPOCH) if number % 2 else record)
+        record = evolve(new_record(), id=id)
+        await keep(store, evolve(after(record, ENDED), updated_at=EPOCH) if number % 2 else record)
     order = TaskOrder(by=OrderBy.CREATED, descending=descending)
     page = await store.page(OWNER, where=TaskFilter(), order=order, after=None, limit=5, now=EPOCH)
     assert [task.id for task in page.tasks] == (ids[::-1] if descending else ids)

@@ -9,7 +9,7 @@ import pytest
 from helpers.records import new_record
 from helpers.shared_store import KINDS, Kind, SharedServer
 from helpers.waiting import bounded
-from taskgate.domain.record import Lease, Outcome, Succeeded, TaskRecord, TaskStatus, altered
+from taskgate.domain.record import Lease, Outcome, Succeeded, TaskRecord, TaskStatus, evolve
 from taskgate.stores.open import open_shared
 from taskgate.stores.redis.options import RedisOptions
 from taskgate.stores.shared import SharedBackend
@@ -22,7 +22,7 @@ def held(holder: str, *, left: timedelta = LEASE, **changes: object) -> TaskReco
     """A record that a process holds, for so long by the server's clock."""
     now = datetime.now(UTC)
     changes = {"created_at": now, "updated_at": now, "lease": Lease(holder=holder, until=now + left), **changes}
-    return altered(new_record(), **changes)
+    return evolve(new_record(), **changes)
 
 
 async def stored(shared: SharedBackend, record: TaskRecord) -> TaskRecord:
@@ -46,7 +46,7 @@ async def test_a_sign_of_life_renews_what_the_process_holds_and_touches_no_revis
     assert (beat.ended, beat.lost, beat.behind) == (frozenset(),) * 3
     kept = await stored(one, record)
     assert kept.lease == Lease(holder="one", until=beat.time + LEASE)
-    assert altered(kept, lease=None) == altered(record, lease=None)
+    assert evolve(kept, lease=None) == evolve(record, lease=None)
 
 
 async def test_a_lease_that_has_lapsed_is_renewed_while_nobody_took_over(
@@ -80,7 +80,7 @@ async def test_a_task_that_another_took_over_is_lost_and_stays_with_the_other(
 
 
 async def test_a_task_that_nobody_holds_is_not_the_process_s_either(one: SharedBackend) -> None:
-    record = altered(held("one"), lease=None)
+    record = evolve(held("one"), lease=None)
     await one.store.insert(record, caps=())
     beat = await one.leases.beat("one", {record.id: record.revision}, lease=LEASE)
     assert beat.lost == {record.id}
@@ -90,7 +90,7 @@ async def test_a_task_that_nobody_holds_is_not_the_process_s_either(one: SharedB
 async def test_a_task_that_has_ended_is_told_of_and_left_alone(one: SharedBackend) -> None:
     record = held("one")
     await one.store.insert(record, caps=())
-    done = altered(record, status=TaskStatus.COMPLETED, outcome=ENDED, revision=record.revision + 1, lease=None)
+    done = evolve(record, status=TaskStatus.COMPLETED, outcome=ENDED, revision=record.revision + 1, lease=None)
     assert await one.store.swap(done, expected=record.revision)
     beat = await one.leases.beat("one", {record.id: record.revision}, lease=LEASE)
     assert (beat.ended, beat.lost, beat.behind) == ({record.id}, frozenset(), frozenset())
@@ -181,7 +181,7 @@ async def test_a_task_is_put_back_with_its_bodies_where_the_store_has_forgotten_
     one: SharedBackend, other: SharedBackend, was_kept: bool
 ) -> None:
     record = held("one")
-    newer = altered(record, revision=record.revision + 1, status_message="further on")
+    newer = evolve(record, revision=record.revision + 1, status_message="further on")
     if was_kept:
         await one.store.insert(record, caps=())
     assert await one.leases.restore(newer)
@@ -192,7 +192,7 @@ async def test_a_task_is_put_back_with_its_bodies_where_the_store_has_forgotten_
 async def test_an_outcome_is_put_back(one: SharedBackend) -> None:
     record = held("one")
     await one.store.insert(record, caps=())
-    done = altered(record, status=TaskStatus.COMPLETED, outcome=ENDED, revision=record.revision + 1, lease=None)
+    done = evolve(record, status=TaskStatus.COMPLETED, outcome=ENDED, revision=record.revision + 1, lease=None)
     assert await one.leases.restore(done)
     assert (await stored(one, record)).outcome == ENDED
 
@@ -200,7 +200,7 @@ async def test_an_outcome_is_put_back(one: SharedBackend) -> None:
 async def test_nothing_is_put_back_over_what_another_holds(one: SharedBackend, other: SharedBackend) -> None:
     record = held("other")
     await other.store.insert(record, caps=())
-    mine = altered(held("one"), id=record.id, revision=record.revision + 5)
+    mine = evolve(held("one"), id=record.id, revision=record.revision + 5)
     assert not await one.leases.restore(mine)
     assert await stored(one, record) == record
 

@@ -241,7 +241,7 @@ async def play(file: Tree, rules: AdmissionRules, asked: list[Tree]) -> None:
     for request in asked:
         now += request["pause"]
         caller, who, upstream, tool = request["caller"], identity_of(request), request["upstream"], request["tool"]
-        own, expected = rules.overrides.of(caller[0], who.claims), override_of(file, caller)
+        own, expected = rules.overrides.find(caller[0], who.claims), override_of(file, caller)
         if tool is not None:
             decision = rules.policy.decide(upstream, tool, request["hints"])
             number, mode, would, (default, least, most) = promoted(file, upstream, tool, request["hints"])

@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Final
 
 from taskgate.auth.context import AuthContext
-from taskgate.domain.fairness import FairPermits, kept_of
+from taskgate.domain.fair_queue import FairQueue, reserved_permits
 from taskgate.errors import QueueFull
 from taskgate.telemetry.events import ConcurrencyChanged, EventSink, QueueRefused
 from taskgate.telemetry.request_context import no_request
@@ -55,7 +55,7 @@ class BulkheadSettings:
     @property
     def kept(self) -> int:
         """How many slots are for callers who have none."""
-        return kept_of(self.concurrency) if self.is_shared else 0
+        return reserved_permits(self.concurrency) if self.is_shared else 0
 
 
 class Bulkhead:
@@ -72,8 +72,8 @@ class Bulkhead:
         self._share = share
         self._event_sink = event_sink
         # Tickets close without a call of ours, as long as none waits: `permits` and `noting` are for them, too.
-        self.permits: FairPermits[Ticket] = FairPermits(
-            settings.concurrency, settings.queue, share=settings.share, kept=settings.kept
+        self.permits: FairQueue[Ticket] = FairQueue(
+            settings.concurrency, settings.queue, share=settings.share, reserved=settings.kept
         )
         self.noting: asyncio.TimerHandle | None = None
         self._looking: asyncio.TimerHandle | None = None
@@ -126,14 +126,14 @@ class Bulkhead:
     def adjust(self, settings: BulkheadSettings) -> None:
         """Have other bounds from now on. No slot is taken away, nor a place in the queue; what fits is granted."""
         self._settings = settings
-        self.permits.adjust(settings.concurrency, settings.queue, share=settings.share, kept=settings.kept)
+        self.permits.adjust(settings.concurrency, settings.queue, share=settings.share, reserved=settings.kept)
         self._grant()
         self._note_soon()
 
     # --- for tickets
 
     def ahead(self, ticket: "Ticket") -> int:
-        """How many have their turn before one that waits; see FairPermits."""
+        """How many have their turn before one that waits; see FairQueue."""
         return self.permits.ahead(ticket) if ticket in self.permits else 0
 
     def settle(self) -> None:

@@ -16,7 +16,7 @@ from taskgate.admission.polls import Polls
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
 from taskgate.domain.cursors import Cursors
-from taskgate.domain.listing import ListedTask, Position, TaskFilter, TaskOrder, mark, merged
+from taskgate.domain.listing import ListedTask, Position, TaskFilter, TaskOrder, fingerprint, merge_pages
 from taskgate.domain.record import OwnerKey, TaskId, TaskRecord
 from taskgate.errors import InvalidParams, RateLimited, TaskNotFound
 from taskgate.protocol.vocabulary import TASKS_GET
@@ -100,13 +100,13 @@ class Lookups:
         Raises InvalidParams for a cursor that is not the caller's for this mount, filter and order, and Penalized.
         """
         self._misses.expect_no_penalty(caller)
-        owners, listing, now = caller.owners(mount), mark(where, order), self._clock.now()
+        owners, listing, now = caller.owners(mount), fingerprint(where, order), self._clock.now()
         after = None if cursor is None else self._opened(cursor, owners, listing)
         pages = [
             await self._store.page(owner, where=where, order=order, after=after, limit=PAGE, now=now)
             for owner in owners
         ]
-        found = merged(pages, order, PAGE)
+        found = merge_pages(pages, order, PAGE)
         tools = {task.tool for task in found.tasks}
         shown = {tool for tool in tools if self._access.permits(caller, mount, TASKS_GET, tool)}
         seen = found.tasks if shown == tools else tuple(task for task in found.tasks if task.tool in shown)

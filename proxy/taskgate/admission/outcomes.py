@@ -5,7 +5,7 @@ from typing import Final
 
 from taskgate.admission.memory_pressure import MemoryPressure
 from taskgate.clock import Clock
-from taskgate.domain.record import TaskRecord, text_of
+from taskgate.domain.record import TaskRecord, outcome_text
 from taskgate.errors import Overloaded, StoreUnavailable
 from taskgate.jsontext.large import LargeJson
 from taskgate.protocol.faults import RETRY_AFTER
@@ -34,7 +34,7 @@ class Outcomes:
         """
         found = await self._read(record)
         outcome = None if found is None else found.outcome
-        if outcome is None or (size := len(text_of(outcome))) <= SMALL:
+        if outcome is None or (size := len(outcome_text(outcome))) <= SMALL:
             return found
         if self._pressure.level > 1:
             raise Overloaded(RETRY_AFTER)
@@ -59,7 +59,7 @@ async def placed(record: TaskRecord | None) -> TaskRecord | None:
     Raises StoreUnavailable where they cannot be found.
     """
     outcome = None if record is None else record.outcome
-    text = None if outcome is None else text_of(outcome)
+    text = None if outcome is None else outcome_text(outcome)
     if isinstance(text, LargeJson):
         try:
             await aside(lambda: text.members)

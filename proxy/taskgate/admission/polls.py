@@ -11,10 +11,10 @@ from typing import Final
 
 from taskgate.admission.rules import RuntimeConfig
 from taskgate.clock import Clock, Entropy
-from taskgate.domain.gcra import RateLimit, gcra
 from taskgate.domain.listing import ListedTask
-from taskgate.domain.polling import Polling, advise
-from taskgate.domain.record import TaskId, TaskRecord, altered
+from taskgate.domain.polling import PollPolicy, advised_interval
+from taskgate.domain.rates import RateLimit, gcra
+from taskgate.domain.record import TaskId, TaskRecord, evolve
 from taskgate.errors import RateLimited
 from taskgate.telemetry.events import EventSink, PollAdvised, PollsCounted, TaskPolled
 
@@ -75,7 +75,7 @@ class Polls:
         seen, mount = self._remember(record.id), record.owner.mount
         interval = self._advise(seen, record, mount, self._clock.now(), self._clock.elapsed())
         self._event_sink.emit(PollAdvised(mount, interval))
-        return record if interval == record.poll_interval else altered(record, poll_interval=interval)
+        return record if interval == record.poll_interval else evolve(record, poll_interval=interval)
 
     def interval(self, task: TaskId) -> timedelta:
         """What the host of a task was told last; the usual interval where that is not known."""
@@ -129,7 +129,7 @@ class Polls:
         self, seen: _Seen, task: TaskRecord | ListedTask, mount: str, now: datetime, elapsed: float
     ) -> timedelta:
         polling = self._live.now.polling
-        interval = seen.advised = advise(
+        interval = seen.advised = advised_interval(
             polling,
             utilization=self._utilization(mount),
             age=now - task.created_at,
@@ -139,7 +139,7 @@ class Polls:
         seen.advised_at = elapsed
         return interval
 
-    def _chance(self, polling: Polling) -> float:
+    def _chance(self, polling: PollPolicy) -> float:
         if not polling.adaptive or not polling.jitter:
             return 0.5
         if not self._chances:

@@ -17,8 +17,7 @@ from taskgate.admission.standing import QuotaSubjects
 from taskgate.admission.suspicions import Suspicions
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
-from taskgate.domain.gcra import RateLimit, RateVerdict
-from taskgate.domain.rates import Demand, RateEvent, RatePolicies, RateSubject
+from taskgate.domain.rates import Demand, RateEvent, RateLimit, RatePolicies, RateSubject, RateVerdict
 from taskgate.errors import RateLimited, StoreUnavailable
 from taskgate.protocol.vocabulary import NOTE_CANCELLED, NOTE_INITIALIZED
 from taskgate.stores.base import RateJudgement, RateStep, RateStepMode, RateStore
@@ -80,10 +79,10 @@ class RateLimiter:
         sieve, `departed` has to follow.
         """
         rates = self._live.now.rates
-        if not rates.heed_arrivals:
+        if not rates.has_before_auth:
             return
         address = block_of(exchange.address)
-        failures = rates.of_event(RateEvent.AUTH_FAILURE, RateSubject("", None, address), {}, mount)
+        failures = rates.event_demands(RateEvent.AUTH_FAILURE, RateSubject("", None, address), {}, mount)
         steps = _steps((RateStepMode.LOOK, failures), (RateStepMode.TAKE, rates.before_auth(address, mount)))
         if self._sieve is None:
             await self._judge(steps, exchange, mount, known)
@@ -100,9 +99,9 @@ class RateLimiter:
     async def failed_auth(self, exchange: Exchange, mount: str) -> None:
         """A token that came was not accepted. Raises RateLimited where that is not to be told."""
         rates = self._live.now.rates
-        if rates.heed_arrivals:
+        if rates.has_before_auth:
             of = RateSubject("", None, block_of(exchange.address))
-            failures = rates.of_event(RateEvent.AUTH_FAILURE, of, {}, mount)
+            failures = rates.event_demands(RateEvent.AUTH_FAILURE, of, {}, mount)
             await self._judge(_steps((RateStepMode.NOTE, failures)), exchange, mount)
 
     async def request(
@@ -113,13 +112,13 @@ class RateLimiter:
         The end of a handshake and cancels take from nothing, and pass.
         """
         rates = self._live.now.rates
-        if not rates.heed_requests or method in _ENDS:
+        if not rates.has_after_auth or method in _ENDS:
             return await self._judge((), exchange, mount, _is_known)
         subject, own = self._stands(caller, exchange, rates)
         demands = rates.demands(subject, own, mount, method, tool)
         if not method.startswith(_ABOUT_TASKS):
             return await self._judge(_steps((RateStepMode.TAKE, demands)), exchange, mount, _is_known)
-        event = rates.of_event(RateEvent.LOOKUP_FAILURE, subject, own, mount)
+        event = rates.event_demands(RateEvent.LOOKUP_FAILURE, subject, own, mount)
         return await self._judge(
             _steps((RateStepMode.LOOK, event), (RateStepMode.TAKE, demands)), exchange, mount, _is_known
         )
@@ -150,14 +149,14 @@ class RateLimiter:
     def _of_lookup(self, caller: AuthContext, exchange: Exchange, mount: str) -> tuple[Demand, ...]:
         rates = self._live.now.rates
         subject, own = self._stands(caller, exchange, rates)
-        return rates.of_event(RateEvent.LOOKUP_FAILURE, subject, own, mount)
+        return rates.event_demands(RateEvent.LOOKUP_FAILURE, subject, own, mount)
 
     def _stands(
         self, caller: AuthContext, exchange: Exchange, rates: RatePolicies
     ) -> tuple[RateSubject, Mapping[str, RateLimit]]:
         """Who asks, and the limits of its own."""
         standing = self._standings.of(caller)
-        address = block_of(exchange.address) if rates.heed_addresses else ""
+        address = block_of(exchange.address) if rates.has_addresses else ""
         own = standing.override.rates if standing.override is not None else _NONE
         return RateSubject(caller.key, standing.tenant, address), own
 

@@ -10,10 +10,9 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from taskgate.auth.authorization import AccessPolicy
-from taskgate.domain.caps import Caps
-from taskgate.domain.overrides import Overrides
-from taskgate.domain.policy import Policy
-from taskgate.domain.polling import Polling
+from taskgate.domain.limits import Caps, Overrides
+from taskgate.domain.policy import PromotionPolicy
+from taskgate.domain.polling import PollPolicy
 from taskgate.domain.rates import RatePolicies
 from taskgate.streams.bytes_in_flight import USUAL_BOUNDS as USUAL_BYTES
 from taskgate.streams.bytes_in_flight import ByteBounds
@@ -60,8 +59,8 @@ class AdmissionRules:
     `events` is what resumable streams may hold, `in_flight` what large messages may.
     """
 
-    policy: Policy
-    polling: Polling
+    policy: PromotionPolicy
+    polling: PollPolicy
     access: AccessPolicy
     rates: RatePolicies
     caps: Caps

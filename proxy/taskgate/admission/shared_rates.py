@@ -9,8 +9,7 @@ from typing import Final
 
 from taskgate.admission.rules import OnStoreError, RuntimeConfig
 from taskgate.clock import Clock
-from taskgate.domain.gcra import RateLimit, RateVerdict
-from taskgate.domain.rates import Demand
+from taskgate.domain.rates import Demand, RateLimit, RateVerdict
 from taskgate.errors import StoreUnavailable
 from taskgate.stores.base import RateJudgement, RateStep, RateStore
 from taskgate.stores.rates import MemoryRateStore

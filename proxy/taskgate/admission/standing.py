@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from taskgate.admission.rules import RuntimeConfig
 from taskgate.auth.context import AuthContext, Identity
-from taskgate.domain.overrides import Override
+from taskgate.domain.limits import Override
 
 _REMEMBERED: Final = 10_000
 
@@ -28,7 +28,7 @@ class QuotaSubjects:
     def __init__(self, live: RuntimeConfig) -> None:
         self._live = live
         self._overrides = live.now.overrides
-        self._nobodys = QuotaSubject(None, self._overrides.of(None, {}))
+        self._nobodys = QuotaSubject(None, self._overrides.find(None, {}))
         # By all that it depends on, which is little: neither who somebody is nor the rest of what a token says.
         self._known: OrderedDict[_Apart, QuotaSubject] = OrderedDict()
 
@@ -36,17 +36,17 @@ class QuotaSubjects:
         """Where a caller stands."""
         if self._live.now.overrides is not self._overrides:
             self._overrides = self._live.now.overrides
-            self._nobodys = QuotaSubject(None, self._overrides.of(None, {}))
+            self._nobodys = QuotaSubject(None, self._overrides.find(None, {}))
             self._known.clear()
         identity = caller.identity
         if identity is None:
             return self._nobodys
-        apart = (identity.issuer, identity.tenant, self._overrides.told_apart_by(identity.claims))
+        apart = (identity.issuer, identity.tenant, self._overrides.relevant_claims(identity.claims))
         known = self._known.get(apart)
         if known is not None:
             self._known.move_to_end(apart)
             return known
-        standing = QuotaSubject(_reference(identity), self._overrides.of(identity.tenant, identity.claims))
+        standing = QuotaSubject(_reference(identity), self._overrides.find(identity.tenant, identity.claims))
         if len(self._known) >= _REMEMBERED:
             self._known.popitem(last=False)
         self._known[apart] = standing

@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from taskgate.auth.context import Identity
-from taskgate.domain.overrides import text_of
+from taskgate.domain.limits import claim_text
 
 
 class Effect(StrEnum):
@@ -136,4 +136,4 @@ def _has(identity: Identity | None, claim: str, values: frozenset[str]) -> bool:
     """Whether a claim has one of the values, or a list has one that does; see `text_of`."""
     found = identity.claims.get(claim) if identity else None
     listed = found if isinstance(found, list) else [found]
-    return any(text_of(one) in values for one in listed)
+    return any(claim_text(one) in values for one in listed)

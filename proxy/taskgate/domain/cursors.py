@@ -1,7 +1,8 @@
-"""Cursors of `tasks/list`: a place in one caller's list of tasks, sealed so that nobody else can make or use one.
+"""Cursors of `tasks/list`: positions in one caller's list of tasks, sealed with a keyed tag.
 
-Opaque to hosts, but no secret from them: a cursor holds the time and the id of a task of the caller's own, and a tag.
-What a page is, and how it is ordered, is the business of stores.
+`CursorKeys.seal` makes the opaque text that hosts get. Only the gateway can make one, and it opens for
+the same caller, mount and list alone. It is authenticated and not encrypted: a cursor has the time
+and the id of a task of the caller.
 """
 
 import json
@@ -17,7 +18,7 @@ from taskgate.domain.listing import Position
 from taskgate.errors import InvalidParams
 
 MAX_LENGTH = 256
-"""Characters of a cursor; ours have 75, with the ids that the gateway makes."""
+"""Characters of a cursor; with the gateway's own task ids it has 75."""
 
 _PURPOSE = "taskgate tasks/list cursor 1"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -26,31 +27,32 @@ _TAG_SIZE, _TIME_SIZE = 16, 8
 
 
 class Cursors(Protocol):
-    """Seals and opens, with the keys that there are at the time; see CursorKeys."""
+    """Seals and opens cursors with the current keys, as `CursorKeys` does."""
 
-    def seal(self, place: Position, *, context: str, mount: str, listing: str = "") -> str:
-        """See CursorKeys."""
+    def seal(self, position: Position, *, context: str, mount: str, listing: str = "") -> str:
+        """Seal a position in the list `listing` of one context at one mount."""
         ...
 
     def open(self, cursor: str, *, context: str, mount: str, listing: str = "") -> Position:
-        """See CursorKeys."""
+        """Open a cursor of the same list; raises InvalidParams."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class CursorKeys:
-    """Seals with `current`, and opens what was sealed with either key, so that a key can be replaced under load."""
+    """Keys that seal with `current` and open with either, so that a key can be replaced under load."""
 
     current: bytes = field(repr=False)
     previous: bytes | None = field(default=None, repr=False)
 
-    def seal(self, place: Position, *, context: str, mount: str, listing: str = "") -> str:
-        """The cursor of a place in what one context has at one mount; base64url, without padding.
+    def seal(self, position: Position, *, context: str, mount: str, listing: str = "") -> str:
+        """Seal a position; the cursor is base64url without padding.
 
-        `listing` is the filter and the order of the list, written in one way: a cursor of one list opens in no other.
-        The time must be aware and keeps its microseconds. ValueError for an id that makes the cursor too long to open.
+        `listing` is the fingerprint of the list's filter and order: a cursor opens in its own list
+        only. The time must be aware and keeps its microseconds. ValueError for an id that makes the
+        cursor too long to open.
         """
-        time, id = place
+        time, id = position
         body = ((time - _EPOCH) // _TICK).to_bytes(_TIME_SIZE, "big", signed=True) + id.encode()
         cursor = _sealed(self.current, body, (context, mount, listing))
         if len(cursor) > MAX_LENGTH:
@@ -58,10 +60,14 @@ class CursorKeys:
         return cursor.decode()
 
     def open(self, cursor: str, *, context: str, mount: str, listing: str = "") -> Position:
-        """The place, in UTC. InvalidParams, always in the same words, for all that was not sealed for just this."""
+        """The position, its time in UTC.
+
+        Raises InvalidParams for any text that was not sealed for exactly this list. The message is
+        always the same, so that it reveals nothing.
+        """
         body = _body(cursor)
         for key in (self.current, self.previous):
-            # Sealed anew and compared whole, a cursor has one spelling: base64 alone would let some bits vary.
+            # Compared whole after sealing anew, so that a cursor has one spelling: base64 alone lets some bits vary.
             if key is not None and compare_digest(
                 _sealed(key, body, (context, mount, listing)), cursor.encode("ascii")
             ):
@@ -70,14 +76,14 @@ class CursorKeys:
         raise _invalid()
 
 
-def _sealed(key: bytes, body: bytes, of: tuple[str, str, str]) -> bytes:
-    # JSON keeps the parts apart, whatever is in them; the body is last and needs no mark where it ends.
-    message = json.dumps([_PURPOSE, *of]).encode() + b"\n" + body
+def _sealed(key: bytes, body: bytes, bound_to: tuple[str, str, str]) -> bytes:
+    # JSON separates the parts whatever they contain; the body is last and needs no delimiter.
+    message = json.dumps([_PURPOSE, *bound_to]).encode() + b"\n" + body
     return urlsafe_b64encode(digest(key, message, sha256)[:_TAG_SIZE] + body).rstrip(b"=")
 
 
 def _body(cursor: str) -> bytes:
-    """What a cursor claims to hold, not yet believed."""
+    """The body of a cursor, not yet verified."""
     if len(cursor) > MAX_LENGTH or not cursor.isascii():
         raise _invalid()
     try:

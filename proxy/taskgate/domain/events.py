@@ -1,4 +1,7 @@
-"""What can happen to a task. The runner and the machine speak in these; nothing is translated between them."""
+"""The events of a task: what can happen to it, as values.
+
+The lifecycle makes them, `machine.advance` applies them to a record, and reports are made from them.
+"""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -7,8 +10,11 @@ from taskgate.domain.record import FaultReason, InputRequest, SealedCheckpoint
 from taskgate.jsontext.spans import RawJson
 
 
-class Settled(StrEnum):
-    """How a question came to wait no more: `declined` is a host's refusal, `superseded` that nobody needs an answer."""
+class InputResolution(StrEnum):
+    """The ways in which an input request ends.
+
+    DECLINED is a refusal by the host; SUPERSEDED means that the answer is not needed any more.
+    """
 
     ANSWERED = "answered"
     DECLINED = "declined"
@@ -18,33 +24,33 @@ class Settled(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dispatched:
-    """The call is about to leave for the server: from here on it may have run.
+    """The call is about to be sent to the server: from here on it may have run.
 
-    Once more only where the record allows it: each time takes one of its `reruns`.
+    A second time is possible only while the record has `reruns`, and takes one of them.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progressed:
-    """The server told how far it is; `message` is for people."""
+    """Progress reported by the server; `message` is for people."""
 
     message: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputRequested:
-    """The server asks the host something and waits. The request's key must be new to the task.
+    """A question of the server to the host; its key must be the next of the task.
 
-    `kept` is what is kept of the call from now on, where it is one that is: that knows of the question, too.
+    `checkpoint` replaces that of the record, None leaves it: the new one includes the question.
     """
 
     request: InputRequest
-    kept: SealedCheckpoint | None = None
+    checkpoint: SealedCheckpoint | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputClaimed:
-    """A stream delivers a question now; `stream` None gives the question back."""
+    """A stream delivers an input request from now on; `stream` None releases the claim."""
 
     key: str
     stream: str | None
@@ -52,55 +58,58 @@ class InputClaimed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputAnswered:
-    """The host answered a question; the first answer counts."""
+    """The host's answer to an input request; the first answer counts."""
 
     key: str
     response: RawJson
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InputKept:
-    """The host answered a question with a task of its own: the server is told so, and the question stays open."""
+class InputDeferred:
+    """An answer that is a task of the host, with the id `deferred_to`.
+
+    The server gets this answer, and the input request stays open until the host's task ends.
+    """
 
     key: str
     response: RawJson
-    kept_as: str
+    deferred_to: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputWithdrawn:
-    """Nobody waits for an answer any more: the server gave the question up, has its answer, or was refused one."""
+    """The end of an input request that needs no answer: withdrawn, answered elsewhere, or refused."""
 
     key: str
-    settled: Settled = Settled.SUPERSEDED
+    resolution: InputResolution = InputResolution.SUPERSEDED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerForwarded:
-    """The server has been given an answer, so it need not be kept."""
+    """The server has an answer, so the record need not store it any more."""
 
     key: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CallKept:
-    """Whoever takes the task over goes on with its call from there; None where nobody can any more.
+class CheckpointSaved:
+    """A new checkpoint, from which a takeover resumes the call; None if that is impossible from now on.
 
-    `arrived` are the keys of answers that the server is known to have, so that they need not be kept.
+    `delivered` are the keys of answers that the server is known to have; they are dropped.
     """
 
-    kept: SealedCheckpoint | None
-    arrived: frozenset[str] = frozenset()
+    checkpoint: SealedCheckpoint | None
+    delivered: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RoundLeft:
-    """The next round is about to leave for the server: from here on it may have run, and nobody makes it again."""
+class RoundDispatched:
+    """The next round is about to be sent to the server: it may have run, so it is not sent again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallSucceeded:
-    """The server answered with a result; `message` is the text of a tool's error, if it is one."""
+    """A result of the server; `message` is the text of a tool's error, if it is one."""
 
     result: RawJson
     tool_error: bool
@@ -109,9 +118,9 @@ class CallSucceeded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallFaulted:
-    """The server answered with an error, or the call failed; `error` is the text of the JSON-RPC error object.
+    """An error of the server, or a call that failed; `error` is the text of the JSON-RPC error object.
 
-    `unsent` is whether it is known that nothing of the call ever left, so that it did not run.
+    `unsent` is whether nothing of the call was sent, so that it certainly did not run.
     """
 
     error: RawJson
@@ -122,20 +131,20 @@ class CallFaulted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelRequested:
-    """The host gave the task up."""
+    """The host cancels the task."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakenOver:
-    """Another process runs the call from now on, whose lease the record has: whoever ran it before writes no more.
+    """Takeover by the process that has the lease of the record; the earlier one writes no more.
 
-    Questions that streams of other processes carry are free again: whether those streams are there nobody knows.
+    Claims of streams of other processes are released, because those streams may be gone.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultRetrieved:
-    """The outcome was given to the task's owner, for the first time."""
+    """The owner got the outcome for the first time."""
 
 
 TaskEvent = (
@@ -144,11 +153,11 @@ TaskEvent = (
     | InputRequested
     | InputClaimed
     | InputAnswered
-    | InputKept
+    | InputDeferred
     | InputWithdrawn
     | AnswerForwarded
-    | CallKept
-    | RoundLeft
+    | CheckpointSaved
+    | RoundDispatched
     | CallSucceeded
     | CallFaulted
     | CancelRequested

@@ -1,7 +1,7 @@
-"""Lists of tasks: which of a caller's tasks one holds, in what order, where a page ends, and what a list tells of each.
+"""Lists of tasks: filter, order and pages of `tasks/list`.
 
-Neutral words between the dialects, which read filters of hosts, and the stores, which serve them. What must not live
-here: how a host spells a criterion, and how a store finds what meets it.
+The protocol adapters turn a host's filter into a `TaskFilter` and a `TaskOrder`; the stores serve a
+`Page` of `ListedTask`.
 """
 
 from collections.abc import Sequence
@@ -15,28 +15,28 @@ from taskgate.domain.record import TaskId, TaskRecord, TaskStatus
 
 
 class OrderBy(StrEnum):
-    """The times by which a list may be ordered; ties break by task id."""
+    """The times by which a list can be ordered; ties break by task id."""
 
     CREATED = "created_at"
     UPDATED = "updated_at"
 
 
 class TaskState(NamedTuple):
-    """What the eras call a status differs only in where a tool's error stands, so the two are asked for together."""
+    """A status, and whether it is a tool's error: both eras' statuses can be made from the two."""
 
     status: TaskStatus
     tool_error: bool = False
 
 
 STATES: Final = (*map(TaskState, TaskStatus), TaskState(TaskStatus.COMPLETED, True))
-"""Every state that a record can be in."""
+"""Every state of a record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskFilter:
-    """Which records to list: criteria combine with AND, the values of one with OR; None means any. Bounds exclude.
+    """Criteria of a list, combined with AND; the values of one are combined with OR.
 
-    A set without members lets nothing through.
+    None means any, an empty set matches no record. Time bounds are exclusive.
     """
 
     ids: frozenset[TaskId] | None = None
@@ -49,7 +49,7 @@ class TaskFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskOrder:
-    """How to list records."""
+    """The order of a list."""
 
     by: OrderBy = OrderBy.UPDATED
     descending: bool = True
@@ -57,19 +57,19 @@ class TaskOrder:
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _TICK: Final = timedelta(microseconds=1)
-EVERY: Final = TaskFilter()
+ALL_TASKS: Final = TaskFilter()
 NEWEST_FIRST: Final = TaskOrder()
 
 
 class Position(NamedTuple):
-    """A place between two records of an ordered list: it stays where it is when records come and go."""
+    """A position between two records of an ordered list; it stays valid when records come and go."""
 
     time: datetime
     id: TaskId
 
 
 class ListedTask(NamedTuple):
-    """What a list tells of a task: a small part of its head, with the same names."""
+    """A task as lists show it: a small part of its head, with the same names."""
 
     id: TaskId
     tool: str
@@ -81,24 +81,24 @@ class ListedTask(NamedTuple):
     poll_interval: timedelta
     tool_error: bool
 
-    def place(self, by: OrderBy) -> Position:
-        """Where the task stands in a list of that order."""
+    def position(self, by: OrderBy) -> Position:
+        """The position of the task in a list of that order."""
         return Position(self.created_at if by is OrderBy.CREATED else self.updated_at, self.id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """Tasks in order, and where the next page starts; None when there is none, and only then.
+    """Tasks in order, and where the next page starts; `next` is None only on the last page.
 
-    What cannot be read is left out, so a page may be short, or empty, and yet have a next one.
+    Unreadable records are left out, so a page may be short or empty and still have a next one.
     """
 
     tasks: tuple[ListedTask, ...]
     next: Position | None
 
 
-def listed(record: TaskRecord) -> ListedTask:
-    """What a list tells of the record."""
+def listed_task(record: TaskRecord) -> ListedTask:
+    """The part of a record that lists show."""
     return ListedTask(
         record.id,
         record.call.tool,
@@ -112,16 +112,17 @@ def listed(record: TaskRecord) -> ListedTask:
     )
 
 
-def merged(pages: Sequence[Page], order: TaskOrder, limit: int) -> Page:
-    """One page of at most `limit` tasks out of those of several lists, each read with `limit` from the same place.
+def merge_pages(pages: Sequence[Page], order: TaskOrder, limit: int) -> Page:
+    """Merge one page of each of several lists into one page of at most `limit` tasks.
 
-    A list that goes on is known only up to where its page ends, so the nearest such end is as far as all are known.
+    All pages are read with `limit` from the same position. A list with a next page is known up to the
+    end of its page only. So the merged page ends at the nearest such end.
     """
     if len(pages) == 1:
         return pages[0]
     ends = [page.next for page in pages if page.next is not None]
     end = (max(ends) if order.descending else min(ends)) if ends else None
-    tasks = [(task.place(order.by), task) for page in pages for task in page.tasks]
+    tasks = [(task.position(order.by), task) for page in pages for task in page.tasks]
     tasks.sort(key=lambda placed: placed[0], reverse=order.descending)
     if end is not None:
         tasks = [placed for placed in tasks if (placed[0] >= end if order.descending else placed[0] <= end)]
@@ -130,12 +131,12 @@ def merged(pages: Sequence[Page], order: TaskOrder, limit: int) -> Page:
     return Page(tasks=tuple(task for _, task in tasks[:limit]), next=end)
 
 
-def mark(where: TaskFilter, order: TaskOrder) -> str:
-    """A short text that is the same for the same list and for no other; empty for the list of everything, newest first.
+def fingerprint(where: TaskFilter, order: TaskOrder) -> str:
+    """A digest of a list's filter and order; empty for all tasks, newest first.
 
-    It tells nothing of what was filtered for.
+    Cursors are bound to it. It does not reveal the filter.
     """
-    if where == EVERY and order == NEWEST_FIRST:
+    if where == ALL_TASKS and order == NEWEST_FIRST:
         return ""
     sets = (None if found is None else sorted(found) for found in (where.ids, where.states))
     bounds = (where.created_after, where.created_before, where.updated_after, where.updated_before)

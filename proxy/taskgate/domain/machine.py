@@ -1,8 +1,8 @@
-"""The only place where a task's state changes.
+"""The state machine of a task: `advance` is the only way in which a task's state changes.
 
-`TRANSITIONS` says which event is possible in which state and what state it may lead to; an event without a row is
-illegal there. Terminal states absorb: all that can still happen is that the outcome is retrieved. Which of two allowed
-states an event leads to (an answer may or may not be the last outstanding one) is decided by what the new record holds.
+`TRANSITIONS` says which event is possible in which state, and to which states it may lead; an event
+without a row is illegal there. Terminal states absorb: only the retrieval of the outcome follows. If a
+row allows two states, the new record decides: an answer may or may not be the last outstanding one.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,18 +14,18 @@ from typing import Any, Final
 from taskgate.domain.events import (
     AnswerForwarded,
     CallFaulted,
-    CallKept,
     CallSucceeded,
     CancelRequested,
+    CheckpointSaved,
     Dispatched,
     InputAnswered,
     InputClaimed,
-    InputKept,
+    InputDeferred,
     InputRequested,
     InputWithdrawn,
     Progressed,
     ResultRetrieved,
-    RoundLeft,
+    RoundDispatched,
     TakenOver,
     TaskEvent,
 )
@@ -37,12 +37,12 @@ from taskgate.domain.record import (
     Succeeded,
     TaskRecord,
     TaskStatus,
-    altered,
+    evolve,
 )
 from taskgate.errors import IllegalTransition
 
-MAX_GIVEN: Final = 1024 * 1024
-"""Characters of the answers that are kept for a round: the head, written at every change, has them."""
+MAX_CHECKPOINT_ANSWERS: Final = 1024 * 1024
+"""Characters of the answers in a checkpoint: they are in the head, which every change rewrites."""
 
 WORKING, INPUT_REQUIRED = TaskStatus.WORKING, TaskStatus.INPUT_REQUIRED
 COMPLETED, FAILED, CANCELLED = TaskStatus.COMPLETED, TaskStatus.FAILED, TaskStatus.CANCELLED
@@ -53,8 +53,8 @@ TRANSITIONS: Final[Mapping[tuple[TaskStatus, type[Any]], frozenset[TaskStatus]]]
         (WORKING, Progressed): frozenset({WORKING}),
         (WORKING, InputRequested): frozenset({INPUT_REQUIRED}),
         (WORKING, AnswerForwarded): frozenset({WORKING}),
-        (WORKING, CallKept): frozenset({WORKING}),
-        (WORKING, RoundLeft): frozenset({WORKING}),
+        (WORKING, CheckpointSaved): frozenset({WORKING}),
+        (WORKING, RoundDispatched): frozenset({WORKING}),
         (WORKING, CallSucceeded): frozenset({COMPLETED}),
         (WORKING, CallFaulted): frozenset({FAILED}),
         (WORKING, CancelRequested): frozenset({CANCELLED}),
@@ -64,11 +64,11 @@ TRANSITIONS: Final[Mapping[tuple[TaskStatus, type[Any]], frozenset[TaskStatus]]]
         (INPUT_REQUIRED, InputRequested): frozenset({INPUT_REQUIRED}),
         (INPUT_REQUIRED, InputClaimed): frozenset({INPUT_REQUIRED}),
         (INPUT_REQUIRED, InputAnswered): frozenset({INPUT_REQUIRED, WORKING}),
-        (INPUT_REQUIRED, InputKept): frozenset({INPUT_REQUIRED}),
+        (INPUT_REQUIRED, InputDeferred): frozenset({INPUT_REQUIRED}),
         (INPUT_REQUIRED, InputWithdrawn): frozenset({INPUT_REQUIRED, WORKING}),
         (INPUT_REQUIRED, AnswerForwarded): frozenset({INPUT_REQUIRED}),
-        (INPUT_REQUIRED, CallKept): frozenset({INPUT_REQUIRED}),
-        (INPUT_REQUIRED, RoundLeft): frozenset({INPUT_REQUIRED}),
+        (INPUT_REQUIRED, CheckpointSaved): frozenset({INPUT_REQUIRED}),
+        (INPUT_REQUIRED, RoundDispatched): frozenset({INPUT_REQUIRED}),
         (INPUT_REQUIRED, CallSucceeded): frozenset({COMPLETED}),
         (INPUT_REQUIRED, CallFaulted): frozenset({FAILED}),
         (INPUT_REQUIRED, CancelRequested): frozenset({CANCELLED}),
@@ -78,15 +78,23 @@ TRANSITIONS: Final[Mapping[tuple[TaskStatus, type[Any]], frozenset[TaskStatus]]]
     }
 )
 
-_UNSEEN = (InputClaimed, InputKept, AnswerForwarded, CallKept, RoundLeft, TakenOver, ResultRetrieved)
-"""Events that change nothing a host can see, and so leave `updated_at` alone."""
+_INVISIBLE = (
+    InputClaimed,
+    InputDeferred,
+    AnswerForwarded,
+    CheckpointSaved,
+    RoundDispatched,
+    TakenOver,
+    ResultRetrieved,
+)
+"""Events that hosts cannot see; they do not move `updated_at`."""
 
 
 def advance(record: TaskRecord, event: TaskEvent, now: datetime) -> TaskRecord:
-    """The record after `event`, one revision on.
+    """The record after `event`, with the next revision.
 
-    Raises IllegalTransition when the state has no row for the event, or when the event names an input request that is
-    not outstanding. A terminal record keeps no inputs, answers or lease, and nothing of its call.
+    Raises IllegalTransition if the state has no row for the event, or if the event names an input
+    request that is not outstanding. A terminal record has no inputs, answers, checkpoint or lease.
     """
     allowed = TRANSITIONS.get((record.status, type(event)))
     if allowed is None:
@@ -95,25 +103,25 @@ def advance(record: TaskRecord, event: TaskEvent, now: datetime) -> TaskRecord:
     status = changes.setdefault("status", record.status)
     assert status in allowed, (record.status, event, status)
     if status.is_terminal:
-        changes.update(inputs=(), answers={}, kept=None, lease=None)
-    if not isinstance(event, _UNSEEN) and not (isinstance(event, Dispatched) and _looks_the_same(record, changes)):
+        changes.update(inputs=(), answers={}, checkpoint=None, lease=None)
+    if not isinstance(event, _INVISIBLE) and not (isinstance(event, Dispatched) and _is_invisible(record, changes)):
         changes["updated_at"] = max(record.updated_at, now)
     if (status is INPUT_REQUIRED) is not (record.status is INPUT_REQUIRED):
         changes["waiting_since"] = changes["updated_at"] if status is INPUT_REQUIRED else None
-    return altered(record, revision=record.revision + 1, **changes)
+    return evolve(record, revision=record.revision + 1, **changes)
 
 
 def _dispatched(record: TaskRecord, _: Dispatched) -> dict[str, Any]:
-    # What was said of a place in the queue, or of an earlier run, is over.
+    # The status message of the queue, or of an earlier run, is out of date.
     if not record.dispatched and record.status is WORKING:
         return {"dispatched": True, "status_message": None}
     if not record.reruns:
         raise IllegalTransition("dispatched twice")
-    begun_anew: dict[str, Any] = {"inputs": (), "answers": {}, "kept": None}
-    return {"status": WORKING, "status_message": None, "reruns": record.reruns - 1, **begun_anew}
+    reset: dict[str, Any] = {"inputs": (), "answers": {}, "checkpoint": None}
+    return {"status": WORKING, "status_message": None, "reruns": record.reruns - 1, **reset}
 
 
-def _looks_the_same(record: TaskRecord, changes: dict[str, Any]) -> bool:
+def _is_invisible(record: TaskRecord, changes: dict[str, Any]) -> bool:
     return record.status is changes["status"] and record.status_message == changes["status_message"]
 
 
@@ -124,8 +132,12 @@ def _progressed(_: TaskRecord, event: Progressed) -> dict[str, Any]:
 def _input_requested(record: TaskRecord, event: InputRequested) -> dict[str, Any]:
     if event.request.key != record.next_input_key:
         raise IllegalTransition("an input key out of turn")
-    inputs, kept = (*record.inputs, event.request), event.kept or record.kept
-    return {"status": INPUT_REQUIRED, "inputs": inputs, "inputs_made": record.inputs_made + 1, "kept": kept}
+    return {
+        "status": INPUT_REQUIRED,
+        "inputs": (*record.inputs, event.request),
+        "inputs_made": record.inputs_made + 1,
+        "checkpoint": event.checkpoint or record.checkpoint,
+    }
 
 
 def _input_claimed(record: TaskRecord, event: InputClaimed) -> dict[str, Any]:
@@ -141,10 +153,10 @@ def _input_answered(record: TaskRecord, event: InputAnswered) -> dict[str, Any]:
     return {**_without(record, event.key), "answers": {**record.answers, event.key: event.response}}
 
 
-def _input_kept(record: TaskRecord, event: InputKept) -> dict[str, Any]:
+def _input_deferred(record: TaskRecord, event: InputDeferred) -> dict[str, Any]:
     _unanswered(record, event.key)
     inputs = tuple(
-        replace(request, claimed_by=None, kept_as=event.kept_as) if request.key == event.key else request
+        replace(request, claimed_by=None, deferred_to=event.deferred_to) if request.key == event.key else request
         for request in record.inputs
     )
     return {"inputs": inputs, "answers": {**record.answers, event.key: event.response}}
@@ -163,28 +175,30 @@ def _without(record: TaskRecord, key: str) -> dict[str, Any]:
 def _answer_forwarded(record: TaskRecord, event: AnswerForwarded) -> dict[str, Any]:
     if event.key not in record.answers:
         raise IllegalTransition(f"no answer under {event.key}")
-    left = {key: answer for key, answer in record.answers.items() if key != event.key}
-    if record.kept is None:
-        return {"answers": left}
-    return {"answers": left, "kept": _with_answer(record.kept, event.key, record.answers[event.key])}
+    answers = {key: answer for key, answer in record.answers.items() if key != event.key}
+    if record.checkpoint is None:
+        return {"answers": answers}
+    return {"answers": answers, "checkpoint": _with_answer(record.checkpoint, event.key, record.answers[event.key])}
 
 
-def _with_answer(kept: SealedCheckpoint, key: str, answer: str) -> SealedCheckpoint | None:
-    """The round with one answer more; None where that is too much to keep."""
-    given = {**kept.given, key: answer}
-    return replace(kept, given=given) if sum(map(len, given.values())) <= MAX_GIVEN else None
+def _with_answer(checkpoint: SealedCheckpoint, key: str, answer: str) -> SealedCheckpoint | None:
+    """The checkpoint with one more answer; None if the answers get too long to store."""
+    answers = {**checkpoint.answers, key: answer}
+    if sum(map(len, answers.values())) > MAX_CHECKPOINT_ANSWERS:
+        return None
+    return replace(checkpoint, answers=answers)
 
 
-def _call_kept(record: TaskRecord, event: CallKept) -> dict[str, Any]:
-    if not event.arrived:
-        return {"kept": event.kept}
-    left = {key: answer for key, answer in record.answers.items() if key not in event.arrived}
-    return {"kept": event.kept, "answers": left}
+def _checkpoint_saved(record: TaskRecord, event: CheckpointSaved) -> dict[str, Any]:
+    if not event.delivered:
+        return {"checkpoint": event.checkpoint}
+    answers = {key: answer for key, answer in record.answers.items() if key not in event.delivered}
+    return {"checkpoint": event.checkpoint, "answers": answers}
 
 
-def _round_left(_: TaskRecord, __: RoundLeft) -> dict[str, Any]:
-    # Also where there is none: it may have been written before, although the store could not say so.
-    return {"kept": None, "answers": {}}
+def _round_dispatched(_: TaskRecord, __: RoundDispatched) -> dict[str, Any]:
+    # Allowed without a checkpoint too: the event may have been written before, in a write that seemed to fail.
+    return {"checkpoint": None, "answers": {}}
 
 
 def _call_succeeded(_: TaskRecord, event: CallSucceeded) -> dict[str, Any]:
@@ -199,7 +213,7 @@ def _call_succeeded(_: TaskRecord, event: CallSucceeded) -> dict[str, Any]:
 
 def _call_faulted(record: TaskRecord, event: CallFaulted) -> dict[str, Any]:
     outcome = Faulted(error=event.error, reason=event.reason)
-    # What has not run may be made again under the same name.
+    # A call that has not run may be repeated under the same idempotency key.
     key = None if event.unsent else record.repeat_key
     return {"status": FAILED, "status_message": event.message, "outcome": outcome, "repeat_key": key}
 
@@ -209,14 +223,14 @@ def _cancel_requested(_: TaskRecord, event: CancelRequested) -> dict[str, Any]:
 
 
 def _taken_over(record: TaskRecord, _: TakenOver) -> dict[str, Any]:
-    return {"inputs": tuple(_freed(request, record.lease) for request in record.inputs)}
+    return {"inputs": tuple(_without_foreign_claim(request, record.lease) for request in record.inputs)}
 
 
-def _freed(request: InputRequest, lease: Lease | None) -> InputRequest:
-    """The request as it is for who has the lease, whose own streams are still there."""
+def _without_foreign_claim(request: InputRequest, lease: Lease | None) -> InputRequest:
+    """The request without a claim of another process than the holder of the lease."""
     claim = request.claimed_by
-    is_carried = claim is None or (lease is not None and claim.startswith(f"{lease.holder}/"))
-    return request if is_carried else replace(request, claimed_by=None)
+    is_valid = claim is None or (lease is not None and claim.startswith(f"{lease.holder}/"))
+    return request if is_valid else replace(request, claimed_by=None)
 
 
 def _result_retrieved(record: TaskRecord, _: ResultRetrieved) -> dict[str, Any]:
@@ -226,7 +240,7 @@ def _result_retrieved(record: TaskRecord, _: ResultRetrieved) -> dict[str, Any]:
 
 
 def _unanswered(record: TaskRecord, key: str) -> None:
-    if all(request.key != key or request.kept_as is not None for request in record.inputs):
+    if all(request.key != key or request.deferred_to is not None for request in record.inputs):
         raise IllegalTransition(f"no unanswered input under {key}")
 
 
@@ -242,11 +256,11 @@ _CHANGES: Final[Mapping[type[Any], Callable[[TaskRecord, Any], dict[str, Any]]]]
         InputRequested: _input_requested,
         InputClaimed: _input_claimed,
         InputAnswered: _input_answered,
-        InputKept: _input_kept,
+        InputDeferred: _input_deferred,
         InputWithdrawn: _input_withdrawn,
         AnswerForwarded: _answer_forwarded,
-        CallKept: _call_kept,
-        RoundLeft: _round_left,
+        CheckpointSaved: _checkpoint_saved,
+        RoundDispatched: _round_dispatched,
         CallSucceeded: _call_succeeded,
         CallFaulted: _call_faulted,
         CancelRequested: _cancel_requested,

@@ -1,6 +1,7 @@
-"""Which calls become tasks, and on what terms: the operator's rules as pure decisions.
+"""The promotion policy: which calls become tasks, and on what terms.
 
-Knows neither the file the rules came from nor how a dialect says them.
+`PromotionPolicy.decide` finds the first of the operator's rules that matches a tool; the decision has
+the mode and the limits of the task.
 """
 
 from collections import OrderedDict
@@ -11,24 +12,24 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Final
 
-USUAL_RESPONSE: Final = (
+DEFAULT_RESPONSE: Final = (
     "The call of {tool} was accepted and runs as a task. Its result is not known yet and follows when the task has "
     "ended; there is no need to call the tool again."
 )
-"""What a model is told of a call that became a task unless the operator has other words; see Rule."""
+"""The text for models in the answer to a call that became a task, unless a rule has another."""
 
-REMEMBERED: Final = 1024
-"""How many decisions a policy remembers; tools are named by hosts, so there is no end to them."""
+CACHE_SIZE: Final = 1024
+"""Decisions that a policy caches; hosts choose the names of tools, so the cache needs a bound."""
 
 APP_ONLY: Final = "app_only"
-"""The hint of a tool that models must not call, only the views of MCP Apps (SEP-1865): a view waits for the result."""
+"""The hint of a tool that only views of MCP Apps may call (SEP-1865): a view waits for the result."""
 
-_LONGEST_REMEMBERED: Final = 128
-"""Decisions on longer names of tools are not worth the room."""
+_MAX_CACHED_NAME: Final = 128
+"""Characters of a tool's name up to which its decision is cached."""
 
 
-class Mode(StrEnum):
-    """What an operator wants of a tool (decisions 5)."""
+class PromotionMode(StrEnum):
+    """The modes in which calls of a tool run, as the operator chooses (decisions 5)."""
 
     SYNC = "sync"
     AUTO = "auto"
@@ -37,7 +38,7 @@ class Mode(StrEnum):
 
 
 class TaskSupport(StrEnum):
-    """What a host is told of a tool: the values of `execution.taskSupport`."""
+    """The values of `execution.taskSupport`, which hosts see in the list of tools."""
 
     FORBIDDEN = "forbidden"
     OPTIONAL = "optional"
@@ -45,27 +46,28 @@ class TaskSupport(StrEnum):
 
 
 class OnLost(StrEnum):
-    """What becomes of a call whose process is gone while it may have been running (decisions 2)."""
+    """The fate of a call whose process died while it may have been running (decisions 2)."""
 
     FAIL = "fail"
     RERUN = "rerun"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
-    """Terms for the tools of one upstream (None: of any) whose names match a glob, with regard to case.
+class PromotionRule:
+    """Terms for the tools of one upstream (None: of any) whose names match a case-sensitive glob.
 
-    `*` names no tool, so such a rule is not for a tool with the hint APP_ONLY; any other glob is.
-    `hints` are annotations that its server must list for the tool, all of them. `immediate_response` is what models are
-    told of a call that became a task, where `{tool}` stands for its tool; None tells nothing. Of the other spans None
-    leaves what the policy has. `deadline` is how long a call may run; None leaves that to its upstream. `cap` is how
-    many unfinished tasks there may be of one tool, whoever made them. Within `join_retries` an identical call joins
-    one that runs. In `shadow` a rule decides nothing: it is only told where it would have made a difference.
+    `*` names no tool in particular, so it does not match a tool with the hint APP_ONLY; any other
+    glob does. `hints` are annotations that the server must list for the tool, all of them.
+    `immediate_response` is the text for models when a call becomes a task, `{tool}` in it stands for
+    the tool; None sends no text. For the time limits None means the value of the policy. `deadline`
+    is how long a call may run; None means the limit of its upstream. `cap` is how many unfinished
+    tasks one tool may have, of all callers. Within `join_retries` an identical call joins a running
+    one. A rule in `shadow` decides nothing: only what it would have changed is reported.
     """
 
     upstream: str | None
     tool: str
-    mode: Mode
+    mode: PromotionMode
     hints: Mapping[str, bool] = field(default_factory=dict, hash=False)
     immediate_response: str | None = None
     ttl: timedelta | None = None
@@ -79,7 +81,7 @@ class Rule:
     shadow: bool = False
 
     def matches(self, upstream: str, tool: str, hints: Mapping[str, bool] | None = None) -> bool:
-        """Whether the rule speaks of that tool; hints that are not known (None) meet no rule that asks for any."""
+        """Whether the rule is for that tool; with unknown hints (None) a rule that needs hints does not match."""
         if self.upstream not in (None, upstream) or not (self.tool == "*" or fnmatchcase(tool, self.tool)):
             return False
         if self.tool == "*" and hints and hints.get(APP_ONLY):
@@ -89,13 +91,13 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromotionDecision:
-    """What the rules say of one tool; `rule` is the place of the one that decides, None where none does.
+    """The terms of one tool; `rule` is the index of the rule that decided, None if none matched.
 
-    `would_promote` tells that a rule in shadow would make tasks of calls that stay plain calls as it is.
+    `would_promote` is whether a rule in shadow would promote calls that stay plain calls.
     """
 
     rule: int | None
-    mode: Mode
+    mode: PromotionMode
     ttl_default: timedelta
     ttl_min: timedelta
     ttl_max: timedelta
@@ -108,9 +110,9 @@ class PromotionDecision:
     would_promote: bool = False
 
     def clamp_ttl(self, requested: timedelta | None, longest: timedelta | None = None) -> timedelta:
-        """The time to live that is granted: the default where none was asked for, else the nearest allowed.
+        """The granted time to live: the allowed value nearest to the requested one, or to the default.
 
-        `longest` is the caller's own upper bound, and stands for the rule's.
+        `longest` is the caller's own upper bound and replaces that of the rule.
         """
         most = self.ttl_max if longest is None else longest
         asked = self.ttl_default if requested is None else requested
@@ -118,15 +120,15 @@ class PromotionDecision:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
-    """The rules for tasks; the first matching rule wins, and a tool that none names stays synchronous."""
+class PromotionPolicy:
+    """The rules for tasks: the first match wins, and calls of a tool without a match stay plain calls."""
 
-    rules: tuple[Rule, ...]
+    rules: tuple[PromotionRule, ...]
     ttl_default: timedelta
     ttl_min: timedelta
     ttl_max: timedelta
     inline_grace: timedelta
-    _decided: OrderedDict[tuple[str, str, frozenset[tuple[str, bool]]], PromotionDecision] = field(
+    _cache: OrderedDict[tuple[str, str, frozenset[tuple[str, bool]]], PromotionDecision] = field(
         default_factory=OrderedDict, init=False, repr=False, compare=False
     )
     _hinted: frozenset[str | None] = field(default=frozenset(), init=False, repr=False, compare=False)
@@ -135,91 +137,97 @@ class Policy:
         object.__setattr__(self, "_hinted", frozenset(rule.upstream for rule in self.rules if rule.hints))
 
     def decide(self, upstream: str, tool: str, hints: Mapping[str, bool] | None = None) -> PromotionDecision:
-        """The terms of one tool. `hints` are what its server lists of it.
+        """The terms of one tool; `hints` are what its server lists of it.
 
-        Annotations matter only as `needs_hints` tells, APP_ONLY always. Where hints are not known, they only take
-        tasks away from a tool: a call that is to be a task is decided again with what its server lists.
-
-        Costs the same however many rules there are, once a tool is known.
+        Annotations matter only if `needs_hints`, APP_ONLY always. With unknown hints fewer calls are
+        promoted, never more, so a call that is to be a task is decided again with the listed hints.
+        The cost does not grow with the number of rules once a tool is cached.
         """
-        known = _NONE_KNOWN
+        known = _NO_HINTS
         if hints:
-            known = frozenset(hints.items()) if self.needs_hints(upstream) else _OF_APPS.intersection(hints.items())
+            known = (
+                frozenset(hints.items()) if self.needs_hints(upstream) else _APP_ONLY_HINT.intersection(hints.items())
+            )
         key = (upstream, tool, known)
-        decision = self._decided.get(key)
+        decision = self._cache.get(key)
         if decision is None:
             decision = self._judge(upstream, tool, dict(known))
-            if len(tool) <= _LONGEST_REMEMBERED:
-                if len(self._decided) >= REMEMBERED:
-                    # One step, for long lists of tools are amended in a thread.
-                    self._decided.popitem(last=False)
-                self._decided[key] = decision
+            if len(tool) <= _MAX_CACHED_NAME:
+                if len(self._cache) >= CACHE_SIZE:
+                    # One atomic step, because long lists of tools are processed in a thread.
+                    self._cache.popitem(last=False)
+                self._cache[key] = decision
         return decision
 
     def needs_hints(self, upstream: str) -> bool:
-        """Whether a rule for that upstream's tools asks for annotations."""
+        """Whether a rule for that upstream's tools depends on annotations."""
         return bool(self._hinted) and (upstream in self._hinted or None in self._hinted)
 
-    def mode(self, upstream: str, tool: str, hints: Mapping[str, bool] | None = None) -> Mode:
+    def mode(self, upstream: str, tool: str, hints: Mapping[str, bool] | None = None) -> PromotionMode:
         """The mode of one tool."""
         return self.decide(upstream, tool, hints).mode
 
     def immediate_response(self, upstream: str, tool: str, hints: Mapping[str, bool] | None = None) -> str | None:
-        """What a model is told of a call that became a task, until its result is there (L-CREATE-4); None: nothing."""
+        """The text for models when a call becomes a task (L-CREATE-4); None for no text."""
         return self.decide(upstream, tool, hints).immediate_response
 
     def support(self, upstream: str, tool: str, hints: Mapping[str, bool] | None = None) -> TaskSupport:
-        """What to tell a host of one tool, whatever its server says of it (10.1)."""
-        return support(self.decide(upstream, tool, hints).mode)
+        """The task support to announce for one tool, whatever its server announces (10.1)."""
+        return task_support(self.decide(upstream, tool, hints).mode)
 
     def offers_tasks(self, upstream: str) -> bool:
         """Whether any tool of that upstream could become a task."""
         return any(
-            rule.mode is not Mode.SYNC and not rule.shadow and rule.upstream in (None, upstream) for rule in self.rules
+            rule.mode is not PromotionMode.SYNC and not rule.shadow and rule.upstream in (None, upstream)
+            for rule in self.rules
         )
 
     def _judge(self, upstream: str, tool: str, hints: Mapping[str, bool]) -> PromotionDecision:
-        shadowed: Rule | None = None
-        for place, rule in enumerate(self.rules):
+        shadowed: PromotionRule | None = None
+        for index, rule in enumerate(self.rules):
             if not rule.matches(upstream, tool, hints):
                 continue
             if not rule.shadow:
-                return self._decision(place, rule, tool, shadowed)
-            # Without the shadow it would be the first to match, and those after it would not be asked.
+                return self._decision(index, rule, tool, shadowed)
+            # The first rule in shadow would have decided, so later ones do not matter.
             shadowed = shadowed or rule
         return self._decision(None, _PLAIN, tool, shadowed)
 
-    def _decision(self, place: int | None, rule: Rule, tool: str, shadowed: Rule | None) -> PromotionDecision:
+    def _decision(
+        self, index: int | None, rule: PromotionRule, tool: str, shadowed: PromotionRule | None
+    ) -> PromotionDecision:
         most = _or(rule.ttl_max, self.ttl_max)
         least = min(_or(rule.ttl_min, self.ttl_min), most)
-        told = rule.immediate_response
+        response = rule.immediate_response
         return PromotionDecision(
-            rule=place,
+            rule=index,
             mode=rule.mode,
             ttl_default=min(max(least, _or(rule.ttl, self.ttl_default)), most),
             ttl_min=least,
             ttl_max=most,
             inline_grace=_or(rule.inline_grace, self.inline_grace),
             deadline=rule.deadline,
-            immediate_response=told.replace("{tool}", tool) if told else None,
+            immediate_response=response.replace("{tool}", tool) if response else None,
             cap=rule.cap,
             on_lost=rule.on_lost,
             join_retries=rule.join_retries,
-            would_promote=rule.mode is Mode.SYNC and shadowed is not None and shadowed.mode is not Mode.SYNC,
+            would_promote=rule.mode is PromotionMode.SYNC
+            and shadowed is not None
+            and shadowed.mode is not PromotionMode.SYNC,
         )
 
 
-_NONE_KNOWN: Final[frozenset[tuple[str, bool]]] = frozenset()
-_OF_APPS: Final = frozenset({(APP_ONLY, True)})
-_PLAIN: Final = Rule(upstream=None, tool="*", mode=Mode.SYNC)
+_NO_HINTS: Final[frozenset[tuple[str, bool]]] = frozenset()
+_APP_ONLY_HINT: Final = frozenset({(APP_ONLY, True)})
+_PLAIN: Final = PromotionRule(upstream=None, tool="*", mode=PromotionMode.SYNC)
 
 
-def support(mode: Mode) -> TaskSupport:
-    """What to tell a host of a tool of that mode."""
+def task_support(mode: PromotionMode) -> TaskSupport:
+    """The task support to announce for a tool of that mode."""
     match mode:
-        case Mode.SYNC:
+        case PromotionMode.SYNC:
             return TaskSupport.FORBIDDEN
-        case Mode.REQUIRED:
+        case PromotionMode.REQUIRED:
             return TaskSupport.REQUIRED
     return TaskSupport.OPTIONAL
 

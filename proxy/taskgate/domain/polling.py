@@ -1,6 +1,6 @@
-"""How often to ask for a task: the interval that an answer about it advises, as a pure decision.
+"""The advised poll interval of a task: `advised_interval`, by the operator's `PollPolicy`.
 
-Knows neither what was told before (`admission/polls`) nor what becomes of who asks more often.
+The caller remembers what it advised before, and limits hosts that poll too often.
 """
 
 from dataclasses import dataclass, field
@@ -9,21 +9,21 @@ from math import ceil
 from typing import Final
 
 GROWTH: Final = 0.01
-"""How much of its age is added to a task's interval: what takes long already will hardly end in this very second."""
+"""Part of a task's age that is added to its interval: an old task is unlikely to end this second."""
 
 _TWO_MILLISECONDS: Final = timedelta(milliseconds=2)
-_HAIR: Final = 1e-6
-"""Of a millisecond: fractions that cannot be written in binary must not make it one less."""
+_ROUNDING: Final = 1e-6
+"""Milliseconds added before truncation, because decimal fractions have no exact binary form."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Polling:
-    """What the operator wants of hosts that poll.
+class PollPolicy:
+    """The operator's settings for hosts that poll.
 
-    `jitter` is the part of an interval by which it may be longer or shorter, from 0 to below 1. `target` is the
-    utilization of a server above which intervals grow, above 0. A poll is early that comes before `tolerance` of the
-    interval is over; who polls more than `reject_above` times as often as advised, or as `base` says where more is
-    advised, is refused in the end.
+    `jitter` is the part of an interval, from 0 to below 1, by which it may vary up and down. `target`
+    is the utilization of a server, above 0, from which on intervals grow. A poll is early if less than
+    the part `tolerance` of the interval has passed. A host that polls more than `reject_above` times as
+    often as advised is refused in the end. If more than `base` is advised, `base` counts.
     """
 
     base: timedelta
@@ -42,27 +42,30 @@ class Polling:
         object.__setattr__(self, "seconds", tuple(span.total_seconds() for span in spans))
 
 
-def advise(polling: Polling, *, utilization: float, age: timedelta, last: timedelta | None, chance: float) -> timedelta:
-    """The interval to advise now, in whole milliseconds and never outside of `least` to `most`.
+def advised_interval(
+    policy: PollPolicy, *, utilization: float, age: timedelta, last: timedelta | None, chance: float
+) -> timedelta:
+    """The interval to advise now, in whole milliseconds, from `least` to `most`.
 
-    It grows with the square of a server's use above the target, and slowly with the age of the task. `chance`, from 0
-    to below 1, spreads what many are told at once. It is never shorter than half of `last`, what the task was advised
-    before. Where it is not adaptive, it is always the base.
+    It grows with the square of the server's utilization above the target, and slowly with the age of
+    the task. `chance` is a random number from 0 to below 1 and spreads intervals that are advised at
+    the same time. The result is at least half of `last`, the interval advised before. If the policy
+    is not adaptive, it is the base.
     """
-    if not polling.adaptive:
-        return polling.base
-    # In seconds, and by comparing: it is told with every answer, and the rest takes several times as long.
-    wanted, least, most = polling.seconds
-    if utilization > polling.target:
-        wanted *= (utilization / polling.target) ** 2
-    if (old := age.total_seconds()) > 0.0:
-        wanted += old * GROWTH
-    spread = _within(wanted, least, most) * (1.0 + polling.jitter * (2.0 * chance - 1.0))
-    told = int(_within(spread, least, most) * 1000 + _HAIR)
-    if last is not None and (half := ceil(last / _TWO_MILLISECONDS)) > told:
-        told = min(half, int(most * 1000 + _HAIR))
-    return timedelta(0, 0, told * 1000)
+    if not policy.adaptive:
+        return policy.base
+    # Floats and comparisons: every answer advises an interval, and timedelta arithmetic takes several times as long.
+    interval, least, most = policy.seconds
+    if utilization > policy.target:
+        interval *= (utilization / policy.target) ** 2
+    if (seconds := age.total_seconds()) > 0.0:
+        interval += seconds * GROWTH
+    spread = _clamp(interval, least, most) * (1.0 + policy.jitter * (2.0 * chance - 1.0))
+    advised = int(_clamp(spread, least, most) * 1000 + _ROUNDING)
+    if last is not None and (half := ceil(last / _TWO_MILLISECONDS)) > advised:
+        advised = min(half, int(most * 1000 + _ROUNDING))
+    return timedelta(0, 0, advised * 1000)
 
 
-def _within(seconds: float, least: float, most: float) -> float:
+def _clamp(seconds: float, least: float, most: float) -> float:
     return least if seconds < least else most if seconds > most else seconds

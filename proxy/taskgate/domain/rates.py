@@ -1,7 +1,8 @@
-"""The operator's rates: which of them are for a request, and whose budget each is taken from. Pure.
+"""Rate limits: the operator's policies, and the cell rate algorithm (GCRA) that meters each budget.
 
-What must not live here: arithmetic (`domain/gcra`), and what is left of a budget (`stores/rates`). What holds: what a
-request costs to look up does not depend on policies that are not for it.
+`RatePolicies` finds the policies for a request or an event, and returns a `Demand` for each budget
+that it takes from. `gcra` decides whether a budget has enough; the stores keep the state of budgets.
+The cost of a look-up does not grow with policies that are for other requests.
 """
 
 from collections import OrderedDict
@@ -10,13 +11,67 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from hashlib import blake2s
+from math import inf
 from typing import Final, NamedTuple
 
-from taskgate.domain.gcra import RateLimit
+# --- the cell rate algorithm ------------------------------------------------------------------------------------------
+
+TOLERANCE: Final = 1e-6
+"""Seconds within which two moments count as equal, because sums of fractions are inexact."""
 
 
-class Scope(StrEnum):
-    """Who shares a budget."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RateLimit:
+    """At most `burst` units, of which one comes back `every` so many seconds, more than none."""
+
+    every: float
+    burst: int
+
+
+class RateVerdict(NamedTuple):
+    """Whether enough units were there; `remaining` are the whole units that are there now.
+
+    Times are seconds from now. If nothing else is taken, the same demand is allowed after
+    `retry_after` and not before. It is 0 for an allowed demand, infinite for one above the burst. After
+    `reset_after` all units are there.
+    """
+
+    allowed: bool
+    remaining: int
+    retry_after: float
+    reset_after: float
+
+
+def gcra(tat: float | None, now: float, limit: RateLimit, cost: int = 1) -> tuple[RateVerdict, float]:
+    """Take `cost` units if they are there, else none: the verdict, and the new state.
+
+    The state is the theoretical arrival time: the moment from which on no unit is missing. None stands
+    for any past moment. `now` and the state are seconds of one monotonic clock. A debt above the burst
+    dates from another limit and is cut; so the new state must be stored after a refusal too.
+    """
+    every, burst = limit.every, limit.burst
+    owed = now if tat is None or tat < now else tat
+    debt = owed - now
+    if debt > (most := burst * every):
+        owed, debt = now + most, most
+    wait = debt - (burst - cost) * every if cost <= burst else inf
+    if wait > TOLERANCE:
+        return RateVerdict(False, _remaining(debt, every, burst), wait, debt), owed
+    owed += cost * every
+    debt = owed - now
+    return RateVerdict(True, _remaining(debt, every, burst), 0.0, debt), owed
+
+
+def _remaining(debt: float, every: float, burst: int) -> int:
+    units = int(burst - (debt - TOLERANCE) / every)
+    return burst if units > burst else max(units, 0)
+
+
+# --- policies ---------------------------------------------------------------------------------------------------------
+
+
+class RateScope(StrEnum):
+    """The callers that share a budget."""
 
     IP = "ip"
     CONTEXT = "context"
@@ -25,39 +80,42 @@ class Scope(StrEnum):
     TOOL = "tool"
     GLOBAL = "global"
 
-    # An enumeration's own is slow, and metrics are looked up by this for every request.
+    # The hash of an enumeration is slow, and every request looks metrics up by scope.
     __hash__ = str.__hash__
 
 
 class RateEvent(StrEnum):
-    """What costs something when it happens, not when it is asked for."""
+    """An event that takes from a budget when it happens; a request takes nothing for it."""
 
     AUTH_FAILURE = "auth_failure"
-    """A token was not accepted."""
+    """A token was refused."""
     LOOKUP_FAILURE = "lookup_failure"
-    """A task was asked for that the caller does not have."""
+    """A caller asked for a task that it does not have."""
 
 
-THE_REST: Final = ("*",)
-"""`methods` of a policy for what no other policy of its scope names."""
+OTHER_METHODS: Final = ("*",)
+"""`methods` of a policy for the methods that no other policy of its scope names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatePolicy:
-    """One rate. It is for a request when all of these hold; None means any.
+    """One rate policy; it is for a request if all of its conditions hold, None means any.
 
-    The method matches one of the globs `methods`; the server is `upstream`; the request calls a tool, and that matches
-    the glob `tool`. THE_REST stands for the methods that no policy of the same scope names which neither `tool` nor
-    `upstream` narrows; only one that refuses takes them away from another that does. Globs heed case, and their `*`
-    passes a slash. Scope TENANT passes over callers without a tenant, scope TOOL over requests that call none.
+    The method must match one of the globs `methods`, the server must be `upstream`, and the called
+    tool must match the glob `tool`. Globs are case-sensitive, and their `*` matches slashes. Scope
+    TENANT applies only to callers with a tenant, scope TOOL only to calls of a tool.
 
-    With an `event` it is for no request: it is taken from when the event happens, and while it has no room whoever
-    would make it happen is refused. With `before_auth` it is taken before it is known who asks, and what they ask. In
-    `shadow` it only tells.
+    OTHER_METHODS stands for the methods that no other policy of the same scope names. Policies
+    narrowed by `tool` or `upstream` do not count for this. A policy in shadow takes methods only from
+    another one in shadow.
+
+    With an `event` the policy is for no request: the event takes from it. While it is empty, requests
+    that could cause the event are refused. With `before_auth` it applies before
+    authentication, so that neither caller nor method is known. In `shadow` it only reports.
     """
 
     name: str
-    scope: Scope
+    scope: RateScope
     limit: RateLimit
     methods: tuple[str, ...] | None = None
     upstream: str | None = None
@@ -69,7 +127,7 @@ class RatePolicy:
 
 
 class RateSubject(NamedTuple):
-    """Who asks, as budgets know them: references that are no secrets."""
+    """A caller as budgets identify it; none of the references is secret."""
 
     context: str
     tenant: str | None
@@ -77,7 +135,7 @@ class RateSubject(NamedTuple):
 
 
 class Demand(NamedTuple):
-    """What is to be taken of one budget: `cost` units of what `limit` allows of `key`, because `policy` says so."""
+    """The units that `policy` takes from one budget: `cost` of what `limit` allows for `key`."""
 
     key: str
     limit: RateLimit
@@ -85,70 +143,70 @@ class Demand(NamedTuple):
     policy: RatePolicy
 
 
-class _Taken(NamedTuple):
-    """A policy that something is taken from, and where its scope stands in `_PLACES`."""
+class _IndexedPolicy(NamedTuple):
+    """A policy, and the index of its scope in `_SCOPES`."""
 
     policy: RatePolicy
-    place: int
+    scope_index: int
 
 
-_REMEMBERED: Final = 4096
-_LONGEST: Final = 256
-"""Letters of names, which hosts choose, that are kept as they are."""
-_NO_OWN: Final[Mapping[str, RateLimit]] = {}
+_CACHE_SIZE: Final = 4096
+_MAX_NAME: Final = 256
+"""Characters up to which a name, which hosts choose, is cached or stands in a key unchanged."""
+_NO_RATES: Final[Mapping[str, RateLimit]] = {}
 
 
 class RatePolicies:
-    """All rates, in the order of the file. Names are unique."""
+    """All rate policies, in the order of the configuration file; names are unique."""
 
     def __init__(self, policies: tuple[RatePolicy, ...]) -> None:
         self.policies = policies
-        self._of_requests = tuple(each for each in policies if each.event is None and not each.before_auth)
-        self._before_auth = _AtMounts(each for each in policies if each.event is None and each.before_auth)
-        self._auth_failures = _AtMounts(each for each in policies if each.event is RateEvent.AUTH_FAILURE)
-        self._lookup_failures = _AtMounts(each for each in policies if each.event is RateEvent.LOOKUP_FAILURE)
-        self._heed_tools = any(each.tool is not None for each in self._of_requests)
-        self.heed_arrivals = bool(self._before_auth.policies or self._auth_failures.policies)
-        """Whether anything is asked before it is known who asks."""
-        later = (*self._of_requests, *self._lookup_failures.policies)
-        self.heed_requests = bool(later)
-        """Whether anything is asked after it is known who asks."""
-        self.heed_addresses = any(each.scope is Scope.IP for each in later)
-        """Whether anything that is asked later is counted by address."""
-        self._found: OrderedDict[tuple[str, str, str | None], tuple[_Taken, ...]] = OrderedDict()
+        self._for_requests = tuple(each for each in policies if each.event is None and not each.before_auth)
+        self._before_auth = _MountPolicies(each for each in policies if each.event is None and each.before_auth)
+        self._auth_failures = _MountPolicies(each for each in policies if each.event is RateEvent.AUTH_FAILURE)
+        self._lookup_failures = _MountPolicies(each for each in policies if each.event is RateEvent.LOOKUP_FAILURE)
+        self._has_tools = any(each.tool is not None for each in self._for_requests)
+        self.has_before_auth = bool(self._before_auth.policies or self._auth_failures.policies)
+        """Whether any policy applies before the caller is known."""
+        later = (*self._for_requests, *self._lookup_failures.policies)
+        self.has_after_auth = bool(later)
+        """Whether any policy applies once the caller is known."""
+        self.has_addresses = any(each.scope is RateScope.IP for each in later)
+        """Whether any of the latter counts by address."""
+        self._cache: OrderedDict[tuple[str, str, str | None], tuple[_IndexedPolicy, ...]] = OrderedDict()
 
     def demands(
         self, subject: RateSubject, rates: Mapping[str, RateLimit], mount: str, method: str, tool: str | None
     ) -> tuple[Demand, ...]:
-        """What a request takes. `rates` are other limits than the policies' own, by their names."""
-        key = (mount, method, tool if self._heed_tools else None)
-        found = self._found.get(key)
+        """The demands of a request; `rates` replace limits of policies, by name."""
+        key = (mount, method, tool if self._has_tools else None)
+        found = self._cache.get(key)
         if found is None:
-            found = _taken(self.applicable(mount, method, tool))
-            # Hosts choose the names that are looked up, so not all can be remembered, and none that is long.
-            if len(method) + len(tool or "") <= _LONGEST:
-                if len(self._found) >= _REMEMBERED:
-                    self._found.popitem(last=False)
-                self._found[key] = found
+            found = _indexed(self.applicable(mount, method, tool))
+            # Hosts choose the names in the key, so the cache has a bound, and long names stay out.
+            if len(method) + len(tool or "") <= _MAX_NAME:
+                if len(self._cache) >= _CACHE_SIZE:
+                    self._cache.popitem(last=False)
+                self._cache[key] = found
         return _demands(found, subject, rates, mount, tool)
 
-    def of_event(
+    def event_demands(
         self, event: RateEvent, subject: RateSubject, rates: Mapping[str, RateLimit], mount: str
     ) -> tuple[Demand, ...]:
-        """What an event takes that happens at `mount`, or that a request may make happen there."""
-        there = self._auth_failures if event is RateEvent.AUTH_FAILURE else self._lookup_failures
-        return _demands(there.at(mount), subject, rates, mount, None) if there.policies else ()
+        """The demands of an event at `mount`, which has happened or may follow from a request."""
+        policies = self._auth_failures if event is RateEvent.AUTH_FAILURE else self._lookup_failures
+        return _demands(policies.at(mount), subject, rates, mount, None) if policies.policies else ()
 
     def before_auth(self, address: str, mount: str) -> tuple[Demand, ...]:
-        """What a request takes of which nothing is known but where it comes from and where it goes."""
-        there = self._before_auth
-        if not there.policies:
+        """The demands of a request of which only address and mount are known."""
+        policies = self._before_auth
+        if not policies.policies:
             return ()
-        return _demands(there.at(mount), RateSubject("", None, address), _NO_OWN, mount, None)
+        return _demands(policies.at(mount), RateSubject("", None, address), _NO_RATES, mount, None)
 
     def applicable(self, mount: str, method: str, tool: str | None) -> tuple[RatePolicy, ...]:
-        """The policies that are for a request, whoever sends it, in the order of the file."""
-        return tuple(each for each in self._of_requests if self._is_for(each, mount, method, tool))
+        """The policies for a request of any caller, in the order of the file."""
+        return tuple(each for each in self._for_requests if self._is_for(each, mount, method, tool))
 
     def _is_for(self, policy: RatePolicy, mount: str, method: str, tool: str | None) -> bool:
         return (
@@ -160,72 +218,82 @@ class RatePolicies:
     def _has_method(self, policy: RatePolicy, method: str) -> bool:
         if policy.methods is None:
             return True
-        if policy.methods == THE_REST:
-            return not any(_takes_from_the_rest(other, policy, method) for other in self._of_requests)
+        if policy.methods == OTHER_METHODS:
+            return not any(_claims_method(other, policy, method) for other in self._for_requests)
         return any(fnmatchcase(method, glob) for glob in policy.methods)
 
 
-class _AtMounts:
-    """Policies that only a server may narrow, by where they are met."""
+class _MountPolicies:
+    """Policies without conditions but the server, by mount."""
 
     def __init__(self, policies: Iterable[RatePolicy]) -> None:
         self.policies = tuple(policies)
-        # There are as many servers as the operator has, so this does not grow.
-        self._found: dict[str, tuple[_Taken, ...]] = {}
+        # Bounded by the number of configured servers.
+        self._cache: dict[str, tuple[_IndexedPolicy, ...]] = {}
 
-    def at(self, mount: str) -> tuple[_Taken, ...]:
-        """Those that are met at `mount`."""
-        found = self._found.get(mount)
+    def at(self, mount: str) -> tuple[_IndexedPolicy, ...]:
+        found = self._cache.get(mount)
         if found is None:
-            found = _taken(each for each in self.policies if each.upstream in (None, mount))
-            self._found[mount] = found
+            found = _indexed(each for each in self.policies if each.upstream in (None, mount))
+            self._cache[mount] = found
         return found
 
 
-def _takes_from_the_rest(other: RatePolicy, rest: RatePolicy, method: str) -> bool:
-    """Whether a method is no part of `rest` because `other` names it."""
-    if other.methods is None or other.methods == THE_REST or other.scope is not rest.scope:
+def _claims_method(other: RatePolicy, policy: RatePolicy, method: str) -> bool:
+    """Whether `other` names a method, so that it is none of the other methods of `policy`."""
+    if other.methods is None or other.methods == OTHER_METHODS or other.scope is not policy.scope:
         return False
     is_narrow = other.tool is not None or other.upstream is not None
-    # What a policy in shadow names stays limited by those that are not.
-    if is_narrow or (other.shadow and not rest.shadow):
+    # Methods of a policy in shadow must stay limited by the policies that refuse.
+    if is_narrow or (other.shadow and not policy.shadow):
         return False
     return any(fnmatchcase(method, glob) for glob in other.methods)
 
 
-def _taken(policies: Iterable[RatePolicy]) -> tuple[_Taken, ...]:
-    return tuple(_Taken(each, _PLACES.index(each.scope)) for each in policies)
+def _indexed(policies: Iterable[RatePolicy]) -> tuple[_IndexedPolicy, ...]:
+    return tuple(_IndexedPolicy(each, _SCOPES.index(each.scope)) for each in policies)
 
 
-def _short(tool: str) -> str:
-    """What stands for the name of a tool in a key."""
-    if len(tool) <= _LONGEST:
+def _tool_key(tool: str) -> str:
+    """The name of a tool, or a digest of a long one."""
+    if len(tool) <= _MAX_NAME:
         return tool
     return f"\n{blake2s(tool.encode(errors='surrogatepass'), digest_size=16).hexdigest()}"
 
 
-_PLACES: Final = (Scope.CONTEXT, Scope.TENANT, Scope.IP, Scope.UPSTREAM, Scope.TOOL, Scope.GLOBAL)
-"""The scopes, of which the first are in the order of the members of a Subject, who share their budgets."""
-_OF_SUBJECTS: Final = len(RateSubject._fields)
+_SCOPES: Final = (
+    RateScope.CONTEXT,
+    RateScope.TENANT,
+    RateScope.IP,
+    RateScope.UPSTREAM,
+    RateScope.TOOL,
+    RateScope.GLOBAL,
+)
+"""The scopes; the first ones are in the order of the members of a RateSubject."""
+_SUBJECT_SCOPES: Final = len(RateSubject._fields)
 
 
 def _demands(
-    taken: tuple[_Taken, ...], subject: RateSubject, rates: Mapping[str, RateLimit], mount: str, tool: str | None
+    policies: tuple[_IndexedPolicy, ...],
+    subject: RateSubject,
+    rates: Mapping[str, RateLimit],
+    mount: str,
+    tool: str | None,
 ) -> tuple[Demand, ...]:
     demands = []
-    for policy, place in taken:
-        sharer = subject[place] if place < _OF_SUBJECTS else _sharer(policy.scope, mount, tool)
-        # A scope may have no budget for this request.
+    for policy, index in policies:
+        sharer = subject[index] if index < _SUBJECT_SCOPES else _sharer(policy.scope, mount, tool)
+        # None: the scope has no budget for this request.
         if sharer is not None:
             limit = rates.get(policy.name, policy.limit) if rates else policy.limit
             demands.append(Demand(f"{policy.name}\n{sharer}", limit, policy.cost, policy))
     return tuple(demands)
 
 
-def _sharer(scope: Scope, mount: str, tool: str | None) -> str | None:
-    """Who shares a budget, whoever asks; None where nobody does."""
-    if scope is Scope.UPSTREAM:
+def _sharer(scope: RateScope, mount: str, tool: str | None) -> str | None:
+    """The part of a budget's key that does not depend on the caller; None for no budget."""
+    if scope is RateScope.UPSTREAM:
         return mount
-    if scope is Scope.GLOBAL:
+    if scope is RateScope.GLOBAL:
         return ""
-    return None if tool is None else f"{mount}\n{_short(tool)}"
+    return None if tool is None else f"{mount}\n{_tool_key(tool)}"

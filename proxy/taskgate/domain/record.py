@@ -1,8 +1,8 @@
-"""The record of one task: the only truth about it.
+"""The record of one task: `TaskRecord`, its full stored state.
 
-Values are frozen; a change makes a new record with the next revision, and only `domain/machine.py` makes such changes.
-A record is a small head, which is all that stores rewrite, and two bodies written once: the parameters of the call and
-the outcome. In a record that was read as a head both bodies are None. Knows no wire shape and no store.
+Records are frozen; `machine.advance` makes a new one with the next revision. A record has a small
+head, which stores rewrite at every change, and two bodies: the parameters of the call and the outcome.
+Each body is written once. In a record that was read as a head both bodies are None.
 """
 
 from dataclasses import dataclass, field, fields
@@ -15,24 +15,27 @@ from taskgate.domain.versions import Peer
 from taskgate.jsontext.large import LargeJson
 from taskgate.jsontext.spans import RawJson
 
-_LONGEST_NUMBER: Final = 19
-"""Digits: no task is asked more often than can be counted with fewer."""
+_MAX_DIGITS: Final = 19
+"""Digits that the number of an input key must stay below."""
 
 RequestId = str | int
-"""A JSON-RPC id, a string or an integer: never null, a boolean or a fraction."""
+"""A JSON-RPC id; null, booleans and fractions are refused before."""
 TaskId = str
 """192 random bits, base64url without padding."""
 
 
 class OwnerKey(NamedTuple):
-    """Whom a task or a session belongs to. Every look-up names both parts: another context or mount finds nothing."""
+    """The owner of a task or a session: an auth context and a mount.
+
+    Every look-up names both, so another context or mount finds nothing.
+    """
 
     context: str
     mount: str
 
 
 class TaskStatus(StrEnum):
-    """The states of the specification. `failed` means a JSON-RPC error, as the newest revision has it."""
+    """The statuses of the specification; `failed` means a JSON-RPC error, as in the newest revision."""
 
     WORKING = "working"
     INPUT_REQUIRED = "input_required"
@@ -47,7 +50,7 @@ class TaskStatus(StrEnum):
 
 
 class FaultReason(StrEnum):
-    """Why a call has no answer of the server: decisions 19."""
+    """The reasons why a call has no result of the server (decisions 19)."""
 
     UNREACHABLE = "unreachable"
     CLOSED = "closed"
@@ -67,9 +70,9 @@ class FaultReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Succeeded:
-    """The server answered with a result; `tool_error` is its `isError`.
+    """A result of the server; `tool_error` is its `isError`.
 
-    A store gives the bytes of a large one.
+    A store returns a large result as bytes.
     """
 
     result: RawJson | LargeJson
@@ -78,9 +81,10 @@ class Succeeded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Faulted:
-    """There is an error instead of a result: the server's own, or ours for a call that failed.
+    """An error instead of a result: the server's own, or the gateway's for a call that failed.
 
-    `error` is the text of the JSON-RPC error object, the server's to the byte. A store gives the bytes of a large one.
+    `error` is the text of the JSON-RPC error object, the server's unchanged. A store returns a large
+    error as bytes.
     """
 
     error: RawJson | LargeJson
@@ -88,17 +92,17 @@ class Faulted:
 
 
 Outcome = Succeeded | Faulted
-"""What a call came to; a cancelled task has none."""
+"""The outcome of a call; a cancelled task has none."""
 
 
-def text_of(outcome: Outcome) -> RawJson | LargeJson:
+def outcome_text(outcome: Outcome) -> RawJson | LargeJson:
     """The text of a result or an error."""
     return outcome.result if isinstance(outcome, Succeeded) else outcome.error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
-    """The call a task stands for: the host's own parameters, less what was meant for the gateway.
+    """The call that a task runs: the host's parameters without those for the gateway.
 
     `progress_token` is the host's. `params` is None in a head.
     """
@@ -114,34 +118,33 @@ class ToolCall:
 class InputRequest:
     """A question of the server to the host; `key` is from `next_input_key`.
 
-    `claimed_by` is the stream it left on: what the process of that stream is called as a holder, and more after a "/".
-
-    `kept_as` is the id of a task of the host's own, which is its answer for now: the last one is still to come.
+    `claimed_by` is the stream that delivers it: the holder name of its process, a "/", and the rest.
+    `deferred_to` is the id of a task of the host, which is the answer for now; the final one follows.
     """
 
     key: str
     method: str
     params: RawJson
     claimed_by: str | None = None
-    kept_as: str | None = None
+    deferred_to: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealedCheckpoint:
-    """What another process goes on with, which takes the task over, so that the call is not made again.
+    """The checkpoint from which a takeover resumes a call, so that the call is not sent again.
 
-    `sealed` says what that is, as the gateway seals it: the next round of a call of which its server holds nothing
-    until then, or where at its server the call is. `given` are answers to questions of that round that the process
-    which runs the call has had, by the keys of the input requests.
+    `sealed` is opaque here. It is the next round, if the server stores nothing between rounds, else
+    the position of the call at its server. `answers` are the answers to questions of that
+    round which the process that runs the call has already received, by key of the input request.
     """
 
     sealed: str
-    given: dict[str, RawJson] = field(default_factory=dict)
+    answers: dict[str, RawJson] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """Which process runs the call, and until when nobody else may take it over."""
+    """The right of one process to run the call; from `until` on another may take it over."""
 
     holder: str
     until: datetime
@@ -151,18 +154,22 @@ class Lease:
 class TaskRecord:
     """One task.
 
-    Holds: `tool_error` may be true only when completed; `inputs` are there exactly while input_required; `outcome` is
-    there when completed or failed, unless the record is a head; `revision` grows by one with every event;
-    `updated_at` moves only with what a host can see, and never back.
+    Invariants:
 
-    `tenant` is an opaque reference to the caller's, None where they have none. `deadline` is how long the call may run
-    once it has left. `reruns` is how many more times the call may be sent after its process was lost. `repeat_key` is a
-    digest of what the host named the call by, shown to nobody: the same of the same owner is the same call. It is gone
-    where the task ended without its call having left.
+    - `tool_error` is true only when completed.
+    - `inputs` exist exactly while input_required.
+    - `outcome` exists when completed or failed, unless the record is a head.
+    - `revision` grows by one with every event.
+    - `updated_at` never goes back, and moves only with changes that hosts can see.
 
-    `trace` is the W3C traceparent of the request that made the task, None where that was not traced. `waiting_since` is
-    since when it is input_required, None in every other state. `retrieved` is whether its owner was given the outcome.
-    `kept` is there while whoever takes the task over can go on with its call although that has left.
+    `tenant` is an opaque reference to the caller's tenant. `deadline` is how long the call may run
+    once it was sent. `reruns` is how many more times the call may be sent after its process died.
+    `repeat_key` is a digest of the host's idempotency key, which no one is shown: equal keys of one
+    owner name one call. It is None again if the task ended before its call was sent.
+
+    `trace` is the W3C traceparent of the request that made the task, None if that was not traced.
+    `waiting_since` is when it became input_required, None in other states. `retrieved` is whether its
+    owner got the outcome. `checkpoint` exists while a takeover can resume a call that was sent.
     """
 
     id: TaskId
@@ -189,49 +196,49 @@ class TaskRecord:
     trace: str | None = None
     waiting_since: datetime | None = None
     retrieved: bool = False
-    kept: SealedCheckpoint | None = None
+    checkpoint: SealedCheckpoint | None = None
 
     @property
     def next_input_key(self) -> str:
-        """The key that the next input request must have: none is ever used twice in a task (M-UPD-4)."""
+        """The key of the next input request; keys of a task are unique (M-UPD-4)."""
         return f"input-{self.inputs_made + 1}"
 
-    def was_asked(self, key: str) -> bool:
-        """Whether there ever was an input request under that key."""
+    def has_asked(self, key: str) -> bool:
+        """Whether the task ever had an input request with that key."""
         prefix, _, number = key.rpartition("-")
-        is_number = number.isascii() and number.isdigit() and number[0] != "0" and len(number) < _LONGEST_NUMBER
+        is_number = number.isascii() and number.isdigit() and number[0] != "0" and len(number) < _MAX_DIGITS
         return prefix == "input" and is_number and int(number) <= self.inputs_made
 
     @property
-    def may_be_sent(self) -> bool:
-        """Whether who takes the task over from a process that is gone may still send its call."""
+    def is_dispatchable(self) -> bool:
+        """Whether a takeover may send the call."""
         return not self.dispatched or self.reruns > 0
 
     @property
-    def may_go_on(self) -> bool:
-        """Whether who takes the task over may do anything for its call: send it, or go on with it."""
-        return self.may_be_sent or self.kept is not None
+    def is_resumable(self) -> bool:
+        """Whether a takeover may send the call or resume it."""
+        return self.is_dispatchable or self.checkpoint is not None
 
     @property
     def expires_at(self) -> datetime:
-        """When the record becomes invisible, whatever its state."""
+        """When the record becomes invisible, in any state."""
         return self.created_at + self.ttl
 
 
-# The setters of the slots themselves: what freezes a record is not asked, for the new one is nobody's yet.
+# The setters of the slots themselves bypass the freezing, because the new record has no other user yet.
 _SETTERS: Final[dict[str, Any]] = {each.name: getattr(TaskRecord, each.name).__set__ for each in fields(TaskRecord)}
-_PUTS: Final = tuple(_SETTERS.values())
+_SET_ALL: Final = tuple(_SETTERS.values())
 _READ: Final = attrgetter(*_SETTERS)
 
 
-def altered(record: TaskRecord, **values: Any) -> TaskRecord:
-    """The record with other values for some fields.
+def evolve(record: TaskRecord, **values: Any) -> TaskRecord:
+    """A copy of the record with other values for some fields.
 
-    As `dataclasses.replace`, which takes several times as long: every event of every task makes a record.
+    It does what `dataclasses.replace` does in a fraction of the time: every event makes a record.
     """
     new = object.__new__(TaskRecord)
-    for put, value in zip(_PUTS, _READ(record)):  # noqa: B905 - as many as there are fields, and this is the dear part
-        put(new, value)
+    for set_field, value in zip(_SET_ALL, _READ(record)):  # noqa: B905 - equally long, and strict costs time here
+        set_field(new, value)
     for name, value in values.items():
         _SETTERS[name](new, value)
     return new

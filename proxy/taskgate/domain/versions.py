@@ -1,6 +1,6 @@
-"""The protocol revisions, the era each belongs to, and what one side said about itself.
+"""Protocol revisions and eras, and `Peer`: what one side declared about itself.
 
-Revisions are enumerated and compared by their place in the list, never as text.
+Revisions compare by position in these tuples, not as text.
 """
 
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 
 class Era(StrEnum):
-    """How two sides come to know each other: once, in a handshake, or in every request anew."""
+    """The two ways in which peers introduce themselves: in one handshake, or in every request."""
 
     LEGACY = "initialize"
     MODERN = "stateless"
@@ -26,38 +26,35 @@ class Revision(StrEnum):
 
     @property
     def has_tasks(self) -> bool:
-        """Whether the revision defines tasks in its core."""
+        """Whether the core of the revision defines tasks."""
         return self is Revision.R2025_11_25
 
 
 LEGACY: Final = (Revision.R2024_11_05, Revision.R2025_03_26, Revision.R2025_06_18, Revision.R2025_11_25)
-"""The revisions of the legacy era, oldest first: all that a handshake can agree on."""
+"""The revisions that a handshake can agree on, oldest first."""
 
 MODERN: Final = (Revision.R2026_07_28,)
 """The revisions of the modern era, oldest first."""
 
 SERVED: Final = tuple(reversed(LEGACY + MODERN))
-"""Every revision that hosts are served in, newest first, as they are told (AMB-11)."""
+"""Every revision that hosts can use, newest first, in the order in which they are announced (AMB-11)."""
 
 NEWEST_LEGACY: Final = LEGACY[-1]
-"""What the gateway offers to servers, and counter-offers to a host that names a revision it does not serve (T-10)."""
-
-NEWEST: Final = NEWEST_LEGACY
-"""The same, under the name it had when there was one era."""
+"""The offer to servers, and the counter-offer to a host that names another revision (T-10)."""
 
 
 def era_of(revision: Revision) -> Era:
-    """The era that a revision belongs to."""
+    """The era of a revision."""
     return Era.MODERN if revision in MODERN else Era.LEGACY
 
 
 def find_revision(text: object) -> Revision | None:
-    """The revision of the legacy era of that name, or None for anything else, whatever its type."""
+    """The legacy revision of that name; None for any other value of any type."""
     return _LEGACY_BY_NAME.get(text) if isinstance(text, str) else None
 
 
 def find_modern_revision(text: object) -> Revision | None:
-    """The revision of the modern era of that name, or None for anything else, whatever its type."""
+    """The modern revision of that name; None for any other value of any type."""
     return _MODERN_BY_NAME.get(text) if isinstance(text, str) else None
 
 
@@ -67,10 +64,10 @@ _MODERN_BY_NAME: Final[dict[str, Revision]] = {revision.value: revision for revi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """What one side said about itself: in the handshake, or in one request of the modern era.
+    """One side of a session as it declared itself, in the handshake or in a modern request.
 
-    `capabilities` is the parsed object as sent, and so is `info` of a server; of a host it is the name and version.
-    Nothing in them is trusted further than its type was checked where it is read.
+    `capabilities` is the parsed object as sent. `info` is too for a server; for a host it is the name
+    and version. The values are not validated: readers check the type of what they read.
     """
 
     revision: Revision

@@ -17,8 +17,7 @@ from taskgate.config.sections.extensions import ERAS, MAX_IDENTIFIER
 from taskgate.config.sections.tasks import default_ttl_max
 from taskgate.config.settings import admission_rules, upstream_settings
 from taskgate.config.units import write_duration, write_size
-from taskgate.domain.caps import Cap, CapScope
-from taskgate.domain.overrides import Override
+from taskgate.domain.limits import Cap, CapScope, Override
 from taskgate.domain.policy import PromotionDecision
 from taskgate.domain.rates import Demand, RateEvent, RateSubject
 from taskgate.domain.versions import Era, Peer, era_of
@@ -53,7 +52,7 @@ def explanation(
     """
     rules = admission_rules(config)
     tenant, claims = (None, {}) if identity is None else (identity.tenant, identity.claims)
-    override = rules.overrides.of(tenant, claims)
+    override = rules.overrides.find(tenant, claims)
     number = next((number for number, each in enumerate(rules.overrides) if each is override), None)
     decision = rules.policy.decide(upstream, tool, hints)
     found = _Evaluation(config, rules, upstream, tool, hints, identity, override, number, decision)
@@ -205,7 +204,7 @@ class _Evaluation:
             "before_auth": policies.before_auth("", self.upstream),
             TOOLS_CALL: policies.demands(subject, override, self.upstream, TOOLS_CALL, self.tool),
             TASKS_GET: policies.demands(subject, override, self.upstream, TASKS_GET, None),
-            **{each.value: policies.of_event(each, subject, override, self.upstream) for each in RateEvent},
+            **{each.value: policies.event_demands(each, subject, override, self.upstream) for each in RateEvent},
         }
         return {key: [self._rate(demand) for demand in each] for key, each in demands.items()}
 
@@ -228,7 +227,7 @@ class _Evaluation:
     def caps(self) -> list[dict[str, Any]]:
         has_tenant = self.identity is not None and self.identity.tenant is not None
         overridden = {} if self.override is None else self.override.caps
-        return [self._cap(cap) for cap in self.rules.caps.of(overridden, self.decision.cap, has_tenant)]
+        return [self._cap(cap) for cap in self.rules.caps.applicable(overridden, self.decision.cap, has_tenant)]
 
     def _cap(self, cap: Cap) -> dict[str, Any]:
         scope = "global" if cap.scope is CapScope.GLOBAL else f"per_{cap.scope.value}"

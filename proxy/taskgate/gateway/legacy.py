@@ -15,7 +15,7 @@ from taskgate.admission.mounts import Mount
 from taskgate.admission.rates import Quota, RateLimiter
 from taskgate.admission.streams import OpenStreams
 from taskgate.auth.context import AuthContext
-from taskgate.domain.policy import Mode
+from taskgate.domain.policy import PromotionMode
 from taskgate.domain.versions import Era, Revision
 from taskgate.errors import GatewayError, TaskSupportMismatch
 from taskgate.gateway.denied_extensions import DeniedExtensions
@@ -200,9 +200,9 @@ class InSessionMessages:
             decision = tasks.decided(host_session, intent.tool) or await tasks.decide(host_session, intent.tool)
             return RpcReply(self._dialect.task_created(intent.id, record, decision.immediate_response))
         decision = tasks.decided(host_session, intent.tool) or await tasks.decide(host_session, intent.tool)
-        if host_session.has_tasks and decision.mode is Mode.REQUIRED:
+        if host_session.has_tasks and decision.mode is PromotionMode.REQUIRED:
             decision = await tasks.decide(host_session, intent.tool)
-            if decision.mode is Mode.REQUIRED:
+            if decision.mode is PromotionMode.REQUIRED:
                 self._count_refused(host_session, intent.tool)
                 raise TaskSupportMismatch("This tool runs only as a task")
         earlier = None

@@ -10,8 +10,8 @@ from datetime import timedelta
 from functools import partial
 from typing import Final, Protocol
 
-from taskgate.domain.events import CallKept
-from taskgate.domain.record import OwnerKey, SealedCheckpoint, TaskId, TaskRecord, altered
+from taskgate.domain.events import CheckpointSaved
+from taskgate.domain.record import OwnerKey, SealedCheckpoint, TaskId, TaskRecord, evolve
 from taskgate.lifecycle.changes import Changes
 from taskgate.lifecycle.checkpoints import AskedQuestion, CallCheckpoint, CheckpointSeals
 from taskgate.upstream.resume_points import ResumePoint
@@ -112,15 +112,17 @@ class CheckpointWriter:
 
     def _note(self, resume_point: ResumePoint | None, written: TaskRecord | None) -> None:
         if self._newest is not None:
-            self.is_kept = written is not None and written.kept is not None
+            self.is_kept = written is not None and written.checkpoint is not None
             self._safe = resume_point if self.is_kept else None
 
-    def _kept(self, resume_point: ResumePoint | None, arrived: frozenset[str], record: TaskRecord) -> CallKept | None:
+    def _kept(
+        self, resume_point: ResumePoint | None, arrived: frozenset[str], record: TaskRecord
+    ) -> CheckpointSaved | None:
         arrived = arrived.intersection(record.answers)
         left = {key: answer for key, answer in record.answers.items() if key not in arrived}
-        asked = self._questions.asked_in(altered(record, answers=left))
+        asked = self._questions.asked_in(evolve(record, answers=left))
         kept = None if resume_point is None else self._sealed(resume_point, asked)
-        return CallKept(kept=kept, arrived=arrived) if kept or record.kept or arrived else None
+        return CheckpointSaved(checkpoint=kept, delivered=arrived) if kept or record.checkpoint or arrived else None
 
     def _sealed(self, resume_point: ResumePoint, asked: tuple[AskedQuestion, ...]) -> SealedCheckpoint | None:
         sealed = self._checkpoints.seal(self._owner, self._task, CallCheckpoint(resume_point, asked))

@@ -58,10 +58,10 @@ class CheckpointSeals:
 
     def open(self, record: TaskRecord) -> RoundCheckpoint | CallCheckpoint | None:
         """What of a call somebody else can go on with; None where nothing is, or nobody who may wrote that."""
-        if record.kept is None:
+        if record.checkpoint is None:
             return None
         try:
-            text = self._seals.open(urlsafe_b64decode(record.kept.sealed))
+            text = self._seals.open(urlsafe_b64decode(record.checkpoint.sealed))
             context, mount, task, *said = json.loads(text or b"null")
             kept = _footing(*said) if len(said) == 1 else _rest(*said)
         except (Error, ValueError, TypeError):

@@ -94,7 +94,7 @@ class TaskExecutor:
 
         Where it is not any more, and may be made again, it is, over a way that `anew` gives.
         """
-        run.may_be_made_again = record.may_be_sent
+        run.may_be_made_again = record.is_dispatchable
         is_last = partial(self._takeovers.is_last_in, record, call_checkpoint.resume_point.session)
         call = standing(run, record, call_checkpoint, way, self._clock, is_last)
         try:

@@ -13,7 +13,7 @@ from taskgate.admission.access import Access
 from taskgate.admission.lookups import Lookups
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
-from taskgate.domain.events import InputAnswered, InputKept, TaskEvent
+from taskgate.domain.events import InputAnswered, InputDeferred, TaskEvent
 from taskgate.domain.record import TaskId, TaskRecord
 from taskgate.domain.versions import Peer
 from taskgate.errors import AuthReason, Draining, GatewayError, TaskNotFound, Unauthenticated
@@ -183,7 +183,7 @@ class ResultWaiter:
         for owner in caller.owners(mount):
             record = await self._store.load(owner, given.task, now=self._clock.now())
             if record is not None and self._access.permits(caller, mount, TASKS_RESULT, record.call.tool):
-                if not record.was_asked(given.key):
+                if not record.has_asked(given.key):
                     self._changes.unasked(owner)
                 with self._offers.answering(given.task, given.key):
                     await self._changes.make(owner, given.task, lambda now: self._answered(now, given))
@@ -191,8 +191,8 @@ class ResultWaiter:
     def _answered(self, record: TaskRecord, given: AnswerInput) -> TaskEvent:
         """What an answer is to the task: the last word, or the handle of a task of the host's own."""
         asked = next((each.params for each in record.inputs if each.key == given.key), "")
-        if given.kept_as is not None and self._dialect.wants_task(asked):
-            return InputKept(key=given.key, response=given.answer, kept_as=given.kept_as)
+        if given.deferred_to is not None and self._dialect.wants_task(asked):
+            return InputDeferred(key=given.key, response=given.answer, deferred_to=given.deferred_to)
         return InputAnswered(key=given.key, response=given.answer)
 
     async def _follow(

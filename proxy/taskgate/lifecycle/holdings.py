@@ -7,7 +7,7 @@ live here: the store, and when something is put back (`leasing`).
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from taskgate.domain.record import Lease, TaskId, TaskRecord, altered
+from taskgate.domain.record import Lease, TaskId, TaskRecord, evolve
 from taskgate.stores.capacity import stored_size
 
 BEATS: Final = 2
@@ -46,7 +46,7 @@ class Holdings:
     def whole(self, task: TaskId, lease: Lease) -> TaskRecord | None:
         """The newest that is known, under that lease while it is unfinished."""
         record = self._records.get(task)
-        return record if record is None or record.status.is_terminal else altered(record, lease=lease)
+        return record if record is None or record.status.is_terminal else evolve(record, lease=lease)
 
     def begin(self, record: TaskRecord) -> None:
         """Keep a task from now on; its record is whole."""
@@ -58,7 +58,7 @@ class Holdings:
         known = self._records.get(record.id)
         if known is None or known.revision >= record.revision or known.status.is_terminal:
             return
-        self._set(altered(record, call=known.call))
+        self._set(evolve(record, call=known.call))
         if record.status.is_terminal:
             size = _size(record)
             if self._bytes + size > MAX_ENDED:

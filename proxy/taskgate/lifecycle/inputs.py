@@ -11,11 +11,11 @@ from logging import getLogger
 from taskgate.admission.rules import MAX_QUESTION, QuestionBounds
 from taskgate.domain.events import (
     AnswerForwarded,
-    CallKept,
+    CheckpointSaved,
     InputClaimed,
     InputRequested,
+    InputResolution,
     InputWithdrawn,
-    Settled,
     TaskEvent,
 )
 from taskgate.domain.record import InputRequest, OwnerKey, SealedCheckpoint, TaskId, TaskRecord
@@ -83,7 +83,7 @@ class TaskInputs:
 
     def obey(self, record: TaskRecord, principal: Principal | None) -> None:
         """Give the server the answers that the record holds; `principal` is who answered last."""
-        kept = {request.kept_as: request.key for request in record.inputs if request.kept_as is not None}
+        kept = {request.deferred_to: request.key for request in record.inputs if request.deferred_to is not None}
         for key, answer in record.answers.items():
             slot = self._slots.under(key)
             if slot is None or not slot.question.is_open:
@@ -96,7 +96,7 @@ class TaskInputs:
             last = None if params is None else self._dialect.settles(method, params.with_token(""), answer)
             if last is not None and last in kept:
                 # What the host kept a task for is answered only now (L-HOST-5).
-                self._end(kept[last], Settled.ANSWERED)
+                self._end(kept[last], InputResolution.ANSWERED)
 
     def free(self, key: str, claim: str) -> None:
         """The stream that a question was claimed for is gone, and its process with it: another is to have it."""
@@ -194,7 +194,9 @@ class TaskInputs:
             if not slot.question.is_open:
                 return None
             slot.key = record.next_input_key
-            return InputRequested(request=self._request(slot.key, slot.question), kept=self._kept_with(record, slot))
+            return InputRequested(
+                request=self._request(slot.key, slot.question), checkpoint=self._kept_with(record, slot)
+            )
 
         # One at a time, so that the first question asked is the first of the record.
         async with self._in_turn:
@@ -204,10 +206,10 @@ class TaskInputs:
             self._slots.free(slot)
             slot.question.refuse()
         elif self._slots.at(slot.question) is not None:
-            slot.question.when_withdrawn(partial(self._withdraw, slot, Settled.SUPERSEDED))
+            slot.question.when_withdrawn(partial(self._withdraw, slot, InputResolution.SUPERSEDED))
         elif slot.key is not None:
             # Its time was up before it could be seen there.
-            self._make(InputWithdrawn(key=slot.key, settled=Settled.EXPIRED))
+            self._make(InputWithdrawn(key=slot.key, resolution=InputResolution.EXPIRED))
 
     async def _meet(self, slot: QuestionSlot) -> None:
         """Go on with a question that is in the record: its answer may be there, or nobody wait for one any more."""
@@ -223,7 +225,7 @@ class TaskInputs:
             self._slots.free(slot)
             slot.question.refuse()
         elif self._slots.at(slot.question) is not None:
-            slot.question.when_withdrawn(partial(self._withdraw, slot, Settled.SUPERSEDED))
+            slot.question.when_withdrawn(partial(self._withdraw, slot, InputResolution.SUPERSEDED))
 
     async def _keep(self, resting: RoundCheckpointWriter) -> None:
         await self.settled()
@@ -257,21 +259,21 @@ class TaskInputs:
         assert slot is not None, "the timer of a free slot is stopped"
         log.info("an input request of a server was not answered in time", extra={"upstream": self._mount})
         question.refuse()
-        self._withdraw(slot, Settled.EXPIRED)
+        self._withdraw(slot, InputResolution.EXPIRED)
 
     def _expire_unmet(self, name: str) -> None:
         """A question of an earlier process, that the server did not ask anew, was not answered in time."""
         key = self._names.met(name)
         if key is not None:
-            self._make(InputWithdrawn(key=key, settled=Settled.EXPIRED))
+            self._make(InputWithdrawn(key=key, resolution=InputResolution.EXPIRED))
 
-    def _withdraw(self, slot: QuestionSlot, settled: Settled) -> None:
+    def _withdraw(self, slot: QuestionSlot, settled: InputResolution) -> None:
         if self._slots.at(slot.question) is not None:
             self._slots.free(slot)
             if slot.is_there and slot.key is not None:
-                self._make(InputWithdrawn(key=slot.key, settled=settled))
+                self._make(InputWithdrawn(key=slot.key, resolution=settled))
 
-    def _end(self, key: str, settled: Settled) -> None:
+    def _end(self, key: str, settled: InputResolution) -> None:
         slot = self._slots.under(key)
         if slot is not None:
             self._withdraw(slot, settled)
@@ -280,5 +282,5 @@ class TaskInputs:
         self._background.run(partial(self._changes.insist, self._owner, self._task, lambda _: event))
 
 
-def _dropped(key: str, record: TaskRecord) -> CallKept:
-    return CallKept(kept=record.kept, arrived=frozenset({key}))
+def _dropped(key: str, record: TaskRecord) -> CheckpointSaved:
+    return CheckpointSaved(checkpoint=record.checkpoint, delivered=frozenset({key}))

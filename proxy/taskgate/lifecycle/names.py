@@ -7,7 +7,7 @@ must not live here: questions that are open here (`inputs`), and how names are k
 from asyncio import TimerHandle
 from typing import Final
 
-from taskgate.domain.machine import MAX_GIVEN
+from taskgate.domain.machine import MAX_CHECKPOINT_ANSWERS
 from taskgate.lifecycle.checkpoints import AskedQuestion
 
 MAX_NAME: Final = 1024
@@ -53,7 +53,7 @@ class QuestionNames:
 
     def answered(self, asked: AskedQuestion, key: str, size: int) -> bool:
         """The server is given an answer of that size; False where too many wait to arrive to keep one more."""
-        if self._size + size > MAX_GIVEN:
+        if self._size + size > MAX_CHECKPOINT_ANSWERS:
             return False
         self._size += size
         self._given[key] = asked, size

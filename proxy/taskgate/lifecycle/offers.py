@@ -118,4 +118,4 @@ def carrier(claim: str) -> str:
 
 def _is_free(request: InputRequest) -> bool:
     """Whether nobody carries a request that waits for an answer."""
-    return request.claimed_by is None and request.kept_as is None
+    return request.claimed_by is None and request.deferred_to is None

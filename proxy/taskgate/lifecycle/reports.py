@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from taskgate.domain.events import InputAnswered, InputRequested, InputWithdrawn, Settled, TaskEvent
+from taskgate.domain.events import InputAnswered, InputRequested, InputResolution, InputWithdrawn, TaskEvent
 from taskgate.domain.record import InputRequest, TaskRecord
 from taskgate.protocol import vocabulary as words
 from taskgate.protocol.refusing import is_declined
@@ -35,7 +35,7 @@ def report_unanswered(event_sink: EventSink, record: TaskRecord) -> None:
     if record.waiting_since is not None:
         event_sink.emit(InputWaited(record, record.expires_at - record.waiting_since))
     for asked in record.inputs:
-        _settled(event_sink, record, asked, Settled.EXPIRED)
+        _settled(event_sink, record, asked, InputResolution.EXPIRED)
 
 
 def _report_inputs(event_sink: EventSink, before: TaskRecord, event: TaskEvent, after: TaskRecord) -> None:
@@ -50,17 +50,17 @@ def _report_inputs(event_sink: EventSink, before: TaskRecord, event: TaskEvent, 
             _settled(event_sink, after, asked, _how(event, asked))
 
 
-def _how(event: TaskEvent, asked: InputRequest) -> Settled:
+def _how(event: TaskEvent, asked: InputRequest) -> InputResolution:
     match event:
         case InputAnswered(response=answer):
-            return Settled.DECLINED if is_declined(asked.method, answer) else Settled.ANSWERED
-        case InputWithdrawn(settled=settled):
+            return InputResolution.DECLINED if is_declined(asked.method, answer) else InputResolution.ANSWERED
+        case InputWithdrawn(resolution=settled):
             return settled
     # The task ended, or its call is made again: its server waits no more.
-    return Settled.SUPERSEDED
+    return InputResolution.SUPERSEDED
 
 
-def _settled(event_sink: EventSink, record: TaskRecord, asked: InputRequest, settled: Settled) -> None:
+def _settled(event_sink: EventSink, record: TaskRecord, asked: InputRequest, settled: InputResolution) -> None:
     kind = _KINDS.get(asked.method)
     if kind is not None:
         event_sink.emit(InputSettled(record, asked.key, kind, settled.value))

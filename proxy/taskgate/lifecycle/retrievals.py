@@ -10,7 +10,7 @@ from typing import Final
 from taskgate.clock import Clock
 from taskgate.domain.events import ResultRetrieved
 from taskgate.domain.machine import advance
-from taskgate.domain.record import TaskId, TaskRecord, altered
+from taskgate.domain.record import TaskId, TaskRecord, evolve
 from taskgate.errors import StoreUnavailable
 from taskgate.lifecycle.unfetched import Unfetched
 from taskgate.stores.base import TaskStore
@@ -58,7 +58,7 @@ class Retrievals:
         if self._writing < AT_ONCE:
             self._writing += 1
             # Its outcome is in the store already, and is not written again.
-            marked = advance(altered(record, outcome=None), ResultRetrieved(), now)
+            marked = advance(evolve(record, outcome=None), ResultRetrieved(), now)
             with no_request():
                 self.background.run(partial(self._keep, marked, record.revision))
 

@@ -6,7 +6,7 @@ here: what is kept (`checkpoints`), and questions on their way into the record (
 
 from collections.abc import Callable, Mapping
 
-from taskgate.domain.events import CallKept, RoundLeft
+from taskgate.domain.events import CheckpointSaved, RoundDispatched
 from taskgate.domain.record import OwnerKey, SealedCheckpoint, TaskId, TaskRecord
 from taskgate.lifecycle.changes import Changes
 from taskgate.lifecycle.checkpoints import AskedQuestion, CheckpointSeals, RoundCheckpoint
@@ -64,7 +64,7 @@ class RoundCheckpointWriter:
             return True
         return await left(self._changes, self._owner, self._task)
 
-    def _kept(self, _: TaskRecord) -> CallKept | None:
+    def _kept(self, _: TaskRecord) -> CheckpointSaved | None:
         if self._is_over:
             # What has been chosen before is refused for its revision, or is cleared.
             return None
@@ -80,9 +80,9 @@ class RoundCheckpointWriter:
             return None
         self._may_be_there = True
         answers = {input: given[key] for key, input in inputs.items() if input is not None and key in given}
-        return CallKept(kept=SealedCheckpoint(sealed=sealed, given=answers))
+        return CheckpointSaved(checkpoint=SealedCheckpoint(sealed=sealed, answers=answers))
 
 
 async def left(changes: Changes, owner: OwnerKey, task: TaskId) -> bool:
     """Write that the next round leaves; False where the task has ended, or is another process's."""
-    return await changes.insist(owner, task, lambda _: RoundLeft()) is not None
+    return await changes.insist(owner, task, lambda _: RoundDispatched()) is not None

@@ -7,7 +7,7 @@ import asyncio
 from datetime import timedelta
 from functools import partial
 
-from taskgate.domain.events import InputWithdrawn, Settled
+from taskgate.domain.events import InputResolution, InputWithdrawn
 from taskgate.domain.record import TaskRecord
 from taskgate.lifecycle.changes import Changes
 from taskgate.lifecycle.checkpoints import RoundCheckpoint
@@ -46,8 +46,8 @@ class RoundWaiter:
         except TimeoutError:
             await self._expire()
         given: dict[str | None, Answer] = {}
-        if self._record.kept is not None:
-            given.update(self._record.kept.given)
+        if self._record.checkpoint is not None:
+            given.update(self._record.checkpoint.answers)
         given.update(self._record.answers)
         return {each.key: (Question(each.method, None), given.get(each.input)) for each in self.rest.asked}
 
@@ -70,4 +70,4 @@ class RoundWaiter:
 
 
 def _withdrawn(key: str, _: TaskRecord) -> InputWithdrawn:
-    return InputWithdrawn(key=key, settled=Settled.EXPIRED)
+    return InputWithdrawn(key=key, resolution=InputResolution.EXPIRED)

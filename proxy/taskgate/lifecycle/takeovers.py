@@ -10,7 +10,7 @@ from taskgate.clock import Clock
 from taskgate.domain.events import TakenOver
 from taskgate.domain.listing import NEWEST_FIRST, TaskFilter, TaskState
 from taskgate.domain.machine import advance
-from taskgate.domain.record import FaultReason, TaskRecord, TaskStatus, altered
+from taskgate.domain.record import FaultReason, TaskRecord, TaskStatus, evolve
 from taskgate.errors import StoreUnavailable
 from taskgate.lifecycle.changes import Hold
 from taskgate.lifecycle.checkpoints import UNSEALED, CallCheckpoint, CheckpointSeals
@@ -54,8 +54,8 @@ class Takeovers:
         StoreUnavailable: then it lapses again.
         """
         found: TaskRecord | None = record
-        while found is not None and is_served and (found.may_be_sent or self._checkpoints.open(found) is not None):
-            if self._hold is None and found.kept is None:
+        while found is not None and is_served and (found.is_dispatchable or self._checkpoints.open(found) is not None):
+            if self._hold is None and found.checkpoint is None:
                 return found
             taken = advance(found, TakenOver(), self._clock.now())
             if await self._store.swap(taken, expected=found.revision):
@@ -100,7 +100,7 @@ class Takeovers:
         if found is None or found.status.is_terminal or (self._hold is not None and not self._hold.holds(found)):
             return None
         # Where nobody else can have it, what is read may be older than the lease that it was given with.
-        return found if self._hold is not None else altered(found, lease=record.lease)
+        return found if self._hold is not None else evolve(found, lease=record.lease)
 
     async def _end(self, record: TaskRecord) -> None:
         text = OUTCOME_UNKNOWN if record.dispatched else NEVER_SENT

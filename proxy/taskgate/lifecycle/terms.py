@@ -15,8 +15,8 @@ from taskgate.admission.rules import RuntimeConfig
 from taskgate.admission.standing import QuotaSubjects
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock, Entropy
-from taskgate.domain.caps import Cap
-from taskgate.domain.policy import OnLost, PromotionDecision, TaskSupport, support
+from taskgate.domain.limits import Cap
+from taskgate.domain.policy import OnLost, PromotionDecision, TaskSupport, task_support
 from taskgate.domain.record import Lease, TaskRecord, TaskStatus, ToolCall
 from taskgate.errors import InvalidParams, TaskSupportMismatch, UpstreamFailed
 from taskgate.protocol.base import CallTool
@@ -99,7 +99,7 @@ class TaskTerms:
         if listed is None:
             raise InvalidParams("Unknown tool")
         decision = self._live.now.policy.decide(place.mount.name, intent.tool, listed.hints)
-        if support(decision.mode) is TaskSupport.FORBIDDEN:
+        if task_support(decision.mode) is TaskSupport.FORBIDDEN:
             raise TaskSupportMismatch("The tool cannot run as a task")
         return decision
 
@@ -134,7 +134,9 @@ class TaskTerms:
             trace=_trace(),
         )
         mine = _NO_CAPS if override is None else override.caps
-        return Draft(record=record, intent=intent, caps=rules.caps.of(mine, decision.cap, standing.tenant is not None))
+        return Draft(
+            record=record, intent=intent, caps=rules.caps.applicable(mine, decision.cap, standing.tenant is not None)
+        )
 
 
 def _trace() -> str | None:

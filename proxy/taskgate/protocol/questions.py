@@ -33,7 +33,7 @@ class AnswerInput:
     task: TaskId
     key: str
     answer: Answer
-    kept_as: str | None = None
+    deferred_to: str | None = None
     """The task of the host's own that the answer is the handle of, if it is one."""
 
 

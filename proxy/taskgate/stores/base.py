@@ -16,10 +16,9 @@ from datetime import datetime, timedelta
 from enum import IntEnum
 from typing import NamedTuple, Protocol
 
-from taskgate.domain.caps import Cap
-from taskgate.domain.gcra import RateVerdict
+from taskgate.domain.limits import Cap
 from taskgate.domain.listing import Page, Position, TaskFilter, TaskOrder
-from taskgate.domain.rates import Demand
+from taskgate.domain.rates import Demand, RateVerdict
 from taskgate.domain.record import OwnerKey, TaskId, TaskRecord, TaskStatus
 from taskgate.domain.versions import Peer
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable
 from typing import Final, NamedTuple
 
-from taskgate.domain.caps import Cap, CapScope
+from taskgate.domain.limits import Cap, CapScope
 from taskgate.domain.record import Outcome, Succeeded, TaskRecord
 from taskgate.errors import TooManyBytes, TooManyTasks
 from taskgate.jsontext.large import LargeJson

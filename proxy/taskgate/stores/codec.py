@@ -29,8 +29,8 @@ from taskgate.domain.record import (
     TaskRecord,
     TaskStatus,
     ToolCall,
-    altered,
-    text_of,
+    evolve,
+    outcome_text,
 )
 from taskgate.domain.versions import Peer, Revision
 from taskgate.errors import StoreUnavailable
@@ -67,7 +67,7 @@ def pack_head(record: TaskRecord) -> bytes:
         pack_span(record.poll_interval),
         record.revision,
         record.dispatched,
-        [[asked.key, asked.method, asked.params, asked.claimed_by, asked.kept_as] for asked in record.inputs],
+        [[asked.key, asked.method, asked.params, asked.claimed_by, asked.deferred_to] for asked in record.inputs],
         record.inputs_made,
         record.answers,
         record.tool_error,
@@ -75,8 +75,8 @@ def pack_head(record: TaskRecord) -> bytes:
     deadline, waits = record.deadline, record.waiting_since
     rare = [record.tenant, None if deadline is None else pack_span(deadline), record.reruns, record.repeat_key]
     late: list[Any] = [record.trace, None if waits is None else pack_time(waits), record.retrieved]
-    if record.kept is not None:
-        late = [*late, [record.kept.sealed, record.kept.given]]
+    if record.checkpoint is not None:
+        late = [*late, [record.checkpoint.sealed, record.checkpoint.answers]]
     if late != _DEFAULT_LATE:
         fields.append(rare + late)
     elif rare != _DEFAULT_RARE:
@@ -111,12 +111,12 @@ def as_head(record: TaskRecord) -> TaskRecord:
     """The record without its bodies."""
     if record.call.params is None and record.outcome is None:
         return record
-    return altered(record, call=_with_params(record.call, None), outcome=None)
+    return evolve(record, call=_with_params(record.call, None), outcome=None)
 
 
 def with_bodies(head: TaskRecord, params: RawJson | None, outcome: Outcome | None) -> TaskRecord:
     """The record with its bodies."""
-    return altered(head, call=_with_params(head.call, params), outcome=outcome)
+    return evolve(head, call=_with_params(head.call, params), outcome=outcome)
 
 
 def _with_params(call: ToolCall, params: RawJson | None) -> ToolCall:
@@ -158,7 +158,7 @@ def unpack_outcome(kind: str, body: bytes) -> Outcome:
 
 def as_stored(outcome: Outcome) -> Outcome:
     """The outcome as a store returns it: a large one as bytes."""
-    return unpack_outcome(*pack_outcome(outcome)) if len(text_of(outcome)) > LARGE else outcome
+    return unpack_outcome(*pack_outcome(outcome)) if len(outcome_text(outcome)) > LARGE else outcome
 
 
 def pack_peer(peer: Peer) -> bytes:
@@ -216,7 +216,7 @@ _RESULT: Final = "result"
 _TOOL_ERROR: Final = "tool_error"
 _DEFAULT_RARE: Final[list[Any]] = [None, None, 0, None]
 _DEFAULT_LATE: Final[list[Any]] = [None, None, False]
-_CHECKPOINT_FIELDS: Final = ("sealed", "given")
+_CHECKPOINT_FIELDS: Final = ("sealed", "answers")
 _SLOW_PATH: Final = b" "
 """Marks output of the standard encoder, which only the standard decoder reads back unchanged."""
 
@@ -262,7 +262,9 @@ def _unpack_head(head: bytes, lease: Lease | None) -> TaskRecord:
         trace=trace,
         waiting_since=None if waits is None else unpack_time(waits),
         retrieved=retrieved,
-        kept=None if checkpoint is None else SealedCheckpoint(**dict(zip(_CHECKPOINT_FIELDS, checkpoint, strict=True))),
+        checkpoint=None
+        if checkpoint is None
+        else SealedCheckpoint(**dict(zip(_CHECKPOINT_FIELDS, checkpoint, strict=True))),
     )
 
 
@@ -289,9 +291,9 @@ def _span(microseconds: int) -> timedelta:
 
 
 def _unpack_input(
-    key: str, method: str, params: RawJson, claimed_by: str | None, kept_as: str | None = None
+    key: str, method: str, params: RawJson, claimed_by: str | None, deferred_to: str | None = None
 ) -> InputRequest:
-    return InputRequest(key=key, method=method, params=params, claimed_by=claimed_by, kept_as=kept_as)
+    return InputRequest(key=key, method=method, params=params, claimed_by=claimed_by, deferred_to=deferred_to)
 
 
 def _dump(value: Any) -> bytes:

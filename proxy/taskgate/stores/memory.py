@@ -15,9 +15,9 @@ from itertools import count, islice
 from operator import attrgetter
 from typing import Any
 
-from taskgate.domain.caps import Cap
-from taskgate.domain.listing import STATES, OrderBy, Page, Position, TaskFilter, TaskOrder, TaskState, listed
-from taskgate.domain.record import Lease, Outcome, OwnerKey, TaskId, TaskRecord, TaskStatus, altered
+from taskgate.domain.limits import Cap
+from taskgate.domain.listing import STATES, OrderBy, Page, Position, TaskFilter, TaskOrder, TaskState, listed_task
+from taskgate.domain.record import Lease, Outcome, OwnerKey, TaskId, TaskRecord, TaskStatus, evolve
 from taskgate.errors import StoreUnavailable
 from taskgate.jsontext.spans import RawJson
 from taskgate.stores.base import ChangeBatch, SessionRecord, Store, StoreCensus, Watch
@@ -209,7 +209,7 @@ class MemoryStore:
         self._counts[record.status] += 1
         if record.repeat_key is None:
             self._release_key(stored.head)
-        stored.head = altered(as_head(record), lease=longer_lease(lease, record.lease))
+        stored.head = evolve(as_head(record), lease=longer_lease(lease, record.lease))
         if record.outcome is not None:
             stored.outcome = as_stored(record.outcome)
             size = stored_size(None, record.outcome)
@@ -241,8 +241,10 @@ class MemoryStore:
             found = sorted_ids([head for head in heads_by_id if head.owner == owner], order, after)
         heads = (head for id in found if (head := self._tasks[id].head).expires_at > now and matches(head, where))
         # One more than the limit shows whether there is a next page.
-        tasks = [listed(head) for head in islice(heads, limit + 1)]
-        return Page(tasks=tuple(tasks[:limit]), next=tasks[limit - 1].place(order.by) if len(tasks) > limit else None)
+        tasks = [listed_task(head) for head in islice(heads, limit + 1)]
+        return Page(
+            tasks=tuple(tasks[:limit]), next=tasks[limit - 1].position(order.by) if len(tasks) > limit else None
+        )
 
     def changed(self, watch: Watch, *, timeout: timedelta) -> Coroutine[Any, Any, ChangeBatch]:
         return self._changes.changed(watch, timeout=timeout, look=self._revision)
@@ -252,7 +254,7 @@ class MemoryStore:
         for id in ids:
             stored = self._tasks.get(id)
             if stored is not None and stored.head.lease is not None and stored.head.lease.holder == holder:
-                stored.head = altered(stored.head, lease=Lease(holder=holder, until=until))
+                stored.head = evolve(stored.head, lease=Lease(holder=holder, until=until))
 
     async def lapsed(self, *, holder: str, until: datetime, now: datetime, limit: int) -> tuple[TaskRecord, ...]:
         self._check()
@@ -261,8 +263,8 @@ class MemoryStore:
         lapsed.sort(key=lambda stored: (stored.head.created_at, stored.number))
         taken = lapsed[:limit]
         for stored in taken:
-            stored.head = altered(stored.head, lease=Lease(holder=holder, until=until))
-        return tuple(stored.whole() if stored.head.may_go_on else stored.head for stored in taken)
+            stored.head = evolve(stored.head, lease=Lease(holder=holder, until=until))
+        return tuple(stored.whole() if stored.head.is_resumable else stored.head for stored in taken)
 
     async def purge(self, *, now: datetime, limit: int) -> tuple[TaskRecord, ...]:
         self._check()

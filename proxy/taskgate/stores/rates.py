@@ -8,8 +8,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Final
 
-from taskgate.domain.gcra import RateVerdict, gcra
-from taskgate.domain.rates import Demand
+from taskgate.domain.rates import Demand, RateVerdict, gcra
 from taskgate.stores.base import RateJudgement, RateStep, RateStepMode, RateStore
 
 SIZE: Final = 200_000

@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 
 import orjson
 
-from taskgate.domain.gcra import RateLimit, gcra
+from taskgate.domain.rates import RateLimit, gcra
 from taskgate.domain.record import RequestId
 from taskgate.protocol.heard import Noticed, ProgressTold
 from taskgate.protocol.jsonrpc import is_id

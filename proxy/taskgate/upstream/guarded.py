@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from taskgate.clock import Clock
-from taskgate.domain.breaker import Circuit, CircuitState
+from taskgate.domain.breaker import CircuitBreaker, CircuitState
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.upstream import failures
 from taskgate.upstream.base import Incoming, Outgoing, Transport
@@ -31,7 +31,7 @@ class GuardedTransport:
         self._inner = inner
         self._clock = clock
         self._moved = moved
-        self._circuit = Circuit(
+        self._circuit = CircuitBreaker(
             failures=breaker.failures,
             window=breaker.window.total_seconds(),
             open_for=breaker.open_for.total_seconds(),
@@ -52,15 +52,15 @@ class GuardedTransport:
         if outgoing.only_listens or outgoing.follows:
             return self._inner.send(outgoing)
         circuit, now = self._circuit, self._clock.elapsed()
-        number = circuit.ask(now)
+        number = circuit.acquire(now)
         if circuit.state is not self._told:
             self._tell()
         if number is None:
-            raise failures.left_alone(timedelta(seconds=circuit.wait(now)))
+            raise failures.left_alone(timedelta(seconds=circuit.retry_after(now)))
 
         def tell(ok: bool | None) -> None:
             if ok is None:
-                circuit.given_up(number)
+                circuit.abandoned(number)
             elif ok:
                 self.failing = False
                 circuit.succeeded(number)

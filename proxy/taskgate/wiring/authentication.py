@@ -28,7 +28,7 @@ from taskgate.clock import Clock, Entropy
 from taskgate.cluster.message_auth import SealKeys
 from taskgate.config import GatewayConfig
 from taskgate.domain.cursors import CursorKeys
-from taskgate.domain.states import StateKeys
+from taskgate.domain.request_state import RequestStateKeys
 from taskgate.system.secret_files import ADVICE, is_exposed
 from taskgate.telemetry.events import EventSink, KeysFetched, TokenChecked
 
@@ -60,7 +60,7 @@ class Authenticator:
 
     callers: Callers
     cursors: CursorKeys
-    states: StateKeys
+    states: RequestStateKeys
     words: SealKeys
     checkpoints: SealKeys = field(default_factory=SealKeys)
     deployment: DeploymentKeys | None = None
@@ -134,7 +134,7 @@ def build_authenticator(
             callers=Everybody(),
             # Nobody is given a list, so nobody has to open what this seals.
             cursors=CursorKeys(*_keys_for(_LISTING, kept)),
-            states=StateKeys(*_keys_for(_ROUNDS, kept)),
+            states=RequestStateKeys(*_keys_for(_ROUNDS, kept)),
             words=SealKeys(*_keys_for(_WORDS, kept)),
             # What rests in a store is to outlive the process.
             checkpoints=SealKeys() if deployment is None else SealKeys(*_keys_for(_RESTS, deployment)),
@@ -155,7 +155,7 @@ def build_authenticator(
     return Authenticator(
         callers=Bearers(verifier, lambda reason: event_sink.emit(TokenChecked(OTHER, reason.value)), Incidents(clock)),
         cursors=CursorKeys(*_keys_for(_LISTING, deployment)),
-        states=StateKeys(*_keys_for(_ROUNDS, deployment)),
+        states=RequestStateKeys(*_keys_for(_ROUNDS, deployment)),
         words=SealKeys(*_keys_for(_WORDS, deployment)),
         checkpoints=SealKeys(*_keys_for(_RESTS, deployment)),
         deployment=deployment,

@@ -12,7 +12,7 @@ from typing import Final
 from taskgate.admission.mounts import Mount
 from taskgate.auth.context import AuthContext
 from taskgate.domain.listing import Position
-from taskgate.domain.states import HeldCall, Passed
+from taskgate.domain.request_state import HeldCallState, PassThroughState
 from taskgate.streams.exchange import Exchange
 from taskgate.system.background import Background
 from taskgate.wiring.authentication import Authenticator
@@ -111,19 +111,23 @@ class SealedCursors:
 
 
 class SealedStates:
-    """See States."""
+    """See RequestStates."""
 
     __slots__ = ("_gate",)
 
     def __init__(self, gate: ReloadableAuthenticator) -> None:
         self._gate = gate
 
-    def seal(self, what: HeldCall | Passed, *, context: str, mount: str, digest: str, until: datetime) -> str:
-        """See StateKeys."""
+    def seal(
+        self, what: HeldCallState | PassThroughState, *, context: str, mount: str, digest: str, until: datetime
+    ) -> str:
+        """See RequestStateKeys."""
         return self._gate.authenticator.states.seal(what, context=context, mount=mount, digest=digest, until=until)
 
-    def open(self, text: str, *, contexts: Sequence[str], mount: str, digest: str, now: datetime) -> HeldCall | Passed:
-        """See StateKeys."""
+    def open(
+        self, text: str, *, contexts: Sequence[str], mount: str, digest: str, now: datetime
+    ) -> HeldCallState | PassThroughState:
+        """See RequestStateKeys."""
         return self._gate.authenticator.states.open(text, contexts=contexts, mount=mount, digest=digest, now=now)
 
 

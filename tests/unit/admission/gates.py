@@ -10,8 +10,7 @@ from taskgate.admission.rates import RateLimiter
 from taskgate.admission.rules import RuntimeConfig
 from taskgate.admission.standing import QuotaSubjects
 from taskgate.auth.context import AuthContext
-from taskgate.domain.gcra import RateLimit
-from taskgate.domain.rates import RatePolicies, RatePolicy, Scope
+from taskgate.domain.rates import RateLimit, RatePolicies, RatePolicy, RateScope
 from taskgate.errors import RateLimited
 from taskgate.stores.rates import MemoryRateStore
 from unit.admission.live_rules import live
@@ -22,7 +21,9 @@ ALICE, BOB = AuthContext(key="alice"), AuthContext(key="bob")
 HERE, THERE = Asked(where="192.0.2.7"), Asked(where="192.0.2.8")
 
 
-def policy(name: str, burst: int = 1, every: float = 10.0, scope: Scope = Scope.CONTEXT, **more: Any) -> RatePolicy:
+def policy(
+    name: str, burst: int = 1, every: float = 10.0, scope: RateScope = RateScope.CONTEXT, **more: Any
+) -> RatePolicy:
     return RatePolicy(name=name, scope=scope, limit=RateLimit(every=every, burst=burst), **more)
 
 

@@ -5,24 +5,23 @@ from typing import Any
 
 from taskgate.admission.rules import AdmissionRules, QuestionBounds, RuntimeConfig
 from taskgate.auth.authorization import AccessPolicy
-from taskgate.domain.caps import Caps
-from taskgate.domain.overrides import Overrides
-from taskgate.domain.policy import Policy
-from taskgate.domain.polling import Polling
+from taskgate.domain.limits import Caps, Overrides
+from taskgate.domain.policy import PromotionPolicy
+from taskgate.domain.polling import PollPolicy
 from taskgate.domain.rates import RatePolicies
 
 
 def rules(**changes: Any) -> AdmissionRules:
     """One generation of rules."""
     usual: dict[str, Any] = {
-        "policy": Policy(
+        "policy": PromotionPolicy(
             rules=(),
             ttl_default=timedelta(hours=1),
             ttl_min=timedelta(minutes=1),
             ttl_max=timedelta(days=1),
             inline_grace=timedelta(seconds=5),
         ),
-        "polling": Polling(
+        "polling": PollPolicy(
             base=timedelta(seconds=2),
             least=timedelta(milliseconds=500),
             most=timedelta(seconds=30),

@@ -8,7 +8,7 @@ from helpers.manual_clock import EPOCH, ManualClock
 from helpers.records import new_call, new_record
 from taskgate.auth.authorization import AccessRule
 from taskgate.auth.context import AuthContext
-from taskgate.domain.listing import EVERY, NEWEST_FIRST, ListedTask, TaskFilter, TaskOrder
+from taskgate.domain.listing import ALL_TASKS, NEWEST_FIRST, ListedTask, TaskFilter, TaskOrder
 from taskgate.domain.record import OwnerKey, TaskRecord
 from taskgate.stores.base import Store
 from taskgate.telemetry.events import Event
@@ -64,7 +64,7 @@ class Desk:
         caller: AuthContext,
         cursor: str | None = None,
         mount: str = "reports",
-        where: TaskFilter = EVERY,
+        where: TaskFilter = ALL_TASKS,
         order: TaskOrder = NEWEST_FIRST,
     ) -> tuple[tuple[ListedTask, ...], str | None]:
         return await self.lookups.page(caller, mount, cursor, where, order)
@@ -73,7 +73,7 @@ class Desk:
         self,
         caller: AuthContext,
         mount: str = "reports",
-        where: TaskFilter = EVERY,
+        where: TaskFilter = ALL_TASKS,
         order: TaskOrder = NEWEST_FIRST,
     ) -> list[list[str]]:
         found, cursor = [], None

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from taskgate.admission.polls import BURST
-from taskgate.domain.gcra import RateLimit
-from taskgate.domain.rates import RateEvent, RatePolicies, RatePolicy, Scope
+from taskgate.domain.rates import RateEvent, RateLimit, RatePolicies, RatePolicy, RateScope
 from taskgate.domain.record import TaskRecord
 from taskgate.errors import InsufficientScope, Penalized, RateLimited, TaskNotFound
 from taskgate.stores.base import Store
@@ -151,7 +150,7 @@ async def test_a_list_advises_for_each_task_of_it(store: Store) -> None:
 async def test_a_look_up_that_fails_is_taken_from_the_rate_for_such(store: Store) -> None:
     policy = RatePolicy(
         name="lookups",
-        scope=Scope.CONTEXT,
+        scope=RateScope.CONTEXT,
         limit=RateLimit(every=60.0, burst=2),
         methods=None,
         upstream=None,

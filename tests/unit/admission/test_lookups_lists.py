@@ -12,7 +12,7 @@ from helpers.manual_clock import EPOCH
 from helpers.records import new_record
 from taskgate.auth.authorization import AccessRule, Effect
 from taskgate.domain.cursors import CursorKeys
-from taskgate.domain.listing import EVERY, OrderBy, TaskFilter, TaskOrder, listed
+from taskgate.domain.listing import ALL_TASKS, OrderBy, TaskFilter, TaskOrder, listed_task
 from taskgate.domain.record import OwnerKey
 from taskgate.errors import InvalidParams
 from taskgate.stores.base import Store
@@ -58,9 +58,9 @@ async def test_a_list_goes_through_what_is_bound_to_either_key_in_one_order_each
     store: Store, new: int, old: int, order: TaskOrder
 ) -> None:
     desk = Desk(store)
-    made = [listed(record) for record in (*await desk.add("alice-new", new), *await desk.add("alice", old))]
+    made = [listed_task(record) for record in (*await desk.add("alice-new", new), *await desk.add("alice", old))]
     pages = await desk.pages(ROTATED, order=order)
-    made.sort(key=lambda task: task.place(order.by), reverse=order.descending)
+    made.sort(key=lambda task: task.position(order.by), reverse=order.descending)
     assert list(chain(*pages)) == [task.id for task in made]
     assert all(len(page) == 100 for page in pages[:-1])
 
@@ -78,7 +78,7 @@ async def test_a_cursor_is_of_one_filter_and_one_order(store: Store) -> None:
     desk = Desk(store)
     made = await desk.add("alice", 101)
     since = TaskFilter(created_after=EPOCH - timedelta(days=1))
-    lists: list[dict[str, Any]] = [{"where": where, "order": order} for where in (EVERY, since) for order in ORDERS]
+    lists: list[dict[str, Any]] = [{"where": where, "order": order} for where in (ALL_TASKS, since) for order in ORDERS]
     cursors = [(await desk.page(ALICE, **asked))[1] for asked in lists]
     for asked, cursor in product(lists, cursors):
         assert cursor is not None

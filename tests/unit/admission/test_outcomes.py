@@ -9,13 +9,13 @@ from helpers.records import new_record
 from helpers.waiting import bounded
 from taskgate.admission.memory_pressure import MemoryPressure
 from taskgate.admission.outcomes import Outcomes
-from taskgate.domain.record import Succeeded, TaskRecord, altered
+from taskgate.domain.record import Succeeded, TaskRecord, evolve
 from taskgate.errors import Overloaded, StoreUnavailable
 from taskgate.jsontext.large import LargeJson
 from taskgate.streams.bytes_in_flight import SMALL, ByteBounds, BytesInFlight
 
-LARGE = altered(new_record(), outcome=Succeeded(result="x" * (SMALL + 1), tool_error=False))
-LITTLE = altered(new_record(), outcome=Succeeded(result="{}", tool_error=False))
+LARGE = evolve(new_record(), outcome=Succeeded(result="x" * (SMALL + 1), tool_error=False))
+LITTLE = evolve(new_record(), outcome=Succeeded(result="{}", tool_error=False))
 
 
 class Reading:
@@ -74,7 +74,7 @@ async def test_a_large_outcome_is_refused_when_memory_is_at_its_end_and_a_small_
 
 
 def with_text(body: bytes) -> TaskRecord:
-    return altered(new_record(), outcome=Succeeded(result=LargeJson(body), tool_error=False))
+    return evolve(new_record(), outcome=Succeeded(result=LargeJson(body), tool_error=False))
 
 
 async def test_a_large_outcome_is_counted_while_its_members_are_looked_for() -> None:

@@ -9,7 +9,7 @@ from helpers.manual_clock import ManualClock
 from helpers.records import after, new_record
 from taskgate.admission.polls import BURST, POLICY, Polls
 from taskgate.domain.events import CallSucceeded, Progressed
-from taskgate.domain.listing import listed
+from taskgate.domain.listing import listed_task
 from taskgate.domain.record import TaskRecord
 from taskgate.errors import RateLimited
 from taskgate.telemetry.events import PollAdvised, PollsCounted, TaskPolled
@@ -34,7 +34,7 @@ class Desk:
         return self.polls.advised(record).poll_interval.total_seconds()
 
     def listed(self, *records: TaskRecord) -> list[float]:
-        tasks = self.polls.listed("reports", [listed(record) for record in records])
+        tasks = self.polls.listed("reports", [listed_task(record) for record in records])
         return [task.poll_interval.total_seconds() for task in tasks]
 
     def poll(self, record: TaskRecord, after: float = 0.0) -> str:

@@ -7,9 +7,8 @@ import pytest
 
 from taskgate.admission.rates import block_of
 from taskgate.auth.context import AuthContext
-from taskgate.domain.gcra import RateLimit
-from taskgate.domain.overrides import Override, Overrides
-from taskgate.domain.rates import RateEvent, RatePolicies, Scope
+from taskgate.domain.limits import Override, Overrides
+from taskgate.domain.rates import RateEvent, RateLimit, RatePolicies, RateScope
 from taskgate.telemetry.events import RateLimitChecked
 from unit.admission.gates import ALICE, BOB, HERE, THERE, Gate, policy
 from unit.admission.live_rules import rules
@@ -45,7 +44,7 @@ async def test_the_policy_that_refuses_for_longest_is_named_and_after_its_time_a
 
 
 async def test_one_request_takes_from_all_its_policies_or_from_none() -> None:
-    at = Gate(policy("calls", 2), policy("all", 1, scope=Scope.GLOBAL))
+    at = Gate(policy("calls", 2), policy("all", 1, scope=RateScope.GLOBAL))
     assert await at.asks()
     assert not await at.asks()
     at.live.now = rules(rates=RatePolicies((policy("calls", 2),)))
@@ -62,7 +61,7 @@ async def test_a_shadow_lets_through_and_tells() -> None:
 
 
 async def test_what_is_decided_is_told_of_every_policy_that_was_asked() -> None:
-    at = Gate(policy("calls", 1), policy("all", 9, scope=Scope.GLOBAL), policy("polls", methods=("tasks/*",)))
+    at = Gate(policy("calls", 1), policy("all", 9, scope=RateScope.GLOBAL), policy("polls", methods=("tasks/*",)))
     await at.asks()
     await at.asks()
     assert at.emitted.all == [
@@ -85,7 +84,7 @@ async def test_a_tenant_shares_a_budget_and_may_have_another_rate() -> None:
         return AuthContext(key=name, identity=replace(identity(), subject=name, tenant=tenant))
 
     gold = Override(tenant="gold", rates={"tenants": RateLimit(every=1.0, burst=3)})
-    at = Gate(policy("tenants", 1, scope=Scope.TENANT), overrides=Overrides((gold,)))
+    at = Gate(policy("tenants", 1, scope=RateScope.TENANT), overrides=Overrides((gold,)))
     silver = [await at.asks(member(name, "silver")) for name in ("ann", "bob")]
     golden = [await at.asks(member(name, "gold")) for name in ("cleo", "dora", "cleo", "cleo")]
     nobody = [await at.asks(member("emil", None)) for _ in range(3)]
@@ -109,7 +108,7 @@ async def test_an_address_is_found_out_only_where_something_is_counted_by_it() -
 
 @pytest.mark.parametrize("event", [None, RateEvent.LOOKUP_FAILURE])
 async def test_who_comes_from_one_address_shares_what_is_counted_by_address(event: RateEvent | None) -> None:
-    at = Gate(policy("by address", scope=Scope.IP, event=event))
+    at = Gate(policy("by address", scope=RateScope.IP, event=event))
     if event is not None:
         await at.gate.failed_lookup(ALICE, HERE, "reports")
     else:

@@ -5,9 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from taskgate.domain.gcra import RateLimit
-from taskgate.domain.overrides import Override, Overrides
-from taskgate.domain.rates import RateEvent, RatePolicies, Scope
+from taskgate.domain.limits import Override, Overrides
+from taskgate.domain.rates import RateEvent, RateLimit, RatePolicies, RateScope
 from taskgate.errors import RateLimited
 from taskgate.telemetry.events import RateLimitChecked, SuspicionRaised
 from unit.admission.gates import ALICE, BOB, HERE, THERE, Gate, policy
@@ -28,7 +27,7 @@ class TestBeforeAuthentication:
     """Where requests come from is all that is known of them."""
 
     async def test_an_address_has_a_budget(self) -> None:
-        at = Gate(policy("ip", 2, scope=Scope.IP, before_auth=True))
+        at = Gate(policy("ip", 2, scope=RateScope.IP, before_auth=True))
         for _ in range(2):
             await at.gate.arrived(HERE, "reports", unknown)
         with pytest.raises(RateLimited):
@@ -42,7 +41,7 @@ class TestBeforeAuthentication:
         ]
 
     async def test_tokens_that_are_not_accepted_close_the_door_for_their_address(self) -> None:
-        at = Gate(policy("auth_failures", 2, scope=Scope.IP, event=RateEvent.AUTH_FAILURE))
+        at = Gate(policy("auth_failures", 2, scope=RateScope.IP, event=RateEvent.AUTH_FAILURE))
         for _ in range(2):
             await at.gate.arrived(HERE, "reports", unknown)
             await at.gate.failed_auth(HERE, "reports")
@@ -58,8 +57,8 @@ class TestBeforeAuthentication:
         ]
 
     async def test_a_token_that_was_found_good_before_passes_where_others_of_its_address_do_not(self) -> None:
-        failures = policy("auth_failures", 1, every=100.0, scope=Scope.IP, event=RateEvent.AUTH_FAILURE)
-        at = Gate(failures, policy("ip", 2, every=100.0, scope=Scope.IP, before_auth=True))
+        failures = policy("auth_failures", 1, every=100.0, scope=RateScope.IP, event=RateEvent.AUTH_FAILURE)
+        at = Gate(failures, policy("ip", 2, every=100.0, scope=RateScope.IP, before_auth=True))
         await at.gate.failed_auth(HERE, "reports")
         for _ in range(2):
             await at.gate.arrived(HERE, "reports", known)
@@ -72,7 +71,7 @@ class TestBeforeAuthentication:
         assert refusal.value.policy == "auth_failures"
 
     async def test_whoever_goes_on_with_tokens_that_are_not_accepted_is_suspected_once_a_minute(self) -> None:
-        at = Gate(policy("auth_failures", 1, every=100.0, scope=Scope.IP, event=RateEvent.AUTH_FAILURE))
+        at = Gate(policy("auth_failures", 1, every=100.0, scope=RateScope.IP, event=RateEvent.AUTH_FAILURE))
 
         async def suspected(times: int) -> int:
             for _ in range(times):
@@ -86,21 +85,21 @@ class TestBeforeAuthentication:
         assert await suspected(3) == 2
 
     async def test_who_only_comes_too_often_is_not_suspected_of_trying_tokens(self) -> None:
-        at = Gate(policy("ip", 1, scope=Scope.IP, before_auth=True))
+        at = Gate(policy("ip", 1, scope=RateScope.IP, before_auth=True))
         await at.gate.arrived(HERE, "reports", unknown)
         with pytest.raises(RateLimited):
             await at.gate.arrived(HERE, "reports", unknown)
         assert not any(isinstance(event, SuspicionRaised) for event in at.emitted.all)
 
     async def test_looking_costs_nothing(self) -> None:
-        at = Gate(policy("auth_failures", 1, scope=Scope.IP, event=RateEvent.AUTH_FAILURE))
+        at = Gate(policy("auth_failures", 1, scope=RateScope.IP, event=RateEvent.AUTH_FAILURE))
         for _ in range(5):
             await at.gate.arrived(HERE, "reports", unknown)
 
     async def test_a_door_that_failures_close_costs_the_address_nothing(self) -> None:
         at = Gate(
-            policy("ip", 2, scope=Scope.IP, before_auth=True),
-            policy("auth_failures", 1, every=1.0, scope=Scope.IP, event=RateEvent.AUTH_FAILURE),
+            policy("ip", 2, scope=RateScope.IP, before_auth=True),
+            policy("auth_failures", 1, every=1.0, scope=RateScope.IP, event=RateEvent.AUTH_FAILURE),
         )
         await at.gate.failed_auth(HERE, "reports")
         for _ in range(5):
@@ -145,7 +144,7 @@ class TestFailedLookups:
 
     async def test_each_policy_counts_for_itself(self) -> None:
         """What has happened cannot be refused, so one budget without room keeps no other from being charged."""
-        everybody = policy("all", 1, scope=Scope.GLOBAL, event=RateEvent.LOOKUP_FAILURE)
+        everybody = policy("all", 1, scope=RateScope.GLOBAL, event=RateEvent.LOOKUP_FAILURE)
         at = Gate(everybody, self.POLICY)
         for _ in range(2):
             await at.gate.failed_lookup(ALICE, HERE, "reports")

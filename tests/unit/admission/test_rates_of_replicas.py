@@ -9,7 +9,7 @@ from helpers.manual_clock import ManualClock
 from taskgate.admission.rates import OverRate, RateLimiter
 from taskgate.admission.sieve import LocalRateCache
 from taskgate.admission.standing import QuotaSubjects
-from taskgate.domain.rates import RateEvent, RatePolicies, RatePolicy, Scope
+from taskgate.domain.rates import RateEvent, RatePolicies, RatePolicy, RateScope
 from taskgate.errors import RateLimited, StoreUnavailable
 from taskgate.stores.base import RateJudgement, RateStep
 from taskgate.stores.rates import MemoryRateStore
@@ -19,8 +19,8 @@ from unit.admission.live_rules import live
 from unit.lifecycle.asked import Asked
 from unit.lifecycle.recorded_events import RecordedEvents
 
-IP = policy("ip", 3, scope=Scope.IP, before_auth=True)
-FAILURES = policy("auth_failures", 2, scope=Scope.IP, event=RateEvent.AUTH_FAILURE)
+IP = policy("ip", 3, scope=RateScope.IP, before_auth=True)
+FAILURES = policy("auth_failures", 2, scope=RateScope.IP, event=RateEvent.AUTH_FAILURE)
 CALLS = policy("calls", 2, methods=("tools/call",))
 LOOKUPS = policy("lookups", 1, event=RateEvent.LOOKUP_FAILURE)
 

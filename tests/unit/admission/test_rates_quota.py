@@ -5,8 +5,7 @@ from datetime import timedelta
 import pytest
 
 from taskgate.admission.rates import OverRate, quota_fields
-from taskgate.domain.gcra import RateLimit, RateVerdict
-from taskgate.domain.rates import Demand
+from taskgate.domain.rates import Demand, RateLimit, RateVerdict
 from unit.admission.gates import ALICE, HERE, Gate, policy
 
 

@@ -5,14 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskgate.admission.sieve import LocalRateCache
-from taskgate.domain.gcra import RateLimit
-from taskgate.domain.rates import Demand, RateEvent, RatePolicy, Scope
+from taskgate.domain.rates import Demand, RateEvent, RateLimit, RatePolicy, RateScope
 from taskgate.stores.base import RateJudgement, RateStep, RateStepMode
 from taskgate.stores.rates import MemoryRateStore
 from unit.admission.gates import policy
 
-ARRIVALS = policy("ip", 3, every=1.0, scope=Scope.IP, before_auth=True)
-FAILURES = policy("auth_failures", 2, every=1.0, scope=Scope.IP, event=RateEvent.AUTH_FAILURE)
+ARRIVALS = policy("ip", 3, every=1.0, scope=RateScope.IP, before_auth=True)
+FAILURES = policy("auth_failures", 2, every=1.0, scope=RateScope.IP, event=RateEvent.AUTH_FAILURE)
 CALLS = policy("calls", 1, every=1.0)
 
 

@@ -8,7 +8,7 @@ import pytest
 from taskgate.admission import standing as module
 from taskgate.admission.standing import QuotaSubject, QuotaSubjects
 from taskgate.auth.context import ANONYMOUS, AuthContext, Identity
-from taskgate.domain.overrides import Override, Overrides
+from taskgate.domain.limits import Override, Overrides
 from unit.admission.live_rules import live, rules
 from unit.auth.identities import identity
 

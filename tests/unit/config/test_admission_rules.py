@@ -9,12 +9,10 @@ import pytest
 from taskgate.admission.rules import OnStoreError, QuestionBounds, RejectAs
 from taskgate.config import GatewayConfig, load
 from taskgate.config.settings import admission_rules, bulkhead_settings
-from taskgate.domain.caps import Caps
-from taskgate.domain.gcra import RateLimit
-from taskgate.domain.overrides import Override
-from taskgate.domain.policy import USUAL_RESPONSE, Mode, OnLost, Policy, Rule
-from taskgate.domain.polling import Polling
-from taskgate.domain.rates import RateEvent, RatePolicy, Scope
+from taskgate.domain.limits import Caps, Override
+from taskgate.domain.policy import DEFAULT_RESPONSE, OnLost, PromotionMode, PromotionPolicy, PromotionRule
+from taskgate.domain.polling import PollPolicy
+from taskgate.domain.rates import RateEvent, RateLimit, RatePolicy, RateScope
 
 Loads = Callable[..., GatewayConfig]
 
@@ -76,13 +74,13 @@ limits:
 
 def test_every_rule_is_what_the_file_says(loads: Loads) -> None:
     rules = admission_rules(loads(WRITTEN))
-    assert rules.policy == Policy(
+    assert rules.policy == PromotionPolicy(
         rules=(
-            Rule(
+            PromotionRule(
                 upstream="reports",
                 tool="a*",
                 hints={"readOnlyHint": True, "openWorldHint": False},
-                mode=Mode.AUTO,
+                mode=PromotionMode.AUTO,
                 inline_grace=SECOND,
                 ttl=2 * HOUR,
                 ttl_min=HOUR,
@@ -94,14 +92,14 @@ def test_every_rule_is_what_the_file_says(loads: Loads) -> None:
                 immediate_response=None,
                 shadow=True,
             ),
-            Rule(upstream=None, tool="*", mode=Mode.SYNC, immediate_response=USUAL_RESPONSE),
+            PromotionRule(upstream=None, tool="*", mode=PromotionMode.SYNC, immediate_response=DEFAULT_RESPONSE),
         ),
         ttl_default=2 * MINUTE,
         ttl_min=MINUTE,
         ttl_max=3 * MINUTE,
         inline_grace=7 * SECOND,
     )
-    assert rules.polling == Polling(
+    assert rules.polling == PollPolicy(
         base=2 * SECOND,
         least=SECOND,
         most=3 * SECOND,
@@ -132,7 +130,7 @@ def test_every_limit_is_what_the_file_says(loads: Loads) -> None:
     assert rules.rates.policies == (
         RatePolicy(
             name="a",
-            scope=Scope.TENANT,
+            scope=RateScope.TENANT,
             limit=RateLimit(every=0.5, burst=120),
             methods=("tools/call",),
             upstream="reports",
@@ -140,8 +138,10 @@ def test_every_limit_is_what_the_file_says(loads: Loads) -> None:
             cost=2,
             shadow=True,
         ),
-        RatePolicy(name="b", scope=Scope.IP, limit=RateLimit(every=3600.0, burst=4), before_auth=True),
-        RatePolicy(name="c", scope=Scope.CONTEXT, limit=RateLimit(every=0.5, burst=3), event=RateEvent.LOOKUP_FAILURE),
+        RatePolicy(name="b", scope=RateScope.IP, limit=RateLimit(every=3600.0, burst=4), before_auth=True),
+        RatePolicy(
+            name="c", scope=RateScope.CONTEXT, limit=RateLimit(every=0.5, burst=3), event=RateEvent.LOOKUP_FAILURE
+        ),
     )
     assert rules.caps == Caps(
         tasks_per_context=1,
@@ -190,16 +190,16 @@ def test_the_example_of_a_platform_means_what_it_says() -> None:
     rules = admission_rules(load(LIMITS, {}))
     decide = rules.policy.decide
     export = decide("reports", "export_year")
-    assert (export.mode, export.ttl_default, export.ttl_max) == (Mode.ALWAYS, 2 * HOUR, 48 * HOUR)
+    assert (export.mode, export.ttl_default, export.ttl_max) == (PromotionMode.ALWAYS, 2 * HOUR, 48 * HOUR)
     assert (export.on_lost, export.join_retries, export.deadline) == (OnLost.RERUN, 30 * SECOND, 30 * MINUTE)
     assert decide("reports", "rebuild_index").cap == 2
     read_only = decide("search", "find", {"readOnlyHint": True})
-    assert (read_only.mode, read_only.would_promote) == (Mode.SYNC, True)
-    gold = rules.overrides.of("gold", {})
+    assert (read_only.mode, read_only.would_promote) == (PromotionMode.SYNC, True)
+    gold = rules.overrides.find("gold", {})
     assert gold is not None
     assert gold.rates["calls"] == RateLimit(every=0.02, burst=200)
-    robot = rules.overrides.of("tin", {"kind": "ci"})
+    robot = rules.overrides.find("tin", {"kind": "ci"})
     assert robot is not None
     assert robot.rates["calls"] == RateLimit(every=1.0, burst=4)
-    assert rules.overrides.of("tin", {}) is None
+    assert rules.overrides.find("tin", {}) is None
     assert [each.name for each in rules.rates.policies if each.shadow] == ["exports"]

@@ -4,23 +4,23 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from taskgate.domain.policy import Mode, Policy, Rule
+from taskgate.domain.policy import PromotionMode, PromotionPolicy, PromotionRule
 
 HOUR = timedelta(hours=1)
 
 
-def policy(*rules: tuple[str | None, str, Mode], **changes: timedelta) -> Policy:
+def policy(*rules: tuple[str | None, str, PromotionMode], **changes: timedelta) -> PromotionPolicy:
     spans = {"ttl_default": HOUR, "ttl_min": timedelta(minutes=1), "ttl_max": 24 * HOUR, **changes}
-    return Policy(
-        rules=tuple(Rule(upstream=upstream, tool=tool, mode=mode) for upstream, tool, mode in rules),
+    return PromotionPolicy(
+        rules=tuple(PromotionRule(upstream=upstream, tool=tool, mode=mode) for upstream, tool, mode in rules),
         inline_grace=timedelta(seconds=5),
         **spans,
     )
 
 
-def ruled(*rules: Rule) -> Policy:
+def ruled(*rules: PromotionRule) -> PromotionPolicy:
     return replace(policy(), rules=rules)
 
 
-def rule(mode: Mode = Mode.AUTO, tool: str = "*", **changes: Any) -> Rule:
-    return Rule(**{"upstream": None, "tool": tool, "mode": mode, **changes})
+def rule(mode: PromotionMode = PromotionMode.AUTO, tool: str = "*", **changes: Any) -> PromotionRule:
+    return PromotionRule(**{"upstream": None, "tool": tool, "mode": mode, **changes})

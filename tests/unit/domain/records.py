@@ -9,19 +9,19 @@ from helpers.manual_clock import EPOCH
 from taskgate.domain.events import (
     AnswerForwarded,
     CallFaulted,
-    CallKept,
     CallSucceeded,
     CancelRequested,
+    CheckpointSaved,
     Dispatched,
     InputAnswered,
     InputClaimed,
-    InputKept,
+    InputDeferred,
     InputRequested,
+    InputResolution,
     InputWithdrawn,
     Progressed,
     ResultRetrieved,
-    RoundLeft,
-    Settled,
+    RoundDispatched,
     TakenOver,
     TaskEvent,
 )
@@ -35,7 +35,7 @@ from taskgate.domain.record import (
     TaskStatus,
     ToolCall,
 )
-from taskgate.domain.versions import NEWEST, Peer
+from taskgate.domain.versions import NEWEST_LEGACY, Peer
 
 EVENTS = (
     Dispatched,
@@ -43,11 +43,11 @@ EVENTS = (
     InputRequested,
     InputClaimed,
     InputAnswered,
-    InputKept,
+    InputDeferred,
     InputWithdrawn,
     AnswerForwarded,
-    CallKept,
-    RoundLeft,
+    CheckpointSaved,
+    RoundDispatched,
     CallSucceeded,
     CallFaulted,
     CancelRequested,
@@ -62,7 +62,7 @@ def question(number: int = 1, **changes: Any) -> InputRequest:
 
 def record(**changes: Any) -> TaskRecord:
     """A new task, working and leased; `changes` as of a TaskRecord."""
-    peer = Peer(revision=NEWEST, capabilities={}, info={})
+    peer = Peer(revision=NEWEST_LEGACY, capabilities={}, info={})
     call = ToolCall(tool="build", peer=peer, host_session="s", progress_token=1, params='{"name":"build"}')
     values: dict[str, Any] = {
         "id": "t" * 32,
@@ -85,11 +85,11 @@ events: st.SearchStrategy[TaskEvent] = st.one_of(
     st.builds(InputRequested, request=st.integers(1, 5).map(question)),
     st.builds(InputClaimed, key=_keys, stream=st.sampled_from(["a", "b", None])),
     st.builds(InputAnswered, key=_keys, response=st.sampled_from(['{"x":1}', "{}"])),
-    st.builds(InputKept, key=_keys, response=st.just("{}"), kept_as=st.just("theirs")),
-    st.builds(InputWithdrawn, key=_keys, settled=st.sampled_from(Settled)),
+    st.builds(InputDeferred, key=_keys, response=st.just("{}"), deferred_to=st.just("theirs")),
+    st.builds(InputWithdrawn, key=_keys, resolution=st.sampled_from(InputResolution)),
     st.builds(AnswerForwarded, key=_keys),
-    st.just(CallKept(kept=SealedCheckpoint(sealed="s"))),
-    st.just(RoundLeft()),
+    st.just(CheckpointSaved(checkpoint=SealedCheckpoint(sealed="s"))),
+    st.just(RoundDispatched()),
     st.builds(CallSucceeded, result=st.just("{}"), tool_error=st.booleans(), message=st.none() | st.just("no")),
     st.builds(
         CallFaulted,

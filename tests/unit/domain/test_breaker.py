@@ -6,27 +6,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskgate.domain.breaker import Circuit, CircuitState
+from taskgate.domain.breaker import CircuitBreaker, CircuitState
 
 CLOSED, OPEN, HALF_OPEN = CircuitState.CLOSED, CircuitState.OPEN, CircuitState.HALF_OPEN
 
 
-def circuit(failures: int = 3, window: float = 10, open_for: float = 20, half_open: int = 1) -> Circuit:
-    return Circuit(failures=failures, window=window, open_for=open_for, half_open=half_open)
+def circuit(failures: int = 3, window: float = 10, open_for: float = 20, half_open: int = 1) -> CircuitBreaker:
+    return CircuitBreaker(failures=failures, window=window, open_for=open_for, half_open=half_open)
 
 
-def let(one: Circuit, now: float) -> int:
-    number = one.ask(now)
+def let(one: CircuitBreaker, now: float) -> int:
+    number = one.acquire(now)
     assert number is not None
     return number
 
 
-def fail(one: Circuit, *times: float) -> None:
+def fail(one: CircuitBreaker, *times: float) -> None:
     for now in times:
         one.failed(let(one, now), now)
 
 
-def tried(half_open: int = 1) -> Circuit:
+def tried(half_open: int = 1) -> CircuitBreaker:
     """A circuit that opened at 0 for 20 seconds."""
     one = circuit(half_open=half_open)
     fail(one, 0, 0, 0)
@@ -38,9 +38,9 @@ def test_so_many_failures_within_the_window_open_it_whatever_succeeds_between() 
     one = circuit()
     fail(one, 0, 4)
     one.succeeded(let(one, 5))
-    assert (one.state, one.wait(5)) == (CLOSED, 0)
+    assert (one.state, one.retry_after(5)) == (CLOSED, 0)
     fail(one, 10)
-    assert (one.state, one.ask(10), one.wait(10)) == (OPEN, None, 20)
+    assert (one.state, one.acquire(10), one.retry_after(10)) == (OPEN, None, 20)
 
 
 def test_failures_that_lie_further_apart_than_the_window_leave_it_closed() -> None:
@@ -59,8 +59,8 @@ def test_one_failure_is_enough_where_the_operator_says_so() -> None:
 
 def test_it_is_tried_as_soon_as_its_time_is_up_and_not_before() -> None:
     one = tried()
-    assert (one.ask(19.5), one.wait(19.5), one.wait(25)) == (None, 0.5, 0)
-    assert one.ask(20) is not None
+    assert (one.acquire(19.5), one.retry_after(19.5), one.retry_after(25)) == (None, 0.5, 0)
+    assert one.acquire(20) is not None
     assert one.state is HALF_OPEN
 
 
@@ -68,11 +68,11 @@ def test_it_is_tried_as_soon_as_its_time_is_up_and_not_before() -> None:
 def test_half_open_only_so_many_try_at_once(probes: int) -> None:
     one = tried(probes)
     numbers = [let(one, 20) for _ in range(probes)]
-    assert (one.ask(21), one.wait(21)) == (None, 19)
-    one.given_up(numbers[0])
-    assert (one.wait(21), one.state) == (0, HALF_OPEN)
-    assert one.ask(21) is not None
-    assert one.ask(21) is None
+    assert (one.acquire(21), one.retry_after(21)) == (None, 19)
+    one.abandoned(numbers[0])
+    assert (one.retry_after(21), one.state) == (0, HALF_OPEN)
+    assert one.acquire(21) is not None
+    assert one.acquire(21) is None
 
 
 def test_one_success_closes_it_and_earlier_failures_are_forgotten() -> None:
@@ -99,10 +99,10 @@ def test_one_failure_opens_it_again_for_as_long() -> None:
     one = tried(2)
     first, other = let(one, 20), let(one, 20)
     one.failed(first, 25)
-    assert (one.state, one.wait(25)) == (OPEN, 20)
+    assert (one.state, one.retry_after(25)) == (OPEN, 20)
     one.succeeded(other)
     assert one.state is OPEN
-    assert one.ask(45) is not None
+    assert one.acquire(45) is not None
 
 
 @pytest.mark.parametrize("ok", [True, False])
@@ -110,7 +110,7 @@ def test_what_was_let_through_before_it_opened_tells_nothing_afterwards(ok: bool
     one = circuit()
     early = let(one, 0)
     fail(one, 0, 0, 0)
-    one.ask(20)
+    one.acquire(20)
     if ok:
         one.succeeded(early)
     else:
@@ -121,9 +121,9 @@ def test_what_was_let_through_before_it_opened_tells_nothing_afterwards(ok: bool
 def test_a_try_that_nobody_tells_of_makes_room_for_another_in_its_time_and_still_counts() -> None:
     one = tried()
     lost = let(one, 20)
-    assert (one.ask(39), one.wait(39)) == (None, 1)
-    assert one.wait(41) == 0
-    assert one.ask(40) is not None
+    assert (one.acquire(39), one.retry_after(39)) == (None, 1)
+    assert one.retry_after(41) == 0
+    assert one.acquire(40) is not None
     one.succeeded(lost)
     assert one.state is CLOSED
 
@@ -131,14 +131,14 @@ def test_a_try_that_nobody_tells_of_makes_room_for_another_in_its_time_and_still
 def test_it_can_be_opened_and_closed_from_outside() -> None:
     one = circuit()
     one.open(5)
-    assert (one.state, one.wait(5)) == (OPEN, 20)
+    assert (one.state, one.retry_after(5)) == (OPEN, 20)
     one.open(10)
-    assert one.wait(10) == 20
+    assert one.retry_after(10) == 20
     one.close()
-    assert one.ask(10) is not None
+    assert one.acquire(10) is not None
 
 
-# --- against an oracle that remembers everything ---------------------------------------------------------------------
+# --- against an oracle that remembers everything ----------------------------------------------------------------------
 
 
 @dataclass
@@ -166,7 +166,7 @@ class Oracle:
             if epoch == len(self.moves) and number not in self.over and now - when < self.open_for
         ]
 
-    def ask(self, now: int) -> int | None:
+    def acquire(self, now: int) -> int | None:
         since, state = self.moves[-1]
         if state is OPEN and now >= since + self.open_for:
             self.moves.append((now, HALF_OPEN))
@@ -175,7 +175,7 @@ class Oracle:
         self.let.append((now, len(self.moves)))
         return len(self.let) - 1
 
-    def wait(self, now: int) -> float:
+    def retry_after(self, now: int) -> float:
         if self.state is OPEN:
             return max(self.moves[-1][0] + self.open_for - now, 0)
         if self.state is HALF_OPEN and len(trying := self.trying(now)) >= self.half_open:
@@ -214,7 +214,7 @@ def test_it_does_as_the_oracle_does_whatever_happens(
     for later, step in steps:
         now += later
         if step == "ask":
-            assert one.ask(now) == oracle.ask(now)
+            assert one.acquire(now) == oracle.acquire(now)
         elif step == "open":
             one.open(now)
             oracle.moves.append((now, OPEN))
@@ -228,9 +228,9 @@ def test_it_does_as_the_oracle_does_whatever_happens(
                 continue
             oracle.told(number, ok, now)
             if ok is None:
-                one.given_up(number)
+                one.abandoned(number)
             elif ok:
                 one.succeeded(number)
             else:
                 one.failed(number, now)
-        assert (one.state, one.wait(now)) == (oracle.state, oracle.wait(now))
+        assert (one.state, one.retry_after(now)) == (oracle.state, oracle.retry_after(now))

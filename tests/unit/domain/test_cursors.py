@@ -71,7 +71,7 @@ def test_a_cursor_of_an_earlier_build_still_opens() -> None:
     assert KEYS.open(kept, context="c", mount="m", listing="l") == place
 
 
-# --- whose it is ---------------------------------------------------------------------------------------------------
+# --- whose it is ------------------------------------------------------------------------------------------------------
 
 
 @given(
@@ -96,7 +96,7 @@ def test_a_cursor_of_a_list_with_a_filter_opens_none_without_it() -> None:
     assert refused(sealed(), listing="status=working")
 
 
-# --- keys ----------------------------------------------------------------------------------------------------------
+# --- keys -------------------------------------------------------------------------------------------------------------
 
 
 def test_a_cursor_of_another_key_opens_nothing() -> None:
@@ -114,7 +114,7 @@ def test_no_key_is_shown() -> None:
     assert repr(CursorKeys(KEY, OTHER)) == "CursorKeys()"
 
 
-# --- what was not made here ----------------------------------------------------------------------------------------
+# --- what was not made here -------------------------------------------------------------------------------------------
 
 
 @given(st.data())
@@ -156,7 +156,7 @@ def test_a_body_without_its_tag_opens_nothing(raw: bytes) -> None:
     assert refused(urlsafe_b64encode(raw).rstrip(b"=").decode())
 
 
-# --- length --------------------------------------------------------------------------------------------------------
+# --- length -----------------------------------------------------------------------------------------------------------
 
 
 def test_what_is_longer_than_a_cursor_may_be_is_not_even_decoded(monkeypatch: pytest.MonkeyPatch) -> None:

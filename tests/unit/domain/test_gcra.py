@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskgate.domain.gcra import SAME, RateLimit, gcra
+from taskgate.domain.rates import TOLERANCE, RateLimit, gcra
 
 TICK = 1 / 1024
 """Seconds that a float adds up exactly."""
@@ -42,13 +42,13 @@ def test_it_says_what_a_bucket_of_tokens_says(limit: RateLimit, schedule: list[t
         verdict, tat = gcra(tat, now, limit, cost)
         assert verdict.allowed == bucket.take(Fraction(now), cost)
         assert verdict.remaining == int(bucket.tokens)
-        assert isclose(verdict.reset_after, (bucket.burst - bucket.tokens) * bucket.every, abs_tol=SAME)
+        assert isclose(verdict.reset_after, (bucket.burst - bucket.tokens) * bucket.every, abs_tol=TOLERANCE)
         if verdict.allowed:
             assert verdict.retry_after == 0
         elif cost > limit.burst:
             assert verdict.retry_after == inf
         else:
-            assert isclose(verdict.retry_after, (cost - bucket.tokens) * bucket.every, abs_tol=SAME)
+            assert isclose(verdict.retry_after, (cost - bucket.tokens) * bucket.every, abs_tol=TOLERANCE)
 
 
 moments = st.floats(0, 1e7)
@@ -65,7 +65,7 @@ def test_the_same_passes_after_the_time_that_was_told_and_not_before(
         verdict, tat = gcra(tat, now, limit, cost)
         if not verdict.allowed:
             assert gcra(tat, now + verdict.retry_after, limit, cost)[0].allowed
-            assert not gcra(tat, now + verdict.retry_after - 10 * SAME, limit, cost)[0].allowed
+            assert not gcra(tat, now + verdict.retry_after - 10 * TOLERANCE, limit, cost)[0].allowed
 
 
 @pytest.mark.parametrize("every", [0.2, 0.1, 1 / 3, 0.7, 6.0, 0.001])
@@ -121,6 +121,6 @@ def test_what_is_owed_to_a_slower_limit_counts_for_no_more_than_all_units_of_thi
         _, tat = gcra(tat, 0.0, slow)
     verdict, tat = gcra(tat, 1.0, fast)
     assert (verdict.allowed, verdict.remaining) == (False, 0)
-    assert isclose(verdict.retry_after, 0.1, abs_tol=SAME)
-    assert isclose(verdict.reset_after, 0.5, abs_tol=SAME)
+    assert isclose(verdict.retry_after, 0.1, abs_tol=TOLERANCE)
+    assert isclose(verdict.reset_after, 0.5, abs_tol=TOLERANCE)
     assert gcra(tat, 1.1, fast)[0].allowed

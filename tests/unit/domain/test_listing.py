@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from helpers.manual_clock import EPOCH
 from helpers.records import new_call, new_record
 from taskgate.domain.listing import (
-    EVERY,
+    ALL_TASKS,
     NEWEST_FIRST,
     STATES,
     ListedTask,
@@ -22,9 +22,9 @@ from taskgate.domain.listing import (
     TaskFilter,
     TaskOrder,
     TaskState,
-    listed,
-    mark,
-    merged,
+    fingerprint,
+    listed_task,
+    merge_pages,
 )
 from taskgate.domain.record import TaskStatus
 
@@ -36,16 +36,16 @@ def test_a_list_tells_of_a_record_what_it_says_under_the_same_names() -> None:
     record = new_record(
         call=new_call(tool="t"), status=TaskStatus.COMPLETED, status_message="m", updated_at=EPOCH + SECOND
     )
-    task = listed(replace(record, tool_error=True, poll_interval=5 * SECOND))
+    task = listed_task(replace(record, tool_error=True, poll_interval=5 * SECOND))
     assert (task.tool, task.tool_error, task.poll_interval) == ("t", True, 5 * SECOND)
     for name in ("id", "status", "status_message", "created_at", "updated_at", "ttl"):
         assert getattr(task, name) == getattr(record, name)
 
 
 def test_a_task_stands_where_the_time_says_that_is_ordered_by() -> None:
-    task = listed(new_record(id="a", updated_at=EPOCH + SECOND))
-    assert task.place(OrderBy.CREATED) == Position(EPOCH, "a")
-    assert task.place(OrderBy.UPDATED) == Position(EPOCH + SECOND, "a")
+    task = listed_task(new_record(id="a", updated_at=EPOCH + SECOND))
+    assert task.position(OrderBy.CREATED) == Position(EPOCH, "a")
+    assert task.position(OrderBy.UPDATED) == Position(EPOCH + SECOND, "a")
 
 
 def test_every_state_is_named_once() -> None:
@@ -53,24 +53,24 @@ def test_every_state_is_named_once() -> None:
     assert {state.status for state in STATES} == set(TaskStatus)
 
 
-# --- pages of several lists ----------------------------------------------------------------------------------------
+# --- pages of several lists -------------------------------------------------------------------------------------------
 
 
 def made(id: str, second: int) -> ListedTask:
-    return listed(new_record(id=id, created_at=EPOCH + SECOND * second, updated_at=EPOCH - SECOND * second))
+    return listed_task(new_record(id=id, created_at=EPOCH + SECOND * second, updated_at=EPOCH - SECOND * second))
 
 
 def one_page(tasks: list[ListedTask], order: TaskOrder, after: Position | None, limit: int) -> Page:
     """What a store answers."""
-    tasks = sorted(tasks, key=lambda task: task.place(order.by), reverse=order.descending)
+    tasks = sorted(tasks, key=lambda task: task.position(order.by), reverse=order.descending)
     if after is not None:
         tasks = [
             task
             for task in tasks
-            if (task.place(order.by) < after if order.descending else task.place(order.by) > after)
+            if (task.position(order.by) < after if order.descending else task.position(order.by) > after)
         ]
     more = len(tasks) > limit
-    return Page(tasks=tuple(tasks[:limit]), next=tasks[limit - 1].place(order.by) if more else None)
+    return Page(tasks=tuple(tasks[:limit]), next=tasks[limit - 1].position(order.by) if more else None)
 
 
 @given(
@@ -87,7 +87,7 @@ def test_merged_pages_go_through_every_list_in_one_order_each_task_once(
     ]
     found, after = list[ListedTask](), None
     for _ in range(99):
-        page = merged([one_page(tasks, order, after, limit) for tasks in lists], order, limit)
+        page = merge_pages([one_page(tasks, order, after, limit) for tasks in lists], order, limit)
         assert len(page.tasks) <= limit
         found += page.tasks
         after = page.next
@@ -107,23 +107,23 @@ def test_where_some_cannot_be_read_a_list_is_known_only_up_to_its_end(order: Tas
     sign = -1 if order.descending else 1
     first, second = made("a", sign), [made("b", 2 * sign), made("c", 5 * sign), made("d", 6 * sign)]
     end = Position(EPOCH + SECOND * 4 * sign, "x")
-    page = merged([Page(tasks=(first,), next=end), Page(tasks=tuple(second), next=None)], order, 3)
+    page = merge_pages([Page(tasks=(first,), next=end), Page(tasks=tuple(second), next=None)], order, 3)
     assert page == Page(tasks=(first, second[0]), next=end)
 
 
 def test_the_nearest_end_is_as_far_as_all_lists_are_known() -> None:
     ends = [Position(EPOCH + SECOND * number, "") for number in (3, 5)]
     pages = [Page(tasks=(), next=end) for end in ends]
-    assert merged(pages, UP, 9).next == ends[0]
-    assert merged(pages, replace(UP, descending=True), 9).next == ends[1]
+    assert merge_pages(pages, UP, 9).next == ends[0]
+    assert merge_pages(pages, replace(UP, descending=True), 9).next == ends[1]
 
 
 def test_one_page_is_itself() -> None:
     page = Page(tasks=(made("a", 1),), next=Position(EPOCH, "a"))
-    assert merged([page], UP, 9) is page
+    assert merge_pages([page], UP, 9) is page
 
 
-# --- which list ----------------------------------------------------------------------------------------------------
+# --- which list -------------------------------------------------------------------------------------------------------
 
 WORKING, FAILED = TaskState(TaskStatus.WORKING), TaskState(TaskStatus.FAILED)
 LISTS: list[tuple[dict[str, Any], TaskOrder]] = [
@@ -138,7 +138,7 @@ LISTS: list[tuple[dict[str, Any], TaskOrder]] = [
 
 
 def test_no_two_lists_have_one_mark() -> None:
-    marks = [mark(TaskFilter(**where), order) for where, order in LISTS]
+    marks = [fingerprint(TaskFilter(**where), order) for where, order in LISTS]
     assert all(one != other for one, other in combinations(marks, 2))
 
 
@@ -146,11 +146,11 @@ def test_the_same_list_has_the_same_mark_however_it_was_said() -> None:
     elsewhere = EPOCH.astimezone(timezone(timedelta(hours=2)))
     one = TaskFilter(ids=frozenset("abcdefgh"), states=frozenset(STATES), created_after=EPOCH)
     other = TaskFilter(ids=frozenset("hgfedcba"), states=frozenset(reversed(STATES)), created_after=elsewhere)
-    assert mark(one, NEWEST_FIRST) == mark(other, NEWEST_FIRST)
+    assert fingerprint(one, NEWEST_FIRST) == fingerprint(other, NEWEST_FIRST)
 
 
 def test_the_usual_list_has_no_mark_and_any_other_a_short_one_that_tells_nothing() -> None:
-    assert mark(EVERY, NEWEST_FIRST) == ""
-    text = mark(TaskFilter(ids=frozenset({"secret"} | {str(number) for number in range(1000)})), NEWEST_FIRST)
+    assert fingerprint(ALL_TASKS, NEWEST_FIRST) == ""
+    text = fingerprint(TaskFilter(ids=frozenset({"secret"} | {str(number) for number in range(1000)})), NEWEST_FIRST)
     assert len(text) == 64
     assert "secret" not in text

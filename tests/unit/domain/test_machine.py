@@ -11,23 +11,23 @@ from requirements import covers
 from taskgate.domain.events import (
     AnswerForwarded,
     CallFaulted,
-    CallKept,
     CallSucceeded,
     CancelRequested,
+    CheckpointSaved,
     Dispatched,
     InputAnswered,
     InputClaimed,
-    InputKept,
+    InputDeferred,
     InputRequested,
     InputWithdrawn,
     Progressed,
     ResultRetrieved,
-    RoundLeft,
+    RoundDispatched,
     TakenOver,
     TaskEvent,
 )
-from taskgate.domain.machine import TRANSITIONS, advance
-from taskgate.domain.record import Faulted, FaultReason, SealedCheckpoint, Succeeded, TaskRecord, TaskStatus
+from taskgate.domain.machine import MAX_CHECKPOINT_ANSWERS, TRANSITIONS, advance
+from taskgate.domain.record import Faulted, FaultReason, Lease, SealedCheckpoint, Succeeded, TaskRecord, TaskStatus
 from taskgate.errors import IllegalTransition
 from unit.domain.records import EVENTS, question, record
 
@@ -61,11 +61,11 @@ def event_for(kind: type[Any], task: TaskRecord) -> TaskEvent:
         InputRequested: InputRequested(request=question(task.inputs_made + 1)),
         InputClaimed: InputClaimed(key="input-2", stream="s"),
         InputAnswered: InputAnswered(key="input-2", response='{"x":1}'),
-        InputKept: InputKept(key="input-2", response="{}", kept_as="theirs"),
+        InputDeferred: InputDeferred(key="input-2", response="{}", deferred_to="theirs"),
         InputWithdrawn: InputWithdrawn(key="input-2"),
         AnswerForwarded: AnswerForwarded(key="input-1"),
-        CallKept: CallKept(kept=KEPT),
-        RoundLeft: RoundLeft(),
+        CheckpointSaved: CheckpointSaved(checkpoint=KEPT),
+        RoundDispatched: RoundDispatched(),
         CallSucceeded: CallSucceeded(result='{"content":[]}', tool_error=False),
         CallFaulted: CallFaulted(error='{"code":-1,"message":"m"}', reason=FaultReason.TIMEOUT, message="Too late"),
         CancelRequested: CancelRequested(),
@@ -83,11 +83,11 @@ EXPECTED: dict[type[Any], tuple[set[TaskStatus] | None, set[TaskStatus] | None]]
     InputRequested: ({INPUT_REQUIRED}, {INPUT_REQUIRED}),
     InputClaimed: (None, {INPUT_REQUIRED}),
     InputAnswered: (None, {INPUT_REQUIRED, WORKING}),
-    InputKept: (None, {INPUT_REQUIRED}),
+    InputDeferred: (None, {INPUT_REQUIRED}),
     InputWithdrawn: (None, {INPUT_REQUIRED, WORKING}),
     AnswerForwarded: ({WORKING}, {INPUT_REQUIRED}),
-    CallKept: ({WORKING}, {INPUT_REQUIRED}),
-    RoundLeft: ({WORKING}, {INPUT_REQUIRED}),
+    CheckpointSaved: ({WORKING}, {INPUT_REQUIRED}),
+    RoundDispatched: ({WORKING}, {INPUT_REQUIRED}),
     CallSucceeded: ({COMPLETED}, {COMPLETED}),
     CallFaulted: ({FAILED}, {FAILED}),
     CancelRequested: ({CANCELLED}, {CANCELLED}),
@@ -122,7 +122,7 @@ def test_the_table_has_no_other_rows_and_cannot_be_written() -> None:
         TRANSITIONS[COMPLETED, CancelRequested] = frozenset()  # type: ignore[index]
 
 
-# --- what each event changes, and that it changes nothing else -----------------------------------------------------
+# --- what each event changes, and that it changes nothing else --------------------------------------------------------
 
 OVER: dict[str, Any] = {"inputs": (), "answers": {}, "waiting_since": None, "updated_at": LATER}
 RAN = {**OVER, "status_message": None, "lease": None}
@@ -158,9 +158,9 @@ CHANGES: dict[str, tuple[TaskStatus, TaskEvent, dict[str, Any]]] = {
     ),
     "kept by the host": (
         INPUT_REQUIRED,
-        InputKept(key="input-2", response='{"result":{}}', kept_as="theirs"),
+        InputDeferred(key="input-2", response='{"result":{}}', deferred_to="theirs"),
         {
-            "inputs": (question(2, kept_as="theirs"), question(3)),
+            "inputs": (question(2, deferred_to="theirs"), question(3)),
             "answers": {"input-1": "{}", "input-2": '{"result":{}}'},
         },
     ),
@@ -170,14 +170,14 @@ CHANGES: dict[str, tuple[TaskStatus, TaskEvent, dict[str, Any]]] = {
         {"inputs": (question(3),), "updated_at": LATER},
     ),
     "answer forwarded": (INPUT_REQUIRED, AnswerForwarded(key="input-1"), {"answers": {}}),
-    "a call kept": (INPUT_REQUIRED, CallKept(kept=KEPT), {"kept": KEPT}),
+    "a call kept": (INPUT_REQUIRED, CheckpointSaved(checkpoint=KEPT), {"checkpoint": KEPT}),
     "a call kept whose server has an answer": (
         INPUT_REQUIRED,
-        CallKept(kept=KEPT, arrived=frozenset({"input-1", "input-9"})),
-        {"kept": KEPT, "answers": {}},
+        CheckpointSaved(checkpoint=KEPT, delivered=frozenset({"input-1", "input-9"})),
+        {"checkpoint": KEPT, "answers": {}},
     ),
-    "a call not kept any more": (INPUT_REQUIRED, CallKept(kept=None), {}),
-    "a round left": (INPUT_REQUIRED, RoundLeft(), {"answers": {}}),
+    "a call not kept any more": (INPUT_REQUIRED, CheckpointSaved(checkpoint=None), {}),
+    "a round left": (INPUT_REQUIRED, RoundDispatched(), {"answers": {}}),
     "succeeded": (
         INPUT_REQUIRED,
         CallSucceeded(result=RESULT, tool_error=False),
@@ -241,7 +241,7 @@ def test_a_question_may_be_given_back_and_claimed_by_another_stream() -> None:
         assert [asked.claimed_by for asked in task.inputs] == [stream, None]
 
 
-# --- what the table allows and the record does not -----------------------------------------------------------------
+# --- what the table allows and the record does not --------------------------------------------------------------------
 
 ILLEGAL: dict[str, tuple[TaskStatus, TaskEvent]] = {
     "a key out of turn": (WORKING, InputRequested(request=question(1))),
@@ -274,7 +274,7 @@ def test_a_call_is_dispatched_once() -> None:
         advance(task, Dispatched(), LATER)
 
 
-# --- time ----------------------------------------------------------------------------------------------------------
+# --- time -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("now", [EPOCH - timedelta(days=1), EPOCH])
@@ -290,11 +290,175 @@ def test_a_clock_that_went_back_does_not_take_the_update_back(now: datetime) -> 
         (INPUT_REQUIRED, InputClaimed(key="input-2", stream="s")),
         (WORKING, AnswerForwarded(key="input-1")),
         (INPUT_REQUIRED, TakenOver()),
-        (INPUT_REQUIRED, CallKept(kept=KEPT)),
-        (WORKING, RoundLeft()),
+        (INPUT_REQUIRED, CheckpointSaved(checkpoint=KEPT)),
+        (WORKING, RoundDispatched()),
         (COMPLETED, ResultRetrieved()),
     ],
     ids=lambda part: type(part).__name__,
 )
 def test_what_a_host_cannot_see_is_no_update(status: TaskStatus, event: TaskEvent) -> None:
     assert advance(RECORDS[status], event, LATER).updated_at == EPOCH
+
+
+# --- input requests that a host defers to a task of its own -----------------------------------------------------------
+
+
+def test_a_question_that_the_host_keeps_a_task_for_is_open_until_it_is_withdrawn() -> None:
+    claimed = advance(RECORDS[INPUT_REQUIRED], InputClaimed(key="input-2", stream="s"), LATER)
+    kept = advance(claimed, InputDeferred(key="input-2", response="{}", deferred_to="theirs"), LATER)
+    assert kept.inputs[0].claimed_by is None
+    for event in (
+        InputDeferred(key="input-2", response="{}", deferred_to="other"),
+        InputAnswered(key="input-2", response="{}"),
+        InputClaimed(key="input-2", stream="s"),
+    ):
+        with pytest.raises(IllegalTransition):
+            advance(kept, event, LATER)
+    kept = advance(kept, InputAnswered(key="input-3", response="3"), LATER)
+    assert kept.status is INPUT_REQUIRED
+    assert advance(kept, InputWithdrawn(key="input-2"), LATER).status is WORKING
+
+
+# --- calls that are dispatched again ----------------------------------------------------------------------------------
+
+
+TASK = record(inputs_made=1, answers={"input-1": "{}"})
+ASKING = record(
+    status=TaskStatus.INPUT_REQUIRED,
+    inputs=(question(2), question(3)),
+    inputs_made=3,
+    answers={"input-1": "{}"},
+    dispatched=True,
+    reruns=1,
+)
+
+
+def test_a_call_that_may_run_again_is_dispatched_so_many_times_more() -> None:
+    task = replace(TASK, reruns=2)
+    for reruns in (2, 1, 0):
+        task = advance(task, Dispatched(), LATER)
+        assert (task.dispatched, task.reruns) == (True, reruns)
+    with pytest.raises(IllegalTransition, match="twice"):
+        advance(task, Dispatched(), LATER)
+
+
+def test_a_call_that_runs_again_begins_anew_but_uses_no_key_twice() -> None:
+    task = advance(replace(ASKING, status_message="3/10"), Dispatched(), LATER)
+    assert (task.status, task.status_message, task.inputs, task.answers) == (WORKING, None, (), {})
+    assert task.next_input_key == "input-4"
+
+
+def test_a_question_of_a_call_that_was_never_sent_is_no_reason_to_send_it() -> None:
+    with pytest.raises(IllegalTransition):
+        advance(replace(ASKING, dispatched=False, reruns=0), Dispatched(), LATER)
+
+
+def test_a_call_that_leaves_is_an_update_where_it_ends_what_its_host_was_told() -> None:
+    task = advance(replace(TASK, status_message="Queued (3 ahead)"), Dispatched(), LATER)
+    assert (task.status_message, task.updated_at) == (None, LATER)
+
+
+# --- checkpoints ------------------------------------------------------------------------------------------------------
+
+
+def test_a_round_keeps_the_answers_that_its_server_was_to_be_given_until_it_leaves() -> None:
+    task = advance(RECORDS[INPUT_REQUIRED], CheckpointSaved(checkpoint=KEPT), LATER)
+    for key in ("input-2", "input-3"):
+        task = advance(task, InputAnswered(key=key, response=f'"{key}"'), LATER)
+        task = advance(task, AnswerForwarded(key=key), LATER)
+    assert task.checkpoint == SealedCheckpoint(sealed="s", answers={"input-2": '"input-2"', "input-3": '"input-3"'})
+    assert (task.status, task.answers) == (WORKING, {"input-1": "{}"})
+    left = advance(task, RoundDispatched(), LATER)
+    assert (left.checkpoint, left.answers) == (None, {})
+    # Written once more, where the store could not say that it was.
+    assert advance(left, RoundDispatched(), LATER) == replace(left, revision=left.revision + 1)
+
+
+@pytest.mark.parametrize(("more", "is_kept"), [(0, True), (1, False)])
+def test_a_round_with_too_much_to_keep_is_not_kept(more: int, is_kept: bool) -> None:
+    task = replace(
+        RECORDS[INPUT_REQUIRED],
+        checkpoint=replace(KEPT, answers={"input-9": "x" * (MAX_CHECKPOINT_ANSWERS - 2 + more)}),
+    )
+    assert (advance(task, AnswerForwarded(key="input-1"), LATER).checkpoint is not None) is is_kept
+
+
+def test_a_question_brings_along_what_knows_of_it_or_leaves_what_there_is() -> None:
+    task, newer = replace(RECORDS[WORKING], checkpoint=KEPT), SealedCheckpoint(sealed="newer")
+    plain = InputRequested(request=question(int(task.next_input_key.rpartition("-")[2])))
+    assert advance(task, plain, LATER).checkpoint == KEPT
+    assert advance(task, replace(plain, checkpoint=newer), LATER).checkpoint == newer
+
+
+def test_a_call_is_kept_anew_and_answers_that_arrived_are_not() -> None:
+    task = replace(RECORDS[INPUT_REQUIRED], checkpoint=KEPT, answers={"input-1": "{}", "input-2": "[]"})
+    newer = SealedCheckpoint(sealed="newer")
+    kept = advance(task, CheckpointSaved(checkpoint=newer, delivered=frozenset({"input-2"})), LATER)
+    assert (kept.checkpoint, kept.answers, kept.inputs) == (newer, {"input-1": "{}"}, task.inputs)
+    assert kept.updated_at == task.updated_at
+    assert advance(kept, CheckpointSaved(checkpoint=None), LATER).checkpoint is None
+
+
+@pytest.mark.parametrize("event", [Dispatched(), CancelRequested(), CallSucceeded(result=RESULT, tool_error=False)])
+def test_of_a_call_that_begins_anew_or_ends_nothing_is_kept(event: TaskEvent) -> None:
+    assert advance(replace(RECORDS[INPUT_REQUIRED], checkpoint=KEPT), event, LATER).checkpoint is None
+
+
+@pytest.mark.parametrize(("lease", "kept"), [(Lease(holder="p", until=LATER), "p/1"), (None, None)])
+def test_who_takes_over_frees_the_questions_that_streams_of_other_processes_carry(
+    lease: Lease | None, kept: str | None
+) -> None:
+    inputs = tuple(question(number, claimed_by=claim) for number, claim in ((1, "p/1"), (2, "pp/1"), (3, None)))
+    task = replace(RECORDS[INPUT_REQUIRED], inputs=inputs, lease=lease, checkpoint=KEPT)
+    taken = advance(task, TakenOver(), LATER)
+    assert [asked.claimed_by for asked in taken.inputs] == [kept, None, None]
+    assert taken.checkpoint is KEPT
+
+
+# --- fields for operators alone: waiting_since and retrieved ----------------------------------------------------------
+
+
+SECOND = timedelta(seconds=1)
+
+
+def test_a_task_waits_from_its_first_question_to_its_last_answer() -> None:
+    """What comes between, more questions and news of the call, begins no other wait."""
+    steps: list[tuple[TaskEvent, datetime | None]] = [
+        (Dispatched(), None),
+        (InputRequested(request=question(1)), EPOCH + 2 * SECOND),
+        (Progressed(message="x"), EPOCH + 2 * SECOND),
+        (InputRequested(request=question(2)), EPOCH + 2 * SECOND),
+        (InputAnswered(key="input-1", response="{}"), EPOCH + 2 * SECOND),
+        (InputAnswered(key="input-2", response="{}"), None),
+        (InputRequested(request=question(3)), EPOCH + 7 * SECOND),
+        (CancelRequested(), None),
+    ]
+    task = record()
+    for second, (event, since) in enumerate(steps, start=1):
+        task = advance(task, event, EPOCH + second * SECOND)
+        assert task.waiting_since == since
+
+
+def test_a_wait_begins_no_sooner_than_what_a_host_was_told_before() -> None:
+    task = advance(record(), Progressed(message="x"), EPOCH + 9 * SECOND)
+    task = advance(task, InputRequested(request=question(1)), EPOCH)
+    assert task.waiting_since == task.updated_at == EPOCH + 9 * SECOND
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [
+        CallSucceeded(result="{}", tool_error=True, message="no"),
+        CallFaulted(error="{}", reason=FaultReason.CLOSED, message="no"),
+    ],
+)
+def test_an_outcome_is_retrieved_for_the_first_time_once(ending: TaskEvent) -> None:
+    task = advance(advance(record(), ending, EPOCH), ResultRetrieved(), EPOCH + SECOND)
+    assert (task.retrieved, task.updated_at, task.revision) == (True, EPOCH, 2)
+    with pytest.raises(IllegalTransition, match="twice"):
+        advance(task, ResultRetrieved(), EPOCH + SECOND)
+
+
+def test_what_was_cancelled_has_no_outcome_that_anybody_could_be_given() -> None:
+    with pytest.raises(IllegalTransition):
+        advance(advance(record(), CancelRequested(), EPOCH), ResultRetrieved(), EPOCH)

@@ -10,7 +10,7 @@ from helpers.manual_clock import EPOCH
 from taskgate.domain.events import (
     Dispatched,
     InputAnswered,
-    InputKept,
+    InputDeferred,
     InputRequested,
     Progressed,
     ResultRetrieved,
@@ -60,17 +60,17 @@ def test_what_a_record_promises_holds_after_any_history(history: list[tuple[Task
         assert not task.tool_error or task.status is TaskStatus.COMPLETED
         assert bool(task.inputs) is (task.status is INPUT_REQUIRED) is (task.waiting_since is not None)
         assert not task.retrieved or task.outcome is not None
-        assert all(task.was_asked(asked.key) for asked in task.inputs)
-        assert not task.was_asked(task.next_input_key)
+        assert all(task.has_asked(asked.key) for asked in task.inputs)
+        assert not task.has_asked(task.next_input_key)
         assert isinstance(task.outcome, Succeeded) is (task.status is TaskStatus.COMPLETED)
         assert isinstance(task.outcome, Faulted) is (task.status is TaskStatus.FAILED)
         assert task.updated_at >= task.created_at
-        unanswered = {asked.key for asked in task.inputs if asked.kept_as is None}
+        unanswered = {asked.key for asked in task.inputs if asked.deferred_to is None}
         assert unanswered.isdisjoint(task.answers)
         assert len({asked.key for asked in task.inputs}) == len(task.inputs)
         assert task.next_input_key not in {asked.key for asked in task.inputs} | set(task.answers)
         if task.status.is_terminal:
-            assert (task.inputs, task.answers, task.kept, task.lease) == ((), {}, None, None)
+            assert (task.inputs, task.answers, task.checkpoint, task.lease) == ((), {}, None, None)
 
 
 @given(histories)
@@ -116,7 +116,7 @@ def test_no_key_is_used_twice_and_no_answer_is_overwritten(history: list[tuple[T
             continue
         if isinstance(step.event, InputRequested):
             asked.append(step.event.request.key)
-        if isinstance(step.event, InputAnswered | InputKept):
+        if isinstance(step.event, InputAnswered | InputDeferred):
             assert step.event.key not in answered
             answered[step.event.key] = step.event.response
         assert step.after.answers.items() <= answered.items()

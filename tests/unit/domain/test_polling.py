@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskgate.domain.polling import Polling, advise
+from taskgate.domain.polling import PollPolicy, advised_interval
 
 SECOND = timedelta(seconds=1)
 MILLISECOND = timedelta(milliseconds=1)
-USUAL = Polling(base=2 * SECOND, least=SECOND / 2, most=30 * SECOND)
-EVEN = Polling(base=2 * SECOND, least=SECOND / 2, most=30 * SECOND, jitter=0.0)
+USUAL = PollPolicy(base=2 * SECOND, least=SECOND / 2, most=30 * SECOND)
+EVEN = PollPolicy(base=2 * SECOND, least=SECOND / 2, most=30 * SECOND, jitter=0.0)
 NO_AGE = timedelta()
 
 spans = st.timedeltas(min_value=MILLISECOND, max_value=timedelta(hours=2))
@@ -21,10 +21,10 @@ ages = st.timedeltas(min_value=timedelta(days=-1), max_value=timedelta(days=400)
 
 
 @st.composite
-def pollings(draw: st.DrawFn) -> Polling:
+def pollings(draw: st.DrawFn) -> PollPolicy:
     least, base, most = sorted(draw(st.lists(spans, min_size=3, max_size=3)))
     whole = [span // MILLISECOND * MILLISECOND for span in (least, base, most)]
-    return Polling(
+    return PollPolicy(
         base=whole[1],
         least=whole[0],
         most=whole[2],
@@ -38,13 +38,13 @@ def pollings(draw: st.DrawFn) -> Polling:
     [(0.0, 2.0), (0.35, 2.0), (0.7, 2.0), (1.4, 8.0), (2.1, 18.0), (2.8, 30.0), (100.0, 30.0)],
 )
 def test_up_to_the_target_it_is_the_base_and_above_it_grows_with_the_square(utilization: float, seconds: float) -> None:
-    interval = advise(EVEN, utilization=utilization, age=NO_AGE, last=None, chance=0.0)
+    interval = advised_interval(EVEN, utilization=utilization, age=NO_AGE, last=None, chance=0.0)
     assert abs(interval - seconds * SECOND) <= MILLISECOND
 
 
 def test_it_grows_by_a_hundredth_of_the_age_of_the_task() -> None:
     def advised(age: timedelta) -> timedelta:
-        return advise(EVEN, utilization=0, age=age, last=None, chance=0)
+        return advised_interval(EVEN, utilization=0, age=age, last=None, chance=0)
 
     assert advised(timedelta(seconds=100)) == 3 * SECOND
     assert advised(timedelta(hours=1)) == 30 * SECOND
@@ -54,59 +54,61 @@ def test_it_grows_by_a_hundredth_of_the_age_of_the_task() -> None:
 
 @pytest.mark.parametrize(("chance", "milliseconds"), [(0.0, 1800), (0.5, 2000), (0.999, 2199)])
 def test_it_differs_from_task_to_task_by_the_jitter_at_most(chance: float, milliseconds: int) -> None:
-    assert advise(USUAL, utilization=0, age=NO_AGE, last=None, chance=chance) == milliseconds * MILLISECOND
+    assert advised_interval(USUAL, utilization=0, age=NO_AGE, last=None, chance=chance) == milliseconds * MILLISECOND
 
 
 def test_at_its_longest_it_still_differs() -> None:
-    told = [advise(USUAL, utilization=100, age=NO_AGE, last=None, chance=chance) for chance in (0.0, 0.25, 0.75)]
+    told = [
+        advised_interval(USUAL, utilization=100, age=NO_AGE, last=None, chance=chance) for chance in (0.0, 0.25, 0.75)
+    ]
     assert told == [27 * SECOND, 28.5 * SECOND, 30 * SECOND]
 
 
 def test_what_cannot_be_written_in_binary_is_no_millisecond_less() -> None:
-    odd = Polling(base=1001 * MILLISECOND, least=MILLISECOND, most=2 * SECOND, jitter=0.0)
-    assert advise(odd, utilization=0, age=NO_AGE, last=None, chance=0) == 1001 * MILLISECOND
+    odd = PollPolicy(base=1001 * MILLISECOND, least=MILLISECOND, most=2 * SECOND, jitter=0.0)
+    assert advised_interval(odd, utilization=0, age=NO_AGE, last=None, chance=0) == 1001 * MILLISECOND
 
 
 def test_it_shrinks_by_half_at_most_from_one_answer_to_the_next() -> None:
     def advised(last: timedelta) -> timedelta:
-        return advise(EVEN, utilization=0, age=NO_AGE, last=last, chance=0)
+        return advised_interval(EVEN, utilization=0, age=NO_AGE, last=last, chance=0)
 
     assert advised(4999 * MILLISECOND) == 2500 * MILLISECOND
     assert [advised(last * SECOND) for last in (20, 5, 4, 3)] == [10 * SECOND, 2.5 * SECOND, 2 * SECOND, 2 * SECOND]
 
 
 def test_new_bounds_of_the_operator_hold_at_once() -> None:
-    assert advise(EVEN, utilization=0, age=NO_AGE, last=timedelta(hours=1), chance=0) == 30 * SECOND
+    assert advised_interval(EVEN, utilization=0, age=NO_AGE, last=timedelta(hours=1), chance=0) == 30 * SECOND
 
 
 def test_where_it_is_not_adaptive_it_is_the_base_for_everybody() -> None:
-    fixed = Polling(base=2 * SECOND, least=SECOND, most=30 * SECOND, adaptive=False)
-    assert advise(fixed, utilization=9, age=timedelta(days=1), last=30 * SECOND, chance=0.9) == 2 * SECOND
+    fixed = PollPolicy(base=2 * SECOND, least=SECOND, most=30 * SECOND, adaptive=False)
+    assert advised_interval(fixed, utilization=9, age=timedelta(days=1), last=30 * SECOND, chance=0.9) == 2 * SECOND
 
 
 @given(polling=pollings(), load=loads, age=ages, last=st.none() | spans, chance=chances)
 def test_it_is_whole_milliseconds_within_the_bounds(
-    polling: Polling, load: float, age: timedelta, last: timedelta | None, chance: float
+    polling: PollPolicy, load: float, age: timedelta, last: timedelta | None, chance: float
 ) -> None:
-    interval = advise(polling, utilization=load, age=age, last=last, chance=chance)
+    interval = advised_interval(polling, utilization=load, age=age, last=last, chance=chance)
     assert polling.least <= interval <= polling.most
     assert interval % MILLISECOND == timedelta()
 
 
 @given(polling=pollings(), load=loads, age=ages, last=spans, chance=chances)
 def test_it_is_never_less_than_half_of_the_last_within_the_bounds(
-    polling: Polling, load: float, age: timedelta, last: timedelta, chance: float
+    polling: PollPolicy, load: float, age: timedelta, last: timedelta, chance: float
 ) -> None:
-    interval = advise(polling, utilization=load, age=age, last=last, chance=chance)
+    interval = advised_interval(polling, utilization=load, age=age, last=last, chance=chance)
     assert 2 * interval >= min(last, 2 * polling.most)
 
 
 @given(polling=pollings(), loads=st.tuples(loads, loads), ages=st.tuples(ages, ages), chance=chances)
 def test_more_load_or_age_never_makes_it_shorter(
-    polling: Polling, loads: tuple[float, float], ages: tuple[timedelta, timedelta], chance: float
+    polling: PollPolicy, loads: tuple[float, float], ages: tuple[timedelta, timedelta], chance: float
 ) -> None:
     one, other = [
-        advise(polling, utilization=load, age=age, last=None, chance=chance)
+        advised_interval(polling, utilization=load, age=age, last=None, chance=chance)
         for load, age in zip(sorted(loads), sorted(ages), strict=True)
     ]
     assert one <= other

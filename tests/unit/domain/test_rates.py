@@ -1,19 +1,19 @@
 """Which rates are for a request, and whose budget each is taken from."""
 
 import time
+from fnmatch import fnmatchcase
 from typing import Any
 
 import pytest
 
-from taskgate.domain.gcra import RateLimit
-from taskgate.domain.rates import THE_REST, RateEvent, RatePolicies, RatePolicy, RateSubject, Scope
+from taskgate.domain.rates import OTHER_METHODS, RateEvent, RateLimit, RatePolicies, RatePolicy, RateScope, RateSubject
 
 LIMIT = RateLimit(every=1.0, burst=5)
 ALICE = RateSubject("alice", "gold", "192.0.2.7")
 STRAY = RateSubject("stray", None, "192.0.2.7")
 
 
-def policy(name: str, scope: Scope = Scope.CONTEXT, **more: Any) -> RatePolicy:
+def policy(name: str, scope: RateScope = RateScope.CONTEXT, **more: Any) -> RatePolicy:
     return RatePolicy(name=name, scope=scope, limit=LIMIT, **more)
 
 
@@ -55,7 +55,7 @@ class TestTheRest:
     USUAL = (
         policy("calls", methods=("tools/call",)),
         policy("polls", methods=("tasks/*",)),
-        policy("rest", methods=THE_REST),
+        policy("rest", methods=OTHER_METHODS),
     )
 
     def test_is_what_no_other_policy_names(self) -> None:
@@ -63,7 +63,7 @@ class TestTheRest:
         assert [names(policies, method) for method in ("tools/call", "tasks/get", "ping")] == ["calls", "polls", "rest"]
 
     def test_is_of_one_scope(self) -> None:
-        policies = RatePolicies((*self.USUAL, policy("everybody", Scope.GLOBAL, methods=THE_REST)))
+        policies = RatePolicies((*self.USUAL, policy("everybody", RateScope.GLOBAL, methods=OTHER_METHODS)))
         assert names(policies) == "calls everybody"
         assert names(policies, "ping") == "rest everybody"
 
@@ -79,7 +79,7 @@ class TestTheRest:
     def test_has_what_is_named_in_shadow_so_that_a_shadow_takes_no_limit_away(self) -> None:
         shadow = policy("shadow", methods=("ping",), shadow=True)
         assert names(RatePolicies((*self.USUAL, shadow)), "ping") == "rest shadow"
-        resting = (shadow, policy("rest", methods=THE_REST, shadow=True))
+        resting = (shadow, policy("rest", methods=OTHER_METHODS, shadow=True))
         assert names(RatePolicies(resting), "ping") == "shadow"
 
     def test_heeds_neither_events_nor_what_comes_before_authentication(self) -> None:
@@ -92,23 +92,23 @@ class TestTheRest:
 
 def keys(subject: RateSubject, tool: str | None = "build", mount: str = "reports") -> dict[str, str]:
     """The key of each scope that has one."""
-    policies = RatePolicies(tuple(policy(f"by {scope}", scope) for scope in Scope))
+    policies = RatePolicies(tuple(policy(f"by {scope}", scope) for scope in RateScope))
     demands = policies.demands(subject, {}, mount, "tools/call", tool)
     return {demand.policy.scope.value: demand.key for demand in demands}
 
 
 def test_a_budget_is_shared_by_all_of_its_scope_and_nobody_else() -> None:
     mine = keys(ALICE)
-    assert sorted(mine) == sorted(Scope)
-    assert len(set(mine.values())) == len(Scope)
+    assert sorted(mine) == sorted(RateScope)
+    assert len(set(mine.values())) == len(RateScope)
 
     def differ(other: dict[str, str]) -> set[str]:
         return {scope for scope, key in other.items() if key != mine[scope]}
 
     assert differ(keys(ALICE)) == set()
-    assert differ(keys(ALICE._replace(context="bob"))) == {"context"}
-    assert differ(keys(ALICE._replace(tenant="silver"))) == {"tenant"}
-    assert differ(keys(ALICE._replace(address="192.0.2.8"))) == {"ip"}
+    assert differ(keys(RateSubject("bob", "gold", "192.0.2.7"))) == {"context"}
+    assert differ(keys(RateSubject("alice", "silver", "192.0.2.7"))) == {"tenant"}
+    assert differ(keys(RateSubject("alice", "gold", "192.0.2.8"))) == {"ip"}
     assert differ(keys(ALICE, mount="search")) == {"upstream", "tool"}
     assert differ(keys(ALICE, tool="read")) == {"tool"}
 
@@ -132,50 +132,63 @@ def test_a_callers_own_rate_stands_for_the_usual_one_and_cost_is_the_policys() -
 
 def test_an_event_takes_from_its_own_policies() -> None:
     failures = policy("failures", event=RateEvent.LOOKUP_FAILURE)
-    logins = policy("logins", Scope.IP, event=RateEvent.AUTH_FAILURE)
+    logins = policy("logins", RateScope.IP, event=RateEvent.AUTH_FAILURE)
     there = policy("there", event=RateEvent.LOOKUP_FAILURE, upstream="search")
     policies = RatePolicies((failures, logins, there, policy("calls")))
 
     def taken(event: RateEvent, mount: str = "reports") -> list[RatePolicy]:
-        return [demand.policy for demand in policies.of_event(event, ALICE, {}, mount)]
+        return [demand.policy for demand in policies.event_demands(event, ALICE, {}, mount)]
 
     assert taken(RateEvent.LOOKUP_FAILURE) == [failures]
     assert taken(RateEvent.LOOKUP_FAILURE, "search") == [failures, there]
     assert taken(RateEvent.AUTH_FAILURE) == [logins]
     own = RateLimit(every=9.0, burst=9)
-    assert policies.of_event(RateEvent.LOOKUP_FAILURE, ALICE, {"failures": own}, "reports")[0].limit == own
-    assert RatePolicies(()).of_event(RateEvent.AUTH_FAILURE, ALICE, {}, "reports") == ()
+    assert policies.event_demands(RateEvent.LOOKUP_FAILURE, ALICE, {"failures": own}, "reports")[0].limit == own
+    assert RatePolicies(()).event_demands(RateEvent.AUTH_FAILURE, ALICE, {}, "reports") == ()
 
 
 def test_before_authentication_only_address_and_server_are_known() -> None:
     policies = RatePolicies(
         (
-            policy("ip", Scope.IP, before_auth=True),
-            policy("there", Scope.UPSTREAM, before_auth=True, upstream="search"),
-            policy("later", Scope.IP),
+            policy("ip", RateScope.IP, before_auth=True),
+            policy("there", RateScope.UPSTREAM, before_auth=True, upstream="search"),
+            policy("later", RateScope.IP),
         )
     )
     assert [each.key for each in policies.before_auth("192.0.2.7", "reports")] == ["ip\n192.0.2.7"]
     assert [each.policy.name for each in policies.before_auth("192.0.2.7", "search")] == ["ip", "there"]
-    assert RatePolicies((policy("later", Scope.IP),)).before_auth("192.0.2.7", "reports") == ()
+    assert RatePolicies((policy("later", RateScope.IP),)).before_auth("192.0.2.7", "reports") == ()
 
 
-def test_tools_are_told_apart_only_where_a_policy_does() -> None:
-    blind, heedful = RatePolicies((policy("calls"),)), RatePolicies((policy("calls", tool="a*"),))
-    for tool in ("a", "b"):
-        assert [names(policies, tool=tool) for policies in (blind, heedful)] == [
-            "calls",
-            "calls" if tool == "a" else "",
-        ]
-    assert (len(blind._found), len(heedful._found)) == (1, 2)
+@pytest.fixture
+def matches(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names that were compared with a glob, which happens only for what is not cached."""
+    compared: list[str] = []
+
+    def compare(name: str, glob: str) -> bool:
+        compared.append(name)
+        return fnmatchcase(name, glob)
+
+    monkeypatch.setattr("taskgate.domain.rates.fnmatchcase", compare)
+    return compared
 
 
-def test_names_without_end_are_not_remembered_without_end() -> None:
+def test_tools_share_a_cached_result_unless_a_policy_names_tools(matches: list[str]) -> None:
+    without, with_tools = (RatePolicies((policy("calls", methods=("tools/*",), tool=tool),)) for tool in (None, "a*"))
+    assert [names(without, tool=tool) for tool in ("a", "b")] == ["calls", "calls"]
+    assert matches == ["tools/call"]
+    assert [names(with_tools, tool=tool) for tool in ("a", "b", "a", "b")] == ["calls", "", "calls", ""]
+    assert matches == ["tools/call", "a", "tools/call", "b"]
+
+
+def test_the_cache_of_names_that_hosts_choose_is_bounded(matches: list[str]) -> None:
     policies = RatePolicies((policy("calls", tool="a*"),))
-    for number in range(10_000):
+    for number in range(5_000):
         assert names(policies, tool=f"a{number}") == "calls"
-    assert len(policies._found) <= 4096
-    assert names(policies, tool="a0") == "calls"
+    matches.clear()
+    for name in ("a4999", "a1000", "a0"):
+        assert names(policies, tool=name) == "calls"
+    assert matches == ["a0"]
 
 
 def test_policies_that_do_not_match_cost_nothing() -> None:
@@ -200,24 +213,24 @@ def test_policies_that_do_not_match_cost_nothing() -> None:
 def test_it_is_known_whether_arrivals_and_addresses_matter() -> None:
     def heeds(**more: Any) -> tuple[bool, bool]:
         policies = RatePolicies((policy("p", **more),))
-        return policies.heed_arrivals, policies.heed_addresses
+        return policies.has_before_auth, policies.has_addresses
 
     assert heeds() == (False, False)
-    assert heeds(scope=Scope.IP) == (False, True)
-    assert heeds(scope=Scope.IP, before_auth=True) == (True, False)
-    assert heeds(scope=Scope.IP, event=RateEvent.AUTH_FAILURE) == (True, False)
-    assert heeds(scope=Scope.IP, event=RateEvent.LOOKUP_FAILURE) == (False, True)
+    assert heeds(scope=RateScope.IP) == (False, True)
+    assert heeds(scope=RateScope.IP, before_auth=True) == (True, False)
+    assert heeds(scope=RateScope.IP, event=RateEvent.AUTH_FAILURE) == (True, False)
+    assert heeds(scope=RateScope.IP, event=RateEvent.LOOKUP_FAILURE) == (False, True)
     assert heeds(event=RateEvent.LOOKUP_FAILURE) == (False, False)
 
 
-def test_long_names_of_hosts_are_not_remembered_and_make_no_long_keys() -> None:
-    policies = RatePolicies((policy("rest", methods=("*",)), policy("tools", Scope.TOOL, tool="*")))
+def test_long_names_of_hosts_are_not_cached_and_make_no_long_keys(matches: list[str]) -> None:
+    policies = RatePolicies((policy("rest", methods=("*",)), policy("tools", RateScope.TOOL, tool="*")))
     long = 100_000 * "x"
-    for number in range(3):
+    for number in (1, 1, 2):
         (one,) = policies.demands(ALICE, {}, "reports", f"{long}{number}", None)
         assert one.policy.name == "rest"
         found = policies.demands(ALICE, {}, "reports", "tools/call", f"{long}\ud800{number}")
         assert max(len(each.key) for each in found) < 100
-    assert not policies._found
+    assert matches == [f"{long}\ud800{number}" for number in (1, 1, 2)]
     keys = {policies.demands(ALICE, {}, "reports", "tools/call", f"{long}{number % 2}")[1].key for number in range(4)}
     assert len(keys) == 2

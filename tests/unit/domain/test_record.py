@@ -15,8 +15,8 @@ from taskgate.domain.record import (
     Succeeded,
     TaskRecord,
     TaskStatus,
-    altered,
-    text_of,
+    evolve,
+    outcome_text,
 )
 from taskgate.errors import UpstreamReason
 from unit.domain.records import record
@@ -62,13 +62,13 @@ def test_a_record_is_not_changed_in_place() -> None:
 def test_an_altered_record_is_another_one_that_differs_in_what_was_named_alone() -> None:
     task = record()
     before = replace(task)
-    other = altered(task, status=TaskStatus.FAILED, revision=1)
+    other = evolve(task, status=TaskStatus.FAILED, revision=1)
     assert other == replace(task, status=TaskStatus.FAILED, revision=1)
     assert task == before
-    assert altered(task) == task
-    assert altered(task) is not task
+    assert evolve(task) == task
+    assert evolve(task) is not task
     with pytest.raises(KeyError):
-        altered(task, state=TaskStatus.FAILED)
+        evolve(task, state=TaskStatus.FAILED)
 
 
 def test_a_new_record_has_nothing_yet() -> None:
@@ -81,19 +81,19 @@ def test_a_new_record_has_nothing_yet() -> None:
     ("dispatched", "reruns", "may"), [(False, 0, True), (False, 1, True), (True, 1, True), (True, 0, False)]
 )
 def test_a_call_may_be_sent_that_was_not_or_may_run_again(dispatched: bool, reruns: int, may: bool) -> None:
-    assert record(dispatched=dispatched, reruns=reruns).may_be_sent is may
+    assert record(dispatched=dispatched, reruns=reruns).is_dispatchable is may
 
 
 @pytest.mark.parametrize(
-    ("changes", "may"), [({}, True), ({"dispatched": True}, False), ({"dispatched": True, "kept": KEPT}, True)]
+    ("changes", "may"), [({}, True), ({"dispatched": True}, False), ({"dispatched": True, "checkpoint": KEPT}, True)]
 )
 def test_a_call_may_go_on_that_may_be_sent_or_rests(changes: dict[str, Any], may: bool) -> None:
-    assert record(**changes).may_go_on is may
+    assert record(**changes).is_resumable is may
 
 
 @pytest.mark.parametrize("key", ["input-1", "input-9", "input-12"])
 def test_a_key_was_asked_that_was_given(key: str) -> None:
-    assert record(inputs_made=12).was_asked(key)
+    assert record(inputs_made=12).has_asked(key)
 
 
 @pytest.mark.parametrize(
@@ -104,13 +104,13 @@ def test_a_key_was_asked_that_was_given(key: str) -> None:
     ],
 )  # fmt: skip
 def test_a_key_that_was_never_given_was_not_asked_however_it_is_written(key: str) -> None:
-    assert not record(inputs_made=12).was_asked(key)
+    assert not record(inputs_made=12).has_asked(key)
 
 
 def test_a_task_that_was_asked_nothing_knows_no_key() -> None:
-    assert not record().was_asked("input-1")
+    assert not record().has_asked("input-1")
 
 
 def test_the_text_of_an_outcome_is_that_of_its_result_or_error() -> None:
-    assert text_of(Succeeded(result="{}", tool_error=True)) == "{}"
-    assert text_of(Faulted(error='{"code":1}', reason=FaultReason.CLOSED)) == '{"code":1}'
+    assert outcome_text(Succeeded(result="{}", tool_error=True)) == "{}"
+    assert outcome_text(Faulted(error='{"code":1}', reason=FaultReason.CLOSED)) == '{"code":1}'

@@ -5,7 +5,6 @@ import pytest
 from taskgate.domain.versions import (
     LEGACY,
     MODERN,
-    NEWEST,
     NEWEST_LEGACY,
     SERVED,
     Era,
@@ -46,7 +45,7 @@ def test_revisions_stand_in_the_order_they_were_published_in() -> None:
 
 
 def test_the_newest_that_a_handshake_offers_is_of_its_own_era() -> None:
-    assert NEWEST is NEWEST_LEGACY is LEGACY[-1] is Revision.R2025_11_25
+    assert NEWEST_LEGACY is LEGACY[-1] is Revision.R2025_11_25
 
 
 def test_every_revision_is_served_and_told_newest_first() -> None:
@@ -70,6 +69,6 @@ def test_one_revision_has_tasks_in_its_core() -> None:
 
 
 def test_a_peer_is_a_value() -> None:
-    peer = Peer(revision=NEWEST, capabilities={"tasks": {}}, info={"name": "a"})
-    assert peer == Peer(revision=NEWEST, capabilities={"tasks": {}}, info={"name": "a"})
-    assert peer != Peer(revision=NEWEST, capabilities={}, info={"name": "a"})
+    peer = Peer(revision=NEWEST_LEGACY, capabilities={"tasks": {}}, info={"name": "a"})
+    assert peer == Peer(revision=NEWEST_LEGACY, capabilities={"tasks": {}}, info={"name": "a"})
+    assert peer != Peer(revision=NEWEST_LEGACY, capabilities={}, info={"name": "a"})

@@ -16,7 +16,7 @@ from taskgate.admission.rules import RuntimeConfig
 from taskgate.admission.standing import QuotaSubjects
 from taskgate.auth.authorization import AccessPolicy, AccessRule
 from taskgate.domain.cursors import CursorKeys, Cursors
-from taskgate.domain.polling import Polling
+from taskgate.domain.polling import PollPolicy
 from taskgate.stores.rates import MemoryRateStore
 from taskgate.streams.bytes_in_flight import BytesInFlight
 from unit.admission.live_rules import live
@@ -70,12 +70,12 @@ class Guard:
         )
 
     @staticmethod
-    def polling(**changes: Any) -> Polling:
+    def polling(**changes: Any) -> PollPolicy:
         """Two seconds for everybody, unless a test says otherwise."""
         usual: dict[str, Any] = {"adaptive": False}
         of_live = live().now.polling
         usual |= {"base": of_live.base, "least": of_live.least, "most": of_live.most}
-        return Polling(**usual | changes)
+        return PollPolicy(**usual | changes)
 
 
 def new_polls(

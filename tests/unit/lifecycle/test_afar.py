@@ -9,7 +9,7 @@ from helpers.manual_clock import ManualClock
 from helpers.memory_stream_log import MemoryStreamLog
 from helpers.records import new_record
 from helpers.waiting import bounded, eventually
-from taskgate.domain.record import Lease, TaskRecord, altered
+from taskgate.domain.record import Lease, TaskRecord, evolve
 from taskgate.lifecycle import remote_notifications as module
 from taskgate.lifecycle.remote_notifications import AwaitsNotes, Heard, RemoteNotifications, RemoteWait
 from taskgate.streams.event_log import RETENTION
@@ -35,7 +35,7 @@ class Street:
     def record(self, holder: str | None = "a") -> TaskRecord:
         """The task, run by somebody."""
         lease = None if holder is None else Lease(holder=holder, until=self.clock.now())
-        return altered(new_record(id=self.task), lease=lease)
+        return evolve(new_record(id=self.task), lease=lease)
 
     def wait(self, heard: Heard | None = None) -> tuple[ResumableEventStream, RemoteWait]:
         """A stream that waits at b."""

@@ -112,7 +112,7 @@ async def test_a_question_that_its_host_keeps_a_task_for_is_answered_when_that_i
     kept.question = kept.question._replace(params=type(kept.question.params)('{"task":{},"message":"Go on?"}'))  # type: ignore[misc, call-arg]
     inputs.ask(kept)
     await idle(inputs)
-    await desk.answers("input-1", '{"result":{"task":{"taskId":"theirs"}}}', kept_as="theirs")
+    await desk.answers("input-1", '{"result":{"task":{"taskId":"theirs"}}}', deferred_to="theirs")
     inputs.obey(await desk.now(), None)
     await idle(inputs)
     assert desk.told == [("input-1", "asked")]

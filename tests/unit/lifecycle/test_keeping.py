@@ -115,7 +115,7 @@ async def test_until_the_newest_place_is_written_the_one_before_knows_what_was_a
 async def test_more_answers_than_may_be_kept_are_taken_for_arrived(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(names, "MAX_GIVEN", len(ANSWER) - 1)
+    monkeypatch.setattr(names, "MAX_CHECKPOINT_ANSWERS", len(ANSWER) - 1)
     inputs, asked = world.inputs(), named()
     await kept(world, inputs, FIRST)
     inputs.ask(asked)
@@ -123,7 +123,7 @@ async def test_more_answers_than_may_be_kept_are_taken_for_arrived(
     inputs.obey(await world.answer("input-1"), None)
     await idle(inputs)
     record = await world.now()
-    assert (record.answers, record.kept is not None) == ({}, True)
+    assert (record.answers, record.checkpoint is not None) == ({}, True)
 
 
 @pytest.mark.parametrize("key", [None, "n" * (MAX_NAME + 1)])
@@ -133,10 +133,10 @@ async def test_while_a_question_without_a_name_is_open_nothing_is_kept(world: Wo
     await kept(world, inputs, FIRST)
     inputs.ask(asked)
     await idle(inputs)
-    assert ((await world.now()).kept, inputs.is_kept) == (None, False)
+    assert ((await world.now()).checkpoint, inputs.is_kept) == (None, False)
     inputs.on_checkpoint(SECOND, UNSEALED)
     await idle(inputs)
-    assert (await world.now()).kept is None
+    assert (await world.now()).checkpoint is None
     inputs.obey(await world.answer("input-1"), None)
     await idle(inputs)
     assert (await world.now()).answers == {}
@@ -154,7 +154,7 @@ async def test_what_is_not_to_be_kept_any_more_before_it_could_be_written_never_
     world.store.failing = set()
     await idle(inputs)
     assert len((await world.now()).inputs) == 2
-    assert [each.kept for each in seen] == [None] * len(seen)
+    assert [each.checkpoint for each in seen] == [None] * len(seen)
 
 
 async def test_what_is_too_large_to_keep_is_not_kept_nor_what_was_before_it(
@@ -165,7 +165,7 @@ async def test_what_is_too_large_to_keep_is_not_kept_nor_what_was_before_it(
     monkeypatch.setattr(checkpoints, "MAX_SEALED", 10)
     inputs.on_checkpoint(SECOND, UNSEALED)
     await idle(inputs)
-    assert ((await world.now()).kept, inputs.is_kept) == (None, False)
+    assert ((await world.now()).checkpoint, inputs.is_kept) == (None, False)
     monkeypatch.undo()
     await kept(world, inputs, THIRD)
 
@@ -176,7 +176,7 @@ async def test_of_a_task_that_has_ended_nothing_is_kept(world: World) -> None:
     assert await world.store.swap(advance(record, failed, world.clock.now()), expected=record.revision)
     inputs.on_checkpoint(FIRST, UNSEALED)
     await idle(inputs)
-    assert ((await world.now()).kept, inputs.is_kept) == (None, False)
+    assert ((await world.now()).checkpoint, inputs.is_kept) == (None, False)
 
 
 async def test_a_call_that_is_given_up_for_a_new_one_is_kept_no_more(world: World) -> None:
@@ -186,4 +186,4 @@ async def test_a_call_that_is_given_up_for_a_new_one_is_kept_no_more(world: Worl
     inputs.sink()
     assert not inputs.is_kept
     await idle(inputs)
-    assert (await world.now()).kept is None
+    assert (await world.now()).checkpoint is None

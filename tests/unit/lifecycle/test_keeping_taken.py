@@ -3,7 +3,7 @@
 import asyncio
 
 from helpers.waiting import eventually
-from taskgate.domain.events import CallKept
+from taskgate.domain.events import CheckpointSaved
 from taskgate.domain.machine import advance
 from taskgate.domain.record import SealedCheckpoint
 from taskgate.lifecycle.checkpoints import UNSEALED, AskedQuestion, CallCheckpoint
@@ -23,7 +23,7 @@ async def taken(world: World, *asked: AskedQuestion, answered: bool = False) -> 
     record = await world.answer("input-1") if answered else await world.now()
     sealed = UNSEALED.seal(record.owner, record.id, found)
     assert sealed is not None
-    left = advance(record, CallKept(kept=SealedCheckpoint(sealed=sealed)), world.clock.now())
+    left = advance(record, CheckpointSaved(checkpoint=SealedCheckpoint(sealed=sealed)), world.clock.now())
     assert await world.store.swap(left, expected=record.revision)
     return found
 
@@ -66,7 +66,9 @@ async def test_what_nobody_waits_for_any_more_is_not_asked_anew_and_is_refused_i
     inputs = world.inputs()
     inputs.stand(await world.now(), found, UNSEALED)
     record = await world.answer("input-1")
-    gone = advance(record, CallKept(kept=record.kept, arrived=frozenset({"input-1"})), world.clock.now())
+    gone = advance(
+        record, CheckpointSaved(checkpoint=record.checkpoint, delivered=frozenset({"input-1"})), world.clock.now()
+    )
     assert await world.store.swap(gone, expected=record.revision)
     asked = named('"1"')
     inputs.ask(asked)

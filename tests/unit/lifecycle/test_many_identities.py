@@ -19,9 +19,8 @@ from taskgate.admission.standing import QuotaSubjects
 from taskgate.admission.streams import OpenStreams
 from taskgate.admission.suspicions import Suspicions
 from taskgate.auth.context import AuthContext
-from taskgate.domain.fairness import FairPermits
-from taskgate.domain.gcra import RateLimit
-from taskgate.domain.rates import Demand, RatePolicy, Scope
+from taskgate.domain.fair_queue import FairQueue
+from taskgate.domain.rates import Demand, RateLimit, RatePolicy, RateScope
 from taskgate.gateway.denied_extensions import DeniedExtensions
 from taskgate.gateway.modern import session_pool
 from taskgate.gateway.modern.session_pool import SessionPool
@@ -46,7 +45,7 @@ Visit = Callable[[int], None]
 
 def rates(_: pytest.MonkeyPatch) -> Visit:
     store, limit = MemoryRateStore(KEPT), RateLimit(every=0.1, burst=3)
-    policy = RatePolicy(name="calls", scope=Scope.CONTEXT, limit=limit)
+    policy = RatePolicy(name="calls", scope=RateScope.CONTEXT, limit=limit)
     return lambda n: cast("None", store.take((Demand(f"calls\ncaller {n}", limit, 1, policy),), now=n / 100))
 
 
@@ -85,7 +84,7 @@ def saturated(patch: pytest.MonkeyPatch) -> Visit:
 
 
 def permits(_: pytest.MonkeyPatch) -> Visit:
-    shared: FairPermits[str] = FairPermits(8, 64, share=2, kept=1)
+    shared: FairQueue[str] = FairQueue(8, 64, share=2, reserved=1)
 
     def visited(n: int) -> None:
         context = f"caller {n}"

@@ -57,7 +57,7 @@ def test_answers_are_others_until_they_are_to_be_forgotten() -> None:
 
 
 def test_no_more_answers_are_expected_to_arrive_than_may_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_GIVEN", 10)
+    monkeypatch.setattr(module, "MAX_CHECKPOINT_ANSWERS", 10)
     names = QuestionNames()
     assert names.answered(ASKED, "input-1", 10)
     assert not names.answered(ASKED, "input-2", 1)

@@ -9,7 +9,7 @@ from helpers.failing_store import FailingStore
 from helpers.manual_clock import ManualClock
 from helpers.records import OWNER, after, keep, new_input, new_peer, new_record
 from helpers.waiting import bounded, eventually
-from taskgate.domain.events import Dispatched, InputKept, InputRequested
+from taskgate.domain.events import Dispatched, InputDeferred, InputRequested
 from taskgate.domain.record import TaskRecord
 from taskgate.errors import StoreUnavailable
 from taskgate.lifecycle.changes import Changes
@@ -204,7 +204,7 @@ async def test_a_question_that_the_host_keeps_a_task_for_is_asked_no_more_though
     with pytest.raises(StoreUnavailable), world.offers.answering(world.record.id, KEY):
         # As with a store that wrote it, and could not say so.
         raise StoreUnavailable("as the test wants")
-    kept = InputKept(key=KEY, response='{"result":{"task":{}}}', kept_as="host-1")
+    kept = InputDeferred(key=KEY, response='{"result":{"task":{}}}', deferred_to="host-1")
     await world.changes.make(OWNER, world.record.id, lambda _: kept)
     world.offers.give_back(feed)
     await world.idle()

@@ -15,12 +15,12 @@ from taskgate.domain.events import (
     Dispatched,
     InputAnswered,
     InputClaimed,
-    InputKept,
+    InputDeferred,
     InputRequested,
+    InputResolution,
     InputWithdrawn,
     Progressed,
     ResultRetrieved,
-    Settled,
     TaskEvent,
 )
 from taskgate.domain.machine import advance
@@ -97,8 +97,8 @@ def test_a_question_is_told_by_its_kind_and_the_first_one_moves_the_task(method:
         (InputAnswered(key="input-1", response=DECLINED), "declined"),
         (InputAnswered(key="input-1", response='{"error":{"code":-1,"message":"no"}}'), "declined"),
         (InputWithdrawn(key="input-1"), "superseded"),
-        (InputWithdrawn(key="input-1", settled=Settled.EXPIRED), "expired"),
-        (InputWithdrawn(key="input-1", settled=Settled.ANSWERED), "answered"),
+        (InputWithdrawn(key="input-1", resolution=InputResolution.EXPIRED), "expired"),
+        (InputWithdrawn(key="input-1", resolution=InputResolution.ANSWERED), "answered"),
     ],
 )
 def test_a_question_is_settled_once_and_the_others_stay_as_they_are(event: TaskEvent, outcome: str) -> None:
@@ -122,7 +122,7 @@ def test_nobody_needs_an_answer_once_the_call_is_over_or_made_again(event: TaskE
     "event",
     [
         InputClaimed(key="input-1", stream="s"),
-        InputKept(key="input-1", response="{}", kept_as="theirs"),
+        InputDeferred(key="input-1", response="{}", deferred_to="theirs"),
         Progressed(message="still"),
     ],
 )

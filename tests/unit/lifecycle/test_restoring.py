@@ -9,7 +9,7 @@ import pytest
 
 from helpers.records import after, new_lease
 from taskgate.domain.events import Progressed
-from taskgate.domain.record import Succeeded, TaskRecord, TaskStatus, altered
+from taskgate.domain.record import Succeeded, TaskRecord, TaskStatus, evolve
 from taskgate.lifecycle import holdings
 from taskgate.telemetry.events import LeaseLost
 from unit.lifecycle.gated import Replica
@@ -107,7 +107,7 @@ async def test_an_end_in_whose_place_the_store_has_another_is_given_up_and_that_
     record = await running(world)
     world.save()
     kept = world._saved[record.id]
-    kept.head = altered(kept.head, status=TaskStatus.CANCELLED)
+    kept.head = evolve(kept.head, status=TaskStatus.CANCELLED)
     world.answer()
     await world.rest()
     world.go_back()

@@ -41,12 +41,12 @@ def kept(checkpoints: CheckpointSeals, rest: RoundCheckpoint | CallCheckpoint = 
     ids=["with a state", "without", "a foothold", "without any place"],
 )
 def test_what_was_kept_comes_back(checkpoints: CheckpointSeals, rest: RoundCheckpoint | CallCheckpoint) -> None:
-    assert checkpoints.open(replace(TASK, kept=kept(checkpoints, rest))) == rest
+    assert checkpoints.open(replace(TASK, checkpoint=kept(checkpoints, rest))) == rest
 
 
 def test_what_the_key_before_sealed_is_good() -> None:
     rotated = CheckpointSeals(SealKeys(b"n" * 32, b"k" * 32))
-    assert rotated.open(replace(TASK, kept=kept(KEYED))) == REST
+    assert rotated.open(replace(TASK, checkpoint=kept(KEYED))) == REST
 
 
 def test_where_nothing_is_kept_nothing_rests() -> None:
@@ -60,7 +60,7 @@ def test_where_nothing_is_kept_nothing_rests() -> None:
 def test_what_is_kept_is_good_for_its_task_alone(
     rest: RoundCheckpoint | CallCheckpoint, other: dict[str, object]
 ) -> None:
-    assert KEYED.open(replace(TASK, kept=kept(KEYED, rest), **other)) is None  # type: ignore[arg-type]
+    assert KEYED.open(replace(TASK, checkpoint=kept(KEYED, rest), **other)) is None  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_what_is_kept_is_good_for_its_task_alone(
     ids=["by nobody", "by another key", "cut short", "no text of ours", "no ASCII", "nothing"],
 )
 def test_what_none_of_us_wrote_is_not_believed(sealed: str) -> None:
-    assert KEYED.open(replace(TASK, kept=SealedCheckpoint(sealed=sealed))) is None
+    assert KEYED.open(replace(TASK, checkpoint=SealedCheckpoint(sealed=sealed))) is None
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_what_none_of_us_wrote_is_not_believed(sealed: str) -> None:
     ],
 )
 def test_what_cannot_be_read_is_nothing(text: bytes) -> None:
-    assert UNSEALED.open(replace(TASK, kept=SealedCheckpoint(sealed=urlsafe_b64encode(text).decode()))) is None
+    assert UNSEALED.open(replace(TASK, checkpoint=SealedCheckpoint(sealed=urlsafe_b64encode(text).decode()))) is None
 
 
 @pytest.mark.parametrize("size", [MAX_SEALED, MAX_SEALED * 3 // 4])

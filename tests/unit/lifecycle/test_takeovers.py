@@ -11,7 +11,7 @@ from helpers.failing_store import FailingStore
 from helpers.manual_clock import EPOCH
 from helpers.records import after, keep, new_input, new_lease, new_record
 from helpers.waiting import bounded
-from taskgate.domain.events import CallKept, CallSucceeded, Dispatched, InputClaimed, InputRequested, Progressed
+from taskgate.domain.events import CallSucceeded, CheckpointSaved, Dispatched, InputClaimed, InputRequested, Progressed
 from taskgate.domain.record import Faulted, FaultReason, OwnerKey, SealedCheckpoint, TaskRecord, TaskStatus
 from taskgate.errors import StoreUnavailable
 from taskgate.lifecycle import completions, takeovers
@@ -153,7 +153,7 @@ def in_session(session: str | None, **changes: Any) -> TaskRecord:
     record = after(new_record(**changes), Dispatched())
     sealed = UNSEALED.seal(record.owner, record.id, CallCheckpoint(ResumePoint(session=session, event="1"), ()))
     assert sealed is not None
-    return after(record, CallKept(kept=SealedCheckpoint(sealed=sealed)))
+    return after(record, CheckpointSaved(checkpoint=SealedCheckpoint(sealed=sealed)))
 
 
 def resting(**changes: Any) -> TaskRecord:
@@ -161,7 +161,7 @@ def resting(**changes: Any) -> TaskRecord:
     record = after(new_record(**changes), Dispatched())
     sealed = UNSEALED.seal(record.owner, record.id, RoundCheckpoint("s", ()))
     assert sealed is not None
-    return after(record, CallKept(kept=SealedCheckpoint(sealed=sealed)))
+    return after(record, CheckpointSaved(checkpoint=SealedCheckpoint(sealed=sealed)))
 
 
 @pytest.mark.parametrize(

@@ -17,10 +17,10 @@ from taskgate.admission.bulkhead import Bulkhead, BulkheadSettings, Ticket
 from taskgate.admission.joining import RequestCoalescer, repeat_key
 from taskgate.admission.standing import QuotaSubjects
 from taskgate.auth.context import AuthContext
-from taskgate.domain.caps import Caps
 from taskgate.domain.events import CallFaulted
+from taskgate.domain.limits import Caps
 from taskgate.domain.machine import advance
-from taskgate.domain.policy import Mode, Rule
+from taskgate.domain.policy import PromotionMode, PromotionRule
 from taskgate.domain.record import FaultReason, OwnerKey, TaskRecord
 from taskgate.errors import InvalidParams, QueueFull, StoreUnavailable, TooManyTasks
 from taskgate.lifecycle.task_service import TaskService
@@ -75,7 +75,7 @@ class House:
         )
 
     def policy(self, **changes: Any) -> Any:
-        terms = Rule(upstream=None, tool="*", mode=Mode.ALWAYS, **changes)
+        terms = PromotionRule(upstream=None, tool="*", mode=PromotionMode.ALWAYS, **changes)
         usual = rules().policy
         return type(usual)(
             rules=(terms,),

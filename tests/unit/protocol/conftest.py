@@ -8,13 +8,13 @@ import pytest
 
 from helpers.manual_clock import EPOCH
 from taskgate.domain.record import OwnerKey, TaskRecord, TaskStatus, ToolCall
-from taskgate.domain.versions import NEWEST, Peer
+from taskgate.domain.versions import NEWEST_LEGACY, Peer
 
 RecordMaker = Callable[..., TaskRecord]
 
 CALL = ToolCall(
     tool="render",
-    peer=Peer(revision=NEWEST, capabilities={}, info={}),
+    peer=Peer(revision=NEWEST_LEGACY, capabilities={}, info={}),
     host_session="s",
     progress_token=None,
     params='{"name":"render"}',

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from taskgate.domain.versions import NEWEST, Peer, Revision
+from taskgate.domain.versions import NEWEST_LEGACY, Peer, Revision
 from taskgate.protocol.base import OpenSession, Server
 from taskgate.protocol.envelope import Response
 from taskgate.protocol.extensions import ExtensionPolicy
@@ -107,7 +107,7 @@ def test_no_member_of_the_other_era_is_told(host: str, server: str) -> None:
     if host == "legacy":
         assert result.keys() == {"protocolVersion", "capabilities", "serverInfo", "_meta"}
         assert not set(OTHER_ERA) & set(result["_meta"])
-        assert (result["protocolVersion"], result["serverInfo"]["name"]) == (NEWEST, "taskgate")
+        assert (result["protocolVersion"], result["serverInfo"]["name"]) == (NEWEST_LEGACY, "taskgate")
     else:
         assert result.keys() == {"resultType", "supportedVersions", "capabilities", "ttlMs", "cacheScope", "_meta"}
         assert (result["ttlMs"], result["cacheScope"]) == (0, "private")

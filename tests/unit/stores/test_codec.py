@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from helpers.manual_clock import EPOCH
 from helpers.records import new_call, new_input, new_lease, new_record
-from taskgate.domain.listing import listed
+from taskgate.domain.listing import listed_task
 from taskgate.domain.record import Lease, OwnerKey, SealedCheckpoint, Succeeded, TaskRecord, TaskStatus
 from taskgate.domain.versions import Peer, Revision
 from taskgate.errors import StoreUnavailable
@@ -67,7 +67,7 @@ heads = st.builds(
     trace=st.none() | texts,
     waiting_since=st.none() | moments,
     retrieved=st.booleans(),
-    kept=st.none() | st.builds(SealedCheckpoint, sealed=texts, given=st.dictionaries(texts, texts, max_size=2)),
+    checkpoint=st.none() | st.builds(SealedCheckpoint, sealed=texts, answers=st.dictionaries(texts, texts, max_size=2)),
 )
 
 
@@ -113,7 +113,7 @@ def test_a_head_is_an_array_that_starts_with_the_schema() -> None:
         {"trace": "00-1-2-01"},
         {"waiting_since": EPOCH},
         {"retrieved": True},
-        {"kept": SealedCheckpoint(sealed="s")},
+        {"checkpoint": SealedCheckpoint(sealed="s")},
     ],
     ids=lambda changes: next(iter(changes)),
 )
@@ -143,21 +143,21 @@ def test_a_head_of_an_earlier_version_with_what_was_rare_then_has_none_of_what_c
     assert (record.reruns, record.repeat_key) == (1, "key")
     assert (record.trace, record.waiting_since, record.retrieved) == (None, None, False)
     assert codec.pack_head(record) == head
-    assert codec.unpack_listed(head) == listed(record)
+    assert codec.unpack_listed(head) == listed_task(record)
 
 
 def test_of_the_call_of_a_head_of_an_earlier_version_nothing_is_kept() -> None:
     head = codec.pack_head(new_record(retrieved=True, trace="00-1-2-01"))
     assert len(orjson.loads(head)[-1]) == 7
-    assert codec.unpack_head(head, None).kept is None
+    assert codec.unpack_head(head, None).checkpoint is None
 
 
 def test_what_is_kept_of_a_call_is_at_the_end_of_its_head_with_the_answers_so_far() -> None:
-    kept = SealedCheckpoint(sealed="s", given={"input-1": '{"result":{}}'})
-    head = codec.pack_head(new_record(kept=kept))
+    kept = SealedCheckpoint(sealed="s", answers={"input-1": '{"result":{}}'})
+    head = codec.pack_head(new_record(checkpoint=kept))
     assert orjson.loads(head)[-1][-1] == ["s", {"input-1": '{"result":{}}'}]
-    assert codec.unpack_head(head, None).kept == kept
-    assert codec.unpack_listed(head) == listed(codec.unpack_head(head, None))
+    assert codec.unpack_head(head, None).checkpoint == kept
+    assert codec.unpack_listed(head) == listed_task(codec.unpack_head(head, None))
 
 
 def _changed(place: int, value: object) -> bytes:
@@ -231,7 +231,7 @@ def test_a_head_that_cannot_be_read_is_refused_by_lists_too(head: Any) -> None:
 
 @given(heads)
 def test_a_list_tells_of_a_packed_head_what_it_tells_of_the_record(head: TaskRecord) -> None:
-    assert codec.unpack_listed(codec.pack_head(head)) == listed(head)
+    assert codec.unpack_listed(codec.pack_head(head)) == listed_task(head)
 
 
 @pytest.mark.parametrize("length", [1, codec.MAX_CACHED], ids=["short", "long"])

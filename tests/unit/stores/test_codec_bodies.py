@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from helpers.manual_clock import EPOCH
 from helpers.records import new_lease, new_peer, new_record
-from taskgate.domain.record import Faulted, FaultReason, Lease, Outcome, Succeeded, TaskRecord, TaskStatus, text_of
+from taskgate.domain.record import Faulted, FaultReason, Lease, Outcome, Succeeded, TaskRecord, TaskStatus, outcome_text
 from taskgate.domain.versions import Peer, Revision
 from taskgate.errors import StoreUnavailable
 from taskgate.jsontext.large import LargeJson
@@ -77,7 +77,7 @@ def test_a_large_outcome_comes_back_as_its_bytes_and_can_be_kept_again(text: str
     ):
         kind, body = codec.pack_outcome(outcome)
         back = codec.unpack_outcome(kind, body)
-        assert text_of(back) == LargeJson(body)
+        assert outcome_text(back) == LargeJson(body)
         assert codec.pack_outcome(back) == (kind, body)
 
 

@@ -6,8 +6,7 @@ import time
 import pytest
 
 from requirements import covers
-from taskgate.domain.gcra import RateLimit
-from taskgate.domain.rates import Demand, RatePolicy, Scope
+from taskgate.domain.rates import Demand, RateLimit, RatePolicy, RateScope
 from taskgate.stores.base import RateStep, RateStepMode
 from taskgate.stores.rates import MemoryRateStore
 
@@ -16,7 +15,7 @@ SECOND = RateLimit(every=1.0, burst=3)
 
 def demand(key: str = "k", burst: int = 3, cost: int = 1, *, shadow: bool = False) -> Demand:
     limit = RateLimit(every=1.0, burst=burst)
-    return Demand(key, limit, cost, RatePolicy(name=key, scope=Scope.CONTEXT, limit=limit, shadow=shadow))
+    return Demand(key, limit, cost, RatePolicy(name=key, scope=RateScope.CONTEXT, limit=limit, shadow=shadow))
 
 
 async def left(store: MemoryRateStore, one: Demand, now: float = 0.0) -> int:

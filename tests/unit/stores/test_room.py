@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from taskgate.domain.caps import Cap, CapScope
+from taskgate.domain.limits import Cap, CapScope
 from taskgate.domain.record import Faulted, FaultReason, Outcome, Succeeded
 from taskgate.errors import TooManyBytes, TooManyTasks
 from taskgate.stores.capacity import CapKeys, StoreUsage, stored_size

@@ -9,8 +9,8 @@ import pytest
 from helpers.manual_clock import EPOCH
 from helpers.records import OWNER, after, keep, new_record
 from helpers.waiting import bounded
-from taskgate.domain.caps import Cap, CapScope
 from taskgate.domain.events import CallSucceeded
+from taskgate.domain.limits import Cap, CapScope
 from taskgate.domain.record import TaskRecord, TaskStatus
 from taskgate.errors import StoreUnavailable, TooManyBytes, TooManyTasks
 from unit.stores.places import Place

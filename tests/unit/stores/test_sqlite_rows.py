@@ -12,7 +12,6 @@ import pytest
 from helpers.manual_clock import EPOCH
 from helpers.records import OWNER, after, keep, new_input, new_lease, new_record
 from helpers.waiting import bounded
-from taskgate.domain.caps import Cap, CapScope
 from taskgate.domain.events import (
     CallFaulted,
     CallSucceeded,
@@ -22,6 +21,7 @@ from taskgate.domain.events import (
     Progressed,
     TaskEvent,
 )
+from taskgate.domain.limits import Cap, CapScope
 from taskgate.domain.listing import TaskFilter, TaskOrder, TaskState
 from taskgate.domain.machine import advance
 from taskgate.domain.record import FaultReason, Succeeded, TaskStatus

@@ -12,8 +12,8 @@ import pytest
 from helpers.manual_clock import EPOCH
 from helpers.records import HOLDER, OWNER, after, in_text, keep, new_lease, new_record, new_session
 from helpers.waiting import bounded
-from taskgate.domain.caps import Cap, CapScope
 from taskgate.domain.events import CallSucceeded, Dispatched, Progressed
+from taskgate.domain.limits import Cap, CapScope
 from taskgate.domain.listing import Position, TaskFilter, TaskOrder
 from taskgate.domain.record import TaskStatus
 from taskgate.errors import StoreUnavailable

@@ -16,7 +16,7 @@ from taskgate.auth.settings import IssuerSettings
 from taskgate.cluster.message_auth import SealKeys
 from taskgate.domain.cursors import CursorKeys
 from taskgate.domain.listing import Position
-from taskgate.domain.states import Passed, StateKeys
+from taskgate.domain.request_state import PassThroughState, RequestStateKeys
 from taskgate.wiring.authentication import Authenticator, Issuer
 from taskgate.wiring.reloadable_authenticator import ReloadableAuthenticator, SealedCursors, SealedStates, opened
 from unit.admission.test_callers import MOUNT
@@ -61,7 +61,7 @@ def authenticator(callers: Any, key: bytes = b"a", keys: Keys | None = None) -> 
     return Authenticator(
         callers=cast("Callers", callers),
         cursors=CursorKeys(key * 32),
-        states=StateKeys(key * 32),
+        states=RequestStateKeys(key * 32),
         words=SealKeys(key * 32),
         issuers=() if keys is None else (issuer(keys),),
     )
@@ -140,9 +140,9 @@ async def test_what_is_sealed_is_sealed_with_the_keys_of_now() -> None:
         cursor = cursors.seal(place, context="c", mount="m")
         assert cursor == house.cursors.seal(place, context="c", mount="m")
         assert cursors.open(cursor, context="c", mount="m") == place
-        sealed = states.seal(Passed("s"), context="c", mount="m", digest="d", until=NOW.replace(year=2027))
-        assert house.states.open(sealed, contexts=["c"], mount="m", digest="d", now=NOW) == Passed("s")
-        assert states.open(sealed, contexts=["c"], mount="m", digest="d", now=NOW) == Passed("s")
+        sealed = states.seal(PassThroughState("s"), context="c", mount="m", digest="d", until=NOW.replace(year=2027))
+        assert house.states.open(sealed, contexts=["c"], mount="m", digest="d", now=NOW) == PassThroughState("s")
+        assert states.open(sealed, contexts=["c"], mount="m", digest="d", now=NOW) == PassThroughState("s")
         gate.switch(after)
     await gate.close()
 

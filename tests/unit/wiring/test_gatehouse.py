@@ -16,7 +16,7 @@ from taskgate.admission.callers import Everybody
 from taskgate.auth.context import ANONYMOUS, AuthContext
 from taskgate.auth.keyfile import KeyFileRefused
 from taskgate.config.model import GatewayConfig
-from taskgate.domain.states import Passed
+from taskgate.domain.request_state import PassThroughState
 from taskgate.errors import InvalidParams, Unauthenticated
 from taskgate.streams.exchange import HttpMethod, InboundHead
 from taskgate.telemetry.events import KeysFetched, TokenChecked
@@ -203,15 +203,15 @@ async def test_a_state_outlives_the_process_and_a_change_of_the_key(
         file.chmod(0o600)
         found.append(houses(config))
     of = {"mount": "m", "digest": "d"}
-    state = found[0].states.seal(Passed("its own"), context="c", until=EPOCH + timedelta(seconds=1), **of)
-    assert found[1].states.open(state, contexts=("c",), now=EPOCH, **of) == Passed("its own")
+    state = found[0].states.seal(PassThroughState("its own"), context="c", until=EPOCH + timedelta(seconds=1), **of)
+    assert found[1].states.open(state, contexts=("c",), now=EPOCH, **of) == PassThroughState("its own")
 
 
 async def test_without_authentication_a_state_is_good_in_one_process_alone(houses: Any) -> None:
     first, second = (houses(configuration(SERVERS), seed=seed) for seed in (1, 2))
     of = {"mount": "m", "digest": "d"}
-    state = first.states.seal(Passed(None), context="anonymous", until=EPOCH + timedelta(seconds=1), **of)
-    assert first.states.open(state, contexts=("anonymous",), now=EPOCH, **of) == Passed(None)
+    state = first.states.seal(PassThroughState(None), context="anonymous", until=EPOCH + timedelta(seconds=1), **of)
+    assert first.states.open(state, contexts=("anonymous",), now=EPOCH, **of) == PassThroughState(None)
     with pytest.raises(InvalidParams):
         second.states.open(state, contexts=("anonymous",), now=EPOCH, **of)
 

@@ -14,10 +14,8 @@ from taskgate.config.raw import Conflict, duration, list_at, mapping_at
 from taskgate.config.sections.auth import auth_mode, has_tenants, without_tenants
 from taskgate.config.sections.tasks import MAX_TTL, ttl_ceiling
 from taskgate.config.units import GIB, KIB, MIB, DurationIn, Rate, RateText, SizeIn, read_rate, write_duration
-from taskgate.domain.caps import Caps
-from taskgate.domain.gcra import RateLimit
-from taskgate.domain.overrides import Override, Overrides
-from taskgate.domain.rates import RateEvent, RatePolicies, RatePolicy, Scope
+from taskgate.domain.limits import Caps, Override, Overrides
+from taskgate.domain.rates import RateEvent, RateLimit, RatePolicies, RatePolicy, RateScope
 from taskgate.protocol.catalogue import CatalogueBounds
 
 _RATES: Final = ("limits", "rate")
@@ -102,7 +100,7 @@ class RatePolicySection(Section):
         """Return the policy of the rate limiter."""
         return RatePolicy(
             name=self.name,
-            scope=Scope(self.scope),
+            scope=RateScope(self.scope),
             limit=RateLimit(every=self.rate.every, burst=self.max_burst),
             methods=self.methods,
             upstream=self.upstream,

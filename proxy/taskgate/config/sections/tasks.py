@@ -22,8 +22,8 @@ from taskgate.config.problems import Location, dotted
 from taskgate.config.raw import Conflict, duration, list_at, mapping_at, order_conflict, value_at
 from taskgate.config.sections.auth import auth_mode
 from taskgate.config.units import HOUR, MIB, MILLISECOND, MINUTE, SECOND, DurationIn, NumberIn, write_duration
-from taskgate.domain.policy import USUAL_RESPONSE, Mode, OnLost, Policy, Rule
-from taskgate.domain.polling import Polling
+from taskgate.domain.policy import DEFAULT_RESPONSE, OnLost, PromotionMode, PromotionPolicy, PromotionRule
+from taskgate.domain.polling import PollPolicy
 
 MAX_TTL: Final = timedelta(days=7)
 """The bound of every time to live."""
@@ -88,20 +88,20 @@ class UpgradeRule(Section):
     """How long after a call began the same call of the same caller joins it, if it still runs; null
     means never.
     """
-    immediate_response: LongText | None = USUAL_RESPONSE
+    immediate_response: LongText | None = DEFAULT_RESPONSE
     """What a model may be told when its call became a task, {tool} being the tool's name; null or
     "" tells nothing.
     """
     shadow: Flag = False
     """Whether the rule only counts which calls it would have made tasks, and decides nothing."""
 
-    def to_rule(self) -> Rule:
+    def to_rule(self) -> PromotionRule:
         """Return the rule of the policy."""
-        return Rule(
+        return PromotionRule(
             upstream=self.upstream,
             tool=self.tool,
             hints=dict(self.hints.items()),
-            mode=Mode(self.mode),
+            mode=PromotionMode(self.mode),
             inline_grace=self.inline_grace,
             ttl=self.ttl,
             ttl_min=self.ttl_min,
@@ -199,9 +199,9 @@ class TasksSection(Section):
     256 KiB a second.
     """
 
-    def to_policy(self, ttl_max: timedelta) -> Policy:
+    def to_policy(self, ttl_max: timedelta) -> PromotionPolicy:
         """Return the policy for tasks, its rules in the order of the file."""
-        return Policy(
+        return PromotionPolicy(
             rules=tuple(rule.to_rule() for rule in self.upgrade),
             ttl_default=self.ttl.default,
             ttl_min=self.ttl.min,
@@ -209,9 +209,9 @@ class TasksSection(Section):
             inline_grace=self.inline_grace,
         )
 
-    def to_polling(self) -> Polling:
+    def to_polling(self) -> PollPolicy:
         """Return how hosts are asked to poll, and which polls are early."""
-        return Polling(
+        return PollPolicy(
             base=self.poll_interval.base,
             least=self.poll_interval.min,
             most=self.poll_interval.max,

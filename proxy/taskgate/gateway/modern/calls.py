@@ -18,9 +18,9 @@ from taskgate.admission.rules import RuntimeConfig
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock, Entropy
 from taskgate.cluster.bus import ClusterBus
-from taskgate.domain.policy import Mode, PromotionDecision
+from taskgate.domain.policy import PromotionDecision, PromotionMode
 from taskgate.domain.record import TaskRecord
-from taskgate.domain.states import HeldCall, States
+from taskgate.domain.request_state import HeldCallState, RequestStates
 from taskgate.domain.versions import Era
 from taskgate.errors import InvalidParams, TaskSupportMismatch
 from taskgate.gateway.modern.attending import ResponseWaiter
@@ -65,7 +65,7 @@ class Calls:
         dialect: ModernDialect,
         tasks: TaskService,
         joining: RequestCoalescer,
-        states: States,
+        states: RequestStates,
         waits: HoldTimes,
         event_sink: EventSink,
         clock: Clock,
@@ -138,7 +138,7 @@ class Calls:
         fits no question; otherwise as `call`.
         """
         state = await self._rounds.opened(caller, line, intent)
-        if isinstance(state, HeldCall):
+        if isinstance(state, HeldCallState):
             holder = self._holds.holder_elsewhere(state.id)
             if holder is not None and self._bringing is not None:
                 outbound = _outbound(exchange, caller, line, said, intent.request)
@@ -185,7 +185,7 @@ class Calls:
         self, exchange: Exchange, line: SharedSession, said: RequestMeta, call: CallTool
     ) -> PromotionDecision:
         decision = self._tasks.decided(line, call.tool)
-        if decision is None or (decision.mode is Mode.REQUIRED and not said.declares_tasks):
+        if decision is None or (decision.mode is PromotionMode.REQUIRED and not said.declares_tasks):
             # The server's own word of the tool is needed, also before a refusal; it may have to be met for it.
             decision = await self.meet(exchange, said, self._tasks.decide(line, call.tool))
         return decision
@@ -202,10 +202,10 @@ class Calls:
     def _ruled(self, outbound: OutboundCall, call: CallTool, decision: PromotionDecision) -> OutboundCall:
         """A call that is let in, on the terms of its tool. Raises TaskSupportMismatch."""
         mode, declares_tasks = decision.mode, outbound.said.declares_tasks
-        if mode is Mode.REQUIRED and not declares_tasks:
+        if mode is PromotionMode.REQUIRED and not declares_tasks:
             self._turns.refused(outbound)
             raise TaskSupportMismatch("This tool runs only as a task")
-        if mode is Mode.SYNC or not declares_tasks or call.kept is None:
+        if mode is PromotionMode.SYNC or not declares_tasks or call.kept is None:
             return outbound
         return outbound._replace(may_become_task=True, mode=mode, grace=decision.inline_grace)
 

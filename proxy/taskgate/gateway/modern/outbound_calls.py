@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 from taskgate.admission.callers import principal
 from taskgate.admission.joining import CoalesceKey
 from taskgate.auth.context import AuthContext
-from taskgate.domain.policy import Mode
+from taskgate.domain.policy import PromotionMode
 from taskgate.gateway.modern.session_pool import SharedSession
 from taskgate.protocol import vocabulary as words
 from taskgate.protocol.envelope import Response
@@ -38,7 +38,7 @@ class OutboundCall(NamedTuple):
     request: CallTool | Relay
     sends: CallTool | Relay
     may_become_task: bool = False
-    mode: Mode = Mode.SYNC
+    mode: PromotionMode = PromotionMode.SYNC
     grace: timedelta = timedelta()
     asking: CoalesceKey | None = None
 

@@ -10,7 +10,7 @@ from logging import getLogger
 from taskgate.admission.bulkhead import BRIEFLY, Ticket
 from taskgate.admission.joining import OF_ANOTHER, CoalesceKey, RequestCoalescer
 from taskgate.clock import Clock
-from taskgate.domain.policy import Mode
+from taskgate.domain.policy import PromotionMode
 from taskgate.domain.record import OwnerKey, TaskId, TaskRecord
 from taskgate.errors import GatewayError, InvalidParams, TaskSupportMismatch
 from taskgate.gateway.modern.attending import ResponseWaiter
@@ -40,7 +40,7 @@ class Promotion:
         request = outbound.request
         if not outbound.may_become_task or not isinstance(request, CallTool):
             return None
-        if outbound.mode is Mode.AUTO and request.repeat_key is None:
+        if outbound.mode is PromotionMode.AUTO and request.repeat_key is None:
             return None
         try:
             # While the server is met, the host may still leave without a task.

@@ -17,7 +17,7 @@ from taskgate.cluster import messages
 from taskgate.cluster.bus import ClusterBus
 from taskgate.cluster.messages import Message, decode_error, encode_error
 from taskgate.domain.record import FaultReason, OwnerKey, RequestId
-from taskgate.domain.states import HeldCall
+from taskgate.domain.request_state import HeldCallState
 from taskgate.domain.versions import Peer, Revision
 from taskgate.errors import GatewayError, InvalidParams
 from taskgate.gateway.modern.attending import ResponseWaiter
@@ -105,7 +105,7 @@ class RemoteRetries:
         bus.subscribe(messages.ForwardedError, self._refused)
         bus.subscribe(messages.ForwardCancelled, self._departed)
 
-    async def bring(self, outbound: OutboundCall, intent: Retry, call: HeldCall, holder: str) -> RpcReply:
+    async def bring(self, outbound: OutboundCall, intent: Retry, call: HeldCallState, holder: str) -> RpcReply:
         """The answer to a request for a call that `holder` holds; raises as `Calls.retry`.
 
         InvalidParams where it is not there any more, as where the call is not held. Where it goes meanwhile, the answer

@@ -11,7 +11,7 @@ from typing import Any
 from taskgate.admission.rules import RuntimeConfig
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
-from taskgate.domain.states import HeldCall, Passed, States
+from taskgate.domain.request_state import HeldCallState, PassThroughState, RequestStates
 from taskgate.domain.versions import Era
 from taskgate.errors import MissingCapability, TooManyTasks
 from taskgate.gateway.modern.flights import InflightCall
@@ -29,7 +29,7 @@ class RoundStates:
     """Writes and reads them; a state is good for as long as the rules let a host take."""
 
     def __init__(
-        self, *, dialect: ModernDialect, states: States, holds: HeldCalls, live: RuntimeConfig, clock: Clock
+        self, *, dialect: ModernDialect, states: RequestStates, holds: HeldCalls, live: RuntimeConfig, clock: Clock
     ) -> None:
         self._dialect = dialect
         self._states = states
@@ -54,7 +54,7 @@ class RoundStates:
         if undeclared:
             # The server was told what it may ask, and the host is not asked what it cannot be (M-MRTR-2).
             raise MissingCapability(undeclared)
-        state = None if asked.state is None else await self._sealed(outbound, Passed(asked.state))
+        state = None if asked.state is None else await self._sealed(outbound, PassThroughState(asked.state))
         return RpcReply(self._dialect.passed_round(id_, response, state, outbound.line.info))
 
     async def ask(self, outbound: OutboundCall, flight: InflightCall, held: Held | None) -> RpcReply:
@@ -66,10 +66,12 @@ class RoundStates:
             raise TooManyTasks(self._holds.most, of="calls waiting for input from their host")
         self._holds.leave(held)
         questions = {key: question.question for key, question in flight.questions.items()}
-        state = await self._sealed(outbound, HeldCall(held.id, held.round))
+        state = await self._sealed(outbound, HeldCallState(held.id, held.round))
         return RpcReply(self._dialect.input_required(outbound.request.id, questions, state))
 
-    async def opened(self, caller: AuthContext, line: SharedSession, intent: Retry) -> HeldCall | Passed | None:
+    async def opened(
+        self, caller: AuthContext, line: SharedSession, intent: Retry
+    ) -> HeldCallState | PassThroughState | None:
         """What the host hands back; None where that is nothing. Raises InvalidParams for what is not this request's."""
         if intent.state is None:
             return None
@@ -81,7 +83,7 @@ class RoundStates:
         size = 0 if request.params is None else request.params.size
         return await offloaded(size, partial(self._dialect.digest, request))
 
-    async def _sealed(self, outbound: OutboundCall, what: HeldCall | Passed) -> str:
+    async def _sealed(self, outbound: OutboundCall, what: HeldCallState | PassThroughState) -> str:
         owner, digest = outbound.line.owner, await self._digest(outbound.request)
         until = self._clock.now() + self._live.now.questions.wait
         return self._states.seal(what, context=owner.context, mount=owner.mount, digest=digest, until=until)

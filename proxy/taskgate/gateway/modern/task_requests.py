@@ -59,7 +59,7 @@ class TaskRequests:
         fit its question: then none is taken.
         """
         record = await self._lookups.find(exchange, caller, mount, intent.task, TASKS_UPDATE)
-        if not all(map(record.was_asked, intent.answers)):
+        if not all(map(record.has_asked, intent.answers)):
             self._changes.unasked(record.owner)
         asked = self._dialect.outstanding(record)
         answers = {key: answer for key, answer in intent.answers.items() if key in asked}

@@ -9,7 +9,7 @@ from typing import Any
 
 from taskgate.domain.listing import ListedTask
 from taskgate.domain.record import Faulted, InputRequest, RequestId, Succeeded, TaskId, TaskRecord
-from taskgate.domain.versions import NEWEST, Era, Peer, era_of, find_revision
+from taskgate.domain.versions import NEWEST_LEGACY, Era, Peer, era_of, find_revision
 from taskgate.errors import InvalidParams, SessionRequired, UnknownMethod
 from taskgate.jsontext.edits import dump, insertion, splice
 from taskgate.jsontext.large import LargeJson, MessageText, wrap
@@ -195,7 +195,7 @@ def _open_session(request: Request) -> OpenSession:
     offered = text_member(request.params, "protocolVersion", "protocolVersion")
     check_capabilities(request.params.get("capabilities"))
     capabilities, info = _object(request, "capabilities"), kept_info(_object(request, "clientInfo"))
-    peer = Peer(revision=find_revision(offered) or NEWEST, capabilities=capabilities, info=info)
+    peer = Peer(revision=find_revision(offered) or NEWEST_LEGACY, capabilities=capabilities, info=info)
     return OpenSession(id=request.id, peer=peer)
 
 

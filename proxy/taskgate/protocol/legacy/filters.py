@@ -12,7 +12,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
 
-from taskgate.domain.listing import EVERY, NEWEST_FIRST, STATES, OrderBy, TaskFilter, TaskOrder, TaskState
+from taskgate.domain.listing import ALL_TASKS, NEWEST_FIRST, STATES, OrderBy, TaskFilter, TaskOrder, TaskState
 from taskgate.domain.record import TaskStatus
 from taskgate.errors import InvalidParams
 from taskgate.jsontext.spans import Members
@@ -36,7 +36,7 @@ def listing_of(params: Members) -> tuple[TaskFilter, TaskOrder]:
     """Which tasks a host wants listed, and how. Raises InvalidParams for a criterion of a wrong shape."""
     found = _criteria(params)
     if not found:
-        return EVERY, NEWEST_FIRST
+        return ALL_TASKS, NEWEST_FIRST
     methods, ids, words = _values(found, "methods"), _values(found, "taskIds"), _values(found, "status")
     states = _states(words)
     if methods is not None and TOOLS_CALL not in methods:

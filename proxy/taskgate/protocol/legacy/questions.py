@@ -41,7 +41,7 @@ def read_answer(response: Response) -> AnswerInput | AnswerQuestion | Ignore:
     if asked is None:
         return AnswerQuestion(id=response.id, answer=_answer(response, None))
     task, key = asked
-    return AnswerInput(task=task, key=key, answer=_answer(response, task), kept_as=_handle(response))
+    return AnswerInput(task=task, key=key, answer=_answer(response, task), deferred_to=_handle(response))
 
 
 def read_notice(notification: Notification) -> TellProgress | TellServer | Ignore:

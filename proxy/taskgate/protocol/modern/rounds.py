@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import Any
 
 from taskgate.domain.record import RequestId
-from taskgate.domain.states import MAX_PASSED
+from taskgate.domain.request_state import MAX_PASS_THROUGH
 from taskgate.domain.versions import Peer
 from taskgate.errors import MalformedMessage
 from taskgate.jsontext.edits import dump, removals, splice
@@ -163,6 +163,6 @@ def _members(text: RawJson) -> Members:
 def _text(state: object) -> str | None:
     """A string of bounded length that can be written again; None for anything else."""
     try:
-        return state if isinstance(state, str) and len(state.encode()) <= MAX_PASSED else None
+        return state if isinstance(state, str) and len(state.encode()) <= MAX_PASS_THROUGH else None
     except UnicodeEncodeError:
         return None

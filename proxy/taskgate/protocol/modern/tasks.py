@@ -65,7 +65,7 @@ def outstanding(record: TaskRecord) -> dict[str, InputRequest]:
 
 
 def _outstanding(record: TaskRecord) -> list[InputRequest]:
-    return [request for request in record.inputs if request.kept_as is None and request.method in ASKED]
+    return [request for request in record.inputs if request.deferred_to is None and request.method in ASKED]
 
 
 def _task(record: TaskRecord) -> str:

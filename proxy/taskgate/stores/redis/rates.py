@@ -10,7 +10,7 @@ from functools import lru_cache
 from struct import Struct
 from typing import Final
 
-from taskgate.domain.gcra import RateVerdict
+from taskgate.domain.rates import RateVerdict
 from taskgate.stores.base import RateJudgement, RateStep, RateStore
 from taskgate.stores.redis.client import RedisClient, read_script
 from taskgate.stores.redis.keys import KeyNames

@@ -14,9 +14,9 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
-from taskgate.domain.caps import Cap
+from taskgate.domain.limits import Cap
 from taskgate.domain.listing import Page, Position, TaskFilter, TaskOrder
-from taskgate.domain.record import Lease, Outcome, OwnerKey, TaskId, TaskRecord, altered, text_of
+from taskgate.domain.record import Lease, Outcome, OwnerKey, TaskId, TaskRecord, evolve, outcome_text
 from taskgate.errors import StoreFault, StoreUnavailable
 from taskgate.stores.base import ChangeBatch, SessionRecord, Store, StoreCensus, Watch
 from taskgate.stores.capacity import CapKeys, record_size
@@ -288,7 +288,7 @@ class SqliteStore:
         if is_unfinished:
             # It is read again before its next swap, if only to end it.
             head = as_head(record)
-            self._cache(record.id, head if swapped.lease is head.lease else altered(head, lease=swapped.lease))
+            self._cache(record.id, head if swapped.lease is head.lease else evolve(head, lease=swapped.lease))
         else:
             self._heads.pop(record.id, None)
 
@@ -321,7 +321,7 @@ def _is_small(body: str | None) -> bool:
 
 
 def _is_brief(outcome: Outcome | None) -> bool:
-    return outcome is None or len(text_of(outcome)) <= BRIEF
+    return outcome is None or len(outcome_text(outcome)) <= BRIEF
 
 
 def _records_of(rows: tuple[writes.TakenRow, ...] | tuple[writes.PurgedRow, ...], done: str) -> tuple[TaskRecord, ...]:

@@ -249,7 +249,7 @@ def _taken(cursor: sqlite3.Cursor, seq: int, lease: Lease) -> TakenRow:
     try:
         head = unpack_head(packed, lease)
         # Parameters are large, and only a call that runs needs them.
-        row = cursor.execute(sql.LOAD_PARAMS, (seq,)).fetchone() if head.may_go_on else None
+        row = cursor.execute(sql.LOAD_PARAMS, (seq,)).fetchone() if head.is_resumable else None
         return TakenRow(id, lease.holder, head if row is None else with_bodies(head, unpack_text(row[0]), None))
     except StoreUnavailable:
         return TakenRow(id, lease.holder, None)

@@ -7,7 +7,7 @@ must not live here: what a cap is, and what becomes of whoever is at one. For on
 from typing import Final, TypeVar
 
 from taskgate.clock import Clock
-from taskgate.domain.caps import CapScope
+from taskgate.domain.limits import CapScope
 from taskgate.telemetry import events, request_context
 from taskgate.telemetry.metrics.series import Takers
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from taskgate.domain.caps import CapScope
-from taskgate.domain.rates import Scope
+from taskgate.domain.limits import CapScope
+from taskgate.domain.rates import RateScope
 from taskgate.domain.record import FaultReason, TaskStatus
 from taskgate.domain.versions import Revision
 from taskgate.errors import AuthReason, StoreFault
@@ -117,7 +117,7 @@ _OF_CALLERS = ("enumeration_suspected", "cross_context_access", "excessive_polli
 _OF_REQUESTS = ("header_mismatch", "auth_bruteforce", "input_key_unknown")
 SUSPICION = _label("type", (*_OF_CALLERS, *_OF_REQUESTS))
 TOKEN_CACHE = Label(name="result", values={True: "hit", False: "miss"})
-RATE_SCOPE = _label("scope", (scope.value for scope in Scope))
+RATE_SCOPE = _label("scope", (scope.value for scope in RateScope))
 DECISION = _label("decision", ("allowed", "rejected", "shadow", "fail_local", "fail_open"))
 CAP = _label("policy", ("tasks", "bytes", "sessions", "streams", "waits"))
 CAP_SCOPE = _label("scope", (scope.value for scope in CapScope))

@@ -12,14 +12,7 @@ import pytest
 from helpers.failing_store import HoldingStore
 from helpers.records import after, new_input, new_record
 from helpers.waiting import bounded, eventually
-from taskgate.domain.events import (
-    Dispatched,
-    InputAnswered,
-    InputClaimed,
-    InputKept,
-    InputRequested,
-    Progressed,
-)
+from taskgate.domain.events import Dispatched, InputAnswered, InputClaimed, InputDeferred, InputRequested, Progressed
 from taskgate.gateway.modern import listen_stream
 from taskgate.stores.open import open_store
 from taskgate.telemetry.events import PollAdvised
@@ -72,7 +65,7 @@ async def test_a_question_that_a_host_of_the_other_era_keeps_a_task_for_is_taken
     await world.keep(record)
     listener = world.listen(tasks=(record.id,))
     assert await told_all(world, listener, 1) == [(record.id, "input_required")]
-    await world.change(record, InputKept(key="input-1", response='{"result":{}}', kept_as="its-task"))
+    await world.change(record, InputDeferred(key="input-1", response='{"result":{}}', deferred_to="its-task"))
     assert await told_all(world, listener, 2) == [(record.id, "input_required"), (record.id, "working")]
 
 

@@ -9,7 +9,7 @@ import pytest
 from helpers.records import OWNER, after, new_call, new_peer
 from helpers.waiting import bounded, eventually
 from taskgate.auth.context import ANONYMOUS
-from taskgate.domain.events import InputClaimed, InputKept
+from taskgate.domain.events import InputClaimed, InputDeferred
 from taskgate.domain.record import TaskStatus
 from taskgate.errors import InvalidParams
 from taskgate.lifecycle.news import StatusNotifier
@@ -82,7 +82,7 @@ async def test_an_answer_counts_next_to_others_that_do_not(world: World) -> None
 
 
 async def test_what_a_host_of_the_other_era_keeps_a_task_for_is_answered_by_that_alone(world: World) -> None:
-    record = await world.asking(InputKept(key="input-1", response='{"result":{}}', kept_as="its-task"))
+    record = await world.asking(InputDeferred(key="input-1", response='{"result":{}}', deferred_to="its-task"))
     assert is_acknowledgement(await world.update(record.id, input_1=ACCEPT))
     assert (await world.now(record)).answers == {"input-1": '{"result":{}}'}
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from taskgate.domain.listing import EVERY, NEWEST_FIRST, TaskFilter, TaskOrder
-from taskgate.domain.versions import LEGACY, NEWEST, Era, Peer, Revision
+from taskgate.domain.listing import ALL_TASKS, NEWEST_FIRST, TaskFilter, TaskOrder
+from taskgate.domain.versions import LEGACY, NEWEST_LEGACY, Era, Peer, Revision
 from taskgate.errors import InvalidParams, MalformedMessage, SessionRequired, TaskNotFound, UnknownMethod
 from taskgate.protocol.base import (
     AnswerPing,
@@ -38,7 +38,7 @@ OLDER = [revision for revision in LEGACY if not revision.has_tasks]
 
 def decode(
     text: str,
-    revision: Revision | None = NEWEST,
+    revision: Revision | None = NEWEST_LEGACY,
     *,
     offers_tasks: bool = True,
     extensions: ExtensionPolicy = ExtensionPolicy(),  # noqa: B008 - a value
@@ -62,7 +62,7 @@ def note(method: str, params: str | None = None) -> str:
 
 
 @pytest.mark.parametrize("revision", LEGACY)
-@pytest.mark.parametrize("session", [None, NEWEST], ids=["new", "again"])
+@pytest.mark.parametrize("session", [None, NEWEST_LEGACY], ids=["new", "again"])
 def test_the_revision_a_host_names_is_the_one_it_gets(revision: Revision, session: Revision | None) -> None:
     params = f'{{"protocolVersion":"{revision}","capabilities":{{"roots":{{}}}},"clientInfo":{{"name":"h"}}}}'
     peer = Peer(revision=revision, capabilities={"roots": {}}, info={"name": "h"})
@@ -73,7 +73,7 @@ def test_the_revision_a_host_names_is_the_one_it_gets(revision: Revision, sessio
 def test_any_other_revision_is_answered_with_the_newest(offered: str) -> None:
     # V-INIT-1, T-10.
     intent = decode(request("initialize", f'{{"protocolVersion":"{offered}"}}'), None)
-    assert intent == OpenSession(id=1, peer=Peer(revision=NEWEST, capabilities={}, info={}))
+    assert intent == OpenSession(id=1, peer=Peer(revision=NEWEST_LEGACY, capabilities={}, info={}))
 
 
 BAD_HELLOS: dict[str, tuple[str | None, str]] = {
@@ -160,7 +160,7 @@ ASKED: dict[str, tuple[str, Intent]] = {
 
 
 @pytest.mark.parametrize(("text", "intent"), ASKED.values(), ids=ASKED)
-@pytest.mark.parametrize("revision", [NEWEST, Revision.R2024_11_05])
+@pytest.mark.parametrize("revision", [NEWEST_LEGACY, Revision.R2024_11_05])
 def test_a_message_of_any_session_asks_the_same(text: str, intent: Intent, revision: Revision) -> None:
     assert decode(text, revision) == intent
 
@@ -311,7 +311,7 @@ def test_a_call_of_wrong_types_is_refused(params: str | None, refusal: type[Exce
 # --- lists ---------------------------------------------------------------------------------------------------------
 
 
-def listing(params: str | None, revision: Revision = NEWEST, *, offers_tasks: bool = True) -> Intent:
+def listing(params: str | None, revision: Revision = NEWEST_LEGACY, *, offers_tasks: bool = True) -> Intent:
     peer = Peer(revision=revision, capabilities={}, info={})
     message = parse(request("tasks/list", params, '"x"').encode(), max_depth=64)
     return LISTING.decode(message, peer, offers_tasks=offers_tasks, extensions=ExtensionPolicy())
@@ -322,7 +322,7 @@ def listing(params: str | None, revision: Revision = NEWEST, *, offers_tasks: bo
 )
 def test_where_callers_can_be_told_apart_they_may_list_their_tasks(params: str | None, cursor: str | None) -> None:
     # L-LIST-1.
-    assert listing(params) == ListTasks(id="x", where=EVERY, order=NEWEST_FIRST, cursor=cursor)
+    assert listing(params) == ListTasks(id="x", where=ALL_TASKS, order=NEWEST_FIRST, cursor=cursor)
 
 
 def test_a_list_may_be_filtered_and_ordered() -> None:
@@ -345,7 +345,7 @@ def test_without_tasks_there_is_no_list_of_them(revision: Revision, offers_tasks
 
 
 def test_the_other_methods_of_tasks_are_the_same_with_lists_and_without() -> None:
-    peer = Peer(revision=NEWEST, capabilities={}, info={})
+    peer = Peer(revision=NEWEST_LEGACY, capabilities={}, info={})
     for method in TASKS_METHODS:
         text = request(method, f'{{"taskId":"{ID}"}}')
         message = parse(text.encode(), max_depth=64)

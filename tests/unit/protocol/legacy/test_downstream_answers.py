@@ -8,7 +8,7 @@ import pytest
 
 from helpers.schema import RELATED_TASK, check_server_message
 from requirements import covers
-from taskgate.domain.listing import listed
+from taskgate.domain.listing import listed_task
 from taskgate.domain.policy import TaskSupport
 from taskgate.domain.record import Faulted, FaultReason, Succeeded, TaskRecord, TaskStatus
 from taskgate.protocol.envelope import Notification, Response
@@ -274,7 +274,7 @@ def test_a_cancelled_task_has_an_error_for_an_outcome(make_record: RecordMaker) 
 
 @covers("L-LIST-1")
 def test_a_page_of_tasks_is_answered_under_the_hosts_id(make_record: RecordMaker) -> None:
-    text = DIALECT.task_page("x", [listed(make_record())], "c")
+    text = DIALECT.task_page("x", [listed_task(make_record())], "c")
     answer = json.loads(text)
     assert (answer["id"], len(answer["result"]["tasks"]), answer["result"]["nextCursor"]) == ("x", 1, "c")
     check_server_message(text, request_method="tasks/list")

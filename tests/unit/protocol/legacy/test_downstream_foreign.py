@@ -9,7 +9,7 @@ import pytest
 
 from helpers.schema import RELATED_TASK, check_server_message
 from requirements import covers
-from taskgate.domain.listing import listed
+from taskgate.domain.listing import listed_task
 from taskgate.domain.policy import TaskSupport
 from taskgate.domain.record import Faulted, FaultReason, InputRequest, Succeeded, TaskRecord, TaskStatus, ToolCall
 from taskgate.domain.versions import Peer, Revision
@@ -141,7 +141,7 @@ def test_a_task_of_the_modern_era_is_shown_in_the_words_of_this_one(
 ) -> None:
     # AMB-7: what a look shows, a list shows too.
     record = of_a_modern_host(make_record, **changes)
-    state, page = DIALECT.task_state(1, record), DIALECT.task_page(1, [listed(record)], None)
+    state, page = DIALECT.task_state(1, record), DIALECT.task_page(1, [listed_task(record)], None)
     assert json.loads(state)["result"]["status"] == status
     assert json.loads(page)["result"] == {"tasks": [json.loads(state)["result"]]}
     check_server_message(state, request_method="tasks/get")

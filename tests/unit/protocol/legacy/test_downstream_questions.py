@@ -8,7 +8,7 @@ import pytest
 
 from helpers.schema import RELATED_TASK, check_server_message
 from taskgate.domain.record import InputRequest, TaskRecord
-from taskgate.domain.versions import LEGACY, NEWEST, Peer, Revision
+from taskgate.domain.versions import LEGACY, NEWEST_LEGACY, Peer, Revision
 from taskgate.protocol.base import (
     AnswerInput,
     AnswerQuestion,
@@ -29,7 +29,7 @@ RecordMaker = Callable[..., TaskRecord]
 DIALECT = LegacyDownstream("0.1.0")
 
 
-def decode(text: str, revision: Revision = NEWEST, *, offers_tasks: bool = True) -> Intent:
+def decode(text: str, revision: Revision = NEWEST_LEGACY, *, offers_tasks: bool = True) -> Intent:
     peer = Peer(revision=revision, capabilities={}, info={})
     message = parse(text.encode(), max_depth=64)
     return DIALECT.decode(message, peer, offers_tasks=offers_tasks, extensions=ExtensionPolicy())
@@ -115,7 +115,7 @@ ASKABLE: dict[str, tuple[dict[str, Any], str, str, bool]] = {
 @pytest.mark.parametrize(("declared", "method", "params", "taken"), ASKABLE.values(), ids=ASKABLE)
 def test_a_host_is_asked_only_what_it_declared(declared: dict[str, Any], method: str, params: str, taken: bool) -> None:
     # L-INPUT-6; every case is with `capabilities`.
-    assert DIALECT.takes(Peer(revision=NEWEST, capabilities=declared, info={}), method, params) is taken
+    assert DIALECT.takes(Peer(revision=NEWEST_LEGACY, capabilities=declared, info={}), method, params) is taken
 
 
 def test_a_question_that_a_host_keeps_a_task_for_is_told_by_its_parameters_and_settled_by_its_result() -> None:

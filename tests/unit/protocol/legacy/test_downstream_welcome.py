@@ -6,7 +6,7 @@ import pytest
 
 from helpers.memory_kept import memory_kept
 from helpers.schema import check_server_message
-from taskgate.domain.versions import LEGACY, NEWEST, Peer, Revision
+from taskgate.domain.versions import LEGACY, NEWEST_LEGACY, Peer, Revision
 from taskgate.protocol.base import OpenSession, Server
 from taskgate.protocol.extensions import ExtensionPolicy
 from taskgate.protocol.legacy.downstream import TASK_CAPABILITY, LegacyDownstream
@@ -19,7 +19,7 @@ TASKS = f'"tasks":{TASK_CAPABILITY}'
 def welcome(
     capabilities: str,
     *,
-    revision: Revision = NEWEST,
+    revision: Revision = NEWEST_LEGACY,
     offers_tasks: bool = True,
     instructions: str | None = None,
     server: Revision = Revision.R2024_11_05,
@@ -86,7 +86,7 @@ CAPABILITIES: dict[str, tuple[str, str, str]] = {
 def test_a_host_with_tasks_is_told_of_them_where_there_are_tools(declared: str, told: str, _: str) -> None:
     # V-INIT-4, L-CAP-1.
     text = welcome(declared)
-    assert text == whole(NEWEST, told)
+    assert text == whole(NEWEST_LEGACY, told)
     check_server_message(text, request_method="initialize")
 
 
@@ -108,8 +108,8 @@ def test_what_a_revision_does_not_define_crosses_where_others_do_and_between_ser
     # X-EXT-5, X-EXT-55.
     declared = '{"prompts":{},"acme":{"a": 1},"experimental":{"x":{}},"extensions":{"com.example/x":{}}}'
     others = ExtensionPolicy(others=True)
-    assert welcome(declared, extensions=others) == whole(NEWEST, declared)
-    assert welcome(declared, extensions=others, server=Revision.R2026_07_28) == whole(NEWEST, '{"prompts":{}}')
+    assert welcome(declared, extensions=others) == whole(NEWEST_LEGACY, declared)
+    assert welcome(declared, extensions=others, server=Revision.R2026_07_28) == whole(NEWEST_LEGACY, '{"prompts":{}}')
 
 
 def test_hosts_that_cannot_be_told_apart_are_offered_no_list() -> None:
@@ -120,7 +120,7 @@ def test_hosts_that_cannot_be_told_apart_are_offered_no_list() -> None:
 
 def test_hosts_that_can_be_told_apart_are_offered_a_list() -> None:
     # L-CAP-1, L-CAP-2.
-    peer = Peer(revision=NEWEST, capabilities={"tools": {}}, info={})
+    peer = Peer(revision=NEWEST_LEGACY, capabilities={"tools": {}}, info={})
     server = Server(peer=peer, capabilities='{"tools":{}}', instructions=None)
     for revision in LEGACY:
         intent = OpenSession(id="i", peer=Peer(revision=revision, capabilities={}, info={}))
@@ -142,7 +142,7 @@ def test_hosts_that_can_be_told_apart_are_offered_a_list() -> None:
 @pytest.mark.parametrize("instructions", ['""', r'"Use \u00e9 \ud83d\ude00\/\n"', '"é"'])
 def test_the_instructions_are_the_servers_to_the_byte(instructions: str) -> None:
     text = welcome('{"tools":{}}', instructions=instructions)
-    assert text == whole(NEWEST, f'{{{TASKS},"tools":{{}}}}', f',"instructions":{instructions}')
+    assert text == whole(NEWEST_LEGACY, f'{{{TASKS},"tools":{{}}}}', f',"instructions":{instructions}')
     check_server_message(text, request_method="initialize")
 
 

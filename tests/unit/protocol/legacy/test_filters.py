@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskgate.domain.listing import EVERY, NEWEST_FIRST, OrderBy, TaskFilter, TaskOrder, TaskState
+from taskgate.domain.listing import ALL_TASKS, NEWEST_FIRST, OrderBy, TaskFilter, TaskOrder, TaskState
 from taskgate.domain.record import TaskStatus
 from taskgate.errors import InvalidParams
 from taskgate.protocol.envelope import Request
@@ -61,7 +61,7 @@ def test_what_is_declared_is_what_can_be_asked_for() -> None:
 )
 def test_without_a_criterion_that_is_known_all_is_listed_newest_news_first(params: dict[str, Any]) -> None:
     # F-FILTER-3, F-FILTER-6.
-    assert read(params) == (EVERY, NEWEST_FIRST) == (TaskFilter(), TaskOrder(by=OrderBy.UPDATED, descending=True))
+    assert read(params) == (ALL_TASKS, NEWEST_FIRST) == (TaskFilter(), TaskOrder(by=OrderBy.UPDATED, descending=True))
 
 
 @pytest.mark.parametrize("wrong", [None, [], "all", 7, True])
@@ -241,7 +241,7 @@ def test_what_is_no_time_with_an_offset_is_refused(name: str, wrong: Any) -> Non
 @pytest.mark.parametrize(("direction", "descending"), [("asc", False), ("desc", True)])
 def test_a_list_is_ordered_as_it_is_asked(by: str, meant: OrderBy, direction: str, descending: bool) -> None:
     assert read({"filter": {"orderBy": by, "order": direction}}) == (
-        EVERY,
+        ALL_TASKS,
         TaskOrder(by=meant, descending=descending),
     )
 

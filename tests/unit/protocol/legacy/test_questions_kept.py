@@ -13,13 +13,13 @@ INPUT = f"{'t' * 32}.input-1"
 HANDLE = '"result":{"task":{"taskId":"theirs","status":"working"}}'
 
 
-def kept_as(body: str) -> str | None:
+def deferred_to(body: str) -> str | None:
     """What task an answer is the handle of."""
     message = parse(f'{{"jsonrpc":"2.0","id":{dump(INPUT)},{body}}}'.encode(), max_depth=64)
     assert isinstance(message, Response)
     answer = read_answer(message)
     assert isinstance(answer, AnswerInput)
-    return answer.kept_as
+    return answer.deferred_to
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def kept_as(body: str) -> str | None:
     ],
 )
 def test_a_handle_is_told_by_its_shape(body: str, task: str | None) -> None:
-    assert kept_as(body) == task
+    assert deferred_to(body) == task
 
 
 @pytest.mark.parametrize(

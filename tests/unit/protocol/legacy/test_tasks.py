@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from helpers.schema import RELATED_TASK, check_definition
-from taskgate.domain.listing import listed
+from taskgate.domain.listing import listed_task
 from taskgate.domain.record import Faulted, FaultReason, Succeeded, TaskRecord, TaskStatus
 from taskgate.jsontext.large import LargeJson, to_string
 from taskgate.protocol.legacy.tasks import (
@@ -116,7 +116,7 @@ def test_a_handle_may_hold_words_for_the_model_meanwhile(make_record: RecordMake
 def test_a_list_holds_tasks_in_the_order_given_and_relates_to_none(make_record: RecordMaker) -> None:
     # L-LIST-5.
     records = [make_record(), make_record(id=ID[::-1], status_message="x")]
-    found = json.loads(list_result([listed(record) for record in records], None))
+    found = json.loads(list_result([listed_task(record) for record in records], None))
     assert found == {"tasks": [TASK, {**TASK, "taskId": ID[::-1], "statusMessage": "x"}]}
     check_definition(found, "ListTasksResult")
 
@@ -131,7 +131,7 @@ def test_a_list_writes_a_task_as_a_look_at_it_does(
     # L-GET-1, L-LIST-3.
     made = datetime(2026, 8, 1, 0, 30, 0, 999_999, tzinfo=timezone(timedelta(hours=2)))
     record = make_record(id=id, status_message=message, status=status, tool_error=tool_error, created_at=made)
-    assert list_result([listed(record)], None) == f'{{"tasks":[{task_object(record)}]}}'
+    assert list_result([listed_task(record)], None) == f'{{"tasks":[{task_object(record)}]}}'
 
 
 @pytest.mark.parametrize("cursor", ["c", "", "é"])

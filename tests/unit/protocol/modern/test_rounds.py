@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from requirements import covers
-from taskgate.domain.states import MAX_PASSED
+from taskgate.domain.request_state import MAX_PASS_THROUGH
 from taskgate.domain.versions import Peer, Revision
 from taskgate.protocol.envelope import Response
 from taskgate.protocol.intents import CallTool, Relay
@@ -36,7 +36,7 @@ def result(text: str) -> Response:
 
 # --- what a server asks for ----------------------------------------------------------------------------------------
 
-LONGEST = "é" * (MAX_PASSED // 2)
+LONGEST = "é" * (MAX_PASS_THROUGH // 2)
 ROUNDS: dict[str, tuple[str, str | None]] = {
     "questions": (f"{{{KIND},{ASKED}}}", None),
     "questions and a state": (f'{{{ASKED},"requestState":"\\u00e9",{KIND}}}', "é"),

@@ -9,7 +9,7 @@ import pytest
 
 from helpers.manual_clock import EPOCH
 from requirements import covers
-from taskgate.domain.record import Faulted, FaultReason, InputRequest, Succeeded, TaskRecord, TaskStatus, text_of
+from taskgate.domain.record import Faulted, FaultReason, InputRequest, Succeeded, TaskRecord, TaskStatus, outcome_text
 from taskgate.jsontext.large import LargeJson, to_string
 from taskgate.protocol.modern.tasks import (
     acknowledgement,
@@ -37,7 +37,7 @@ PARAMS = (
 SHOWN = {"message": "Go on?", "requestedSchema": {"type": "object", "properties": {}}}
 FORM = InputRequest(key="input-1", method="elicitation/create", params=PARAMS, claimed_by="a stream")
 ROOTS = InputRequest(key="input-3", method="roots/list", params="")
-KEPT = InputRequest(key="input-2", method="elicitation/create", params=PARAMS, kept_as="host-task")
+KEPT = InputRequest(key="input-2", method="elicitation/create", params=PARAMS, deferred_to="host-task")
 OF_A_HOSTS_TASK = InputRequest(key="input-4", method="tasks/result", params='{"taskId":"host-task"}')
 DONE = Succeeded(result='{"content":[]}', tool_error=False)
 TOOL_FAILED = Succeeded(
@@ -190,7 +190,7 @@ def test_times_are_of_utc(make_record: RecordMaker) -> None:
 @pytest.mark.parametrize("outcome", [DONE, TOOL_FAILED, BROKE])
 def test_a_large_outcome_is_shown_as_a_small_one(make_record: RecordMaker, outcome: Succeeded | Faulted) -> None:
     status = TaskStatus.COMPLETED if isinstance(outcome, Succeeded) else TaskStatus.FAILED
-    text = LargeJson(str(text_of(outcome)).encode())
+    text = LargeJson(str(outcome_text(outcome)).encode())
     name = "result" if isinstance(outcome, Succeeded) else "error"
     small = make_record(status=status, outcome=outcome)
     large = make_record(status=status, outcome=replace(outcome, **{name: text}))  # type: ignore[arg-type]

@@ -10,8 +10,8 @@ from helpers.manual_clock import EPOCH
 from helpers.records import OWNER, after, keep, new_lease, new_record
 from helpers.redis_stores import LosingConnection, connect, store_over
 from helpers.waiting import bounded
-from taskgate.domain.caps import Cap, CapScope
 from taskgate.domain.events import CallSucceeded
+from taskgate.domain.limits import Cap, CapScope
 from taskgate.domain.record import TaskStatus
 from taskgate.errors import StoreUnavailable, TooManyBytes
 from taskgate.stores.base import OwnerWatch, RecordChange

@@ -12,8 +12,8 @@ from helpers.records import HOLDER, OWNER, after, keep, new_lease, new_record
 from helpers.redis_stores import LosingConnection, open_redis_store, several
 from helpers.shared_store import Clustered, SharedServer, expect_every_key_to_expire
 from helpers.waiting import bounded
-from taskgate.domain.caps import Caps
 from taskgate.domain.events import CallSucceeded, Dispatched, Progressed
+from taskgate.domain.limits import Caps
 from taskgate.domain.listing import OrderBy, TaskFilter, TaskOrder, TaskState
 from taskgate.domain.record import TaskRecord, TaskStatus
 from taskgate.errors import StoreUnavailable
@@ -26,7 +26,7 @@ from taskgate.stores.redis.records.store import RedisStore
 LATER = EPOCH + timedelta(minutes=10)
 LONG = timedelta(hours=1)
 ENDED = CallSucceeded(result="{}", tool_error=False)
-CAPS = Caps(tasks_per_context=9, tasks_per_tool=9, tasks_global=9, kept_per_context=999, kept_global=999).of(
+CAPS = Caps(tasks_per_context=9, tasks_per_tool=9, tasks_global=9, kept_per_context=999, kept_global=999).applicable(
     {}, None, False
 )
 UP = TaskOrder(by=OrderBy.CREATED, descending=False)

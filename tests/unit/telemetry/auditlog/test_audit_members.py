@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from taskgate.domain.record import TaskStatus, altered
+from taskgate.domain.record import TaskStatus, evolve
 from taskgate.protocol.envelope import Request
 from taskgate.telemetry import events
 from taskgate.telemetry.auditlog.catalogue import KINDS
@@ -41,7 +41,7 @@ DATA: list[tuple[events.Event, dict[str, Any]]] = [
     (events.TaskFinished(of_task(), TaskStatus.FAILED, "timeout", _HALF, None), {"age_seconds": 0.5}),
     (events.TaskFinished(of_task(), TaskStatus.CANCELLED, "client", _HALF, None), {"age_seconds": 0.5}),
     (events.TaskPurged(of_task()), {"retrieved": False}),
-    (events.TaskPurged(altered(of_task(), retrieved=True)), {"retrieved": True}),
+    (events.TaskPurged(evolve(of_task(), retrieved=True)), {"retrieved": True}),
     (events.TaskRetrieved(DONE, _HALF), {"delay_seconds": 0.5, "first": True}),
     (events.TaskRetrieved(DONE, None), {"delay_seconds": None, "first": False}),
     (events.InputRequestOpened(of_task(), "input-1", "sampling"), _QUESTION),

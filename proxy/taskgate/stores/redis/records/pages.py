@@ -77,8 +77,8 @@ class PageReader:
             if head is not None and owner_found == name and int(expires) > moment
         )
         tasks = [task for task in map(_listed, mine) if task is not None and _matches(task, where)]
-        tasks.sort(key=lambda task: task.place(order.by), reverse=order.descending)
-        return [task for task in tasks if after is None or _is_past(task.place(order.by), after, order)]
+        tasks.sort(key=lambda task: task.position(order.by), reverse=order.descending)
+        return [task for task in tasks if after is None or _is_past(task.position(order.by), after, order)]
 
 
 def _page(found: list[tuple[bytes, bytes]], limit: int) -> Page:
@@ -93,7 +93,7 @@ def _page(found: list[tuple[bytes, bytes]], limit: int) -> Page:
 
 def _cut(tasks: list[ListedTask], order: TaskOrder, limit: int) -> Page:
     is_whole = len(tasks) <= limit
-    return Page(tasks=tuple(tasks[:limit]), next=None if is_whole else tasks[limit - 1].place(order.by))
+    return Page(tasks=tuple(tasks[:limit]), next=None if is_whole else tasks[limit - 1].position(order.by))
 
 
 def _listed(head: bytes) -> ListedTask | None:

@@ -23,7 +23,7 @@ from functools import lru_cache
 from importlib import resources
 from typing import Final
 
-from taskgate.domain.caps import Cap
+from taskgate.domain.limits import Cap
 from taskgate.domain.listing import STATES, TaskState
 from taskgate.domain.record import Lease, Outcome, OwnerKey, TaskRecord
 from taskgate.errors import StoreUnavailable
@@ -212,7 +212,7 @@ def _text(body: bytes | None) -> RawJson | None:
 
 
 def _sends(record: TaskRecord) -> str:
-    return "1" if record.may_go_on else ""
+    return "1" if record.is_resumable else ""
 
 
 def _span(record: TaskRecord) -> int:

@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from taskgate.domain.caps import Cap, CapScope
+from taskgate.domain.limits import Cap, CapScope
 from taskgate.domain.listing import STATES, Page, Position, TaskFilter, TaskOrder
-from taskgate.domain.record import Lease, OwnerKey, TaskId, TaskRecord, TaskStatus, altered
+from taskgate.domain.record import Lease, OwnerKey, TaskId, TaskRecord, TaskStatus, evolve
 from taskgate.errors import StoreUnavailable, TooManyBytes, TooManyTasks
 from taskgate.stores.base import ChangeBatch, SessionRecord, SessionStore, Store, StoreCensus, Watch
 from taskgate.stores.capacity import TOO_MANY
@@ -50,7 +50,7 @@ class HeadCache:
         if cached is None or cached[0] != head:
             return self.add(id, head, unpack_head(head, lease))
         record = cached[1]
-        return record if record.lease == lease else self.add(id, head, altered(record, lease=lease))
+        return record if record.lease == lease else self.add(id, head, evolve(record, lease=lease))
 
     def add(self, id: TaskId, head: bytes, record: TaskRecord) -> TaskRecord:
         """Cache a record as a head."""

@@ -1,10 +1,68 @@
-"""Other limits are for who they are written for, and the first that fits counts."""
+"""Caps that a new task is checked against, and other limits for some callers."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from taskgate.domain.overrides import Override, Overrides
+from taskgate.domain.limits import Cap, Caps, CapScope, Override, Overrides
+
+# --- caps -------------------------------------------------------------------------------------------------------------
+
+EVERY_CAP = Caps(
+    tasks_per_context=1,
+    tasks_per_tenant=2,
+    tasks_per_tool=3,
+    tasks_per_upstream=4,
+    tasks_global=5,
+    kept_per_context=6,
+    kept_global=7,
+)
+
+
+def listed(caps: tuple[Cap, ...]) -> list[tuple[str, int, bool]]:
+    return [(cap.scope.value, cap.limit, cap.bytes) for cap in caps]
+
+
+def test_every_cap_is_asked_from_what_concerns_fewest_to_what_concerns_everybody() -> None:
+    assert listed(EVERY_CAP.applicable({}, None, True)) == [
+        ("context", 1, False),
+        ("tenant", 2, False),
+        ("tool", 3, False),
+        ("upstream", 4, False),
+        ("global", 5, False),
+        ("context", 6, True),
+        ("global", 7, True),
+    ]
+
+
+def test_what_the_operator_leaves_open_is_no_cap() -> None:
+    assert listed(Caps(tasks_per_context=9).applicable({}, None, True)) == [("context", 9, False)]
+
+
+def test_a_caller_without_a_tenant_is_not_counted_with_any() -> None:
+    assert "tenant" not in [scope for scope, _, _ in listed(EVERY_CAP.applicable({}, None, False))]
+
+
+@pytest.mark.parametrize("name", list(Caps.__dataclass_fields__))
+def test_a_callers_own_limit_stands_for_the_usual_one_and_for_no_other(name: str) -> None:
+    assert EVERY_CAP.applicable({name: 99}, None, True) == replace(EVERY_CAP, **{name: 99}).applicable({}, None, True)
+    assert 99 in [limit for _, limit, _ in listed(EVERY_CAP.applicable({name: 99}, None, True))]
+
+
+def test_what_a_rule_says_of_a_tool_wins() -> None:
+    by_rule = [cap for cap in EVERY_CAP.applicable({"tasks_per_tool": 50}, 0, True) if cap.scope is CapScope.TOOL]
+    assert listed(tuple(by_rule)) == [("tool", 0, False)]
+    assert ("tool", 8, False) in listed(Caps(tasks_per_context=1).applicable({}, 8, False))
+
+
+def test_caps_of_the_same_kind_of_caller_are_made_once() -> None:
+    assert EVERY_CAP.applicable({"tasks_per_tool": 50}, 2, True) is EVERY_CAP.applicable(
+        {"tasks_per_tool": 50}, 2, True
+    )
+
+
+# --- overrides --------------------------------------------------------------------------------------------------------
 
 GOLD = Override(tenant="gold", caps={"tasks_per_context": 50})
 BOTS = Override(claims={"kind": frozenset({"bot", "cron"})})
@@ -47,13 +105,13 @@ def test_an_override_is_for_who_has_all_that_it_names(
 
 
 def test_the_first_that_fits_counts() -> None:
-    assert Overrides((BOTH, GOLD, ALL)).of("gold", {"kind": "bot"}) is GOLD
-    assert Overrides((BOTH, GOLD, ALL)).of("silver", {}) is ALL
+    assert Overrides((BOTH, GOLD, ALL)).find("gold", {"kind": "bot"}) is GOLD
+    assert Overrides((BOTH, GOLD, ALL)).find("silver", {}) is ALL
 
 
 def test_most_callers_have_none() -> None:
-    assert Overrides((GOLD,)).of("silver", {}) is None
-    assert Overrides().of(None, {}) is None
+    assert Overrides((GOLD,)).find("silver", {}) is None
+    assert Overrides().find(None, {}) is None
 
 
 @pytest.mark.parametrize("tenant", [None, "gold", "silver", "tin"])
@@ -62,21 +120,21 @@ def test_one_is_found_as_if_all_were_looked_at(tenant: str | None, kind: object)
     all_ = Overrides((BOTH, Override(tenant="silver"), BOTS, GOLD, Override(tenant="tin", ttl_max=None)))
     for several in (all_, Overrides(reversed(all_)), Overrides((*all_, ALL))):
         claims = {"kind": kind}
-        assert several.of(tenant, claims) is next((each for each in several if each.matches(tenant, claims)), None)
+        assert several.find(tenant, claims) is next((each for each in several if each.matches(tenant, claims)), None)
 
 
 def test_callers_are_told_apart_by_values_that_an_override_names_and_by_nothing_else() -> None:
     overrides = Overrides((BOTS, BOTH, GOLD))
 
     def apart(**claims: object) -> object:
-        return overrides.told_apart_by(claims)
+        return overrides.relevant_claims(claims)
 
     assert apart(kind="bot", sub="ann") == apart(kind=["bot", "human", 7], sub="bob")
     assert apart(kind="bot") != apart(kind="cron")
     assert apart(kind="bot") != apart(kind=["bot", "cron"])
     assert apart(kind="bot") != apart(kind="bot", plan="pro")
     assert apart(kind="human") == apart() == apart(kind=None, plan=["free"])
-    assert Overrides((GOLD,)).told_apart_by({"kind": "bot"}) == ()
+    assert Overrides((GOLD,)).relevant_claims({"kind": "bot"}) == ()
 
 
 def test_overrides_are_a_tuple_of_them() -> None:

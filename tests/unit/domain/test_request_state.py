@@ -9,31 +9,41 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from helpers.manual_clock import EPOCH
-from taskgate.domain.states import MAX_LENGTH, MAX_PASSED, HeldCall, Passed, StateKeys
+from taskgate.domain.request_state import (
+    MAX_LENGTH,
+    MAX_PASS_THROUGH,
+    HeldCallState,
+    PassThroughState,
+    RequestStateKeys,
+)
 from taskgate.errors import InvalidParams
 
 KEY, OTHER = b"k" * 32, b"o" * 32
-KEYS = StateKeys(KEY)
+KEYS = RequestStateKeys(KEY)
 UNTIL = EPOCH + timedelta(minutes=10)
 TICK = timedelta(microseconds=1)
-HELD, PASSED = HeldCall("AbCdEfGhIjKl", 3), Passed("the server's own")
+HELD, PASSED = HeldCallState("AbCdEfGhIjKl", 3), PassThroughState("the server's own")
 ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 texts = st.text(max_size=20)
-whats = st.builds(HeldCall, texts, st.integers(0, 2**32 - 1)) | st.builds(Passed, st.none() | st.text(max_size=60))
-WHATS = pytest.mark.parametrize("what", [HELD, HeldCall("", 0), PASSED, Passed(""), Passed(None)], ids=repr)
+whats = st.builds(HeldCallState, texts, st.integers(0, 2**32 - 1)) | st.builds(
+    PassThroughState, st.none() | st.text(max_size=60)
+)
+WHATS = pytest.mark.parametrize(
+    "what", [HELD, HeldCallState("", 0), PASSED, PassThroughState(""), PassThroughState(None)], ids=repr
+)
 
 
-def sealed(what: HeldCall | Passed = HELD, keys: StateKeys = KEYS, **changes: Any) -> str:
+def sealed(what: HeldCallState | PassThroughState = HELD, keys: RequestStateKeys = KEYS, **changes: Any) -> str:
     asked = {"context": "c", "mount": "m", "digest": "d", "until": UNTIL, **changes}
     return keys.seal(what, **asked)
 
 
-def opened(text: str, keys: StateKeys = KEYS, **changes: Any) -> HeldCall | Passed:
+def opened(text: str, keys: RequestStateKeys = KEYS, **changes: Any) -> HeldCallState | PassThroughState:
     asked = {"contexts": ["c"], "mount": "m", "digest": "d", "now": EPOCH, **changes}
     return keys.open(text, **asked)
 
 
-def refused(text: str, keys: StateKeys = KEYS, **changes: Any) -> bool:
+def refused(text: str, keys: RequestStateKeys = KEYS, **changes: Any) -> bool:
     """Whether it opens nothing, in the one text that is for all of it."""
     try:
         opened(text, keys, **changes)
@@ -44,9 +54,9 @@ def refused(text: str, keys: StateKeys = KEYS, **changes: Any) -> bool:
 
 @given(what=whats, context=texts, mount=texts, digest=texts, key=st.binary(min_size=1))
 def test_a_state_brings_back_what_was_sealed(
-    what: HeldCall | Passed, context: str, mount: str, digest: str, key: bytes
+    what: HeldCallState | PassThroughState, context: str, mount: str, digest: str, key: bytes
 ) -> None:
-    keys = StateKeys(key)
+    keys = RequestStateKeys(key)
     state = sealed(what, keys, context=context, mount=mount, digest=digest)
     found = opened(state, keys, contexts=[context], mount=mount, digest=digest)
     assert (type(found), found) == (type(what), what)
@@ -54,14 +64,22 @@ def test_a_state_brings_back_what_was_sealed(
 
 
 @WHATS
-def test_a_kind_comes_back_as_itself(what: HeldCall | Passed) -> None:
+def test_a_kind_comes_back_as_itself(what: HeldCallState | PassThroughState) -> None:
     found = opened(sealed(what))
     assert (type(found), found) == (type(what), what)
 
 
 def test_no_two_states_are_one() -> None:
     assert sealed() == sealed()
-    assert len({sealed(what) for what in (HELD, HELD._replace(round=4), HeldCall("x", 3), PASSED, Passed(None))}) == 5
+    assert (
+        len(
+            {
+                sealed(what)
+                for what in (HELD, HeldCallState(HELD.id, 4), HeldCallState("x", 3), PASSED, PassThroughState(None))
+            }
+        )
+        == 5
+    )
 
 
 def test_a_state_of_an_earlier_build_still_opens() -> None:
@@ -70,7 +88,7 @@ def test_a_state_of_an_earlier_build_still_opens() -> None:
     assert opened(kept) == HELD
 
 
-# --- whose it is ---------------------------------------------------------------------------------------------------
+# --- whose it is ------------------------------------------------------------------------------------------------------
 
 
 @given(one=st.tuples(texts, texts, texts), other=st.tuples(texts, texts, texts))
@@ -98,7 +116,7 @@ def test_the_parts_that_it_is_bound_to_are_kept_apart() -> None:
     assert refused(sealed(context="c", mount='","m'), contexts=['c","'], mount="m")
 
 
-# --- until when ----------------------------------------------------------------------------------------------------
+# --- until when -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("zone", [UTC, timezone(timedelta(hours=2))])
@@ -114,12 +132,12 @@ def test_any_time_can_be_kept(until: datetime) -> None:
     assert refused(sealed(until=until)) is (until < EPOCH)
 
 
-# --- keys ----------------------------------------------------------------------------------------------------------
+# --- keys -------------------------------------------------------------------------------------------------------------
 
 
 def test_a_state_sealed_with_the_key_before_opens_for_a_while() -> None:
-    before = StateKeys(OTHER)
-    both = StateKeys(KEY, OTHER)
+    before = RequestStateKeys(OTHER)
+    both = RequestStateKeys(KEY, OTHER)
     assert opened(sealed(keys=before), both) == HELD
     assert opened(sealed(keys=both), KEYS) == HELD
     assert refused(sealed(keys=both), before)
@@ -127,10 +145,10 @@ def test_a_state_sealed_with_the_key_before_opens_for_a_while() -> None:
 
 
 def test_keys_are_not_shown() -> None:
-    assert "k" * 5 not in repr(StateKeys(KEY, KEY))
+    assert "k" * 5 not in repr(RequestStateKeys(KEY, KEY))
 
 
-# --- changed in any way --------------------------------------------------------------------------------------------
+# --- changed in any way -----------------------------------------------------------------------------------------------
 
 
 @given(st.data())
@@ -144,7 +162,7 @@ def test_a_state_with_one_character_changed_opens_nothing(data: st.DataObject) -
 @pytest.mark.parametrize("id_", ["i", "id", "id_"])
 def test_each_state_has_one_spelling(id_: str) -> None:
     """Bits of the last character that hold nothing, and what base64 passes over, are looked at, too."""
-    state = sealed(HeldCall(id_, 0))
+    state = sealed(HeldCallState(id_, 0))
     assert not refused(state)
     assert all(refused(state[:-1] + last) for last in ALPHABET if last != state[-1])
     for other in (state + "=", state + "==", state + "\n", " " + state, state[:9] + "." + state[9:]):
@@ -171,7 +189,7 @@ def test_a_body_without_its_tag_opens_nothing(raw: bytes) -> None:
     assert refused(urlsafe_b64encode(raw).rstrip(b"=").decode())
 
 
-# --- length --------------------------------------------------------------------------------------------------------
+# --- length -----------------------------------------------------------------------------------------------------------
 
 
 def test_what_is_longer_than_a_state_may_be_is_not_even_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,21 +199,21 @@ def test_what_is_longer_than_a_state_may_be_is_not_even_decoded(monkeypatch: pyt
         decoded.append(len(text))
         return b""
 
-    monkeypatch.setattr("taskgate.domain.states.urlsafe_b64decode", decode)
+    monkeypatch.setattr("taskgate.domain.request_state.urlsafe_b64decode", decode)
     assert refused("A" * MAX_LENGTH)
     assert refused("A" * (MAX_LENGTH + 1))
     assert decoded == [MAX_LENGTH + -MAX_LENGTH % 4]
 
 
 def test_the_longest_state_of_a_server_can_be_passed() -> None:
-    longest = Passed("é" * (MAX_PASSED // 2))
-    assert MAX_PASSED == 64 * 1024
+    longest = PassThroughState("é" * (MAX_PASS_THROUGH // 2))
+    assert MAX_PASS_THROUGH == 64 * 1024
     assert len(sealed(longest)) == MAX_LENGTH
     assert opened(sealed(longest)) == longest
 
 
 def test_what_could_not_be_opened_is_not_sealed() -> None:
     with pytest.raises(ValueError, match="too long"):
-        sealed(Passed("x" * (MAX_PASSED + 1)))
+        sealed(PassThroughState("x" * (MAX_PASS_THROUGH + 1)))
     with pytest.raises(UnicodeEncodeError):
-        sealed(Passed("\ud800"))
+        sealed(PassThroughState("\ud800"))

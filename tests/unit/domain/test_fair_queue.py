@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskgate.domain.fairness import FairPermits, kept_of
+from taskgate.domain.fair_queue import FairQueue, reserved_permits
 
 CONTEXTS = ("ann", "bob", "cleo", "dora")
 LIMIT = 12
@@ -19,9 +19,9 @@ LIMIT = 12
 queue_histories = st.lists(st.one_of(st.sampled_from(CONTEXTS), st.none(), st.integers(0, LIMIT)), max_size=80)
 
 
-def filled(*contexts: str, size: int = 1000) -> "FairPermits[str]":
+def filled(*contexts: str, size: int = 1000) -> "FairQueue[str]":
     """One permit, and items that wait for it, named after their context and how many it has."""
-    permits: FairPermits[str] = FairPermits(1, size)
+    permits: FairQueue[str] = FairQueue(1, size)
     counts: Counter[str] = Counter()
     for context in contexts:
         counts[context] += 1
@@ -29,7 +29,7 @@ def filled(*contexts: str, size: int = 1000) -> "FairPermits[str]":
     return permits
 
 
-def turn(permits: "FairPermits[str]") -> str | None:
+def turn(permits: "FairQueue[str]") -> str | None:
     """The item whose turn it is, which gives its permit back at once."""
     item = permits.grant()
     if item is not None:
@@ -37,7 +37,7 @@ def turn(permits: "FairPermits[str]") -> str | None:
     return item
 
 
-def drained(permits: "FairPermits[str]") -> list[str]:
+def drained(permits: "FairQueue[str]") -> list[str]:
     """All that waits, in the order of the turns."""
     taken = []
     while (item := turn(permits)) is not None:
@@ -63,7 +63,7 @@ def test_a_context_that_comes_back_is_the_last_of_the_round() -> None:
 
 
 def test_nothing_is_granted_where_nothing_waits() -> None:
-    assert FairPermits[str](1, 1).grant() is None
+    assert FairQueue[str](1, 1).grant() is None
 
 
 def test_no_more_wait_than_may_but_for_what_must() -> None:
@@ -72,7 +72,7 @@ def test_no_more_wait_than_may_but_for_what_must() -> None:
     assert permits.enqueue("c", "c1", must=True)
     assert not permits.enqueue("c", "c2")
     assert len(permits) == 3
-    permits.adjust(1, 4, share=1, kept=0)
+    permits.adjust(1, 4, share=1, reserved=0)
     assert permits.enqueue("c", "c2")
 
 
@@ -104,7 +104,7 @@ def test_what_is_ahead_may_count_those_that_have_left_from_between_until_it_is_f
 
 @given(queue_histories)
 def test_a_queue_is_bounded_in_order_and_fair_whatever_happens(history: list[str | int | None]) -> None:
-    permits: FairPermits[str] = FairPermits(1, LIMIT)
+    permits: FairQueue[str] = FairQueue(1, LIMIT)
     own: dict[str, deque[str]] = defaultdict(deque)
     others_turns: dict[str, Counter[str]] = {}
     for number, step in enumerate(history):
@@ -135,7 +135,7 @@ def test_a_queue_is_bounded_in_order_and_fair_whatever_happens(history: list[str
 
 @given(queue_histories)
 def test_what_is_said_to_be_ahead_is_never_too_little_of_a_single_permit(history: list[str | int | None]) -> None:
-    permits: FairPermits[str] = FairPermits(1, LIMIT)
+    permits: FairQueue[str] = FairQueue(1, LIMIT)
     waiting: list[str] = []
     left = False
     for number, step in enumerate(history):
@@ -159,11 +159,11 @@ def test_what_is_said_to_be_ahead_is_never_too_little_of_a_single_permit(history
 
 
 def test_one_context_alone_leaves_room_for_others_where_there_is_much() -> None:
-    permits: FairPermits[str] = FairPermits(0, 256)
+    permits: FairQueue[str] = FairQueue(0, 256)
     assert sum(permits.enqueue("greedy", f"g{number}") for number in range(300)) == 228
     assert sum(permits.enqueue("other", f"o{number}") for number in range(300)) == 25
     assert permits.enqueue("third", "t1")
-    permits.adjust(9, 256, share=9, kept=0)
+    permits.adjust(9, 256, share=9, reserved=0)
     for _ in range(9):
         assert permits.grant()
     assert permits.enqueue("other", "o300")
@@ -171,7 +171,7 @@ def test_one_context_alone_leaves_room_for_others_where_there_is_much() -> None:
 
 def test_of_a_short_queue_one_context_may_have_all() -> None:
     for size in range(9):
-        permits: FairPermits[str] = FairPermits(0, size)
+        permits: FairQueue[str] = FairQueue(0, size)
         assert sum(permits.enqueue("alone", f"a{number}") for number in range(20)) == size
 
 
@@ -179,13 +179,13 @@ def test_of_a_short_queue_one_context_may_have_all() -> None:
 
 
 def test_one_of_every_eight_permits_is_for_those_who_have_none_and_one_of_fewer() -> None:
-    assert {limit: kept_of(limit) for limit in (0, 1, 2, 4, 8, 15, 16, 32, 100)} == {
+    assert {limit: reserved_permits(limit) for limit in (0, 1, 2, 4, 8, 15, 16, 32, 100)} == {
         0: 0, 1: 0, 2: 1, 4: 1, 8: 1, 15: 1, 16: 2, 32: 4, 100: 12
     }  # fmt: skip
 
 
 def test_of_what_is_kept_each_context_has_one_until_others_give_back() -> None:
-    permits: FairPermits[str] = FairPermits(8, 8, kept=2)
+    permits: FairQueue[str] = FairQueue(8, 8, reserved=2)
     assert [permits.acquire("greedy") for _ in range(8)] == [True] * 6 + [False] * 2
     assert [permits.acquire("ann"), permits.acquire("ann"), permits.acquire("bob")] == [True, False, True]
     assert not permits.acquire("cleo")
@@ -193,7 +193,7 @@ def test_of_what_is_kept_each_context_has_one_until_others_give_back() -> None:
 
 
 def test_a_share_shrinks_as_others_come_and_is_whole_again_when_they_left() -> None:
-    permits: FairPermits[str] = FairPermits(8, 64, share=3, kept=1)
+    permits: FairQueue[str] = FairQueue(8, 64, share=3, reserved=1)
     for number in range(20):
         permits.acquire("greedy") or permits.enqueue("greedy", f"greedy{number}")
     assert permits.acquire("modest")
@@ -209,11 +209,11 @@ def test_a_share_shrinks_as_others_come_and_is_whole_again_when_they_left() -> N
         permits.release("modest")
     while permits.grant():
         pass
-    assert (permits.in_use, permits.kept) == (7, 1)
+    assert (permits.in_use, permits.reserved) == (7, 1)
 
 
 def test_a_context_may_have_another_share_and_loses_it_where_it_comes_back_without() -> None:
-    permits: FairPermits[str] = FairPermits(4, 64, share=1)
+    permits: FairQueue[str] = FairQueue(4, 64, share=1)
     for context in ("gold", "gold", "plain", "plain"):
         assert permits.acquire(context)
     permits.enqueue("plain", "plain1")
@@ -227,15 +227,15 @@ def test_a_context_may_have_another_share_and_loses_it_where_it_comes_back_witho
 
 
 def test_other_bounds_count_at_once_for_those_who_wait() -> None:
-    permits: FairPermits[str] = FairPermits(4, 64, share=8, kept=2)
+    permits: FairQueue[str] = FairQueue(4, 64, share=8, reserved=2)
     for context in ("ann", "ann", "bob"):
         assert permits.acquire(context)
     permits.enqueue("ann", "ann1")
     permits.enqueue("bob", "bob1")
     assert permits.grant() is None
-    permits.adjust(4, 64, share=2, kept=0)
+    permits.adjust(4, 64, share=2, reserved=0)
     assert [permits.grant(), permits.grant()] == ["bob1", None]
-    permits.adjust(2, 64, share=2, kept=0)
+    permits.adjust(2, 64, share=2, reserved=0)
     assert (permits.grant(), permits.in_use, permits.acquire("cleo")) == (None, 4, False)
 
 
@@ -257,7 +257,7 @@ acts = st.builds(
 def test_no_permit_is_lost_or_out_twice_and_nobody_without_one_is_passed_by(
     limit: int, kept: int, share: int, history: list[Act]
 ) -> None:
-    permits: FairPermits[str] = FairPermits(limit, 1000, share=share, kept=kept)
+    permits: FairQueue[str] = FairQueue(limit, 1000, share=share, reserved=kept)
     held: Counter[str] = Counter()
     waiting: dict[str, deque[str]] = {context: deque() for context in CONTEXTS}
     # Of each context that waits without a permit: who had one granted since.
@@ -277,7 +277,7 @@ def test_no_permit_is_lost_or_out_twice_and_nobody_without_one_is_passed_by(
             assert permits.withdraw(waiting[act.context].pop())
         elif act.kind == "adjust":
             limit, kept, share = max(limit, act.number), act.number % 3, 1 + act.number % 4
-            permits.adjust(limit, 1000, share=share, kept=kept)
+            permits.adjust(limit, 1000, share=share, reserved=kept)
         while (item := permits.grant()) is not None:
             context = item.split("-")[0]
             free = limit - held.total()
@@ -308,12 +308,12 @@ def test_no_permit_is_lost_or_out_twice_and_nobody_without_one_is_passed_by(
 
 def lines_of_one_turn(contexts: int) -> int:
     """How many lines of the module are executed for a call that waits, has its turn and ends, while so many wait."""
-    permits: FairPermits[str] = FairPermits(1, 10 * contexts)
+    permits: FairQueue[str] = FairQueue(1, 10 * contexts)
     assert permits.acquire("c0")
     for number in range(contexts):
         for item in range(3):
             permits.enqueue(f"c{number}", f"c{number}-{item}")
-    count, code = 0, FairPermits.grant.__code__.co_filename
+    count, code = 0, FairQueue.grant.__code__.co_filename
 
     def count_line(frame: object, event: str, _: object) -> object:
         nonlocal count
@@ -341,7 +341,7 @@ def test_the_next_permit_costs_the_same_whether_a_hundred_or_three_thousand_call
 @pytest.mark.thorough
 def test_a_turn_takes_no_longer_for_a_hundred_thousand_contexts() -> None:
     def seconds(contexts: int) -> float:
-        permits: FairPermits[str] = FairPermits(contexts, contexts, kept=0)
+        permits: FairQueue[str] = FairQueue(contexts, contexts, reserved=0)
         for number in range(contexts):
             permits.enqueue(str(number), str(number))
         begun = time.process_time()
