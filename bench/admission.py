@@ -32,7 +32,7 @@ from taskgate.protocol.intents import CallTool
 from taskgate.stores.rates import MemoryRateStore
 from taskgate.streams.exchange import Exchange
 from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
-from taskgate.telemetry.metrics.settings import Configured
+from taskgate.telemetry.metrics.settings import MetricsConfig
 
 GOAL: Final = 30.0
 """Microseconds of CPU for all checks of a call together."""
@@ -138,7 +138,7 @@ class Checks:
         clock = _Hurrying()
         names = [policy.name for policy in self.live.now.rates.policies]
         self.event_sink = PrometheusRecorder(
-            Configured(backend="memory", upstreams={"reports": "reports"}, policies=names), clock=clock
+            MetricsConfig(backend="memory", upstreams={"reports": "reports"}, policies=names), clock=clock
         )
         self.standings = QuotaSubjects(self.live)
         self.gate = RateLimiter(

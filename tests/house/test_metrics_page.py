@@ -7,10 +7,9 @@ import orjson
 import pytest
 
 from taskgate.config.sections.metrics import MetricsSection
-from taskgate.telemetry.metrics.bounds import series_bound
-from taskgate.telemetry.metrics.catalogue import FAMILIES, PARTS, Family
+from taskgate.telemetry.metrics.catalogue import FAMILIES, PARTS, Family, series_bound
 from taskgate.telemetry.metrics.labels import Label
-from taskgate.telemetry.metrics.settings import Configured
+from taskgate.telemetry.metrics.settings import MetricsConfig
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 
@@ -94,7 +93,7 @@ def test_the_page_is_right_about_how_many_series_there_can_be() -> None:
         rates = ("ip", "auth_failures", "calls", "polls", "rest")
         sinks = ("file", "stdout")
         return series_bound(
-            Configured(backend="sqlite", upstreams=names, issuers=("corp",), policies=rates, sinks=sinks)
+            MetricsConfig(backend="sqlite", upstreams=names, issuers=("corp",), policies=rates, sinks=sinks)
         )
 
     said = re.search(r"at most about\s+(\d+), and (\d+) more for each", PAGE.read_text(encoding="utf-8"))

@@ -11,7 +11,7 @@ from taskgate.config.model import GatewayConfig
 from taskgate.protocol.extensions import KNOWN_METHODS
 from taskgate.streams.bytes_in_flight import ByteBounds
 from taskgate.streams.event_log import EventBounds
-from taskgate.telemetry.metrics.settings import Configured
+from taskgate.telemetry.metrics.settings import MetricsConfig
 from taskgate.upstream.settings import UpstreamSettings
 
 
@@ -63,11 +63,11 @@ def extension_methods(config: GatewayConfig) -> frozenset[str]:
     return frozenset(method for policy in policies for each in policy.allowed.values() for method in each.methods)
 
 
-def metrics_config(config: GatewayConfig) -> Configured:
+def metrics_config(config: GatewayConfig) -> MetricsConfig:
     """Return the names and limits that the metrics of the gateway show."""
     audit, upstreams = config.audit, config.upstreams
     uses_tokens = ("client_credentials", "token_exchange")
-    return Configured(
+    return MetricsConfig(
         backend=config.store.backend,
         upstreams={name: name for name in upstreams},
         issuers=tuple(config.auth.issuers),

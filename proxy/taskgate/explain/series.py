@@ -1,6 +1,6 @@
 """Metrics and their largest number of series: `taskgate metrics`, and a warning of `check`.
 
-The arithmetic is in `telemetry.metrics.bounds`.
+The arithmetic is in `telemetry.metrics.catalogue`.
 """
 
 from collections.abc import Iterator
@@ -8,12 +8,12 @@ from typing import Final
 
 from taskgate.config import GatewayConfig
 from taskgate.config.settings import metrics_config
-from taskgate.telemetry.metrics import bounds
+from taskgate.telemetry.metrics import catalogue
 from taskgate.telemetry.metrics.catalogue import PARTS
 from taskgate.telemetry.metrics.families import Family
-from taskgate.telemetry.metrics.settings import Configured
+from taskgate.telemetry.metrics.settings import MetricsConfig
 
-_EXAMPLE: Final = Configured(
+_EXAMPLE: Final = MetricsConfig(
     backend="sqlite", upstreams={"one": "one"}, issuers=("one",), policies=("one",), sinks=("file", "stdout")
 )
 """The assumed configuration where none is given."""
@@ -21,15 +21,15 @@ _EXAMPLE: Final = Configured(
 
 def series_bound(config: GatewayConfig) -> int:
     """Return how many series a gateway of that configuration can have, whatever hosts send."""
-    return bounds.series_bound(metrics_config(config))
+    return catalogue.series_bound(metrics_config(config))
 
 
 def series_warnings(config: GatewayConfig) -> tuple[str, ...]:
     """Return the warnings of `check`: one where there can be very many series."""
-    if not config.metrics.enabled or (most := series_bound(config)) <= bounds.MANY:
+    if not config.metrics.enabled or (most := series_bound(config)) <= catalogue.MANY_SERIES:
         return ()
     ways = "fewer metrics.buckets, a smaller metrics.max_tools, or metrics.tool_histograms off"
-    return (f"metrics may have up to {most} series, more than {bounds.MANY}: {ways} make it less",)
+    return (f"metrics may have up to {most} series, more than {catalogue.MANY_SERIES}: {ways} make it less",)
 
 
 def metrics_text(config: GatewayConfig | None) -> str:
@@ -42,19 +42,19 @@ def metrics_text(config: GatewayConfig | None) -> str:
     return "\n".join([*lines, *_total(configured, config is None)]) + "\n"
 
 
-def _part(part: str, families: tuple[Family, ...], configured: Configured) -> Iterator[str]:
+def _part(part: str, families: tuple[Family, ...], configured: MetricsConfig) -> Iterator[str]:
     yield f"# {part}"
     for family in families:
         names = ",".join(label.name for label in family.labels)
         shown = f"{family.name}{{{names}}}" if names else family.name
-        yield f"{bounds.most_series(family, configured):>6}  {family.kind:<9}  {shown}"
+        yield f"{catalogue.most_series(family, configured):>6}  {family.kind:<9}  {shown}"
         yield f"{'':>6}  {'':<9}    {family.meaning}"
     yield ""
 
 
-def _total(configured: Configured, is_example: bool) -> Iterator[str]:
+def _total(configured: MetricsConfig, is_example: bool) -> Iterator[str]:
     of = "one upstream, one issuer and one rate policy" if is_example else "this configuration"
-    yield f"{bounds.STANDARD:>6}  process_*, python_*"
-    yield f"{bounds.series_bound(configured):>6}  series at most, with {of}"
+    yield f"{catalogue.STANDARD_SERIES:>6}  process_*, python_*"
+    yield f"{catalogue.series_bound(configured):>6}  series at most, with {of}"
     if not configured.settings.enabled:
         yield "        metrics.enabled is false: nothing is counted or shown"

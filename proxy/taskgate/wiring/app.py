@@ -23,9 +23,9 @@ from taskgate.listener.listener import PublicListener
 from taskgate.listener.operations import OperatorsListener
 from taskgate.stores.shared import SharedBackend
 from taskgate.telemetry.loop_lag import LoopLag
-from taskgate.telemetry.metrics.limit_families import PENALIZED
-from taskgate.telemetry.metrics.message_families import ACTIVE_REQUESTS
-from taskgate.telemetry.metrics.server_families import IN_FLIGHT
+from taskgate.telemetry.metrics.admission import PENALIZED
+from taskgate.telemetry.metrics.requests import ACTIVE_REQUESTS
+from taskgate.telemetry.metrics.upstreams import IN_FLIGHT
 from taskgate.wiring.authentication import build_authenticator, deployment_keys, operators_token
 from taskgate.wiring.build import Environment, Kept, Runtime, build_listener, build_runtime, open_configured_store
 from taskgate.wiring.core import Cluster

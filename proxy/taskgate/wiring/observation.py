@@ -19,7 +19,7 @@ from taskgate.telemetry.auditlog.log import AuditLog, PreparedSinks
 from taskgate.telemetry.auditlog.settings import AuditSettings
 from taskgate.telemetry.events import Event, EventFanout, EventSink, GatewayPhaseChanged
 from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
-from taskgate.telemetry.metrics.store_families import AUDIT_QUEUE_DEPTH, AUDIT_SEQUENCE
+from taskgate.telemetry.metrics.storage import AUDIT_QUEUE_DEPTH, AUDIT_SEQUENCE
 from taskgate.telemetry.opentelemetry.setup import open_tracing
 from taskgate.telemetry.span_annotations import SpanAnnotator
 from taskgate.telemetry.tracing import NO_TRACING, Tracing

@@ -7,7 +7,7 @@ import pytest
 from taskgate.config import GatewayConfig
 from taskgate.config.reload import restart_needed
 from taskgate.config.settings import metrics_config
-from taskgate.telemetry.metrics.settings import Configured, MetricsSettings
+from taskgate.telemetry.metrics.settings import MetricsConfig, MetricsSettings
 
 Tells = Callable[..., list[str]]
 Loads = Callable[..., GatewayConfig]
@@ -120,7 +120,7 @@ def test_names_and_limits_come_from_the_other_sections(loads: Loads, with_tokens
         "  time: {path: /time, transport: stdio, command: [mcp-server-time]}\nlimits: {rate: []}\n"
     )
     found = metrics_config(loads(with_tokens + more))
-    assert found == Configured(
+    assert found == MetricsConfig(
         backend="sqlite",
         upstreams={"reports": "reports", "search": "search", "prices": "prices", "time": "time"},
         token_users=("prices",),

@@ -41,7 +41,7 @@ def test_a_family_is_shown_with_its_labels_and_what_it_means(tmp_path: Path) -> 
     lines = metrics_text(configured(tmp_path, 1)).splitlines()
     at = next(number for number, line in enumerate(lines) if "taskgate_task_polls_total" in line)
     assert lines[at].endswith("counter    taskgate_task_polls_total{upstream,result}")
-    assert lines[at + 1].strip() == "Looks of hosts at a task."
+    assert lines[at + 1].strip() == "Polls of tasks by hosts."
     assert any(line.endswith("gauge      taskgate_ready") for line in lines)
     assert lines[-1].endswith("series at most, with this configuration")
 

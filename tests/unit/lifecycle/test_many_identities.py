@@ -26,8 +26,8 @@ from taskgate.gateway.modern import session_pool
 from taskgate.gateway.modern.session_pool import SessionPool
 from taskgate.stores.rates import MemoryRateStore
 from taskgate.telemetry import request_context
-from taskgate.telemetry.metrics import contexts
-from taskgate.telemetry.metrics.contexts import Contexts
+from taskgate.telemetry.metrics import admission
+from taskgate.telemetry.metrics.admission import ActiveCallers
 from taskgate.upstream.credentials.grants import Granted
 from taskgate.upstream.credentials.tokens import Tokens
 from taskgate.upstream.principal import Principal
@@ -71,14 +71,14 @@ def standings(patch: pytest.MonkeyPatch) -> Visit:
 
 
 def saturated(patch: pytest.MonkeyPatch) -> Visit:
-    patch.setattr(contexts, "MOST", KEPT)
-    counted = Contexts(ManualClock())
+    patch.setattr(admission, "MAX_CALLERS", KEPT)
+    counted = ActiveCallers(ManualClock())
 
     def visited(n: int) -> None:
         here = request_context.RequestContext("id", "192.0.2.7", "POST", "/m")
         here.caller = AuthContext(key=f"caller {n}")
         with request_context.in_request(here):
-            counted.asked()
+            counted.add_current()
 
     return visited
 

@@ -13,10 +13,10 @@ from helpers.waiting import bounded
 from taskgate.listener.operations import OperatorsListener
 from taskgate.telemetry.events import Event
 from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
-from taskgate.telemetry.metrics.settings import Configured
+from taskgate.telemetry.metrics.settings import MetricsConfig
 
 TOKEN = "operators-token-0123456789"
-CONFIGURED = Configured(backend="memory", upstreams={"reports": "reports"})
+CONFIGURED = MetricsConfig(backend="memory", upstreams={"reports": "reports"})
 SERVERS = {"reports": {"up": False, "circuit": "open", "in_use": 1, "limit": 32, "queued": 0}}
 
 

@@ -1,8 +1,8 @@
-"""What is counted for operators.
+"""The metrics that operators scrape: families, their labels, and the recorders that count events.
 
-From below: `labels` are the closed sets of what a series may be told apart by; `families` says what a family is, and
-`*_families` which there are, gathered by `catalogue`; `series` and `names` hold every series to its sets and its room,
-`registry` opens them over the library's collectors, `bounds` tells how many there can be. `*_recorders` say which event
-moves what, `contexts` and `configuration` keep what takes more than a number; `prometheus` puts them together, and
-`exposition` puts into words what they counted.
+Each subject has a module with its families and recorders: `gateway`, `requests`, `upstreams`,
+`tasks`, `admission` and `storage`. `catalogue` lists all families and computes how many series they
+can have. `labels` and `families` define what a family is, and `children` are its series. `registry`
+opens families and writes the page. `prometheus` has the `PrometheusRecorder`, for `wiring` and the
+operators' listener.
 """

@@ -1,10 +1,12 @@
-"""The labels of the metric families, each with the closed set of its values.
+"""The labels of metric families, and the closed set of values of each.
 
-No label holds an identity: no context, session, task, address or token. What a peer chooses (a method, a revision, an
-error code) becomes a label only through a set below; everything else is `_OTHER`.
+A `Label` has a fixed set of values, or one that only the running gateway knows: configured names,
+tools and tenants. A `LabelSet` maps the values of events to label texts. Any value outside of its
+set becomes `_OTHER`, so that methods, revisions or error codes that peers invent make no series and
+are not remembered. No label holds an identity: no context, session, task, address or token.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,22 +17,23 @@ from taskgate.domain.versions import Revision
 from taskgate.errors import AuthReason, StoreFault
 from taskgate.protocol.extensions import AUTHORIZATION, BUILT_IN, KNOWN_METHODS
 from taskgate.protocol.vocabulary import METHODS_OF_HOSTS
+from taskgate.telemetry import request_context
 from taskgate.telemetry.auditlog.catalogue import EVENTS, OUTCOMES
+from taskgate.telemetry.metrics.settings import MetricsSettings
 
 OTHER: Final = "_OTHER"
-"""The label of every value outside its set, as the semantic conventions spell it."""
+"""The text of every value outside of its set, as in the semantic conventions."""
 
 ALL: Final = "global"
-"""The scope of what is used or allowed over all upstreams, of which none is named then."""
+"""The `scope` of limits over all upstreams; such a series names no upstream."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Label:
-    """A label, and its text for each value that an event may carry.
+    """A label, with its text for each value that an event may carry.
 
-    `values` is None where only the running gateway knows them: its build, upstreams, issuers, rate policies, store and
-    sinks, the tools it met, the tenants that its operator listed. A set may grow by names that the configuration has
-    besides; see `registry`.
+    `values` is None if only the running gateway knows them. The configuration may add names to a
+    fixed set, as `registry` does for extensions and their methods.
     """
 
     name: str
@@ -41,24 +44,26 @@ def _label(name: str, values: Iterable[str | int]) -> Label:
     return Label(name=name, values={value: str(value) for value in values})
 
 
+# --- the labels ------------------------------------------------------------------------------------------------------
+
 VERSION, REVISION, PYTHON = Label(name="version"), Label(name="revision"), Label(name="python_version")
 UPSTREAM: Final = Label(name="upstream")
 ISSUER: Final = Label(name="issuer")
 POLICY: Final = Label(name="policy")
 SINK: Final = Label(name="sink")
 TOOL: Final = Label(name="tool")
-TIMED_TOOL: Final = Label(name="gen_ai_tool_name")
+HISTOGRAM_TOOL: Final = Label(name="gen_ai_tool_name")
 TENANT: Final = Label(name="tenant")
 BACKEND: Final = Label(name="backend")
 
 ROUTE = _label("http_route", ("mcp", "prm", "other"))
-VERB = _label("http_request_method", ("POST", "GET", "DELETE", "OPTIONS", "HEAD"))
-_CLIENT_FAULTS = (400, 401, 403, 404, 405, 406, 408, 413, 414, 415, 421, 429, 431)
-_CODES = (200, 202, 204, *_CLIENT_FAULTS, 500, 501, 503, 505)
-# Whoever left before is answered nothing.
-CODE = Label(name="http_response_status_code", values={0: "", **{code: str(code) for code in _CODES}})
+HTTP_METHOD = _label("http_request_method", ("POST", "GET", "DELETE", "OPTIONS", "HEAD"))
+_CLIENT_ERRORS = (400, 401, 403, 404, 405, 406, 408, 413, 414, 415, 421, 429, 431)
+_CODES = (200, 202, 204, *_CLIENT_ERRORS, 500, 501, 503, 505)
+# 0 where no answer was sent: the host had disconnected.
+STATUS_CODE = Label(name="http_response_status_code", values={0: "", **{code: str(code) for code in _CODES}})
 _REFUSED_MESSAGES = ("no_session", "session_not_found", "stream_not_found", "bad_version", "bad_json", "bad_message")
-# Of the modern era, whose refusals have statuses of HTTP.
+# The modern era refuses these with an HTTP status.
 _REFUSED_REQUESTS = ("bad_meta", "missing_capability", "unknown_method", "task_support", "bad_verb")
 _REFUSED_FRAMES = ("header_too_large", "body_too_large", "draining", "overload", "audit")
 _REFUSED_HEADS = (
@@ -70,17 +75,17 @@ _REFUSED_HEADS = (
     "media_type",
 )
 _REFUSED_CALLERS = ("unauthenticated", "insufficient_scope", "jwks_unavailable")
-# What has a status of its own: all of it where the operator wants that, a rate before authentication in any case.
+# Refused with an HTTP status of their own: a rate before authentication, the others if configured so.
 _REFUSED_BY_LIMITS = ("rate", "concurrency", "queue", "bytes", "penalty")
 _REFUSED_MEANINGS = (*_REFUSED_MESSAGES, *_REFUSED_REQUESTS, *_REFUSED_CALLERS, *_REFUSED_BY_LIMITS)
 REJECTION = _label("reason", (*_REFUSED_FRAMES, *_REFUSED_HEADS, *_REFUSED_MEANINGS))
 SIDE = _label("side", ("downstream", "upstream"))
-STREAM = _label("kind", ("response", "get", "listen"))
+STREAM_KIND = _label("kind", ("response", "get", "listen"))
 METHOD = _label("mcp_method_name", sorted(METHODS_OF_HOSTS | KNOWN_METHODS))
 PROTOCOL = Label(
     name="mcp_protocol_version", values={None: "", **{revision.value: revision.value for revision in Revision}}
 )
-_FAULTS = (
+_FAILURES = (
     "unreachable",
     "closed",
     "timeout",
@@ -93,53 +98,188 @@ _FAULTS = (
     "internal",
 )
 _STANDARD_CODES = (-32700, -32600, -32601, -32602, -32603, -32000, -32001, -32002, -32020, -32021, -32022, -32042)
-_ERRORS = ("tool_error", "cancelled", *_FAULTS, *map(str, _STANDARD_CODES), "-32800", "403", "429", "503")
+_ERRORS = ("tool_error", "cancelled", *_FAILURES, *map(str, _STANDARD_CODES), "-32800", "403", "429", "503")
 ERROR = Label(name="error_type", values={None: "", **{error: error for error in _ERRORS}})
 DISPOSITION = _label("disposition", ("task", "inline", "direct", "rejected"))
 _STATUSES = [status.value for status in TaskStatus]
-STATUS, FROM, TO = _label("status", _STATUSES), _label("from_status", _STATUSES), _label("to_status", _STATUSES)
-ENDING = _label("reason", ("ok", "tool_error", "client", *(reason.value for reason in FaultReason)))
+STATUS, FROM_STATUS, TO_STATUS = (
+    _label("status", _STATUSES),
+    _label("from_status", _STATUSES),
+    _label("to_status", _STATUSES),
+)
+FINISH_REASON = _label("reason", ("ok", "tool_error", "client", *(reason.value for reason in FaultReason)))
 PHASE = _label("phase", ("queued", "working", "input_required"))
-INPUT = _label("kind", ("elicitation", "sampling", "roots"))
-SETTLED = _label("outcome", ("answered", "declined", "expired", "superseded"))
-CANCEL = _label("outcome", ("propagated", "already_terminal"))
-RECOVERY = _label("outcome", ("failed", "retried"))
-LEASED = _label("kind", ("task",))
-ADJUSTMENT = _label("action", ("clamped_max", "raised_min", "defaulted"))
+INPUT_KIND = _label("kind", ("elicitation", "sampling", "roots"))
+INPUT_OUTCOME = _label("outcome", ("answered", "declined", "expired", "superseded"))
+CANCEL_OUTCOME = _label("outcome", ("propagated", "already_terminal"))
+RECOVERY_OUTCOME = _label("outcome", ("failed", "retried"))
+LEASE_KIND = _label("kind", ("task",))
+TTL_ADJUSTMENT = _label("action", ("clamped_max", "raised_min", "defaulted"))
 DENIAL = _label("reason", ("context_mismatch", "not_found", "expired", "malformed_id"))
 RESULT = Label(name="result", values={True: "ok", False: "error"})
-JUDGEMENT = Label(name="result", values={True: "accepted", False: "rejected"})
-_NOT_ACCEPTED = (*(reason.value for reason in AuthReason), "jwks_unavailable")
-WHY = Label(name="reason", values={"ok": "", **{reason: reason for reason in _NOT_ACCEPTED}})
-FETCH = _label("result", ("ok", "stale", "failed"))
-MODE = Label(name="mode", values={False: "enforced", True: "shadow"})
-_OF_CALLERS = ("enumeration_suspected", "cross_context_access", "excessive_polling")
-_OF_REQUESTS = ("header_mismatch", "auth_bruteforce", "input_key_unknown")
-SUSPICION = _label("type", (*_OF_CALLERS, *_OF_REQUESTS))
-TOKEN_CACHE = Label(name="result", values={True: "hit", False: "miss"})
+TOKEN_RESULT = Label(name="result", values={True: "accepted", False: "rejected"})
+_TOKEN_REFUSALS = (*(reason.value for reason in AuthReason), "jwks_unavailable")
+TOKEN_REASON = Label(name="reason", values={"ok": "", **{reason: reason for reason in _TOKEN_REFUSALS}})
+KEY_FETCH_RESULT = _label("result", ("ok", "stale", "failed"))
+RULE_MODE = Label(name="mode", values={False: "enforced", True: "shadow"})
+_CALLER_SUSPICIONS = ("enumeration_suspected", "cross_context_access", "excessive_polling")
+_REQUEST_SUSPICIONS = ("header_mismatch", "auth_bruteforce", "input_key_unknown")
+SUSPICION = _label("type", (*_CALLER_SUSPICIONS, *_REQUEST_SUSPICIONS))
+TOKEN_CACHE_RESULT = Label(name="result", values={True: "hit", False: "miss"})
 RATE_SCOPE = _label("scope", (scope.value for scope in RateScope))
-DECISION = _label("decision", ("allowed", "rejected", "shadow", "fail_local", "fail_open"))
+RATE_DECISION = _label("decision", ("allowed", "rejected", "shadow", "fail_local", "fail_open"))
 CAP = _label("policy", ("tasks", "bytes", "sessions", "streams", "waits"))
 CAP_SCOPE = _label("scope", (scope.value for scope in CapScope))
-USE_SCOPE = _label("scope", ("upstream", ALL))
-NO_TURN = _label("reason", ("full", "timeout"))
-POLL = _label("result", ("changed", "unchanged", "terminal", "early", "limited", "denied"))
-RETRY = _label("reason", ("connect",))
-RESTART = _label("reason", ("exit", "signal", "closed", "too_large", "nursery"))
-RELOAD = _label("result", ("success", "invalid", "unchanged", "needs_restart"))
-JOIN = _label("how", ("key", "retry"))
-# `changed` is left out: it waits on purpose, so its duration tells nothing about the store.
-_OF_TASKS = ("insert", "repeated", "load", "owner_of", "swap", "page", "renew", "lapsed", "purge")
-_OF_SESSIONS = ("put", "find", "touch", "drop", "purge_sessions")
-_OF_REPLICAS = ("judge", "beat", "restore")
-OPERATION = _label("operation", (*_OF_TASKS, *_OF_SESSIONS, "census", "check", *_OF_REPLICAS))
+CONCURRENCY_SCOPE = _label("scope", ("upstream", ALL))
+QUEUE_REFUSAL = _label("reason", ("full", "timeout"))
+POLL_RESULT = _label("result", ("changed", "unchanged", "terminal", "early", "limited", "denied"))
+RETRY_REASON = _label("reason", ("connect",))
+RESTART_CAUSE = _label("reason", ("exit", "signal", "closed", "too_large", "nursery"))
+RELOAD_RESULT = _label("result", ("success", "invalid", "unchanged", "needs_restart"))
+COALESCED_BY = _label("how", ("key", "retry"))
+# Without `changed`: it waits on purpose, so its duration says nothing about the store.
+_TASK_OPERATIONS = ("insert", "repeated", "load", "owner_of", "swap", "page", "renew", "lapsed", "purge")
+_SESSION_OPERATIONS = ("put", "find", "touch", "drop", "purge_sessions")
+_REPLICA_OPERATIONS = ("judge", "beat", "restore")
+STORE_OPERATION = _label(
+    "operation", (*_TASK_OPERATIONS, *_SESSION_OPERATIONS, "census", "check", *_REPLICA_OPERATIONS)
+)
 EXTENSION = _label("extension", sorted(BUILT_IN.keys() | AUTHORIZATION))
-FAULT = _label("fault", (fault.value for fault in StoreFault))
+STORE_FAULT = _label("fault", (fault.value for fault in StoreFault))
 
 AUDIT_EVENT = _label("event", sorted(EVENTS))
 AUDIT_OUTCOME = _label("outcome", OUTCOMES)
-LOST_LINE = _label("reason", ("queue_full", "write_failed", "closed"))
+DROP_REASON = _label("reason", ("queue_full", "write_failed", "closed"))
 
-_MET = {each.name for each in list(globals().values()) if isinstance(each, Label)}
-FOLDED: Final = _label("label", sorted(_MET - {VERSION.name, REVISION.name, PYTHON.name, BACKEND.name}))
-"""The labels that may have a value that becomes `_OTHER`."""
+_NAMES = {each.name for each in list(globals().values()) if isinstance(each, Label)}
+LABEL: Final = _label("label", sorted(_NAMES - {VERSION.name, REVISION.name, PYTHON.name, BACKEND.name}))
+"""The names of the labels of which a value may become `_OTHER`."""
+
+
+# --- values while the gateway runs -----------------------------------------------------------------------------------
+
+OnOverflow = Callable[[str], None]
+"""A callback with the name of a label of which a value became `_OTHER`."""
+
+_MAX_TOOL_NAME: Final = 128
+"""Characters of a tool name in a label: a longer one would only make each scrape longer."""
+
+
+class LabelSet:
+    """The values of one label; any value is valid if `texts` is None, as the gateway chooses it.
+
+    `gone` are the values that are not configured any more.
+    """
+
+    def __init__(
+        self, name: str, texts: Mapping[Any, str] | None, gone: Collection[Any], on_overflow: OnOverflow
+    ) -> None:
+        self._name = name
+        self._texts = texts
+        self._on_overflow = on_overflow
+        self.gone = gone
+
+    def text(self, value: Any) -> str:
+        """The label text of a value; an invalid one becomes `_OTHER` and counts as an overflow."""
+        if self._texts is None:
+            return str(value)
+        text = self._texts.get(value)
+        if text is None:
+            self._on_overflow(self._name)
+            return OTHER
+        return text
+
+    def is_current(self, value: Any) -> bool:
+        """Whether a value is valid and not gone."""
+        return value not in self.gone and (self._texts is None or value in self._texts)
+
+
+class ConfiguredValues:
+    """The values of a label that the configuration names, beside the `fixed` ones.
+
+    `texts` has all values since the start, `gone` those that are not configured any more.
+    """
+
+    def __init__(self, fixed: Mapping[Any, str]) -> None:
+        self._fixed = frozenset(fixed)
+        self.texts: dict[Any, str] = dict(fixed)
+        self.gone: set[Any] = set()
+
+    def adopt(self, texts: Mapping[Any, str]) -> None:
+        """Make these the configured values."""
+        self.texts.update(texts)
+        self.gone.clear()
+        self.gone.update(self.texts.keys() - texts.keys() - self._fixed)
+
+    def configured(self) -> list[Any]:
+        """The values that are configured now, without the fixed ones."""
+        return [value for value in self.texts if value not in self.gone and value not in self._fixed]
+
+
+class ToolLabels:
+    """The label texts of tools: the first `max_tools` that are called at each mount have their own."""
+
+    def __init__(self, mounts: Container[str], on_overflow: OnOverflow) -> None:
+        self._mounts = mounts
+        self._on_overflow = on_overflow
+        self._settings = MetricsSettings()
+        self._names: dict[str, set[str]] = {}
+
+    def adopt(self, settings: MetricsSettings) -> None:
+        """Use these settings; with a smaller `max_tools`, all tools start anew."""
+        if settings.max_tools < self._settings.max_tools:
+            self._names.clear()
+        self._settings = settings
+
+    def text(self, mount: str, tool: str | None) -> str:
+        """The text for counters; `tool` is None unless the server listed it.
+
+        A tool beyond `max_tools`, or with an unfit name, becomes `_OTHER` and counts as an overflow.
+        """
+        names = self._names.get(mount)
+        known = tool if names is not None and tool in names else self._admit(mount, tool)
+        return known if self._settings.tool_label else ""
+
+    @property
+    def has_histograms(self) -> bool:
+        """Whether histograms have a label for tools."""
+        return self._settings.tool_histograms
+
+    def histogram_text(self, mount: str, tool: str) -> str:
+        """The text for histograms: that of a tool which `text` has seen, else `_OTHER`."""
+        return tool if tool in self._names.get(mount, ()) else OTHER
+
+    def _admit(self, mount: str, tool: str | None) -> str:
+        if not (self._settings.tool_label or self._settings.tool_histograms):
+            return ""
+        if tool is None or mount not in self._mounts:
+            return OTHER
+        names = self._names.setdefault(mount, set())
+        if len(names) >= self._settings.max_tools or len(tool) > _MAX_TOOL_NAME or not tool.isprintable():
+            self._on_overflow(TOOL.name)
+            return OTHER
+        names.add(tool)
+        return tool
+
+
+class TenantLabels:
+    """The label texts of tenants: those that the operator listed have their own."""
+
+    def __init__(self) -> None:
+        self._listed: frozenset[str] | None = None
+
+    def adopt(self, settings: MetricsSettings) -> None:
+        """Use the list of these settings."""
+        self._listed = settings.tenants
+
+    def text(self) -> str:
+        """The text for the caller of the current request; empty without tenant or without a list.
+
+        A tenant that is not listed is `_OTHER`, but no overflow: the operator chose it so.
+        """
+        if self._listed is None or (here := request_context.current()) is None or here.caller is None:
+            return ""
+        identity = here.caller.identity
+        if identity is None or identity.tenant is None:
+            return ""
+        return identity.tenant if identity.tenant in self._listed else OTHER

@@ -1,7 +1,4 @@
-"""What metrics are told of the configuration: the operator's names, the limits that are shown, and how much is counted.
-
-Values only. What must not live here: what becomes of them.
-"""
+"""The part of a configuration that metrics need: `MetricsConfig`, with `MetricsSettings`."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -9,12 +6,13 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsSettings:
-    """What is counted and shown, and where.
+    """The configuration section `metrics`.
 
-    `tool_label` tells whether counters have the names of tools, `tool_histograms` whether times have them too; each
-    upstream has at most `max_tools` of them. `tenants` are those with a label of their own, None where none has one.
-    `buckets` has other bounds than the catalogue's, by the name of the family. `shares_store` is whether gateways may
-    share the store, which is used for more then.
+    - `tool_label`: counters have a label for tools; `tool_histograms`: histograms as well
+    - `max_tools`: the number of tools of each upstream that get a label of their own
+    - `tenants`: the tenants that get a label of their own; None for no label at all
+    - `buckets`: upper bounds by family, instead of those of the catalogue
+    - `shares_store`: other gateways can use the same store, which has more operations then
     """
 
     enabled: bool = True
@@ -28,26 +26,29 @@ class MetricsSettings:
     shares_store: bool = False
 
     @property
-    def named_tools(self) -> int:
-        """How many tools of one upstream a counter may name."""
+    def counter_tools(self) -> int:
+        """The number of tools of one upstream that a counter may name."""
         return self.max_tools if self.tool_label else 0
 
     @property
-    def timed_tools(self) -> int:
-        """How many tools of one upstream a histogram may name."""
+    def histogram_tools(self) -> int:
+        """The number of tools of one upstream that a histogram may name."""
         return self.max_tools if self.tool_histograms else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Configured:
-    """The names that a configuration gives, and its limits.
+class MetricsConfig:
+    """The names and limits of a configuration that metrics show, and the `settings`.
 
-    `upstreams` maps the mounts that events name to the labels of their upstreams; issuers, rate policies and sinks of
-    the audit log are their own labels, and so are `extensions`, the identifiers that are named, and `methods`, those
-    that extensions are named to have; `backend` is the store's. At `token_users` tokens are asked for, to show to their
-    upstreams; those of `programs` are programs of ours. `task_limit` is how many unfinished tasks there may be in all,
-    `queue_limits` how many calls may wait at each mount, `store_limit` how many bytes the store may have, and
-    `audit_queue` how many lines may wait for a sink; None is no limit.
+    - `backend`: the backend of the store
+    - `upstreams`: the `upstream` label by the mount that events name
+    - `issuers`, `policies`, `sinks`: of tokens, rate limits and the audit log
+    - `extensions`, `methods`: identifiers and methods of extensions that the configuration names
+    - `token_users`: the upstreams with a token exchange; `programs`: those that are stdio programs
+    - `task_limit`: unfinished tasks of all upstreams; `store_limit`: bytes of the store
+    - `queue_limits`: waiting calls by mount; `audit_queue`: waiting events of one sink
+
+    A limit of None means no limit.
     """
 
     backend: str

@@ -2,18 +2,19 @@
 
 from collections.abc import Callable
 
+import prometheus_client
 import pytest
-from prometheus_client import Counter, Gauge, Histogram, disable_created_metrics
+from prometheus_client import disable_created_metrics
 from prometheus_client.metrics_core import Metric
 from prometheus_client.samples import Sample
 
-from taskgate.telemetry.metrics.counting import Count, Level, Times
+from taskgate.telemetry.metrics.children import Counter, Gauge, Histogram
 
 BOUNDS = (0.005, 0.5, 1.0, 10.0)
 AMOUNTS = (0.0, 0.005, 0.0051, 0.5, 7, 10.0, 10.5, 1e9)
 
 
-def shown(collector: Counter | Gauge | Histogram) -> list[Sample]:
+def shown(collector: prometheus_client.Counter | prometheus_client.Gauge | prometheus_client.Histogram) -> list[Sample]:
     """What the client library shows."""
     pages: list[Metric] = list(collector.collect())
     return [sample for page in pages for sample in page.samples]
@@ -26,7 +27,7 @@ def without_beginnings() -> None:
 
 
 def test_a_counter_shows_what_that_of_the_client_library_shows() -> None:
-    ours, theirs = Count(), Counter("c", "Counts.", ["tool"], registry=None)
+    ours, theirs = Counter(), prometheus_client.Counter("c", "Counts.", ["tool"], registry=None)
     for amount in (1, 2.5, 0):
         ours.inc(amount)
         theirs.labels("a").inc(amount)
@@ -37,7 +38,7 @@ def test_a_counter_shows_what_that_of_the_client_library_shows() -> None:
 
 
 def test_a_gauge_shows_what_that_of_the_client_library_shows() -> None:
-    ours, theirs = Level(), Gauge("g", "Is.", ["tool"], registry=None)
+    ours, theirs = Gauge(), prometheus_client.Gauge("g", "Is.", ["tool"], registry=None)
     ours.set(True)
     theirs.labels("a").set(True)
     for turn in ("inc", "inc", "dec"):
@@ -48,7 +49,10 @@ def test_a_gauge_shows_what_that_of_the_client_library_shows() -> None:
 
 
 def test_a_histogram_shows_what_that_of_the_client_library_shows() -> None:
-    ours, theirs = Times(BOUNDS), Histogram("h", "Times.", ["tool"], buckets=BOUNDS, registry=None)
+    ours, theirs = (
+        Histogram(BOUNDS),
+        prometheus_client.Histogram("h", "Times.", ["tool"], buckets=BOUNDS, registry=None),
+    )
     assert list(ours.samples("h", {"tool": "a"})) == shown_of_a(theirs)
     for amount in AMOUNTS:
         ours.observe(amount)
@@ -57,14 +61,14 @@ def test_a_histogram_shows_what_that_of_the_client_library_shows() -> None:
     assert list(ours.samples("h", {"tool": "a"})) == shown_of_a(theirs)
 
 
-def shown_of_a(theirs: Histogram) -> list[Sample]:
+def shown_of_a(theirs: prometheus_client.Histogram) -> list[Sample]:
     """The series with that label, there from now on."""
     theirs.labels("a")
     return shown(theirs)
 
 
 def test_the_last_example_of_each_bucket_is_kept() -> None:
-    times = Times(BOUNDS)
+    times = Histogram(BOUNDS)
     for amount, trace in ((0.1, "a"), (0.2, "b"), (20.0, "c")):
         times.observe(amount, {"trace_id": trace})
     times.observe(0.3)
@@ -77,8 +81,8 @@ def test_the_last_example_of_each_bucket_is_kept() -> None:
     }
 
 
-@pytest.mark.parametrize("make", [Count, Level, lambda: Times(BOUNDS)], ids=["counter", "gauge", "histogram"])
-def test_a_sample_does_not_share_its_labels(make: Callable[[], Count | Level | Times]) -> None:
+@pytest.mark.parametrize("make", [Counter, Gauge, lambda: Histogram(BOUNDS)], ids=["counter", "gauge", "histogram"])
+def test_a_sample_does_not_share_its_labels(make: Callable[[], Counter | Gauge | Histogram]) -> None:
     labels = {"tool": "a"}
 
     for sample in make().samples("m", labels):
@@ -89,7 +93,7 @@ def test_a_sample_does_not_share_its_labels(make: Callable[[], Count | Level | T
 
 def test_a_histogram_never_shows_more_in_a_bucket_than_in_all() -> None:
     """It is written on another thread than the one that counts, which goes on meanwhile."""
-    times, values = Times(BOUNDS), []
+    times, values = Histogram(BOUNDS), []
     times.observe(0.1)
     for sample in times.samples("h", {}):
         values.append(sample.value)

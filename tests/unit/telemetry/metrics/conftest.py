@@ -8,13 +8,13 @@ from functools import cache
 import pytest
 
 from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
-from taskgate.telemetry.metrics.settings import Configured
+from taskgate.telemetry.metrics.settings import MetricsConfig
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
-CONFIGURED = Configured(
+CONFIGURED = MetricsConfig(
     backend="sqlite",
     upstreams={"m": "reports", "n": "search"},
     issuers=["corp", "partner"],
@@ -62,7 +62,7 @@ def metrics(clock: SetClock) -> PrometheusRecorder:
 
 
 @pytest.fixture
-def configured() -> Configured:
+def configured() -> MetricsConfig:
     """What `metrics` was told of its configuration."""
     return CONFIGURED
 

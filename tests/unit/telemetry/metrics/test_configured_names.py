@@ -8,7 +8,7 @@ import pytest
 
 from taskgate.telemetry import events
 from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
-from taskgate.telemetry.metrics.settings import Configured
+from taskgate.telemetry.metrics.settings import MetricsConfig
 
 Page = Callable[[], dict[tuple[str, tuple[tuple[str, str], ...]], float]]
 
@@ -22,7 +22,9 @@ SHOWN = {"taskgate_concurrency_in_use": 3, "taskgate_concurrency_limit": 32, "ta
 
 def adopt(metrics: PrometheusRecorder, *upstreams: str, issuers: str = "corp", policies: str = "calls") -> None:
     names = dict(pair.split("=") for pair in upstreams)
-    metrics.adopt(Configured(backend="sqlite", upstreams=names, issuers=[issuers], policies=[policies], sinks=["file"]))
+    metrics.adopt(
+        MetricsConfig(backend="sqlite", upstreams=names, issuers=[issuers], policies=[policies], sinks=["file"])
+    )
 
 
 def of(samples: Page, upstream: str) -> dict[str, float]:
@@ -71,7 +73,7 @@ def test_an_extension_has_a_label_once_it_is_named_and_keeps_what_was_counted(
     denied = events.ExtensionDenied("m", "com.example/widgets")
     metrics.emit(denied)
     assert (counted("_OTHER"), counted("com.example/widgets")) == (1, 0)
-    named = Configured(backend="sqlite", upstreams={"m": "reports"}, extensions=["com.example/widgets"])
+    named = MetricsConfig(backend="sqlite", upstreams={"m": "reports"}, extensions=["com.example/widgets"])
     metrics.adopt(named)
     metrics.emit(denied)
     assert (counted("_OTHER"), counted("com.example/widgets")) == (1, 1)
@@ -87,7 +89,7 @@ def test_a_method_has_a_label_once_an_extension_is_named_to_have_it(metrics: Pro
     answered = events.UpstreamAnswered("m", "widgets/list", 1.0, None)
     metrics.emit(answered)
     assert (counted("_OTHER"), counted("widgets/list")) == (1, 0)
-    metrics.adopt(Configured(backend="sqlite", upstreams={"m": "reports"}, methods=["widgets/list"]))
+    metrics.adopt(MetricsConfig(backend="sqlite", upstreams={"m": "reports"}, methods=["widgets/list"]))
     metrics.emit(answered)
     assert (counted("_OTHER"), counted("widgets/list")) == (1, 1)
 

@@ -16,13 +16,13 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from helpers.waiting import bounded
 from taskgate.protocol.vocabulary import METHODS_OF_HOSTS
 from taskgate.telemetry import events
-from taskgate.telemetry.metrics.exposition import PIECE, written
+from taskgate.telemetry.metrics.admission import PENALIZED
+from taskgate.telemetry.metrics.children import PIECE
 from taskgate.telemetry.metrics.families import histogram
 from taskgate.telemetry.metrics.labels import UPSTREAM
-from taskgate.telemetry.metrics.limit_families import PENALIZED
 from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
-from taskgate.telemetry.metrics.registry import Registry
-from taskgate.telemetry.metrics.settings import Configured
+from taskgate.telemetry.metrics.registry import Registry, write_pages
+from taskgate.telemetry.metrics.settings import MetricsConfig
 
 OPENMETRICS = "application/openmetrics-text;version=1.0.0"
 MANY = [str(number) for number in range(40)]
@@ -55,13 +55,13 @@ def test_in_however_many_pieces_it_is_the_same_page(
 ) -> None:
     disable_created_metrics()  # type: ignore[no-untyped-call]
     registry = collectors()
-    assert written(cut(registry.collect(), size), accept, lambda: None)[0] == generate(registry)
+    assert write_pages(cut(registry.collect(), size), accept, lambda: None)[0] == generate(registry)
 
 
 def test_nobody_waits_for_more_than_a_piece() -> None:
     """Between two rests there is never more than one piece and the longest series, which is a histogram."""
-    registry = Registry()
-    registry.adopt(Configured(backend="memory", upstreams={name: name for name in MANY}))
+    registry = Registry(())
+    registry.adopt(MetricsConfig(backend="memory", upstreams={name: name for name in MANY}))
     family = histogram("times_seconds", "Many.", (1.0, 2.0, 3.0), UPSTREAM)
     series = registry.histogram(family)
     for name in MANY * 10:
@@ -73,7 +73,7 @@ def test_nobody_waits_for_more_than_a_piece() -> None:
             since_last[-1] += len(page.samples)
             yield page
 
-    written(counted(series.pages()), None, lambda: since_last.append(0))
+    write_pages(counted(series.pages()), None, lambda: since_last.append(0))
     assert sum(since_last) == len(MANY) * 6
     assert max(since_last) <= PIECE + 6
     assert len(since_last) == len(MANY) * 6 // (PIECE + 2) + 1
@@ -81,7 +81,7 @@ def test_nobody_waits_for_more_than_a_piece() -> None:
 
 def busy() -> PrometheusRecorder:
     """Metrics of a gateway with some thousands of series."""
-    metrics = PrometheusRecorder(Configured(backend="memory", upstreams={name: name for name in MANY[:10]}))
+    metrics = PrometheusRecorder(MetricsConfig(backend="memory", upstreams={name: name for name in MANY[:10]}))
     for mount in MANY[:10]:
         for method in METHODS_OF_HOSTS:
             metrics.emit(events.RpcAnswered(mount, method, "2025-11-25", 0.1, None))

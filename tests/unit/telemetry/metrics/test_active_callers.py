@@ -8,9 +8,9 @@ from helpers.records import new_record
 from taskgate.auth.context import AuthContext
 from taskgate.domain.record import OwnerKey, TaskStatus
 from taskgate.telemetry import events, request_context
-from taskgate.telemetry.metrics import contexts
+from taskgate.telemetry.metrics import admission
 from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
-from unit.telemetry.conftest import SetClock
+from unit.telemetry.metrics.conftest import SetClock
 
 Page = Callable[[], dict[tuple[str, tuple[tuple[str, str], ...]], float]]
 
@@ -67,17 +67,17 @@ def test_a_caller_that_asks_all_the_time_counts_for_five_minutes_after_its_last_
 ) -> None:
     for _ in range(10):
         by(metrics, "a", ANSWERED)
-        clock.seconds += contexts.OFTEN / 2
-    clock.seconds += contexts.ACTIVE_SECONDS - 2 * contexts.OFTEN
+        clock.seconds += admission.REFRESH_SECONDS / 2
+    clock.seconds += admission.ACTIVE_SECONDS - 2 * admission.REFRESH_SECONDS
     assert active() == 1
-    clock.seconds += 2 * contexts.OFTEN
+    clock.seconds += 2 * admission.REFRESH_SECONDS
     assert active() == 0
 
 
 def test_no_more_callers_are_remembered_than_there_is_room_for(
     metrics: PrometheusRecorder, active: Callable[[], float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(contexts, "MOST", 3)
+    monkeypatch.setattr(admission, "MAX_CALLERS", 3)
     for caller in "abcdea":
         by(metrics, caller, ANSWERED)
     assert active() == 3

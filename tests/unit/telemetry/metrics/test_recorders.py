@@ -11,8 +11,8 @@ from taskgate.domain.record import TaskStatus
 from taskgate.errors import StoreFault
 from taskgate.telemetry import events
 from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
-from taskgate.telemetry.metrics.settings import Configured
-from unit.telemetry.event_table import EVENTS, KEYS_AT, TASK, UNFINISHED, UP
+from taskgate.telemetry.metrics.settings import MetricsConfig
+from unit.telemetry.metrics.event_table import EVENTS, KEYS_AT, TASK, UNFINISHED, UP
 
 Moved = Callable[[], dict[str, float]]
 Page = Callable[[], dict[tuple[str, tuple[tuple[str, str], ...]], float]]
@@ -89,7 +89,7 @@ def test_an_issuer_whose_keys_are_gone_is_shown_with_none(metrics: PrometheusRec
 
 
 def test_the_time_is_the_systems_unless_another_clock_is_given() -> None:
-    metrics = PrometheusRecorder(Configured(backend="memory", issuers=["corp"]))
+    metrics = PrometheusRecorder(MetricsConfig(backend="memory", issuers=["corp"]))
     before = time()
     metrics.emit(events.KeysFetched("corp", "ok", 1))
     page = metrics.render(None)[0].decode()
@@ -174,7 +174,7 @@ def test_a_configuration_that_was_refused_leaves_the_last_one_shown(
 
 
 def test_limits_are_shown_for_as_long_as_there_are_any(
-    metrics: PrometheusRecorder, configured: Configured, moved: Moved
+    metrics: PrometheusRecorder, configured: MetricsConfig, moved: Moved
 ) -> None:
     limited = replace(
         configured, task_limit=1000, queue_limits={"m": 256, "n": 0}, store_limit=4096, audit_queue=10_000

@@ -9,13 +9,13 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from taskgate import __version__
+from taskgate.telemetry.metrics.admission import PENALIZED
 from taskgate.telemetry.metrics.catalogue import FAMILIES, Family, FamilyKind
-from taskgate.telemetry.metrics.labels import FOLDED
-from taskgate.telemetry.metrics.limit_families import PENALIZED
+from taskgate.telemetry.metrics.labels import LABEL
 from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
-from taskgate.telemetry.metrics.server_families import IN_FLIGHT
-from taskgate.telemetry.metrics.settings import Configured
-from unit.telemetry.event_table import SUSPICIONS
+from taskgate.telemetry.metrics.settings import MetricsConfig
+from taskgate.telemetry.metrics.upstreams import IN_FLIGHT
+from unit.telemetry.metrics.event_table import SUSPICIONS
 
 Moved = Callable[[], dict[str, float]]
 Page = Callable[[], dict[tuple[str, tuple[tuple[str, str], ...]], float]]
@@ -99,7 +99,7 @@ def test_what_an_alert_waits_for_is_there_before_the_first_time(samples: Page) -
         "taskgate_task_access_denials_total": 2 * 4 * 4,
         "taskgate_audit_dropped_total": 3,
         "taskgate_jwks_refreshes_total": 2 * 3,
-        "taskgate_metrics_label_overflows_total": len(FOLDED.values or ()),
+        "taskgate_metrics_label_overflows_total": len(LABEL.values or ()),
         "taskgate_task_recoveries_total": 2 * 2,
         "taskgate_queue_rejections_total": 2 * 2,
         "taskgate_task_expirations_total": 2 * 3,
@@ -150,7 +150,7 @@ def test_lag_is_counted(metrics: PrometheusRecorder, moved: Moved) -> None:
 
 
 def test_two_gateways_in_one_process_count_apart(metrics: PrometheusRecorder, moved: Moved) -> None:
-    other = PrometheusRecorder(Configured(backend="memory"))
+    other = PrometheusRecorder(MetricsConfig(backend="memory"))
     other.show_ready(True)
     assert moved() == {}
     assert 'revision="unknown"' in other.render(None)[0].decode()

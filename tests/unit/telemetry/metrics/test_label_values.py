@@ -8,14 +8,14 @@ import pytest
 from taskgate.lifecycle.measured import MeasuredLeases, MeasuredRates, MeasuredStore
 from taskgate.protocol.vocabulary import METHODS_OF_HOSTS
 from taskgate.telemetry import events
-from taskgate.telemetry.metrics.bounds import STRANGE
 from taskgate.telemetry.metrics.catalogue import FAMILIES
-from taskgate.telemetry.metrics.labels import OPERATION
-from taskgate.telemetry.metrics.message_families import REJECTIONS, SERVED
+from taskgate.telemetry.metrics.families import UNKNOWN_BUDGET
+from taskgate.telemetry.metrics.labels import STORE_OPERATION
 from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
 from taskgate.telemetry.metrics.registry import Registry
-from taskgate.telemetry.metrics.settings import Configured
-from unit.telemetry.event_table import TASK
+from taskgate.telemetry.metrics.requests import REJECTIONS, SERVER_OPERATIONS
+from taskgate.telemetry.metrics.settings import MetricsConfig
+from unit.telemetry.metrics.event_table import TASK
 
 Moved = Callable[[], dict[str, float]]
 
@@ -89,14 +89,14 @@ def test_a_token_of_no_issuer_is_nothing_strange(metrics: PrometheusRecorder, mo
 
 
 def test_a_strange_value_is_not_remembered() -> None:
-    series = Registry().counter(REJECTIONS)
+    series = Registry(()).counter(REJECTIONS)
     for reason in ("bad_host", *map(str, range(100))):
         series[reason,].inc()
     assert set(series) == {("bad_host",)}
 
 
 def test_the_first_tools_of_each_upstream_have_labels_of_their_own(
-    metrics: PrometheusRecorder, moved: Moved, configured: Configured
+    metrics: PrometheusRecorder, moved: Moved, configured: MetricsConfig
 ) -> None:
     most = configured.settings.max_tools
     for mount in ("m", "n"):
@@ -128,7 +128,10 @@ def test_of_names_that_nobody_configured_there_are_few_series(metrics: Prometheu
     name = "mcp_client_operation_duration_seconds_count"
     counts = {key: value for key, value in moved().items() if key.startswith(name)}
     others = "error_type=,mcp_method_name=_OTHER,upstream=_OTHER"
-    assert (len(counts), counts[f"{name}{{{others}}}"]) == (STRANGE + 1, len(METHODS_OF_HOSTS) - STRANGE)
+    assert (len(counts), counts[f"{name}{{{others}}}"]) == (
+        UNKNOWN_BUDGET.own + 1,
+        len(METHODS_OF_HOSTS) - UNKNOWN_BUDGET.own,
+    )
 
 
 def test_faults_that_are_too_many_for_their_upstream_are_one_and_successes_stay(
@@ -144,7 +147,7 @@ def test_faults_that_are_too_many_for_their_upstream_are_one_and_successes_stay(
     name = "mcp_server_operation_duration_seconds_count"
     counts = {key: value for key, value in moved().items() if key.startswith(name)}
     reports = [value for key, value in counts.items() if "upstream=reports" in key]
-    own, shared = SERVED.room.most or 0, SERVED.room.shared
+    own, shared = SERVER_OPERATIONS.limits.own or 0, SERVER_OPERATIONS.limits.shared
     # What is for all upstreams together is used up by whoever comes first.
     most = own + shared
     assert (len(reports), sum(reports)) == (most + 3, 4 * len(METHODS_OF_HOSTS) + 2)
@@ -190,7 +193,7 @@ def test_every_operation_of_a_store_that_is_timed_has_a_label() -> None:
     """`changed` waits on purpose; `verify` counts as `check`; closing, and the word that a process parts, end it."""
     verbs = {**vars(MeasuredStore), **vars(MeasuredRates), **vars(MeasuredLeases)}
     does = {name for name, verb in verbs.items() if not name.startswith("_") and callable(verb)}
-    assert set(OPERATION.values or ()) == does - {"changed", "close", "part", "verify"}
+    assert set(STORE_OPERATION.values or ()) == does - {"changed", "close", "part", "verify"}
 
 
 def test_no_label_of_the_catalogue_is_open_but_those_that_the_gateway_itself_bounds() -> None:

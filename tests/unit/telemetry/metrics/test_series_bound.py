@@ -20,16 +20,15 @@ from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.vocabulary import METHODS_OF_HOSTS
 from taskgate.telemetry import events, request_context
 from taskgate.telemetry.metrics import labels
-from taskgate.telemetry.metrics.bounds import MANY, STANDARD, most_series, series_bound
-from taskgate.telemetry.metrics.catalogue import FAMILIES
-from taskgate.telemetry.metrics.message_families import HTTP, SERVED
+from taskgate.telemetry.metrics.catalogue import FAMILIES, MANY_SERIES, STANDARD_SERIES, most_series, series_bound
 from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
-from taskgate.telemetry.metrics.settings import Configured, MetricsSettings
-from taskgate.telemetry.metrics.store_families import STORE_OPERATIONS
+from taskgate.telemetry.metrics.requests import HTTP_REQUESTS, SERVER_OPERATIONS
+from taskgate.telemetry.metrics.settings import MetricsConfig, MetricsSettings
+from taskgate.telemetry.metrics.storage import STORE_OPERATIONS
 
 _OF_EXTENSIONS = ("widgets/list", "widgets/get")
 NAMED: Final = ("com.example/widgets", "com.example/gadgets")
-SMALL: Final = Configured(
+SMALL: Final = MetricsConfig(
     backend="sqlite",
     upstreams={"m": "reports"},
     issuers=["corp"],
@@ -88,47 +87,47 @@ _status = one(*TaskStatus)
 _ended = one("ok", "tool_error", "client", "mood", *FaultReason)
 _why = one("ok", "jwks_unavailable", "mood", *(reason.value for reason in AuthReason))
 EVENTS: Final[tuple[Make, ...]] = (
-    made(events.HttpAnswered, of(labels.ROUTE), of(labels.VERB), of(labels.CODE), number),
+    made(events.HttpAnswered, of(labels.ROUTE), of(labels.HTTP_METHOD), of(labels.STATUS_CODE), number),
     made(events.HttpRefused, of(labels.REJECTION)),
-    made(events.StreamOpened, of(labels.SIDE), of(labels.STREAM)),
+    made(events.StreamOpened, of(labels.SIDE), of(labels.STREAM_KIND)),
     made(events.RpcAnswered, _mount, _method, of(labels.PROTOCOL), number, of(labels.ERROR)),
     made(events.UpstreamAnswered, _mount, _method, number, of(labels.ERROR)),
     made(events.ToolCalled, _mount, one(*_TOOLS), of(labels.DISPOSITION)),
-    made(events.CallCoalesced, _mount, of(labels.JOIN)),
+    made(events.CallCoalesced, _mount, of(labels.COALESCED_BY)),
     made(events.TaskCreated, task, one(None, "clamped_max", "raised_min", "defaulted", "halved")),
     made(events.TaskTransitioned, task, _status),
     made(events.TaskFinished, task, _status, _ended, length, one(None, 5)),
     made(events.TaskExpired, task, of(labels.PHASE)),
     made(events.TaskPurged, task),
-    made(events.TaskCancelRequested, task, of(labels.CANCEL)),
-    made(events.TaskRecovered, task, of(labels.RECOVERY)),
+    made(events.TaskCancelRequested, task, of(labels.CANCEL_OUTCOME)),
+    made(events.TaskRecovered, task, of(labels.RECOVERY_OUTCOME)),
     made(events.TaskRetrieved, task, length),
     made(events.TaskDenied, _mount, _method, of(labels.DENIAL), _word, one(None)),
-    made(events.InputSettled, task, _word, of(labels.INPUT), of(labels.SETTLED)),
+    made(events.InputSettled, task, _word, of(labels.INPUT_KIND), of(labels.INPUT_OUTCOME)),
     made(events.InputWaited, task, length),
     made(events.PollsCounted, _mount, number),
-    made(events.TaskPolled, _mount, of(labels.POLL)),
+    made(events.TaskPolled, _mount, of(labels.POLL_RESULT)),
     made(events.TokenChecked, one("corp", "_OTHER", "evil"), _why, one(None, True, False)),
-    made(events.KeysFetched, _word, of(labels.FETCH), number),
+    made(events.KeysFetched, _word, of(labels.KEY_FETCH_RESULT), number),
     made(events.AccessRefused, _mount, _method, _flag),
     made(events.SuspicionRaised, of(labels.SUSPICION), _mount),
     made(events.CredentialsFetched, _mount, number, _flag),
-    made(events.StoreUsed, of(labels.OPERATION), number, _flag),
+    made(events.StoreUsed, of(labels.STORE_OPERATION), number, _flag),
     made(events.StoreFaulted, one(None, *StoreFault)),
-    made(events.RateLimitChecked, _word, of(labels.RATE_SCOPE), of(labels.DECISION)),
+    made(events.RateLimitChecked, _word, of(labels.RATE_SCOPE), of(labels.RATE_DECISION)),
     made(events.CapRefused, of(labels.CAP), of(labels.CAP_SCOPE)),
     made(events.ConcurrencyChanged, _mount, number, number, number),
-    made(events.QueueRefused, _mount, of(labels.NO_TURN)),
-    made(events.UpstreamRetried, _mount, of(labels.RETRY)),
+    made(events.QueueRefused, _mount, of(labels.QUEUE_REFUSAL)),
+    made(events.UpstreamRetried, _mount, of(labels.RETRY_REASON)),
     made(events.HealthChecked, _mount, _flag, one(None, True, False)),
-    made(events.ProgramRestarted, _mount, of(labels.RESTART)),
+    made(events.ProgramRestarted, _mount, of(labels.RESTART_CAUSE)),
     made(events.ProgramAvailabilityChanged, _mount, _flag),
     made(events.ProgramsCounted, _mount, number),
     made(events.ExtensionDenied, _mount, one(*labels.EXTENSION.values or (), *NAMED, "strange", "stranger")),
-    made(events.ConfigReloaded, of(labels.RELOAD), number),
+    made(events.ConfigReloaded, of(labels.RELOAD_RESULT), number),
     made(events.AuditEventRecorded, of(labels.AUDIT_EVENT), of(labels.AUDIT_OUTCOME)),
     made(events.AuditLinesWritten, _word, number, number, number),
-    made(events.AuditLinesDropped, _word, of(labels.LOST_LINE), number),
+    made(events.AuditLinesDropped, _word, of(labels.DROP_REASON), number),
 )
 """How to make an event of each kind that is counted: of what is known to be, and of what peers might invent."""
 
@@ -165,7 +164,7 @@ def found(metrics: PrometheusRecorder) -> dict[str, int]:
     "configured", [SMALL, DETAILED, FEW_BUCKETS, SHARING], ids=["small", "detailed", "few buckets", "sharing"]
 )
 def test_no_stream_of_events_makes_more_series_than_the_bound(
-    configured: Configured, caplog: pytest.LogCaptureFixture
+    configured: MetricsConfig, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Not even one that says all that there is to say, and much that there is not."""
     metrics = PrometheusRecorder(configured)
@@ -195,7 +194,7 @@ def test_the_storm_comes_as_far_as_the_bound_lets_it(family: str) -> None:
 
 def test_every_series_that_there_is_at_first_is_within_the_bound() -> None:
     first = found(PrometheusRecorder(SMALL))
-    assert first.pop("all") - sum(first.values()) <= STANDARD
+    assert first.pop("all") - sum(first.values()) <= STANDARD_SERIES
     assert all(count <= most_series(family, SMALL) for family in FAMILIES for count in [first[family.name]])
 
 
@@ -207,7 +206,7 @@ def test_a_family_without_labels_has_one_series() -> None:
 def test_the_bound_grows_with_what_is_configured() -> None:
     def bound(upstreams: int, **changes: Any) -> int:
         names = {str(number): str(number) for number in range(upstreams)}
-        return series_bound(Configured(backend="sqlite", upstreams=names, settings=MetricsSettings(**changes)))
+        return series_bound(MetricsConfig(backend="sqlite", upstreams=names, settings=MetricsSettings(**changes)))
 
     usual = bound(3)
     assert 700 < bound(4) - usual < 800
@@ -219,7 +218,7 @@ def test_the_bound_grows_with_what_is_configured() -> None:
 
 def test_operations_of_a_store_that_gateways_share_are_told_apart_however_many_of_them_fail() -> None:
     metrics = PrometheusRecorder(SHARING)
-    everything = [(operation, ok) for ok in (True, False) for operation in labels.OPERATION.values or ()]
+    everything = [(operation, ok) for ok in (True, False) for operation in labels.STORE_OPERATION.values or ()]
     for operation, ok in everything:
         metrics.emit(events.StoreUsed(operation, 0.001, ok))
     family = STORE_OPERATIONS.name
@@ -240,15 +239,15 @@ def test_programs_are_counted_only_where_some_are_ours() -> None:
 @pytest.mark.parametrize(("upstreams", "is_much"), [(1, False), (10, False), (11, True)])
 def test_a_gateway_as_it_comes_with_ten_servers_is_nothing_to_warn_of(upstreams: int, is_much: bool) -> None:
     names = {str(number): str(number) for number in range(upstreams)}
-    configured = Configured(
+    configured = MetricsConfig(
         backend="sqlite", upstreams=names, issuers=["corp"], policies=list("abcde"), sinks=["file", "stdout"]
     )
-    assert (series_bound(configured) > MANY) is is_much
+    assert (series_bound(configured) > MANY_SERIES) is is_much
 
 
 def test_what_is_for_all_upstreams_together_is_for_whoever_comes_first() -> None:
     """One upstream may have all of it, and none has less than what is its own."""
-    family = SERVED
+    family = SERVER_OPERATIONS
     metrics = PrometheusRecorder(replace(SMALL, upstreams={"m": "reports", "n": "search", "o": "prices"}))
     for mount in ("m", "n", "o"):
         for error in ("-32600", "-32601", "-32602"):
@@ -256,8 +255,8 @@ def test_what_is_for_all_upstreams_together_is_for_whoever_comes_first() -> None
                 metrics.emit(events.RpcAnswered(mount, method, "2025-11-25", 1.0, error))
     lines = [line for line in metrics.render(None)[0].decode().splitlines() if line.startswith(f"{family.name}_count")]
     counts = [sum(f'upstream="{name}"' in line for line in lines) for name in ("reports", "search", "prices")]
-    own = (family.room.most or 0) + 1
-    assert counts == [own + family.room.shared, own, own]
+    own = (family.limits.own or 0) + 1
+    assert counts == [own + family.limits.shared, own, own]
 
 
 def test_names_that_nobody_configured_take_nothing_of_what_is_for_all() -> None:
@@ -265,7 +264,7 @@ def test_names_that_nobody_configured_take_nothing_of_what_is_for_all() -> None:
     for status in (404, 405, 406):
         metrics.emit(events.HttpAnswered("nowhere", "POST", status, 0.1))
     codes = (400, 403, 404, 405, 406, 408, 413, 414, 415, 421, 431)
-    assert len(codes) == HTTP.room.shared
+    assert len(codes) == HTTP_REQUESTS.limits.shared
     for status in codes:
         metrics.emit(events.HttpAnswered("mcp", "POST", status, 0.1))
     page = metrics.render(None)[0].decode()

@@ -1,0 +1,58 @@
+"""Metrics of the gateway process and its configuration: families, and the recorder of reloads."""
+
+from typing import Final
+
+from taskgate.clock import Clock
+from taskgate.telemetry import events
+from taskgate.telemetry.metrics import labels
+from taskgate.telemetry.metrics.families import counter, gauge, histogram
+from taskgate.telemetry.metrics.registry import OVERFLOWS, Recorders, Registry
+
+_LAG_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+
+BUILD = gauge("taskgate_build_info", "The running build; always 1.", labels.VERSION, labels.REVISION, labels.PYTHON)
+READY = gauge("taskgate_ready", "1 if the gateway was ready at the last probe or scrape.")
+DRAINING = gauge("taskgate_draining", "1 from the moment that the gateway starts to shut down.")
+LAG = histogram("taskgate_event_loop_lag_seconds", "Delay of a ticker of 250 ms.", _LAG_SECONDS)
+
+CONFIG_LOADED = gauge("taskgate_config_last_reload_successful", "1 if the last read of the configuration succeeded.")
+CONFIG_LOADED_AT = gauge(
+    "taskgate_config_last_reload_success_timestamp_seconds",
+    "When a configuration was last taken over; 0 before the first.",
+)
+CONFIG_HASH = gauge("taskgate_config_hash", "A number of 48 bits, equal for equal configurations in force.")
+CONFIG_RELOADS = counter(
+    "taskgate_config_reloads_total", "Times that the configuration was read again.", labels.RELOAD_RESULT
+)
+
+FAMILIES: Final = (
+    BUILD, READY, DRAINING, LAG, OVERFLOWS, CONFIG_LOADED, CONFIG_LOADED_AT, CONFIG_HASH, CONFIG_RELOADS,
+)  # fmt: skip
+
+
+class ConfigurationRecorder:
+    """The recorder of the configuration in force and of attempts to reload it."""
+
+    def __init__(self, registry: Registry, clock: Clock) -> None:
+        self._clock = clock
+        self._loaded = registry.gauge(CONFIG_LOADED)[()]
+        self._loaded_at = registry.gauge(CONFIG_LOADED_AT)[()]
+        self._hash = registry.gauge(CONFIG_HASH)[()]
+        self._reloads = registry.counter(CONFIG_RELOADS)
+
+    def recorders(self) -> Recorders:
+        return {events.ConfigReloaded: self._config_reloaded}
+
+    def loaded(self, fingerprint: int) -> None:
+        """Show that the configuration with this fingerprint is in force."""
+        self._loaded.set(1)
+        self._loaded_at.set(self._clock.now().timestamp())
+        self._hash.set(fingerprint)
+
+    def _config_reloaded(self, event: events.ConfigReloaded) -> None:
+        self._reloads[event.result,].inc()
+        if event.result == "invalid":
+            self._loaded.set(0)
+        else:
+            # After `needs_restart`, all but the keys that need it is in force.
+            self.loaded(event.fingerprint)
