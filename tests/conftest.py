@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from helpers import event_ears
 from helpers.leaks import no_task_left_behind, nothing_left_behind
 from helpers.manual_clock import ManualClock, SeededEntropy
 from helpers.shared_store import redis_server, shared_options, shared_server, valkey_server
@@ -19,6 +20,7 @@ from taskgate.config import reload
 __all__ = [
     "clock",
     "entropy",
+    "event_ears",
     "no_task_left_behind",
     "nothing_left_behind",
     "redis_server",

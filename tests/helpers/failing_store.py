@@ -1,7 +1,7 @@
 """Stores that fail or dawdle on demand: for the faults that no real store shows when a test wants them."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -40,20 +40,28 @@ class FailingStore:
 
 
 class HoldingStore:
-    """Hands everything to `inner`; an operation can be held up at its beginning for the length of a block."""
+    """Hands everything to `inner`; an operation can be held up for the length of a block, before or once it is done."""
 
     def __init__(self, inner: Store) -> None:
         self._inner = inner
-        self._held: dict[str, tuple[asyncio.Event, asyncio.Event]] = {}
+        self._held: dict[str, Callable[[], Awaitable[None]]] = {}
+        self._held_when_done: dict[str, Callable[[], Awaitable[None]]] = {}
 
     @contextmanager
-    def holding(self, name: str) -> Iterator[asyncio.Event]:
+    def holding(self, name: str, *, when_done: bool = False) -> Iterator[asyncio.Event]:
         """Hold that operation up until the end of the block; the event is set once somebody waits."""
-        begun, released = self._held[name] = asyncio.Event(), asyncio.Event()
+        begun, released = asyncio.Event(), asyncio.Event()
+
+        async def hold() -> None:
+            begun.set()
+            await released.wait()
+
+        held = self._held_when_done if when_done else self._held
+        held[name] = hold
         try:
             yield begun
         finally:
-            del self._held[name]
+            del held[name]
             released.set()
 
     def __getattr__(self, name: str) -> Any:
@@ -61,9 +69,10 @@ class HoldingStore:
 
         async def perform(*args: Any, **kwargs: Any) -> Any:
             if name in self._held:
-                begun, released = self._held[name]
-                begun.set()
-                await released.wait()
-            return await operation(*args, **kwargs)
+                await self._held[name]()
+            value = await operation(*args, **kwargs)
+            if name in self._held_when_done:
+                await self._held_when_done[name]()
+            return value
 
         return perform

@@ -1,7 +1,8 @@
-"""Timers that run faster than the machine's clock, for pauses of the gateway that no configuration shortens.
+"""Timers that run faster or slower than the machine's clock, for pauses of the gateway that no configuration changes.
 
-All waiting of the gateway is the event loop's, so a loop whose time runs faster has it wait shorter. What a test waits
-for itself, `waiting.bounded` and `waiting.eventually`, takes the pace into account where it begins within the block.
+All waiting of the gateway is the event loop's, so a loop whose time runs otherwise has it wait otherwise. What a test
+waits for itself, by `waiting.bounded` and `waiting.eventually`, takes the pace into account where it begins within the
+block.
 """
 
 import asyncio
@@ -23,8 +24,8 @@ def pace() -> float:
 
 
 @contextmanager
-def hurried(factor: float) -> Iterator[None]:
-    """Have the timers of the running loop go that much faster for the length of a block."""
+def paced(factor: float) -> Iterator[None]:
+    """Have the timers of the running loop go that much faster, or slower, for the length of a block."""
     loop = asyncio.get_running_loop()
     over = threading.Event()
 
@@ -33,7 +34,7 @@ def hurried(factor: float) -> Iterator[None]:
         while not over.wait(0.001):
             loop.call_soon_threadsafe(int)
 
-    ticking = threading.Thread(target=tick, name="hurried-loop")
+    ticking = threading.Thread(target=tick, name="paced-loop")
     _set_pace(loop, factor)
     ticking.start()
     try:
@@ -42,6 +43,12 @@ def hurried(factor: float) -> Iterator[None]:
         over.set()
         ticking.join()
         _set_pace(loop, 1.0)
+
+
+async def pass_time(seconds: float) -> None:
+    """Let so much time of the loop go by, in a fifth of a second of the machine's."""
+    with paced(seconds * 5):
+        await asyncio.sleep(seconds)
 
 
 def _set_pace(loop: asyncio.AbstractEventLoop, factor: float) -> None:

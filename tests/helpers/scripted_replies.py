@@ -118,6 +118,16 @@ def status(code: int, body: bytes = b"no", *, content_type: str = "text/plain") 
     return raw(body, content_type=content_type, status=code)
 
 
+def in_turn(*replies: Reply) -> Reply:
+    """One reply after the other; the last for all that follow."""
+    left = list(replies)
+
+    async def reply(turn: Turn) -> web.StreamResponse:
+        return await (left.pop(0) if len(left) > 1 else left[0])(turn)
+
+    return reply
+
+
 def redirect(code: int, location: str) -> Reply:
     """Send the caller somewhere else."""
     return raw(b"", content_type=None, status=code, Location=location)

@@ -33,6 +33,8 @@ class StoredTask(NamedTuple):
     """One task. `inputs` are the keys of its open input requests; `answers` what hosts said to others."""
 
     status: str
+    host_session: str | None
+    progress_token: Any
     was_sent: bool
     inputs: list[str]
     answers: dict[str, Any]
@@ -91,6 +93,8 @@ def _task(head: bytes) -> tuple[str, StoredTask]:
     deadline, reruns, kept = rare[1], rare[2], rare[7]
     return fields[1], StoredTask(
         status=fields[8],
+        host_session=fields[6],
+        progress_token=fields[7],
         was_sent=fields[15],
         inputs=[asked[0] for asked in fields[16]],
         answers=fields[18],

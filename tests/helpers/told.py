@@ -1,16 +1,14 @@
 """What gateways tell whom it does not concern: log lines, events, audit lines, labels, errors. It must hold no secret.
 
-Ears are put up once in a run. The fixture `told`, which every test gets, judges what they heard during that test. What
-hosts get, and what a gateway in a process of its own tells, comes here by `now()` from those who speak to it. Nothing
-of taskgate is imported, since every test imports this: its events are listened to once something else has.
+The fixture `told`, which every test gets, judges what was told during that test. Log lines are heard here. What hosts
+get, pages of metrics and files of audit logs come here by `now()` from those who speak to a gateway; what parts of one
+tell that run alone, by `event_ears`.
 """
 
 import logging
 import re
-import sys
-from collections.abc import Iterator
-from dataclasses import replace
-from functools import wraps
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -21,8 +19,8 @@ MARKER = "unheard(reason): nothing that the test tells is judged; tests/house/te
 _LABEL = re.compile(r'="([^"]*)"')
 _STOCK = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _TRACE = re.compile(r"""(trace_id["']?: ?["'])[0-9a-f]{32}""")
-_FOR_LISTENERS = ("task", "owner")
-"""What events hold for listeners, who show none of it: their own words are what is judged."""
+EARS: list[Callable[[], None]] = []
+"""What is put up before each test, to hear more than log lines."""
 _ours = logging.getLogger("taskgate")
 
 
@@ -32,7 +30,8 @@ class Told:
     def __init__(self) -> None:
         self.emitted: list[Any] = []
         self.texts: list[str] = []
-        self.audits: dict[int, Any] = {}
+        self.later: dict[object, Callable[[], Iterable[str]]] = {}
+        """What has its texts only when they are judged, by what they are of."""
 
     def of(self, kind: type[Any]) -> list[Any]:
         """The events of that kind."""
@@ -44,16 +43,20 @@ class Told:
 
     def hear_page(self, page: str) -> None:
         """Take note of the labels of a page of metrics."""
-        self.hear(" ".join(_LABEL.findall(page)))
+        self.hear(labels_of(page))
 
     def leaks(self) -> list[str]:
         """Every secret in all of it, with what stands before it."""
-        pages = [" ".join(_labels(audit)) for audit in self.audits.values()]
-        texts = dict.fromkeys([*self.texts, *map(_said, self.emitted), *pages])
+        texts = dict.fromkeys([*self.texts, *chain.from_iterable(late() for late in self.later.values())])
         return secrets.found_in("\n".join(texts)) if texts else []
 
 
 _now = Told()
+
+
+def labels_of(page: str) -> str:
+    """The labels of a page of metrics."""
+    return " ".join(_LABEL.findall(page))
 
 
 def now() -> Told:
@@ -66,8 +69,8 @@ def told(request: pytest.FixtureRequest) -> Iterator[Told]:
     """What was told; a test in which that holds a secret fails."""
     global _now
     _now, before = Told(), secrets.known()
-    _put_up_an_ear_for_events()
-    _put_up_an_ear_for_audit_lines()
+    for put_up in EARS:
+        put_up()
     leaked: list[str] = []
     if request.node.get_closest_marker("unheard") is None:
         yield _now
@@ -79,17 +82,6 @@ def told(request: pytest.FixtureRequest) -> Iterator[Told]:
     secrets.forget(before)
     if leaked:
         pytest.fail(f"secrets were told: {leaked}", pytrace=False)
-
-
-def _labels(audit: Any) -> set[str]:
-    """What the labels of our own series say, as a page would show it; to write one takes fifty times as long."""
-    audit._registry.read_gauges()
-    return {text for series in audit._registry._families.values() for texts in series._children for text in texts}
-
-
-def _said(event: Any) -> str:
-    hidden = {name: None for name in _FOR_LISTENERS if name in getattr(event, "__dataclass_fields__", ())}
-    return repr(replace(event, **hidden) if hidden else event)
 
 
 def _words(record: logging.LogRecord) -> str:
@@ -119,37 +111,6 @@ class _Ear(logging.Handler):
     def handle(self, record: logging.LogRecord) -> bool:
         _now.hear(_words(record))
         return True
-
-
-def _put_up_an_ear_for_events() -> None:
-    metrics = sys.modules.get("taskgate.telemetry.metrics.prometheus")
-    if metrics is None or hasattr(metrics.PrometheusRecorder.emit, "__wrapped__"):
-        return
-    emit = metrics.PrometheusRecorder.emit
-
-    @wraps(emit)
-    def recording(recorder: Any, event: Any) -> None:
-        _now.audits[id(recorder)] = recorder
-        _now.emitted.append(event)
-        emit(recorder, event)
-
-    metrics.PrometheusRecorder.emit = recording
-
-
-def _put_up_an_ear_for_audit_lines() -> None:
-    chain = sys.modules.get("taskgate.telemetry.auditlog.chain")
-    if chain is None or hasattr(chain.Chain.add, "__wrapped__"):
-        return
-    add = chain.Chain.add
-
-    @wraps(add)
-    def adding(its: Any, document: Any) -> bytes:
-        line: bytes = add(its, document)
-        # On a thread of its own, perhaps: to append is all that is done.
-        _now.hear(line.decode())
-        return line
-
-    chain.Chain.add = adding
 
 
 _ours.addHandler(_Ear())

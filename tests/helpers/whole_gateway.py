@@ -268,7 +268,7 @@ async def running(
                 noted(value)
     read_again = None if source is None else ConfigSource(read=source)
     service = Service(config, data_directory=data_directory, environment=environment, source=read_again)
-    # Every test has an end of its own; this one is not to come first where the loop is hurried.
+    # Every test has an end of its own; this one is not to come first where the loop is paced.
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=600)) as http:
         await service.start()
         paths = {name: section.path for name, section in config.upstreams.items()}

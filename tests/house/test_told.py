@@ -21,7 +21,7 @@ BEGINNING = '''
 import json, logging, sys
 import pytest
 from aiohttp import ClientSession, web
-from helpers import gateway_process, secrets
+from helpers import event_ears, gateway_process, secrets
 from helpers.leaks import no_task_left_behind, nothing_left_behind
 from helpers.mcp_host import McpHost
 from helpers.records import new_record

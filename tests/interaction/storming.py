@@ -19,7 +19,6 @@ from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.token_issuer import TokenIssuer
 from helpers.whole_gateway import WholeGateway
 from interaction.questioning import DONE
-from taskgate.stores.codec import pack_time
 
 TENANTS = {"ann": "red", "bob": "red", "cleo": "blue", "dora": "blue"}
 MOUNTS = ("reports", "search")
@@ -52,7 +51,7 @@ class Ledger:
         """How many unexpired tasks have not ended, by what caps count over."""
         with closing(sqlite3.connect(f"{self.path.as_uri()}?mode=ro", uri=True)) as file:
             statement = "SELECT context, tenant, tool, upstream FROM tasks WHERE unfinished = 1 AND expires > ?"
-            rows = file.execute(statement, (pack_time(self.clock.now()),)).fetchall()
+            rows = file.execute(statement, (int(self.clock.now().timestamp() * 1_000_000),)).fetchall()
         columns = [*zip(*rows, strict=True)] or [()] * 4
         return {scope: Counter(column) for scope, column in zip(SCOPES, [*columns, [0] * len(rows)], strict=True)}
 

@@ -16,7 +16,6 @@ from helpers.waiting import eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.questioning import status
 from requirements import covers
-from taskgate.upstream.stdio import channel
 
 AWKWARD = str(Path(helpers.__file__).parent / "awkward_program.py")
 
@@ -64,12 +63,6 @@ def awkward(folder: Path, *ways: str, **keys: Any) -> Any:
     # One that ended soon is to be started again at once: how that is held back is tested elsewhere.
     restart = {"backoff": "1ms", "max_backoff": "1ms"}
     return running(configuration({}, upstreams={"reports": {"restart": restart, **written}}))
-
-
-@pytest.fixture(autouse=True)
-def _ended_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Programs that do not end by themselves are not waited for."""
-    monkeypatch.setattr(channel, "SOFT", 0.1)
 
 
 @pytest.fixture

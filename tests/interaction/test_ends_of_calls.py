@@ -1,32 +1,26 @@
 """What a relayed call leaves behind when it is over: nothing that only the collector of cycles could find."""
 
-import gc
 from typing import Any
 
 import pytest
 
 from helpers.mcp_host import McpHost
+from helpers.package_objects import counted, expect_no_growth, no_collections
 from helpers.scripted_upstream import Reply, ScriptedServer, Turn, event, open_stream, result
 from helpers.whole_gateway import WholeGateway
 from interaction.questioning import ASKED, DONE, SAMPLE
-from taskgate.gateway.modern.flights import InflightCall
-from taskgate.gateway.modern.hearing import RequestListener
-from taskgate.gateway.modern.outbound_calls import OutboundCall
-from taskgate.gateway.relay import _CallHearer
-from taskgate.streams.keepalive import Keepalive
-from taskgate.upstream.calls import Call
+
+CALLS = 6
 
 
 async def test_a_call_that_is_over_is_gone_at_once(host: McpHost) -> None:
-    kinds = {Keepalive, _CallHearer, Call}
-    gc.collect()
-    gc.disable()
-    try:
-        for _ in range(3):
+    for _ in range(CALLS):
+        await host.call("echo")
+    with no_collections():
+        before = counted()
+        for _ in range(CALLS):
             await host.call("echo")
-        assert [type(each).__name__ for each in gc.get_objects() if type(each) in kinds] == []
-    finally:
-        gc.enable()
+        await expect_no_growth(before, CALLS)
 
 
 async def fails_for_want_of_a_model(turn: Turn) -> Any:
@@ -45,12 +39,10 @@ async def test_a_call_of_the_modern_era_that_is_over_is_gone_at_once(
 ) -> None:
     server.script["report"] = reply
     host = gateway.modern(capabilities=capabilities, tasks=False)
-    kinds = {Keepalive, RequestListener, InflightCall, OutboundCall, Call}
-    gc.collect()
-    gc.disable()
-    try:
-        for _ in range(3):
+    for _ in range(CALLS):
+        await host.call("report")
+    with no_collections():
+        before = counted()
+        for _ in range(CALLS):
             await host.call("report")
-        assert [type(each).__name__ for each in gc.get_objects() if type(each) in kinds] == []
-    finally:
-        gc.enable()
+        await expect_no_growth(before, CALLS)

@@ -14,8 +14,8 @@ from helpers.modern_host import ModernHost
 from helpers.scripted_upstream import ScriptedServer
 from helpers.waiting import bounded
 from helpers.whole_gateway import WholeGateway, configuration, running
-from taskgate.protocol.vocabulary import IDEMPOTENCY_KEY, INVALID_REQUEST
 
+IDEMPOTENCY_KEY, INVALID_REQUEST = "io.taskgate/idempotency-key", -32600
 ALIKE: dict[str, str] = {
     "another name": '"name":"echo","Name":"danger"',
     "the other first": '"NAME":"danger","name":"echo"',

@@ -16,9 +16,8 @@ from helpers.modern_schema import SERVER
 from helpers.scripted_upstream import Hold, Reply, ScriptedServer, breaks_off, error, status
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded
-from helpers.whole_gateway import WholeGateway, configuration, running
+from helpers.whole_gateway import WholeGateway, __version__, configuration, running
 from interaction.welcoming import ERAS, GATEWAY, INFO, before, info_of, server_of, welcome
-from taskgate import __version__
 
 both_hosts = pytest.mark.parametrize("host", ERAS)
 both_servers = pytest.mark.parametrize("upstream", ERAS)

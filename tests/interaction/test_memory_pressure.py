@@ -7,8 +7,7 @@ import pytest
 
 from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.waiting import eventually
-from helpers.whole_gateway import Environment, WholeGateway, configuration, running
-from taskgate.admission.memory_pressure import MemoryPressure
+from helpers.whole_gateway import Environment, MemoryPressure, WholeGateway, configuration, running
 
 
 class Memory:

@@ -1,7 +1,6 @@
 """Plain requests of the modern era: how long they are waited for, what is told meanwhile, and who gives them up."""
 
 import asyncio
-import gc
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -11,6 +10,7 @@ from helpers.mcp_host import Answer
 from helpers.modern_host import ModernHost
 from helpers.modern_schema import LEVEL, TASKS
 from helpers.modern_server import ModernServer, Rounds
+from helpers.package_objects import counted, expect_no_growth, no_collections
 from helpers.scripted_upstream import Hold, ScriptedServer, asks, breaks_off, note, progress_note, stream
 from helpers.talking_tool import FORM, TalkingTool
 from helpers.waiting import bounded, eventually
@@ -18,14 +18,9 @@ from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.questioning import ACCEPTED, DONE, ELICIT
 from interaction.refusing import refused
 from requirements import covers
-from taskgate.gateway.modern.flights import InflightCall
-from taskgate.gateway.modern.hearing import RequestListener
-from taskgate.gateway.modern.holds import Held
-from taskgate.gateway.modern.outbound_calls import OutboundCall
-from taskgate.streams.keepalive import Keepalive
-from taskgate.upstream.calls import Call
 
 ASKABLE = {"elicitation": {}}
+CALLS = 6
 QUESTION = {"jsonrpc": "2.0", "id": "q-1", "method": ELICIT, "params": FORM}
 QUICK = {"sse_keepalive": "20ms"}
 PROGRESS, MESSAGE = "notifications/progress", "notifications/message"
@@ -261,36 +256,49 @@ async def test_a_host_that_cannot_be_asked_is_passed_a_round_that_asks_nothing(m
 
 @pytest.mark.parametrize("capabilities", [{}, ASKABLE], ids=["plain", "askable"])
 async def test_a_call_that_is_over_is_gone_at_once(gateway: WholeGateway, capabilities: dict[str, Any]) -> None:
-    kinds = {RequestListener, Keepalive, OutboundCall, InflightCall, Call}
     host = gateway.modern(capabilities=capabilities)
-    await host.call("echo")
-    gc.collect()
-    gc.disable()
-    try:
-        for _ in range(3):
+    for _ in range(CALLS):
+        await host.call("echo")
+    with no_collections():
+        before = counted()
+        for _ in range(CALLS):
             await host.call("echo")
-        assert [type(each).__name__ for each in gc.get_objects() if type(each) in kinds] == []
-    finally:
-        gc.enable()
+        await expect_no_growth(before, CALLS)
 
 
-async def test_a_call_that_waited_for_its_host_or_failed_is_gone_at_once(
-    server: ScriptedServer, gateway: WholeGateway
-) -> None:
+async def test_a_call_that_waited_for_its_host_is_gone_at_once(server: ScriptedServer, gateway: WholeGateway) -> None:
     host = gateway.modern(capabilities=ASKABLE, tasks=False)
-    await host.call("echo")
-    server.script["report"], server.script["broken"] = asks(QUESTION), breaks_off()
-    gc.collect()
-    gc.disable()
-    try:
+
+    async def calls() -> None:
+        # What it asks has the same id each time.
+        server.requests.clear()
+        server.script["report"] = asks(QUESTION)
         result = (await host.call("report")).result
         answers = {"inputResponses": dict.fromkeys(result["inputRequests"], ACCEPTED)}
         await host.call("report", params={**answers, "requestState": result["requestState"]})
-        refused(await host.call("broken"), 200, -32603)
-        assert [
-            type(each).__name__
-            for each in gc.get_objects()
-            if type(each) in {InflightCall, Held, OutboundCall, RequestListener}
-        ] == []
-    finally:
-        gc.enable()
+
+    for _ in range(CALLS):
+        await calls()
+    with no_collections():
+        before = counted()
+        for _ in range(CALLS):
+            await calls()
+        await expect_no_growth(before, CALLS)
+
+
+async def test_of_a_call_whose_stream_breaks_off_no_more_is_left_than_its_reader(
+    server: ScriptedServer, gateway: WholeGateway
+) -> None:
+    """What read it is in a cycle with the error that it ended with, of the HTTP library."""
+    host = gateway.modern(capabilities=ASKABLE, tasks=False)
+    server.script["broken"] = breaks_off()
+
+    async def fail() -> None:
+        for _ in range(CALLS):
+            refused(await host.call("broken"), 200, -32603)
+
+    await fail()
+    with no_collections():
+        before = counted()
+        await fail()
+        await expect_no_growth(before, CALLS, remembered=2)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from helpers.loop_pace import paced
 from helpers.modern_host import ModernHost, called
 from helpers.scripted_upstream import ScriptedServer, progress_note
 from helpers.talking_tool import TalkingTool
@@ -14,7 +15,6 @@ from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.holding import CAPABLE, back, everything
 from interaction.questioning import ASKED, DONE, ELICIT, ROOTS, SAMPLE
 from requirements import covers
-from taskgate.gateway.modern import calls
 
 ASKABLE = {**CAPABLE, "elicitation": {}}
 
@@ -41,11 +41,25 @@ async def heard(asked: Any, tool: TalkingTool, count: int) -> None:
             await asyncio.sleep(0)
 
 
+@pytest.fixture
+async def slow(host: ModernHost) -> AsyncIterator[None]:
+    """A moment without another question, after which the host is sent for answers, lasts half a second."""
+    with paced(0.1):
+        yield
+
+
+@pytest.fixture
+async def standing(host: ModernHost) -> AsyncIterator[None]:
+    """No such moment is ever over."""
+    with paced(0.0001):
+        yield
+
+
 @covers("M-MRTR-3")
+@pytest.mark.usefixtures("slow")
 async def test_what_is_asked_one_right_after_the_other_is_asked_in_one_round(
-    host: ModernHost, tool: TalkingTool, monkeypatch: pytest.MonkeyPatch
+    host: ModernHost, tool: TalkingTool
 ) -> None:
-    monkeypatch.setattr(calls, "QUIET", 0.5)
     async with host.asking("tools/call", called("report"), meta={"progressToken": "p"}) as asked:
         await tool.ask("q-1")
         await heard(asked, tool, 1)
@@ -56,10 +70,10 @@ async def test_what_is_asked_one_right_after_the_other_is_asked_in_one_round(
     assert {each["method"] for each in result["inputRequests"].values()} == {ELICIT, SAMPLE, ROOTS}
 
 
+@pytest.mark.usefixtures("slow")
 async def test_a_question_that_is_withdrawn_meanwhile_leaves_nothing_to_ask(
-    host: ModernHost, tool: TalkingTool, monkeypatch: pytest.MonkeyPatch
+    host: ModernHost, tool: TalkingTool
 ) -> None:
-    monkeypatch.setattr(calls, "QUIET", 0.2)
     async with host.asking("tools/call", called("report"), meta={"progressToken": "p"}) as asked:
         await tool.ask("q-1")
         await heard(asked, tool, 1)
@@ -67,15 +81,13 @@ async def test_a_question_that_is_withdrawn_meanwhile_leaves_nothing_to_ask(
         await tool.ask("q-2", SAMPLE, ASKED)
         await heard(asked, tool, 2)
         await tool.withdraw("q-2")
-        await asyncio.wait([asked.answering], timeout=0.5)  # type: ignore[list-item]
+        await asyncio.wait([asked.answering], timeout=0.1)  # type: ignore[list-item]
         await tool.finish(DONE)
         assert (await asked.answer()).result["content"] == DONE["content"]
 
 
-async def test_a_call_that_ends_meanwhile_is_answered_at_once(
-    host: ModernHost, tool: TalkingTool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(calls, "QUIET", 3600.0)
+@pytest.mark.usefixtures("standing")
+async def test_a_call_that_ends_meanwhile_is_answered_at_once(host: ModernHost, tool: TalkingTool) -> None:
     calling = asyncio.create_task(host.call("report"))
     await tool.ask("q-1")
     await tool.finish(DONE)
@@ -83,10 +95,10 @@ async def test_a_call_that_ends_meanwhile_is_answered_at_once(
         assert (await calling).result["content"] == DONE["content"]
 
 
+@pytest.mark.usefixtures("standing")
 async def test_a_host_that_leaves_meanwhile_has_cancelled_its_call(
-    server: ScriptedServer, host: ModernHost, tool: TalkingTool, monkeypatch: pytest.MonkeyPatch
+    server: ScriptedServer, host: ModernHost, tool: TalkingTool
 ) -> None:
-    monkeypatch.setattr(calls, "QUIET", 3600.0)
     async with host.asking("tools/call", called("report"), meta={"progressToken": "p"}) as asked:
         await tool.ask("q-1")
         await heard(asked, tool, 1)

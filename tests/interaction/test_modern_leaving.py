@@ -14,7 +14,6 @@ from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import Environment, Store, WholeGateway, configuration, open_store, running
 from interaction.questioning import DONE
 from requirements import covers
-from taskgate.lifecycle.task_service import TaskService
 
 ALWAYS = {"upgrade": [{"tool": "*", "mode": "always"}]}
 AT_ONCE = {"inline_grace": "0s"}
@@ -72,8 +71,7 @@ async def test_a_host_that_leaves_while_its_task_is_stored_leaves_a_task_that_is
                 await asked.leave()
             await heard_of(host)
         await until(memory, {"cancelled": 1})
-        async with bounded():
-            await gateway.service._runtime.runner.idle()  # type: ignore[union-attr]
+        await gateway.shows("taskgate_tasks_running", 0)
         await eventually(lambda: server.cancelled == [turn.id for turn in hold.turns])
         assert await gateway.count("taskgate_tasks_finished_total", status="cancelled", reason="client") == 1
 
@@ -81,31 +79,21 @@ async def test_a_host_that_leaves_while_its_task_is_stored_leaves_a_task_that_is
 @covers("H-MOD-9")
 @pytest.mark.parametrize("tasks", [ALWAYS, AT_ONCE], ids=["created", "promoted"])
 async def test_a_host_that_leaves_between_its_task_and_the_handle_leaves_a_task_that_is_cancelled(
-    server: ScriptedServer, memory: Store, tasks: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    server: ScriptedServer, store: HoldingStore, memory: Store, tasks: dict[str, Any]
 ) -> None:
     server.script["report"] = hold = Hold()
-    name = "create" if tasks is ALWAYS else "promote"
-    make, made, go_on = getattr(TaskService, name), asyncio.Event(), asyncio.Event()
-
-    async def dawdle(*args: Any) -> Any:
-        record = await make(*args)
-        made.set()
-        await go_on.wait()
-        return record
-
-    monkeypatch.setattr(TaskService, name, dawdle)
-    async with opened(server, memory, tasks) as gateway:
+    async with opened(server, store, tasks) as gateway:
         host = gateway.modern()
-        async with host.asking("tools/call", CALL) as asked:
-            async with bounded():
-                await made.wait()
-                await hold.begun.wait()
-            await asked.leave()
-        await heard_of(host)
-        assert await statuses(memory) == {"working": 1}
-        go_on.set()
+        with store.holding("insert", when_done=True) as stored:
+            async with host.asking("tools/call", CALL) as asked:
+                async with bounded():
+                    await stored.wait()
+                await asked.leave()
+            await heard_of(host)
+            assert await statuses(memory) == {"working": 1}
         await until(memory, {"cancelled": 1})
-        await eventually(lambda: server.cancelled == [hold.turns[0].id])
+        await eventually(lambda: server.cancelled == [turn.id for turn in hold.turns])
+        assert await gateway.count("taskgate_tasks_finished_total", status="cancelled", reason="client") == 1
 
 
 @covers("H-MOD-9")

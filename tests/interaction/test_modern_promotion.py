@@ -1,25 +1,21 @@
 """Calls of the modern era that become tasks: once their grace is over, or at once, as the operator wants."""
 
 import asyncio
-import gc
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from helpers.failing_store import FailingStore, HoldingStore
+from helpers.package_objects import counted, expect_no_growth, no_collections
 from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.stored_tasks import stored_tasks
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import Environment, SystemClock, WholeGateway, configuration, open_store, running
+from helpers.whole_gateway import Environment, WholeGateway, configuration, open_store, running
 from interaction.questioning import DONE
 from interaction.refusing import NEEDED, refused
 from requirements import covers
-from taskgate.domain.record import OwnerKey
-from taskgate.gateway.modern.flights import InflightCall
-from taskgate.gateway.modern.hearing import RequestListener
-from taskgate.gateway.modern.outbound_calls import OutboundCall
-from taskgate.lifecycle.hearing import TaskListener
-from taskgate.lifecycle.task_runs import TaskRun
 
 ASKABLE = {"elicitation": {}}
 AT_ONCE, NEVER = {"inline_grace": "0s"}, {"inline_grace": "1h"}
@@ -108,36 +104,34 @@ async def test_what_ends_while_its_task_is_being_stored_is_the_end_of_that_task(
 
 
 @covers("M-CREATE-3", "M-PROG-1")
-async def test_what_is_stored_says_that_the_call_has_left_and_nothing_of_its_request(server: ScriptedServer) -> None:
+async def test_what_is_stored_says_that_the_call_has_left_and_nothing_of_its_request(
+    server: ScriptedServer, tmp_path: Path
+) -> None:
     server.script["report"] = Hold()
-    store = await open_store("memory", None)
-    async with running(configuration({"reports": server.url}, tasks=AT_ONCE), Environment(store=store)) as gateway:
+    async with running(configuration({"reports": server.url}, folder=tmp_path, tasks=AT_ONCE)) as gateway:
         task = await gateway.modern().start("report", meta={"progressToken": "p"})
-        owner = OwnerKey("anonymous", "reports")
-        record = await store.load(owner, task["taskId"], now=SystemClock().now())
-        assert record is not None
+        stored = stored_tasks(tmp_path)[task["taskId"]]
         # Should this process die, nobody runs the call again.
-        assert record.dispatched
-        assert (record.call.progress_token, record.call.host_session) == (None, None)
+        assert stored.was_sent
+        assert (stored.progress_token, stored.host_session) == (None, None)
 
 
-async def test_a_call_that_was_a_task_is_gone_at_once(gateway: WholeGateway) -> None:
-    host = gateway.modern()
-    kinds = {InflightCall, TaskRun, TaskListener, OutboundCall, RequestListener}
-    await host.until((await host.start("echo"))["taskId"], "completed")
-    gc.collect()
+async def test_a_call_that_was_a_task_is_gone_at_once(server: ScriptedServer, tmp_path: Path) -> None:
+    # What is stored is in a file.
+    async with running(configuration({"reports": server.url}, folder=tmp_path, tasks=AT_ONCE)) as gateway:
+        host = gateway.modern()
 
-    def alive() -> set[int]:
-        return {id(each) for each in gc.get_objects() if type(each) in kinds}
+        async def end(count: int) -> None:
+            for _ in range(count):
+                await host.start("echo")
+            await gateway.shows("taskgate_tasks_finished_total", await gateway.count("taskgate_tasks_started_total"))
 
-    # What other tests have left behind is theirs.
-    others = alive()
-    gc.disable()
-    try:
-        await host.until((await host.start("echo"))["taskId"], "completed")
-        await eventually(lambda: alive() <= others)
-    finally:
-        gc.enable()
+        await end(6)
+        with no_collections():
+            before = counted()
+            await end(6)
+            # Its owner, its change and what it was advised.
+            await expect_no_growth(before, 6, remembered=3)
 
 
 @covers("R-RES-6")

@@ -1,7 +1,6 @@
 """Tools that a server of 2025-11-25 runs as tasks of its own, for hosts that have no task of ours for the call."""
 
 import asyncio
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.native_tasks import PROGRESS, tasks, told_last
 from interaction.questioning import DONE
 from requirements import covers
-from taskgate.upstream.legacy import native
 
 __all__ = ["tasks"]
 
@@ -165,9 +163,8 @@ async def test_a_task_that_its_server_forgot_is_a_call_whose_end_nobody_knows(
 
 
 async def test_a_call_that_is_given_up_and_that_its_server_makes_no_task_of_is_cancelled_there(
-    server: ScriptedServer, gateway: WholeGateway, tasks: ScriptedTasks, monkeypatch: pytest.MonkeyPatch
+    server: ScriptedServer, gateway: WholeGateway, tasks: ScriptedTasks
 ) -> None:
-    monkeypatch.setattr(native, "SIGN_OF_LIFE", timedelta(seconds=0.05))
     tasks.instead["tools/call"] = [hold := Hold()]
     host = await gateway.greeted()
     async with host.asking("tools/call", {"name": "research"}, id="call-1"):

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from helpers.loop_pace import paced
 from helpers.scripted_tasks import ScriptedTasks
 from helpers.scripted_upstream import Reply, ScriptedServer, error, result
 from helpers.scripted_upstream import status as away
@@ -14,7 +15,6 @@ from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.native_tasks import ASKED, FORM, said, tasks
 from interaction.questioning import ACCEPTED, DONE, ELICIT, RELATED, capable, status
 from requirements import covers
-from taskgate.upstream import looks
 
 __all__ = ["tasks"]
 
@@ -254,9 +254,8 @@ async def test_a_task_in_a_state_that_there_is_not_failed_here_and_is_ended_ther
 @pytest.mark.parametrize("code", [400, 404, 405])
 @pytest.mark.parametrize("sessions", [True, False])
 async def test_a_task_outlives_that_something_else_answers_for_its_server_for_a_while(
-    server: ScriptedServer, tasks: ScriptedTasks, monkeypatch: pytest.MonkeyPatch, code: int, sessions: bool
+    server: ScriptedServer, tasks: ScriptedTasks, code: int, sessions: bool
 ) -> None:
-    monkeypatch.setattr(looks, "LEAST", 0.01)
     server.sessions, tasks.poll = sessions, 10
     async with running(configuration({"reports": server.url})) as gateway:
         host = await gateway.greeted()
@@ -267,7 +266,8 @@ async def test_a_task_outlives_that_something_else_answers_for_its_server_for_a_
         answers = dict(server.methods)
         server.methods |= dict.fromkeys(("initialize", "ping", "tasks/get", "tasks/result"), away(code))
         asked = len(server.requests)
-        await eventually(lambda: len(server.requests) > asked + 3)
+        with paced(20):
+            await eventually(lambda: len(server.requests) > asked + 3)
         server.methods = answers
         task.completes(DONE)
         await status(host, created, "completed")

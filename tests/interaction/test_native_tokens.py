@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from helpers.exchange_server import ExchangeServer
+from helpers.loop_pace import paced
 from helpers.modern_server import ModernServer
 from helpers.native_tasks import NativeTasks
 from helpers.scripted_tasks import ScriptedTasks
@@ -15,19 +16,18 @@ from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import running
 from interaction.test_upstream_credentials import endpoint, exchanging, known
 from requirements import covers
-from taskgate.upstream import looks
 
 __all__ = ["endpoint"]
 
 ALWAYS = {"upgrade": [{"tool": "*", "mode": "always"}]}
 
 
-@pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A task is looked at often, and one look that fails is borne, of those that were made."""
-    monkeypatch.setattr(looks, "LEAST", 0.01)
-    monkeypatch.setattr(looks, "PAUSE_MOST", 0.02)
-    monkeypatch.setattr(looks, "DEAF_FOR", 0.0)
+async def refused_for_long(endpoint: ExchangeServer) -> None:
+    """Wait until looks have failed for want of a token for longer than a server that does not answer is borne."""
+    clock = asyncio.get_running_loop()
+    with paced(60):
+        refused, over = len(endpoint.refusals), clock.time() + 150
+        await eventually(lambda: len(endpoint.refusals) > refused + 4 and clock.time() > over)
 
 
 @covers("A-AUTH-3")
@@ -44,8 +44,7 @@ async def test_a_task_of_the_server_waits_for_its_caller_whose_token_is_over(
         task = await tasks.made()
         await eventually(lambda: task.looked)
         endpoint.subjects.clear()
-        refused = len(endpoint.refusals)
-        await eventually(lambda: len(endpoint.refusals) > refused + 4)
+        await refused_for_long(endpoint)
         host.token = known(gateway, endpoint, issuer, jti="newer")
         await host.ask("tools/list")
         task.completes({"content": []})
@@ -68,8 +67,7 @@ async def test_so_does_one_of_a_server_of_the_modern_era(endpoint: ExchangeServe
             task = await report.made()
             await task.looked()
             endpoint.subjects.clear()
-            refused = len(endpoint.refusals)
-            await eventually(lambda: len(endpoint.refusals) > refused + 4)
+            await refused_for_long(endpoint)
             host.token = known(gateway, endpoint, issuer, jti="newer")
             await host.ask("tools/list")
             task.complete({"content": []})

@@ -1,12 +1,13 @@
 """Programs that ended between two requests: whoever comes next finds another, and nothing failed."""
 
 import asyncio
-from collections.abc import Callable
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from helpers.loop_pace import paced
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import eventually
 from helpers.whole_gateway import running
@@ -14,17 +15,6 @@ from interaction.programs import program, who, with_program
 from interaction.test_awkward_programs import GREETING, awkward, text_of
 from interaction.test_programs_of_processes import is_there
 from requirements import covers
-from taskgate.upstream.stdio import channel, room
-from taskgate.upstream.stdio.nurse import Nurse
-from taskgate.upstream.stdio.nursing import Child, Order
-
-
-@pytest.fixture(autouse=True)
-def _ended_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Programs that do not end by themselves are not waited for."""
-    monkeypatch.setattr(channel, "SOFT", 0.1)
-    monkeypatch.setattr(channel, "HARD", 0.1)
-
 
 ENDS = ("answers_and_leaves_a_child", "answers_and_closes_output", "answers_and_closes_input")
 """Tools that answer, and after which nothing can be said to the program any more, though not all signs of it come."""
@@ -46,56 +36,45 @@ async def test_a_request_that_meets_a_program_that_ended_is_asked_of_another(
 
 
 async def test_of_a_program_that_ends_at_once_the_log_tells_in_order_and_of_which_process(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    begin = Nurse.start
+    """Also where all that is known of it is known at once, as on a busy machine."""
 
-    async def start(nurse: Nurse, order: Order, ended: Callable[[int], None]) -> Child:
-        """Hears of the end before it is known that it began, as on a busy machine."""
-        statuses: list[int] = []
+    async def be_busy() -> None:
+        while True:
+            time.sleep(0.1)
+            await asyncio.sleep(0)
 
-        def heard(status: int) -> None:
-            ended(status)
-            statuses.append(status)
-
-        child = await begin(nurse, order, heard)
-        await eventually(lambda: statuses)
-        return child
-
-    monkeypatch.setattr(Nurse, "start", start)
     caplog.set_level("INFO")
     async with running(with_program(command=["sh", "-c", "echo license expired >&2; exit 3"])) as gateway:
-        await gateway.host().ask("initialize", GREETING)
-        for message in ("a server's program ended", "output of a server's program"):
-            await eventually(lambda: message in caplog.messages)  # noqa: B023  at once
+        busy = asyncio.create_task(be_busy())
+        try:
+            await gateway.host().ask("initialize", GREETING)
+            for message in ("a server's program ended", "output of a server's program"):
+                await eventually(lambda: message in caplog.messages)  # noqa: B023  at once
+        finally:
+            busy.cancel()
     told = [record for record in caplog.records if record.message.startswith("a server's program")]
     assert told[0].message == "a server's program was started"
     assert told[0].__dict__["pid"] > 0
     assert len({record.__dict__["pid"] for record in told}) == 1
 
 
-@pytest.fixture
-def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever is quiet for a moment makes room."""
-    monkeypatch.setattr(room, "QUIET", 0.05)
-    monkeypatch.setattr(room, "STARVING", 0.1)
-    monkeypatch.setattr(room, "SETTLING", 0.01)
-
-
-@pytest.mark.usefixtures("_soon")
 @pytest.mark.parametrize("modern", [False, True], ids=["in sessions", "stateless"])
 async def test_callers_who_take_each_others_place_lose_no_call(tmp_path: Path, *, modern: bool) -> None:
     issuer = TokenIssuer(tmp_path)
     config = guarded({}, issuer, upstreams={"reports": program(processes=1, protocol_version="auto")})
     async with running(config) as gateway:
-        tokens = [issuer.token(gateway.url(), subject=name) for name in ("alice", "bob", "carol")]
-        hosts: list[Any] = [
-            gateway.modern(token=token) if modern else await gateway.greeted(token=token) for token in tokens
-        ]
-        pids = [(await who(host))["pid"] for _ in range(2) for host in hosts]
-        assert len(set(pids)) == 6
-        found = await asyncio.gather(*(who(host) for _ in range(3) for host in hosts))
-        assert len({each["pid"] for each in found}) >= 3
+        # Whoever is quiet for a moment makes room.
+        with paced(20):
+            tokens = [issuer.token(gateway.url(), subject=name) for name in ("alice", "bob", "carol")]
+            hosts: list[Any] = [
+                gateway.modern(token=token) if modern else await gateway.greeted(token=token) for token in tokens
+            ]
+            pids = [(await who(host))["pid"] for _ in range(2) for host in hosts]
+            assert len(set(pids)) == 6
+            found = await asyncio.gather(*(who(host) for _ in range(3) for host in hosts))
+            assert len({each["pid"] for each in found}) >= 3
 
 
 async def test_a_program_that_was_stopped_for_being_idle_is_started_for_the_next_session() -> None:

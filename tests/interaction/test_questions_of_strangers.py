@@ -23,9 +23,9 @@ from interaction.questioning import (
     status,
 )
 from requirements import covers
-from taskgate.admission.rules import MAX_QUESTION
 
 LOG = "notifications/message"
+MAX_QUESTION = 4 * 1024 * 1024
 STOLEN = {"action": "accept", "content": {"it": "stolen"}}
 
 

@@ -11,12 +11,10 @@ from helpers.mcp_host import McpHost
 from helpers.scripted_upstream import Hold, ScriptedServer, Turn
 from helpers.talking_tool import FORM, TalkingTool
 from helpers.token_issuer import TokenIssuer, guarded
-from helpers.waiting import bounded, eventually
+from helpers.waiting import eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.questioning import ACCEPTED, CAPABLE, DONE, ELICIT, RELATED, capable, status
 from requirements import covers
-from taskgate.lifecycle import inputs, news
-from taskgate.upstream.legacy import asides
 
 STATUS = "notifications/tasks/status"
 CANCELLED = {"action": "cancel"}
@@ -78,9 +76,9 @@ async def test_a_get_stream_that_goes_before_its_question_was_due_leaves_it_to_t
 
 @covers("L-INPUT-3")
 async def test_a_new_stream_finds_its_question_however_many_others_wait(
-    gateway: WholeGateway, tool: TalkingTool, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+    tool: TalkingTool, server: ScriptedServer
 ) -> None:
-    monkeypatch.setattr(news, "AT_ONCE", 2)
+    """More than are looked at together."""
     others: list[TalkingTool] = []
 
     async def one_more(turn: Turn) -> web.StreamResponse:
@@ -88,25 +86,28 @@ async def test_a_new_stream_finds_its_question_however_many_others_wait(
         return await others[-1](turn)
 
     server.script["broken"] = one_more
-    host, other = await capable(gateway), await capable(gateway)
-    first = (await host.start("report"))["taskId"]
-    await tool.ask(1)
-    await status(host, first, "input_required")
-    tasks = [(await other.start("broken"))["taskId"] for _ in range(5)]
-    await eventually(lambda: len(others) == len(tasks))
-    for number, each in enumerate(others):
-        await each.ask(f"other-{number}")
-    for task in tasks:
-        await status(other, task, "input_required")
-    async with host.listen() as get:
-        await host.task(first)
-        await host.respond((await get.until(ELICIT))["id"], ACCEPTED)
-        assert (await tool.told(1))["result"] == ACCEPTED
-        assert len(get.of(ELICIT)) == 1
-    for each in (tool, *others):
-        await each.finish(DONE)
-    for task in (first, *tasks):
-        await host.ask("tasks/result", {"taskId": task})
+    many = {"rate": [], "concurrency": {"tasks_per_context": 200}}
+    upstream = {"path": "/reports/mcp", "url": server.url, "concurrency": 200}
+    async with running(configuration({}, upstreams={"reports": upstream}, limits=many)) as gateway:
+        host, *hosts = [await capable(gateway) for _ in range(3)]
+        first = (await host.start("report"))["taskId"]
+        await tool.ask(1)
+        await status(host, first, "input_required")
+        tasks = [(await other.start("broken"))["taskId"] for _ in range(55) for other in hosts]
+        await eventually(lambda: len(others) == len(tasks))
+        for number, each in enumerate(others):
+            await each.ask(f"other-{number}")
+        for task in tasks:
+            await status(host, task, "input_required")
+        async with host.listen() as get:
+            await host.task(first)
+            await host.respond((await get.until(ELICIT))["id"], ACCEPTED)
+            assert (await tool.told(1))["result"] == ACCEPTED
+            assert len(get.of(ELICIT)) == 1
+        for each in (tool, *others):
+            await each.finish(DONE)
+        for task in (first, *tasks):
+            await host.ask("tasks/result", {"taskId": task})
 
 
 @covers("L-INPUT-7", "L-INPUT-8")
@@ -156,9 +157,7 @@ async def test_a_stream_is_asked_only_where_its_host_may_answer(
             assert reply == (CANCELLED if denied == "tasks/result" else ACCEPTED)
             assert len(get.of(ELICIT)) == (0 if denied == "tasks/result" else 1)
             await tool.finish(DONE)
-            assert gateway.service._runtime is not None
-            async with bounded():
-                await gateway.service._runtime.runner.idle()
+            await gateway.shows("taskgate_tasks_running", 0)
 
 
 @pytest.fixture
@@ -200,10 +199,7 @@ async def test_an_answer_is_spoken_with_the_token_of_who_gave_it_and_not_of_who_
 
 
 @pytest.mark.parametrize("as_task", [False, True], ids=["call", "task"])
-async def test_an_answer_that_the_server_does_not_take_for_now_is_sent_again(
-    monkeypatch: pytest.MonkeyPatch, as_task: bool
-) -> None:
-    monkeypatch.setattr(asides, "PAUSES", (0.01, 0.01))
+async def test_an_answer_that_the_server_does_not_take_for_now_is_sent_again(as_task: bool) -> None:
     async with BusyServer() as server, running(configuration({"reports": server.url})) as gateway:
         server.script["report"] = tool = TalkingTool()
         host = await capable(gateway)
@@ -222,10 +218,9 @@ async def test_an_answer_that_the_server_does_not_take_for_now_is_sent_again(
 
 @covers("R-RES-7")
 async def test_questions_that_are_too_large_together_are_refused_though_none_of_them_is(
-    gateway: WholeGateway, tool: TalkingTool, monkeypatch: pytest.MonkeyPatch
+    gateway: WholeGateway, tool: TalkingTool
 ) -> None:
-    monkeypatch.setattr(inputs, "MAX_QUESTION", 1000)
-    long = {**FORM, "message": "x" * 600}
+    long = {**FORM, "message": "x" * (5 * 2**19)}
     host = await capable(gateway)
     task = (await host.start("report"))["taskId"]
     async with host.asking("tasks/result", {"taskId": task}) as stream:

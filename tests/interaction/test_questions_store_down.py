@@ -8,25 +8,19 @@ import pytest
 
 from helpers.failing_store import FailingStore
 from helpers.mcp_host import McpHost, Stream
-from helpers.scripted_upstream import ScriptedServer
+from helpers.scripted_upstream import ScriptedServer, note
 from helpers.talking_tool import TalkingTool
 from helpers.waiting import eventually
 from helpers.whole_gateway import (
     Environment,
     StoreUnavailable,
-    SystemClock,
     WholeGateway,
     configuration,
     open_store,
     running,
 )
 from interaction.questioning import ACCEPTED, DONE, ELICIT, capable, status
-from taskgate.domain.events import Progressed
-from taskgate.domain.machine import advance
-from taskgate.domain.record import OwnerKey
-from taskgate.lifecycle import changes, news
 
-ANYBODY = OwnerKey("anonymous", "reports")
 STATUS = "notifications/tasks/status"
 OPENINGS: dict[str, Callable[[McpHost, str], AbstractAsyncContextManager[Stream]]] = {
     "get": lambda host, _: host.listen(),
@@ -63,13 +57,10 @@ async def store() -> Damaged:
 
 @pytest.fixture
 async def gateway(server: ScriptedServer, store: Damaged) -> AsyncIterator[WholeGateway]:
-    """A gateway over that store, which asks it again soon."""
-    config = configuration({"reports": server.url})
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(news, "RETRY", 0.02)
-        async with running(config, Environment(store=store)) as gateway:
-            yield gateway
-            store.failing, store.unreadable = set(), set()
+    """A gateway over that store."""
+    async with running(configuration({"reports": server.url}), Environment(store=store)) as gateway:
+        yield gateway
+        store.failing, store.unreadable = set(), set()
 
 
 async def end(host: McpHost, tool: TalkingTool, task: str) -> None:
@@ -156,9 +147,8 @@ async def test_a_question_that_was_held_back_is_asked_though_the_store_failed_wh
 
 
 async def test_a_question_that_was_given_up_before_it_could_be_written_is_asked_of_nobody(
-    server: ScriptedServer, tool: TalkingTool, store: Damaged, monkeypatch: pytest.MonkeyPatch
+    server: ScriptedServer, tool: TalkingTool, store: Damaged
 ) -> None:
-    monkeypatch.setattr(changes, "RETRY_MOST", 0.02)
     rules = {"input_required": {"max_wait": "200ms", "max_outstanding": 1}}
     around = Environment(store=store)
     async with running(configuration({"reports": server.url}, tasks=rules), around) as gateway:
@@ -188,10 +178,11 @@ async def test_a_record_that_cannot_be_read_keeps_no_question_and_no_news_of_ano
         unreadable = (await host.start("broken"))["taskId"]
         task = (await host.start("report"))["taskId"]
         await eventually(lambda: damaged.turn and tool.turn)
-        record = await store.load(ANYBODY, unreadable, now=SystemClock().now())
+        # Nobody can read what it says from then on.
         store.unreadable = {unreadable}
-        changed = advance(record, Progressed(message="so far"), SystemClock().now())
-        assert await store.swap(changed, expected=record.revision)
+        await damaged.say(
+            note("notifications/progress", progressToken=damaged.called.token, progress=1, message="so far")
+        )
         await eventually(lambda: unreadable in store.refused)
         await tool.ask(2)
         await host.task(task)

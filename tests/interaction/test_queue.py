@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from helpers.loop_pace import hurried
+from helpers.loop_pace import paced
 from helpers.scripted_upstream import ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded
@@ -128,7 +128,7 @@ async def test_a_plain_call_waits_briefly_and_is_then_refused_with_nothing_sent(
         host = await guest(gateway, era)
         (first,) = begin(host.call("report"))
         await slow.comes(1)
-        with hurried(50):
+        with paced(50):
             began = clock.time()
             await refused_in_queue(host.call("report"))
             assert 10 <= clock.time() - began < 15

@@ -195,7 +195,7 @@ async def test_a_rule_that_reruns_what_was_lost_is_kept_with_the_task_and_counts
     async with falling(server, tmp_path, tasks=rules) as gateway:
         task = (await (await gateway.greeted()).start("report"))["taskId"]
         await slow.comes(1)
-        assert stored_tasks(tmp_path / "fallen")[task][1:6] == (True, [], {}, None, 1)
+        assert stored_tasks(tmp_path / "fallen")[task][3:8] == (True, [], {}, None, 1)
     async with falling(server, tmp_path / "next", begins_with=tmp_path) as gateway:
         await slow.comes(2)
         assert stored_tasks(tmp_path / "next" / "fallen")[task].reruns == 0

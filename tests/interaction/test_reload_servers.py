@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from helpers.loop_pace import hurried
+from helpers.loop_pace import paced
 from helpers.mcp_host import McpHost
 from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.waiting import bounded, eventually
@@ -46,7 +46,7 @@ async def test_calls_over_a_server_that_was_moved_end_there_and_then_it_is_let_g
     assert await old.leave() == 200
     assert await echoed(modern) == "the other"
     # What no host has any more is let go now and then.
-    with hurried(60):
+    with paced(60):
         await eventually(lambda: len(server.verbs("DELETE")) == len(server.heard("initialize")) == 2)
 
 

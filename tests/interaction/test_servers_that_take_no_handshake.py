@@ -7,20 +7,13 @@ from typing import Any
 import pytest
 
 from helpers.event_server import EventServer
+from helpers.loop_pace import pass_time
 from helpers.modern_server import ModernServer
 from helpers.scripted_upstream import ScriptedServer, error, status
 from helpers.whole_gateway import configuration, running
 from interaction.test_awkward_programs import GREETING, awkward
-from taskgate.upstream import reception
-from taskgate.upstream.stdio import channel
 
 SECRET = "v-for-programs"
-
-
-@pytest.fixture(autouse=True)
-def _ended_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Programs that do not end by themselves are not waited for."""
-    monkeypatch.setattr(channel, "SOFT", 0.1)
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
@@ -92,7 +85,7 @@ async def test_its_words_are_bounded_and_have_no_secrets(tmp_path: Path, caplog:
 
 
 async def test_what_was_told_is_told_again_only_after_a_while_and_with_how_often_it_was(
-    server: ScriptedServer, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    server: ScriptedServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with running(configuration({"reports": server.url})) as gateway:
         server.methods["initialize"] = error(-32000, "no license")
@@ -102,7 +95,7 @@ async def test_what_was_told_is_told_again_only_after_a_while_and_with_how_often
         server.methods["initialize"] = status(500)
         await gateway.host().ask("initialize", GREETING)
         assert len(told(caplog)) == 1
-        monkeypatch.setattr(reception, "QUIET", 0.0)
+        await pass_time(600)
         await gateway.host().ask("initialize", GREETING)
         assert told(caplog)[1:] == [
             {

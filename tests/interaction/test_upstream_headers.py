@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from helpers.authority import Authority
+from helpers.gateway_process import taskgate, write_configuration
 from helpers.scripted_upstream import ScriptedServer
 from helpers.waiting import eventually
 from helpers.whole_gateway import configuration, running
-from taskgate.upstream.wire.trust import TlsFileRefused
 from unit.upstream.raw_server import RawServer
 
 
@@ -60,10 +60,11 @@ async def test_a_server_is_shown_the_gateways_certificate(tmp_path: Path) -> Non
     assert line.writer.get_extra_info("peercert")["subjectAltName"] == (("DNS", "gateway.internal"),)
 
 
-async def test_a_file_that_will_not_do_ends_the_start_with_one_line(tmp_path: Path) -> None:
-    tls = {"ca_file": str(tmp_path / "missing")}
-    upstream = {"path": "/reports/mcp", "url": "https://127.0.0.1:1/mcp", "tls": tls}
-    with pytest.raises(TlsFileRefused) as refused:
-        async with running(configuration({}, upstreams={"reports": upstream})):
-            pass
-    assert str(refused.value) == "upstreams.reports.tls.ca_file: cannot be read: No such file or directory"
+def test_a_file_that_will_not_do_ends_the_start_with_one_line(tmp_path: Path) -> None:
+    tls = f'{{ca_file: "{tmp_path}/missing"}}'
+    upstreams = f'{{reports: {{path: /reports/mcp, url: "https://127.0.0.1:1/mcp", tls: {tls}}}}}'
+    file = write_configuration(tmp_path, "", upstreams=upstreams)
+    ended = taskgate("serve", "--config", file, folder=tmp_path)
+    assert ended.returncode == 1
+    said = "upstreams.reports.tls.ca_file: cannot be read: No such file or directory"
+    assert ended.stderr.splitlines()[-1] == f"taskgate: {said}"

@@ -6,11 +6,10 @@ import pytest
 
 from helpers.modern_schema import SERVER
 from helpers.scripted_upstream import result
-from helpers.whole_gateway import running
+from helpers.whole_gateway import __version__, running
 from interaction.programs import with_program
 from interaction.welcoming import ERAS, GATEWAY, INFO, before, info_of, server_of, welcome
 from requirements import covers
-from taskgate import __version__
 
 OURS = {"name": "taskgate", "version": __version__}
 ALWAYS = {"upgrade": [{"tool": "*", "mode": "always"}]}

@@ -3,8 +3,19 @@
 import json
 from typing import Any
 
-from helpers.scripted_replies import Reply, Turn
+from helpers.scripted_replies import Reply, Turn, in_turn
 from helpers.scripted_upstream import ScriptedServer, raw
+
+__all__ = [
+    "DISCOVERED",
+    "HANDSHAKE",
+    "MODERN_CALL",
+    "PROBED",
+    "arrived",
+    "in_turn",
+    "refuses",
+    "supports",
+]
 
 DISCOVERED = {"supportedVersions": ["2025-11-25", "2026-07-28"], "capabilities": {"tools": {}}}
 HANDSHAKE = ["initialize", "notifications/initialized"]
@@ -16,16 +27,6 @@ MODERN_CALL = ["server/discover", "tools/list", "tools/call"]
 def arrived(server: ScriptedServer) -> list[str]:
     """What reached the server: methods of JSON-RPC, and other HTTP methods than POST."""
     return [each.message["method"] if each.verb == "POST" else each.verb for each in server.requests]
-
-
-def in_turn(*replies: Reply) -> Reply:
-    """One reply after the other; the last for all that follow."""
-    left = list(replies)
-
-    async def reply(turn: Turn) -> Any:
-        return await (left.pop(0) if len(left) > 1 else left[0])(turn)
-
-    return reply
 
 
 def refuses(code: int, said: Any = None, *, code_of_http: int = 400, with_id: bool = True) -> Reply:
