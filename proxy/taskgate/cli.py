@@ -20,7 +20,7 @@ import click
 
 from taskgate import __version__
 from taskgate import config as settings
-from taskgate.auth.keyfile import KeyFileRefused
+from taskgate.auth.key_file import KeyFileRefused
 from taskgate.commands import COULD_NOT_START, WRONG, AnyFile, audit, check, explain, give_up, load, metrics, schema
 from taskgate.config import ConfigurationError, GatewayConfig, Problem
 from taskgate.errors import StoreUnavailable

@@ -13,7 +13,7 @@ import click
 import orjson
 
 from taskgate import config as settings
-from taskgate.auth.keyfile import KeyFileRefused
+from taskgate.auth.key_file import KeyFileRefused
 from taskgate.config import ConfigurationError, GatewayConfig
 from taskgate.explain import audit as audit_commands
 from taskgate.explain.checks import expect_key_files, missing_programs

@@ -250,7 +250,7 @@ async def play(file: Tree, rules: AdmissionRules, asked: list[Tree]) -> None:
             for wish in (None, 1, 4000, 10**6):
                 granted = decision.clamp_ttl(_span(wish), own.ttl_max if own else None)
                 assert granted == _span(min(max(default if wish is None else wish, least), most))
-        judged = rules.access.judge(who, method=request["method"], upstream=upstream, tool=tool)
+        judged = rules.access.decide(who, method=request["method"], upstream=upstream, tool=tool)
         verdict = allowed(file, caller, set(request["scopes"]), request)
         assert (judged.allowed, sorted(judged.missing_scopes)) == verdict
         demands = rules.rates.demands(

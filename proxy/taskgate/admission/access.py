@@ -8,7 +8,7 @@ from logging import INFO, getLogger
 from typing import Final
 
 from taskgate.admission.rules import RuntimeConfig
-from taskgate.auth.authorization import AccessPolicy, Effect
+from taskgate.auth.authorization import AccessEffect, AccessPolicy
 from taskgate.auth.context import AuthContext
 from taskgate.errors import Forbidden, InsufficientScope
 from taskgate.protocol.vocabulary import TOOLS_CALL
@@ -39,8 +39,8 @@ class Access:
         # Nearly every request of nearly every gateway: not even the caller's scopes are looked at.
         if _lets_all(policy):
             return
-        decision = policy.judge(caller.identity, method=method, upstream=mount, tool=tool)
-        for shadowed in decision.shadowed:
+        decision = policy.decide(caller.identity, method=method, upstream=mount, tool=tool)
+        for shadowed in decision.shadow_refusals:
             self._tell(AccessRefused(mount, method, shadow=True, rule=shadowed.rule, tool=tool))
         if decision.allowed:
             return
@@ -60,7 +60,7 @@ class Access:
 
     def permits(self, caller: AuthContext, mount: str, method: str, tool: str) -> bool:
         """Whether one operation would pass; nothing is counted."""
-        return self._live.now.access.judge(caller.identity, method=method, upstream=mount, tool=tool).allowed
+        return self._live.now.access.decide(caller.identity, method=method, upstream=mount, tool=tool).allowed
 
     def shown_to(self, caller: AuthContext, mount: str) -> Callable[[str], bool] | None:
         """Whether the caller is told of a tool: whether it might call it. None where everybody is told of all."""
@@ -74,4 +74,4 @@ OPEN = AccessPolicy()
 
 
 def _lets_all(policy: AccessPolicy) -> bool:
-    return not policy.rules and policy.default is Effect.ALLOW
+    return not policy.rules and policy.default is AccessEffect.ALLOW

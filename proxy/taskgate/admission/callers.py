@@ -8,7 +8,7 @@ from typing import Protocol
 
 from taskgate.admission.incidents import Incidents
 from taskgate.admission.mounts import Mount
-from taskgate.auth.bearer import token_of
+from taskgate.auth.bearer import bearer_token
 from taskgate.auth.context import ANONYMOUS, AuthContext
 from taskgate.errors import AuthReason, KeysUnavailable, Unauthenticated
 from taskgate.streams.exchange import Exchange
@@ -28,9 +28,9 @@ class Callers(Protocol):
 
 
 class TokenJudge(Protocol):
-    """Judges tokens; see auth.jwt.Verifier."""
+    """Judges tokens; see auth.jwt.TokenVerifier."""
 
-    def knows(self, token: str, *, audience: str) -> bool:
+    def is_cached(self, token: str, *, audience: str) -> bool:
         """Whether a token was found good before, and is remembered."""
         ...
 
@@ -74,14 +74,14 @@ class Bearers:
         """Whether the request's one token was found good before; see Callers."""
         inbound = exchange.head
         try:
-            return self._judge.knows(token_of(inbound.authorization, inbound.query), audience=mount.resource)
+            return self._judge.is_cached(bearer_token(inbound.authorization, inbound.query), audience=mount.resource)
         except Unauthenticated:
             return False
 
     def _token(self, exchange: Exchange) -> str:
         inbound = exchange.head
         try:
-            return token_of(inbound.authorization, inbound.query)
+            return bearer_token(inbound.authorization, inbound.query)
         except Unauthenticated as refusal:
             self._refused(AuthReason(refusal.reason))
             raise

@@ -101,7 +101,7 @@ def _reason(mount: str, caller: AuthContext, owner: OwnerKey | None) -> str:
     """Somebody else's is that whether its time is up or not. The caller's own at another mount is not there at this."""
     if owner is None:
         return "not_found"
-    if owner.context not in (caller.key, caller.earlier):
+    if owner.context not in (caller.key, caller.previous_key):
         return _FOREIGN
     return "expired" if owner.mount == mount else "not_found"
 

@@ -1,6 +1,7 @@
-"""Who may call what: the operator's rules over the scopes and claims of a verified identity, as pure decisions.
+"""Access rules: `AccessPolicy` decides whether a verified identity may send a request.
 
-Knows neither the file the rules came from nor how a refusal is told. What is not here: whether a token is good.
+Rules match method, upstream, tool and claims, and ask for scopes. Decisions are pure; `admission`
+turns a refusal into an answer.
 """
 
 from collections.abc import Mapping
@@ -13,15 +14,15 @@ from taskgate.auth.context import Identity
 from taskgate.domain.limits import claim_text
 
 
-class Effect(StrEnum):
-    """What becomes of a request."""
+class AccessEffect(StrEnum):
+    """The effect of a rule on the requests that it matches."""
 
     ALLOW = "allow"
     DENY = "deny"
 
 
 class AccessRefusal(NamedTuple):
-    """That a rule refuses: for want of scopes, all of which are named, or whatever the scopes, which names none."""
+    """A refusal by a rule: all scopes that it asks for, or none if it refuses any request."""
 
     rule: str
     missing_scopes: frozenset[str]
@@ -29,31 +30,34 @@ class AccessRefusal(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessDecision:
-    """Whether a request may go on.
+    """Whether a request is allowed.
 
-    `rule` is the name of the rule that decided, None for the default. `missing_scopes` are all scopes the operation
-    needs where it was refused for want of any of them, so that a host need ask only once; else empty. `shadowed` is
-    what the shadow rules on the way would have refused, in the order of the rules.
+    `rule` is the name of the rule that decided, None for the default. If scopes were missing,
+    `missing_scopes` has all that the operation needs, so that a host asks for them once; else it is
+    empty. `shadow_refusals` are what the matching shadow rules would have refused, in order.
     """
 
     allowed: bool
     missing_scopes: frozenset[str] = frozenset()
     rule: str | None = None
-    shadowed: tuple[AccessRefusal, ...] = ()
+    shadow_refusals: tuple[AccessRefusal, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessRule:
-    """One rule: which requests it matches, and what becomes of them.
+    """One rule: the requests that it matches, and its effect.
 
-    It matches when all of these hold; None and no claims mean any:
-    the method matches one of the globs `methods`; the upstream is `upstream`; the request names a tool, and that
-    matches the glob `tool`; for each of `claims` the verified claim of that name is one of the values, or a list that
-    has one of them, where numbers and booleans are written as in JSON. Globs heed case, and their `*` passes a slash.
-    Without an identity there are no claims.
+    A request matches if all of these hold; None and no claims match any:
 
-    What it matches is allowed if all of `require_scopes` are there, else refused; `deny` refuses whatever is there, and
-    then no scopes may be named (ValueError). A `shadow` rule only tells what it would have refused.
+    - The method matches one of the globs `methods`.
+    - The upstream is `upstream`.
+    - The request names a tool that matches the glob `tool`.
+    - Each claim in `claims` has one of the given values, or is a list with one of them. Numbers and
+      booleans are written as in JSON. Without an identity there are no claims.
+
+    Globs are case-sensitive, and their `*` matches slashes. A matching request is allowed if the
+    identity has all of `require_scopes`. `deny` refuses it in any case and takes no scopes
+    (ValueError). A `shadow` rule only reports what it would have refused.
     """
 
     name: str
@@ -62,78 +66,78 @@ class AccessRule:
     tool: str | None = None
     claims: Mapping[str, frozenset[str]] = field(default_factory=dict)
     require_scopes: frozenset[str] = frozenset()
-    effect: Effect = Effect.ALLOW
+    effect: AccessEffect = AccessEffect.ALLOW
     shadow: bool = False
 
     def __post_init__(self) -> None:
-        if self.effect is Effect.DENY and self.require_scopes:
+        if self.effect is AccessEffect.DENY and self.require_scopes:
             raise ValueError("a rule that denies cannot require scopes")
 
     def matches(self, identity: Identity | None, *, method: str, upstream: str, tool: str | None) -> bool:
-        """Whether the rule speaks of that request."""
+        """Whether the rule is for that request."""
         return (
             (self.methods is None or any(fnmatchcase(method, glob) for glob in self.methods))
             and self.upstream in (None, upstream)
             and (self.tool is None or (tool is not None and fnmatchcase(tool, self.tool)))
-            and all(_has(identity, claim, values) for claim, values in self.claims.items())
+            and all(_has_claim(identity, claim, values) for claim, values in self.claims.items())
         )
 
     def refusal(self, scopes: frozenset[str]) -> AccessRefusal | None:
-        """What the rule says against a request that it matches, if anything."""
-        if self.effect is Effect.ALLOW and self.require_scopes <= scopes:
+        """The refusal of a matching request with those scopes; None if it is allowed."""
+        if self.effect is AccessEffect.ALLOW and self.require_scopes <= scopes:
             return None
         return AccessRefusal(self.name, self.require_scopes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessPolicy:
-    """The rules in the order of the file. The first that matches and is no shadow rule decides, else the default.
+    """The rules in the order of the file: the first match that is no shadow rule decides, else the default.
 
-    A shadow rule decides nothing: what it would have refused is reported, and the search goes on behind it. Shadow
-    rules behind the one that decides are not asked. `implied` names the scopes that a scope stands for; what those
-    imply is implied too, and a circle means that all of it stand for each other (A-AUTH-8).
+    Shadow rules before the deciding one are reported, those behind it are not evaluated. `implied` maps
+    a scope to the scopes that it includes, transitively; scopes in a circle include each other (A-AUTH-8).
     """
 
     rules: tuple[AccessRule, ...] = ()
-    default: Effect = Effect.ALLOW
+    default: AccessEffect = AccessEffect.ALLOW
     implied: Mapping[str, frozenset[str]] = field(default_factory=dict)
     only_listed: frozenset[str] = frozenset()
-    """The upstreams of which no tool is called that they do not list: one may take `drop ` for `drop`."""
+    """Upstreams whose unlisted tools are refused, because such a server may accept `drop ` for `drop`."""
 
-    def judge(self, identity: Identity | None, *, method: str, upstream: str, tool: str | None) -> AccessDecision:
-        """Whether `identity` may send that request; None has neither scopes nor claims.
+    def decide(self, identity: Identity | None, *, method: str, upstream: str, tool: str | None) -> AccessDecision:
+        """Decide on a request of `identity`; None has neither scopes nor claims.
 
-        `tool` is what a `tools/call` names, and for a method of `tasks/*` about one task the tool that the task runs;
-        None for every other request.
+        `tool` is the tool that a `tools/call` names, or that of the task in a `tasks/*` request. It is None
+        for every other request.
         """
         scopes = self.scopes(identity)
-        shadowed: list[AccessRefusal] = []
+        shadow_refusals: list[AccessRefusal] = []
         for rule in self.rules:
             if not rule.matches(identity, method=method, upstream=upstream, tool=tool):
                 continue
             refusal = rule.refusal(scopes)
             if not rule.shadow:
-                missing = refusal.missing_scopes if refusal else frozenset()
                 return AccessDecision(
-                    allowed=refusal is None, missing_scopes=missing, rule=rule.name, shadowed=tuple(shadowed)
+                    allowed=refusal is None,
+                    missing_scopes=refusal.missing_scopes if refusal else frozenset(),
+                    rule=rule.name,
+                    shadow_refusals=tuple(shadow_refusals),
                 )
             if refusal:
-                shadowed.append(refusal)
-        return AccessDecision(allowed=self.default is Effect.ALLOW, shadowed=tuple(shadowed))
+                shadow_refusals.append(refusal)
+        return AccessDecision(allowed=self.default is AccessEffect.ALLOW, shadow_refusals=tuple(shadow_refusals))
 
     def scopes(self, identity: Identity | None) -> frozenset[str]:
-        """Every scope the identity has, by its token or because a broader one implies it."""
-        held = set(identity.scopes) if identity else set()
-        unread = list(held)
+        """The scopes of an identity, with those that they include."""
+        scopes = set(identity.scopes) if identity else set()
+        unread = list(scopes)
         while unread:
-            more = self.implied.get(unread.pop(), frozenset()) - held
-            held |= more
+            more = self.implied.get(unread.pop(), frozenset()) - scopes
+            scopes |= more
             unread.extend(more)
-        return frozenset(held)
+        return frozenset(scopes)
 
 
-def _has(identity: Identity | None, claim: str, values: frozenset[str]) -> bool:
-    """Whether a claim has one of the values, or a list has one that does; see `text_of`."""
+def _has_claim(identity: Identity | None, claim: str, values: frozenset[str]) -> bool:
     found = identity.claims.get(claim) if identity else None
     listed = found if isinstance(found, list) else [found]
     return any(claim_text(one) in values for one in listed)

@@ -1,6 +1,7 @@
-"""Who a token speaks for, by the claims in it and the operator's rules for its issuer. Pure: the time is handed in.
+"""The identity in a token's claims, by the operator's settings for its issuer: `read_claims`.
 
-Nothing is normalised: texts are equal letter by letter, and a value of another type than the standard's is a refusal.
+Claims are compared exactly, without normalisation. A claim of another type than the standard's is
+refused. The caller passes the time.
 """
 
 from collections.abc import Collection
@@ -8,14 +9,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from taskgate.auth.bearer import is_name
-from taskgate.auth.binding import PARTS
-from taskgate.auth.context import Identity
-from taskgate.auth.settings import Claims, IssuerSettings, Profile
+from taskgate.auth.context import CONTEXT_PARTS, Identity
+from taskgate.auth.settings import Claims, IssuerSettings, TokenProfile
 from taskgate.errors import AuthReason, Unauthenticated
 
 
-class PartMissing(Unauthenticated):
-    """A claim that the operator mapped to a part of the auth context names nobody. `setting` is where it is mapped."""
+class ContextPartMissing(Unauthenticated):
+    """A claim that is mapped to a part of the auth context is missing or unusable; `setting` maps it."""
 
     def __init__(self, part: str, *, issuer: str) -> None:
         super().__init__(AuthReason.CLAIM, issuer=issuer)
@@ -23,21 +23,22 @@ class PartMissing(Unauthenticated):
 
 
 def read_claims(
-    payload: Claims, settings: IssuerSettings, *, audience: str, now: datetime, bound: Collection[str] = PARTS
+    payload: Claims, settings: IssuerSettings, *, audience: str, now: datetime, bound: Collection[str] = CONTEXT_PARTS
 ) -> Identity:
-    """Who a token with a good signature speaks for. `audience` counts where the settings name none.
+    """The identity in a token with a verified signature.
 
-    `bound` are the parts an auth context is made of: a client id may be missing only where it is none of them.
-    Raises Unauthenticated: ISSUER, AUDIENCE, EXPIRED, NOT_YET_VALID or CLAIM; PartMissing is one of these.
+    `audience` is required if the settings name none. `bound` are the parts of an auth context: a client
+    id may be missing only if it is none of them. Raises Unauthenticated: ISSUER, AUDIENCE, EXPIRED,
+    NOT_YET_VALID or CLAIM; ContextPartMissing is one of these.
     """
     if payload.get("iss") != settings.issuer:
         raise _refusal(AuthReason.ISSUER, settings)
     if any(payload.get(name) is None for name in settings.required_claims):
         raise _refusal(AuthReason.CLAIM, settings)
-    if not _is_meant_for(payload.get("aud"), settings.audience or (audience,)):
+    if not _has_audience(payload.get("aud"), settings.audience or (audience,)):
         raise _refusal(AuthReason.AUDIENCE, settings)
     subject = payload.get("sub")
-    if not is_name(subject) or (settings.profile is Profile.GENERIC and _is_id_token(payload, settings)):
+    if not is_name(subject) or (settings.profile is TokenProfile.GENERIC and _is_id_token(payload, settings)):
         raise _refusal(AuthReason.CLAIM, settings)
     return Identity(
         issuer_name=settings.name,
@@ -46,7 +47,7 @@ def read_claims(
         client_id=_client_id(payload, settings, bound),
         tenant=_tenant(payload, settings),
         scopes=_scopes(payload, settings),
-        expires_at=_end(payload, settings, now),
+        expires_at=_expiry(payload, settings, now),
         claims=payload,
     )
 
@@ -55,23 +56,23 @@ def _refusal(reason: AuthReason, settings: IssuerSettings) -> Unauthenticated:
     return Unauthenticated(reason, issuer=settings.name)
 
 
-def _is_meant_for(audience: object, accepted: tuple[str, ...]) -> bool:
-    """RFC 7519, section 4.1.3: a text, or an array of texts and of nothing else."""
+def _has_audience(audience: object, accepted: tuple[str, ...]) -> bool:
+    """RFC 7519, section 4.1.3: the claim is a text, or an array of texts only."""
     named = audience if isinstance(audience, list) else [audience]
     return all(isinstance(one, str) for one in named) and any(one in accepted for one in named)
 
 
 def _is_id_token(payload: Claims, settings: IssuerSettings) -> bool:
-    """Whether a token that may be of type JWT looks unlike an access token."""
+    """Whether a token of type JWT looks like an ID token rather than an access token."""
     of_an_access_token = (*settings.scope_claims, *settings.client_id_claims)
-    return any(name in payload for name in _OF_AN_ID_TOKEN) or not any(name in payload for name in of_an_access_token)
+    return any(name in payload for name in _ID_TOKEN_CLAIMS) or not any(name in payload for name in of_an_access_token)
 
 
-# --- times -------------------------------------------------------------------------------------------------------
+# --- times ------------------------------------------------------------------------------------------------------------
 
 
-def _end(payload: Claims, settings: IssuerSettings, now: datetime) -> datetime:
-    """From when on the token is not accepted, leeway included; raises where that has come, or its beginning has not."""
+def _expiry(payload: Claims, settings: IssuerSettings, now: datetime) -> datetime:
+    """When the token stops being accepted, leeway included; raises if it is expired or not valid yet."""
     end = _moment(payload, "exp", settings)
     issued_at = _moment(payload, "iat", settings)
     if any(begin and begin > now + settings.leeway for begin in (issued_at, _moment(payload, "nbf", settings))):
@@ -82,11 +83,11 @@ def _end(payload: Claims, settings: IssuerSettings, now: datetime) -> datetime:
         end = min(end, issued_at + settings.max_token_age)
     if end <= now - settings.leeway:
         raise _refusal(AuthReason.EXPIRED, settings)
-    return min(end, _LAST - settings.leeway) + settings.leeway
+    return min(end, _MAX_TIME - settings.leeway) + settings.leeway
 
 
 def _moment(payload: Claims, name: str, settings: IssuerSettings) -> datetime | None:
-    """A claim that is a NumericDate (RFC 7519, section 2), None where there is no such claim."""
+    """The NumericDate (RFC 7519, section 2) in a claim; None if there is no such claim."""
     if name not in payload:
         return None
     seconds = payload[name]
@@ -95,11 +96,11 @@ def _moment(payload: Claims, name: str, settings: IssuerSettings) -> datetime | 
     try:
         return _EPOCH + timedelta(seconds=seconds)
     except (OverflowError, ValueError):
-        # Not a number, infinite, or outside the years that there are.
+        # NaN, infinite, or out of the range of datetime.
         raise _refusal(AuthReason.CLAIM, settings) from None
 
 
-# --- parts -------------------------------------------------------------------------------------------------------
+# --- parts of the identity --------------------------------------------------------------------------------------------
 
 
 def _client_id(payload: Claims, settings: IssuerSettings, bound: Collection[str]) -> str | None:
@@ -108,7 +109,7 @@ def _client_id(payload: Claims, settings: IssuerSettings, bound: Collection[str]
         return None
     value = None if name is None else payload[name]
     if not is_name(value):
-        raise PartMissing("client_id", issuer=settings.name)
+        raise ContextPartMissing("client_id", issuer=settings.name)
     return value
 
 
@@ -117,12 +118,12 @@ def _tenant(payload: Claims, settings: IssuerSettings) -> str | None:
         return None
     value = payload.get(settings.tenant_claim)
     if not is_name(value):
-        raise PartMissing("tenant", issuer=settings.name)
+        raise ContextPartMissing("tenant", issuer=settings.name)
     return value
 
 
 def _scopes(payload: Claims, settings: IssuerSettings) -> frozenset[str]:
-    """The scopes of the first claim that may hold them: words between spaces, or an array of them."""
+    """The scopes in the first scope claim of the payload: words separated by spaces, or an array of words."""
     value = next((payload[name] for name in settings.scope_claims if name in payload), "")
     words = value.split(" ") if isinstance(value, str) else value
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
@@ -130,7 +131,7 @@ def _scopes(payload: Claims, settings: IssuerSettings) -> frozenset[str]:
     return frozenset(word for word in words if word)
 
 
-_LAST: Final = datetime.max.replace(tzinfo=UTC)
+_MAX_TIME: Final = datetime.max.replace(tzinfo=UTC)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_OF_AN_ID_TOKEN: Final = ("nonce", "at_hash", "c_hash")
-"""OpenID Connect Core 1.0, sections 2 and 3.3.2.11: what binds an ID token to the request it answers."""
+_ID_TOKEN_CLAIMS: Final = ("nonce", "at_hash", "c_hash")
+"""OpenID Connect Core 1.0, sections 2 and 3.3.2.11: claims that bind an ID token to its request."""

@@ -1,7 +1,16 @@
-"""The auth context: who a request speaks for, reduced to what tasks and sessions are bound to. Pure."""
+"""The auth context, `AuthContext`: the identity of a caller, reduced to what tasks and sessions are bound to.
 
+Its key is a keyed digest of the identity (`ContextKeys`). Without the deployment key a digest reveals
+nothing; with the key one can check whether it belongs to a given identity.
+"""
+
+import hmac
+import json
+from base64 import urlsafe_b64encode
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Final
 
 from taskgate.auth.settings import Claims
 from taskgate.domain.record import OwnerKey
@@ -9,10 +18,10 @@ from taskgate.domain.record import OwnerKey
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """What a verified token says of who sent it.
+    """The caller in a verified token.
 
-    `issuer_name` is the operator's name of its issuer. From `expires_at` on the token is not accepted; what the issuer
-    is granted for its clock is in it.
+    `issuer_name` is the operator's name of the issuer. The token is refused from `expires_at` on, which
+    includes the leeway for the issuer's clock.
     """
 
     issuer_name: str
@@ -27,32 +36,82 @@ class Identity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthContext:
-    """One caller as far as the gateway can tell callers apart; `key` is no secret and names nobody.
+    """One caller; `key` is not secret and reveals no name.
 
-    `earlier` is the same caller's key under the deployment key that is being replaced, so that what was bound to it is
-    still found. `identity` and `token` are None without authentication.
+    `previous_key` is the caller's key under the deployment key that is being replaced, so that earlier
+    tasks are still found. `identity` and `token` are None without authentication.
     """
 
     key: str
-    earlier: str | None = None
+    previous_key: str | None = None
     identity: Identity | None = None
     token: str | None = field(default=None, repr=False)
 
     @property
-    def good_until(self) -> datetime | None:
-        """When nothing must be given out any more for what was asked with this token; None where there is no end."""
+    def expires_at(self) -> datetime | None:
+        """When answers to requests with this token must end; None for no end."""
         return None if self.identity is None else self.identity.expires_at
 
     def owner(self, mount: str) -> OwnerKey:
-        """What belongs to this caller at one mount: ids of one mount are unknown at another (I-ISO-6)."""
+        """The owner key of this caller at one mount: ids of one mount are unknown at another (I-ISO-6)."""
         return OwnerKey(self.key, mount)
 
     def owners(self, mount: str) -> tuple[OwnerKey, ...]:
-        """Every key under which something of this caller may be found, the present one first."""
-        if self.earlier is None:
+        """Every owner key under which tasks of this caller are found, the current one first."""
+        if self.previous_key is None:
             return (self.owner(mount),)
-        return (self.owner(mount), OwnerKey(self.earlier, mount))
+        return (self.owner(mount), OwnerKey(self.previous_key, mount))
 
 
 ANONYMOUS = AuthContext(key="anonymous")
-"""Everybody, where there is no authentication: one context, one cap, and ids that nobody can guess between them."""
+"""All callers without authentication: they share one context and its caps, and cannot guess each other's ids."""
+
+
+# --- the key of a context ---------------------------------------------------------------------------------------------
+
+CONTEXT_PARTS: Final = ("iss", "tenant", "sub", "client_id")
+"""The parts of an identity that can bind an auth context, in the order of the digest."""
+MIN_KEY: Final = 32
+"""Bytes of a deployment key: a shorter key would be weaker than the digest."""
+KEY_LENGTH: Final = 22
+"""Characters of a context's key: 132 bits, and longer than any name of a special context."""
+
+
+class ContextKeys:
+    """The deployment key, the one it replaces, and the parts of an identity that bind a context.
+
+    Raises ValueError for a key that is too short, an unknown part, and for parts without issuer and subject.
+    """
+
+    __slots__ = ("_bound", "_current", "_previous")
+
+    def __init__(self, current: bytes, previous: bytes | None = None, bind: Collection[str] = CONTEXT_PARTS) -> None:
+        if len(current) < MIN_KEY or (previous is not None and len(previous) < MIN_KEY):
+            raise ValueError(f"a deployment key has at least {MIN_KEY} bytes")
+        if not set(bind) <= set(CONTEXT_PARTS):
+            raise ValueError(f"an auth context is made of {', '.join(CONTEXT_PARTS)}")
+        if {"iss", "sub"}.isdisjoint(bind):
+            raise ValueError("an auth context needs the issuer or the subject: without both all callers share one")
+        self._current = current
+        self._previous = previous
+        self._bound = frozenset(bind)
+
+    def bind(self, identity: Identity, token: str | None) -> AuthContext:
+        """The auth context of an identity; equal bound parts give the same one, whatever else the token has.
+
+        Parts must be free of surrogates, as those from `read_claims` are: a pair of them has the JSON of
+        another character.
+        """
+        text = self._canonical(identity)
+        previous = None if self._previous is None else _context_key(self._previous, text)
+        return AuthContext(key=_context_key(self._current, text), previous_key=previous, identity=identity, token=token)
+
+    def _canonical(self, identity: Identity) -> bytes:
+        """All parts in their order as JSON in which every text has one spelling; null for a part that is not bound."""
+        values = (identity.issuer, identity.tenant, identity.subject, identity.client_id)
+        bound = [value if part in self._bound else None for part, value in zip(CONTEXT_PARTS, values, strict=True)]
+        return json.dumps(bound, ensure_ascii=True, separators=(",", ":")).encode("ascii")
+
+
+def _context_key(key: bytes, text: bytes) -> str:
+    return urlsafe_b64encode(hmac.digest(key, text, "sha256"))[:KEY_LENGTH].decode("ascii")

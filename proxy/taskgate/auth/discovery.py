@@ -1,6 +1,7 @@
-"""Where an issuer says that its keys are: what to ask (RFC 8414, OpenID Connect), and what an answer says. Pure.
+"""Discovery of an issuer's keys by its metadata (RFC 8414, OpenID Connect), and the rule of allowed addresses.
 
-Here stands which addresses may be asked at all. What must not live here: asking.
+`metadata_urls` says where metadata may be, `jwks_uri` reads the address of the keys from a document.
+`fetch` does the requests, and asks `is_allowed` before each.
 """
 
 import re
@@ -13,22 +14,25 @@ from yarl import URL
 _OAUTH: Final = "/.well-known/oauth-authorization-server"
 _OIDC: Final = "/.well-known/openid-configuration"
 _CHARACTERS: Final = re.compile(r"[!-\[\]-~]{1,2048}")
-"""No blank, no control character and no backslash: readers of addresses disagree about them."""
+"""URL parsers disagree about blanks, control characters and backslashes, so these are refused."""
 
 
 class DiscoveryRefused(ValueError):
-    """No keys are to be had this way: `address` is one that must not be asked, `document` is none of metadata, and
-    `issuer` one of somebody else. The text says nothing of what was read."""
+    """Metadata that leads to no keys; the text has nothing of the document.
+
+    `reason` is `address` for an address that is not allowed, `document` for one that is no metadata,
+    `issuer` for the metadata of another issuer.
+    """
 
     def __init__(self, reason: Literal["address", "document", "issuer"]) -> None:
         super().__init__(f"The issuer's metadata cannot be used: {reason}")
         self.reason: Final = reason
 
 
-def may_be_asked(address: str) -> bool:
-    """Whether something may be fetched from there: https, or plain http from this machine (A-AUTH-17).
+def is_allowed(address: str) -> bool:
+    """Whether the gateway may fetch from an address: https, or http to this machine (A-AUTH-17).
 
-    An address with a user, a password or a fragment is not for fetching.
+    Addresses with a user, a password or a fragment are refused.
     """
     if not _CHARACTERS.fullmatch(address) or "#" in address:
         return False
@@ -36,28 +40,28 @@ def may_be_asked(address: str) -> bool:
         url = URL(address)
     except ValueError:
         return False
-    # What stands before the host, even empty, hides which host it is.
+    # Anything before an @, even if empty, hides which host it is.
     if not url.raw_host or "@" in address.split("/", 3)[2]:
         return False
     return url.scheme == "https" or (url.scheme == "http" and _is_this_machine(url.raw_host))
 
 
-def metadata_addresses(issuer: str) -> tuple[str, ...]:
-    """Where the issuer's metadata may be, in the order in which to ask. Raises DiscoveryRefused (`address`)."""
-    if not may_be_asked(issuer) or "?" in issuer:
+def metadata_urls(issuer: str) -> tuple[str, ...]:
+    """The addresses to try for an issuer's metadata, in order; raises DiscoveryRefused (`address`)."""
+    if not is_allowed(issuer) or "?" in issuer:
         raise DiscoveryRefused("address")
     scheme, _, rest = issuer.partition("://")
     authority, _, path = rest.partition("/")
     origin, path = f"{scheme}://{authority}", f"/{path}".rstrip("/")
-    # Without a path the last two are one.
+    # Without a path the last two are equal.
     return tuple(dict.fromkeys((f"{origin}{_OAUTH}{path}", f"{origin}{path}{_OIDC}", f"{origin}{_OIDC}{path}")))
 
 
-def keys_address(document: bytes, issuer: str) -> str:
-    """Where the keys are, by the metadata of `issuer`. Raises DiscoveryRefused.
+def jwks_uri(document: bytes, issuer: str) -> str:
+    """The address of the keys in the metadata of `issuer`; raises DiscoveryRefused.
 
-    The document must name the issuer code point by code point, and only an issuer on this machine may send us to plain
-    http.
+    The document must name the issuer code point by code point. Only an issuer on this machine may name a
+    plain http address.
     """
     try:
         metadata = orjson.loads(document)
@@ -70,33 +74,33 @@ def keys_address(document: bytes, issuer: str) -> str:
     address = metadata.get("jwks_uri")
     if not isinstance(address, str):
         raise DiscoveryRefused("document")
-    if not may_be_asked(address) or (_is_plain(address) and not _is_plain(issuer)):
+    if not is_allowed(address) or (_is_plain(address) and not _is_plain(issuer)):
         raise DiscoveryRefused("address")
-    if leads_elsewhere(address, issuer) and not _may_be_public(URL(address).raw_host or ""):
+    if is_foreign(address, issuer) and not _may_be_public(URL(address).raw_host or ""):
         raise DiscoveryRefused("address")
     return address
 
 
-def leads_elsewhere(address: str, issuer: str) -> bool:
-    """Whether an address is on another host than its issuer: then it has to be a public one.
+def is_foreign(address: str, issuer: str) -> bool:
+    """Whether an address is on another host than its issuer: then only public addresses are allowed.
 
-    The operator chose the issuer's host, and no other: what its metadata name could be anything within our network.
+    The operator trusts the issuer's host alone; its metadata could name any host of the internal network.
     """
     named, own = URL(address).raw_host or "", URL(issuer).raw_host or ""
     return named != own and not (_is_this_machine(named) and _is_this_machine(own))
 
 
 def is_public(address: str) -> bool:
-    """Whether an IP address is one of the public internet."""
-    read = ip_address(address.partition("%")[0])
-    return (getattr(read, "ipv4_mapped", None) or read).is_global
+    """Whether an IP address belongs to the public internet."""
+    parsed = ip_address(address.partition("%")[0])
+    return (getattr(parsed, "ipv4_mapped", None) or parsed).is_global
 
 
 def _may_be_public(host: str) -> bool:
     try:
         return is_public(host)
     except ValueError:
-        # A name: its addresses are looked at by what connects.
+        # A host name: the resolver of `fetch` checks its addresses.
         return True
 
 

@@ -1,9 +1,8 @@
-"""The keys of one issuer, kept fresh: who asks for a key waits only where it is not there.
+"""The keys of one issuer: `IssuerKeys` caches them, and refreshes them in the background.
 
-What must not live here: where keys are read from, and which of them are fit for use. What holds: a good set is never
-replaced by anything but a good set, and however many tokens name keys that nobody knows, they cost no memory and one
-fetch per cooldown: up to AT_ONCE of those that were not needed before come at once. So a stray token does not keep the
-next one waiting, which may be the first of a key that is new.
+The key set is read from a URL, from a file, or from the URL in the issuer's metadata. A usable set is
+replaced by a usable set only. Unknown key ids cost no memory, and at most one fetch per cooldown. After a
+quiet time BURST fetches may follow each other, so that a stray token does not delay a new key.
 """
 
 import asyncio
@@ -12,67 +11,70 @@ from contextvars import Context
 from datetime import timedelta
 from logging import getLogger
 from math import inf
+from pathlib import Path
 from typing import Final, Literal, NamedTuple, Protocol
 
 from jwt import PyJWK
 
-from taskgate.auth.discovery import DiscoveryRefused
-from taskgate.auth.fetching import Fetch, FetchFailed
+from taskgate.auth.discovery import DiscoveryRefused, is_foreign, jwks_uri, metadata_urls
+from taskgate.auth.fetch import FetchedDocument, Fetcher, FetchFailed, FetchReason
 from taskgate.auth.keyset import KeySet, KeySetRefused
-from taskgate.auth.settings import IssuerSettings
-from taskgate.auth.sources import lifespan, source_of
+from taskgate.auth.settings import IssuerSettings, KeySettings
 from taskgate.clock import Clock
 from taskgate.errors import KeysUnavailable
 
-FRESH: Final = 0.8
-"""The part of their lifespan after which keys are fetched anew, so that nobody waits for it."""
+REFRESH_AT: Final = 0.8
+"""Part of their lifetime after which keys are fetched again, so that requests need not wait for a fetch."""
 
-AT_ONCE: Final = 3
-"""Fetches for the sake of unknown keys that may come without a pause, where none was needed for as many cooldowns."""
+BURST: Final = 3
+"""Fetches for unknown keys that may follow each other at once, after as many cooldowns without any."""
 
-Refreshed = Literal["ok", "stale", "failed"]
-"""New keys; none, and the last ones serve on; none, and there are none to serve."""
+RefreshOutcome = Literal["ok", "stale", "failed"]
+"""New keys; no new keys while the old ones serve on; no keys at all."""
 
 log = getLogger("taskgate.auth")
 
 
-class KeysHeard(Protocol):
-    """Who wants to know how it goes."""
+class KeyRefreshListener(Protocol):
+    """An object that is called after every refresh."""
 
-    def refreshed(self, issuer: str, outcome: Refreshed, keys: int) -> None:
-        """The keys of the issuer of that name were to be refreshed; `keys` serve now. It must not raise."""
+    def refreshed(self, issuer: str, outcome: RefreshOutcome, keys: int) -> None:
+        """A refresh of the issuer of that name ended, and `keys` are in use now; must not raise."""
         ...
 
 
-class _Kept(NamedTuple):
+# --- the cache --------------------------------------------------------------------------------------------------------
+
+
+class _CachedKeys(NamedTuple):
     keys: KeySet
-    at: float
+    fetched_at: float
 
 
 class IssuerKeys:
-    """The keys of one issuer. For one event loop.
+    """The keys of one issuer, for one event loop.
 
-    `start` keeps them fresh in the background until `close`; without it they are fetched when somebody asks. `sleep`
-    waits for as many seconds.
+    `start` refreshes them in the background until `close`; without it they are fetched on demand.
+    `sleep` waits for seconds, and tests replace it.
     """
 
     def __init__(
         self,
         settings: IssuerSettings,
-        fetch: Fetch,
+        fetcher: Fetcher,
         clock: Clock,
-        heard: KeysHeard,
+        listener: KeyRefreshListener,
         *,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         self._settings = settings
-        self._source = source_of(settings, fetch, clock)
+        self._source = _source(settings, fetcher, clock)
         self._clock = clock
-        self._heard = heard
+        self._listener = listener
         self._sleep = sleep
-        self._kept: _Kept | None = None
-        self._flight: asyncio.Task[None] | None = None
-        self._rounds: asyncio.Task[None] | None = None
+        self._cached: _CachedKeys | None = None
+        self._fetch: asyncio.Task[None] | None = None
+        self._refresher: asyncio.Task[None] | None = None
         self._forced_at = -inf
         self._paid_until = -inf
         self._due = clock.elapsed()
@@ -80,130 +82,259 @@ class IssuerKeys:
         self._closed = False
 
     @property
-    def usable(self) -> bool:
-        """Whether there ever was a set of keys."""
-        return self._kept is not None
+    def has_keys(self) -> bool:
+        """Whether any fetch succeeded so far."""
+        return self._cached is not None
 
     def start(self) -> None:
-        """Begin to keep the keys fresh; the first fetch begins at once."""
-        assert self._rounds is None, "started twice"
-        self._rounds = asyncio.get_running_loop().create_task(self._keep_fresh())
+        """Start to refresh the keys, with a first fetch at once."""
+        assert self._refresher is None, "started twice"
+        self._refresher = asyncio.get_running_loop().create_task(self._refresh_forever())
 
     async def close(self) -> None:
-        """End what goes on. What was fetched serves on; nothing is fetched any more. May be called again."""
+        """Stop all fetches; cached keys stay usable. May be called again."""
         self._closed = True
-        going = [task for task in (self._rounds, self._flight) if task is not None]
-        for task in going:
+        running = [task for task in (self._refresher, self._fetch) if task is not None]
+        for task in running:
             task.cancel()
-        await asyncio.gather(*going, return_exceptions=True)
+        await asyncio.gather(*running, return_exceptions=True)
 
     async def find(self, kid: str | None, algorithm: str) -> tuple[PyJWK, ...]:
-        """The keys of that id that fit the algorithm; without an id, all that fit. () where the issuer has none.
+        """The keys of that id for the algorithm; without an id, all for it. () if the issuer has none.
 
-        At once where they are there. Otherwise it waits for a refresh, at most for the timeout of the settings; for
-        this one begins per cooldown on average, up to AT_ONCE of them without a pause but none soon after one failed,
-        and all who wait share it. Raises KeysUnavailable where there were never keys, or the last ones are older than
-        `stale_max`, and where the key is not there but newer ones could not be had: the issuer may have it.
+        Cached keys are returned at once. For an unknown key the call waits for a refresh, up to the
+        timeout of the settings. One refresh per cooldown starts for this on average, none soon after a
+        failure, and all waiting calls share it. Raises KeysUnavailable if the key may exist but could not
+        be fetched: there are no keys, they are older than `stale_max`, or the refresh failed.
         """
-        keys = self._serving()
+        keys = self._current()
         found = () if keys is None else keys.find(kid, algorithm)
         if found:
             return found
-        await self._look_again()
-        keys = self._serving()
+        await self._refresh_on_demand()
+        keys = self._current()
         found = () if keys is None else keys.find(kid, algorithm)
-        if not found and (keys is None or self._failures or self._flight is not None):
+        if not found and (keys is None or self._failures or self._fetch is not None):
             raise KeysUnavailable(self._settings.name)
         return found
 
     async def refresh(self) -> None:
-        """Fetch the keys, or wait for the fetch that goes on; returns when it is over, however it ends.
-
-        Nothing is fetched once closed.
-        """
+        """Fetch the keys, or join a running fetch; returns when it ended, well or not. No-op once closed."""
         if not self._closed:
-            await asyncio.wait({self._flying(hurry=False)})
+            await asyncio.wait({self._start_fetch(urgent=False)})
 
     def due_in(self) -> float:
-        """Seconds until the keys should be fetched again; none or fewer when it is time."""
+        """Seconds until the next refresh is due; 0 or less if it is due now."""
         return self._due - self._clock.elapsed()
 
-    def _serving(self) -> KeySet | None:
+    def _current(self) -> KeySet | None:
         stale_max = self._settings.keys.stale_max.total_seconds()
-        if self._kept is None or self._clock.elapsed() - self._kept.at > stale_max:
+        if self._cached is None or self._clock.elapsed() - self._cached.fetched_at > stale_max:
             return None
-        return self._kept.keys
+        return self._cached.keys
 
-    async def _look_again(self) -> None:
-        """Wait for the refresh that goes on, else for a new one, else not at all."""
-        if self._flight is None and not self._may_force():
+    async def _refresh_on_demand(self) -> None:
+        """Wait for the running fetch, or for a new one if it is allowed now."""
+        if self._fetch is None and not self._may_force():
             return
-        # Unlike wait_for, it leaves the flight alone when this wait is cancelled or runs out.
-        await asyncio.wait({self._flying(hurry=True)}, timeout=self._settings.keys.timeout.total_seconds())
+        # Unlike wait_for, this does not cancel the fetch if the wait is cancelled or times out.
+        await asyncio.wait({self._start_fetch(urgent=True)}, timeout=self._settings.keys.timeout.total_seconds())
 
     def _may_force(self) -> bool:
-        """Whether a fetch may begin for the sake of an unknown key; it is paid for with a cooldown then."""
+        """Whether a fetch for an unknown key may start; if so, a cooldown is charged."""
         now, cooldown = self._clock.elapsed(), self._settings.keys.cooldown.total_seconds()
         paid_until = max(self._paid_until, now)
         is_soon = now - self._forced_at < cooldown
-        if self._closed or (is_soon and self._failures) or paid_until - now > (AT_ONCE - 1) * cooldown:
+        if self._closed or (is_soon and self._failures) or paid_until - now > (BURST - 1) * cooldown:
             return False
         self._forced_at, self._paid_until = now, paid_until + cooldown
         return True
 
-    def _flying(self, *, hurry: bool) -> asyncio.Task[None]:
-        if self._flight is None:
-            # For all who wait: nothing that is ambient where the first one asks is ambient in it.
-            self._flight = asyncio.get_running_loop().create_task(self._fly(hurry=hurry), context=Context())
-        return self._flight
+    def _start_fetch(self, *, urgent: bool) -> asyncio.Task[None]:
+        if self._fetch is None:
+            # An empty context, because the fetch is shared: context variables of the first request are not for all.
+            self._fetch = asyncio.get_running_loop().create_task(self._fetch_keys(urgent=urgent), context=Context())
+        return self._fetch
 
-    async def _fly(self, *, hurry: bool) -> None:
+    async def _fetch_keys(self, *, urgent: bool) -> None:
         try:
-            fetched = await self._source.read(hurry=hurry)
+            fetched = await self._source.read(urgent=urgent)
             keys = KeySet.read(fetched.body, self._settings.algorithms)
         except (FetchFailed, DiscoveryRefused, KeySetRefused) as error:
             self._failed(error.reason)
         except Exception as error:
-            # Without the traceback: what a library says may hold the address.
+            # Without the traceback: a library's message may have the address.
             self._failed("internal", kind=type(error).__name__)
         else:
-            self._succeeded(keys, lifespan(self._settings.keys, fetched.max_age))
+            self._succeeded(keys, lifetime(self._settings.keys, fetched.max_age))
         finally:
-            self._flight = None
+            self._fetch = None
 
-    def _succeeded(self, keys: KeySet, fresh_for: timedelta) -> None:
+    def _succeeded(self, keys: KeySet, lifetime: timedelta) -> None:
         now, name = self._clock.elapsed(), self._settings.name
         if self._failures:
             log.info("The keys of an issuer are fetched again", extra={"issuer": name, "keys": keys.count})
-        self._kept = _Kept(keys, now)
+        self._cached = _CachedKeys(keys, now)
         self._failures = 0
-        self._due = now + max(FRESH * fresh_for.total_seconds(), self._settings.keys.cooldown.total_seconds())
-        self._heard.refreshed(name, "ok", keys.count)
+        self._due = now + max(REFRESH_AT * lifetime.total_seconds(), self._settings.keys.cooldown.total_seconds())
+        self._listener.refreshed(name, "ok", keys.count)
 
     def _failed(self, reason: str, **more: str) -> None:
-        self._source.distrust()
+        self._source.invalidate()
         self._failures += 1
-        self._due = self._clock.elapsed() + self._pause()
-        keys, name = self._serving(), self._settings.name
+        self._due = self._clock.elapsed() + self._retry_delay()
+        keys, name = self._current(), self._settings.name
         count = 0 if keys is None else keys.count
         log.warning(
             "The keys of an issuer could not be fetched",
             extra={"issuer": name, "reason": reason, "keys": count, **more},
         )
-        self._heard.refreshed(name, "failed" if keys is None else "stale", count)
+        self._listener.refreshed(name, "failed" if keys is None else "stale", count)
 
-    def _pause(self) -> float:
-        """Seconds until a fetch that failed is tried again: the cooldown, and longer each time while old keys serve."""
+    def _retry_delay(self) -> float:
+        """Seconds until the next try after a failure: the cooldown, with backoff while old keys are usable."""
         keys = self._settings.keys
         cooldown = keys.cooldown.total_seconds()
-        if self._serving() is None:
+        if self._current() is None:
             return cooldown
-        usual = FRESH * lifespan(keys, None).total_seconds()
+        usual = REFRESH_AT * lifetime(keys, None).total_seconds()
         return max(cooldown, min(usual, cooldown * 2.0 ** min(self._failures - 1, 30)))
 
-    async def _keep_fresh(self) -> None:
+    async def _refresh_forever(self) -> None:
         while True:
-            if (pause := self.due_in()) > 0:
-                await self._sleep(pause)
+            if (delay := self.due_in()) > 0:
+                await self._sleep(delay)
             else:
                 await self.refresh()
+
+
+def lifetime(keys: KeySettings, max_age: timedelta | None) -> timedelta:
+    """How long fetched keys are fresh.
+
+    The server's `max_age` can shorten it, down to the cooldown. It cannot extend it: the operator decides
+    how long a withdrawn key may be accepted.
+    """
+    longest = min(keys.refresh, keys.stale_max)
+    return longest if max_age is None else min(longest, max(max_age, keys.cooldown))
+
+
+# --- sources ----------------------------------------------------------------------------------------------------------
+
+
+class _KeySource(Protocol):
+    """A place from which a key set is read."""
+
+    async def read(self, *, urgent: bool) -> FetchedDocument:
+        """Read the key set; raises FetchFailed or DiscoveryRefused. `urgent` if a request waits for it."""
+        ...
+
+    def invalidate(self) -> None:
+        """Drop a cached address, because the last read failed or was unusable."""
+        ...
+
+
+def _source(settings: IssuerSettings, fetcher: Fetcher, clock: Clock) -> _KeySource:
+    keys = settings.keys
+    if keys.file is not None:
+        return _KeyFile(keys.file, keys)
+    if keys.uri is not None:
+        return _KeyUrl(keys.uri, keys, fetcher)
+    return _DiscoveredUrl(settings, fetcher, clock)
+
+
+class _KeyFile:
+    """A key set in a file."""
+
+    def __init__(self, path: Path, keys: KeySettings) -> None:
+        self._path = path
+        self._keys = keys
+
+    async def read(self, *, urgent: bool) -> FetchedDocument:
+        try:
+            async with asyncio.timeout(self._keys.timeout.total_seconds()):
+                return FetchedDocument(await asyncio.to_thread(_contents, self._path, self._keys.max_size))
+        except TimeoutError:
+            raise FetchFailed(FetchReason.TIMEOUT) from None
+
+    def invalidate(self) -> None:
+        """Nothing is cached."""
+
+
+class _KeyUrl:
+    """A key set at a configured URL."""
+
+    def __init__(self, uri: str, keys: KeySettings, fetcher: Fetcher) -> None:
+        self._uri = uri
+        self._keys = keys
+        self._fetcher = fetcher
+
+    async def read(self, *, urgent: bool) -> FetchedDocument:
+        return await self._fetcher.get(self._uri, timeout=self._keys.timeout, max_size=self._keys.max_size)
+
+    def invalidate(self) -> None:
+        """Nothing is cached."""
+
+
+class _DiscoveredUrl:
+    """A key set at the URL in the issuer's metadata, which is cached as long as keys are fresh."""
+
+    def __init__(self, settings: IssuerSettings, fetcher: Fetcher, clock: Clock) -> None:
+        self._issuer = settings.issuer
+        self._keys = settings.keys
+        self._fetcher = fetcher
+        self._clock = clock
+        self._uri: str | None = None
+        self._fresh_until = 0.0
+
+    async def read(self, *, urgent: bool) -> FetchedDocument:
+        uri = await self._current_uri(urgent=urgent)
+        return await self._get(uri, only_public=is_foreign(uri, self._issuer))
+
+    def invalidate(self) -> None:
+        self._uri = None
+
+    async def _current_uri(self, *, urgent: bool) -> str:
+        if self._uri is not None and (urgent or self._clock.elapsed() < self._fresh_until):
+            return self._uri
+        try:
+            self._uri, max_age = await self._discover()
+        except (FetchFailed, DiscoveryRefused):
+            if self._uri is None:
+                raise
+        else:
+            self._fresh_until = self._clock.elapsed() + lifetime(self._keys, max_age).total_seconds()
+        return self._uri
+
+    async def _discover(self) -> tuple[str, timedelta | None]:
+        refused: DiscoveryRefused | None = None
+        failed: FetchFailed | None = None
+        for url in metadata_urls(self._issuer):
+            try:
+                document = await self._get(url)
+                return jwks_uri(document.body, self._issuer), document.max_age
+            except DiscoveryRefused as error:
+                refused = refused or error
+            except FetchFailed as error:
+                failed = error
+        # A refused document explains more than a missing one.
+        cause = refused or failed
+        assert cause is not None, "there is at least one metadata URL"
+        raise cause
+
+    async def _get(self, url: str, *, only_public: bool = False) -> FetchedDocument:
+        keys = self._keys
+        return await self._fetcher.get(url, timeout=keys.timeout, max_size=keys.max_size, only_public=only_public)
+
+
+def _contents(path: Path, max_size: int) -> bytes:
+    try:
+        # Devices and pipes may have no end, or block the reader.
+        if not path.is_file():
+            raise FetchFailed(FetchReason.FILE)
+        with path.open("rb") as file:
+            text = file.read(max_size + 1)
+    except OSError:
+        raise FetchFailed(FetchReason.FILE) from None
+    if len(text) > max_size:
+        raise FetchFailed(FetchReason.TOO_LARGE)
+    return text

@@ -1,7 +1,8 @@
-"""Whether a bearer token is good, and whose auth context it stands for.
+"""Verification of bearer tokens: `TokenVerifier`, which returns the auth context of a good token.
 
-What is asked of a token stands in `bearer` and `claims`; here are the signature, by PyJWT's algorithms, and the memory
-of tokens that were found good. PyJWT reads no token for us: it would ask the system for the time, and read it again.
+`bearer` parses the token and `claims` reads its identity; here are the signature check, by PyJWT's
+algorithms, and the cache of good tokens. PyJWT's own parser is not used: it would parse the token a
+second time, and take the time from the system.
 """
 
 import logging
@@ -14,11 +15,9 @@ from typing import Final, NamedTuple, Protocol
 
 from jwt import PyJWK
 
-from taskgate.auth.bearer import Unverified, check_header, look_at
-from taskgate.auth.binding import PARTS
-from taskgate.auth.claims import PartMissing, read_claims
-from taskgate.auth.context import AuthContext, Identity
-from taskgate.auth.keys import Keys
+from taskgate.auth.bearer import UnverifiedToken, check_header, parse_token
+from taskgate.auth.claims import ContextPartMissing, read_claims
+from taskgate.auth.context import CONTEXT_PARTS, AuthContext, Identity
 from taskgate.auth.settings import IssuerSettings
 from taskgate.clock import Clock
 from taskgate.errors import AuthReason, KeysUnavailable, Unauthenticated
@@ -26,29 +25,40 @@ from taskgate.errors import AuthReason, KeysUnavailable, Unauthenticated
 log = logging.getLogger("taskgate.auth")
 
 OTHER: Final = "_OTHER"
-"""Stands for every issuer that is not configured."""
+"""The label of every issuer that is not configured."""
 OK: Final = "ok"
 ALGORITHMS: Final = frozenset(
     {"ES256", "ES384", "ES512", "EdDSA", "PS256", "PS384", "PS512", "RS256", "RS384", "RS512"}
 )
-"""What an operator can choose from: whoever can check such a signature cannot make one."""
+"""The algorithms that can be configured: asymmetric ones, so that a verifier cannot sign."""
 
 
-class TokenHeard(Protocol):
-    """Told of every outcome: the issuer's name or `OTHER`, and a reason or `OK`.
+class Keys(Protocol):
+    """The keys of one issuer."""
 
-    `known` tells whether the token was found good before; `caller` is whose it is, where it is good.
+    async def find(self, kid: str | None, algorithm: str) -> tuple[PyJWK, ...]:
+        """The keys that may have signed a token with this key id and algorithm; () if the issuer has none.
+
+        Each is bound to `algorithm`. Raises KeysUnavailable if that cannot be determined.
+        """
+        ...
+
+
+class TokenListener(Protocol):
+    """A function that is called with every outcome: the issuer's name or `OTHER`, and a reason or `OK`.
+
+    `is_cached` is whether the token was verified before; `caller` is its auth context if it is good.
     """
 
-    def __call__(self, issuer: str, reason: str, known: bool, caller: AuthContext | None = None) -> None: ...
+    def __call__(self, issuer: str, reason: str, is_cached: bool, caller: AuthContext | None = None) -> None: ...
 
 
-class Verifier:
-    """Tells whose a token is, by the rules and keys of the issuer that it names.
+class TokenVerifier:
+    """Verifies tokens by the settings and keys of the issuers that they name.
 
-    A good token is remembered for `cache_ttl`, never beyond its end: so long the removal of a key may go unnoticed.
-    Refusals are not remembered: whoever floods us sends another token each time. `bound` are the parts that `bind`
-    makes a context of. `heard` is told of every outcome.
+    A good token is cached for `cache_ttl`, at most until it expires; for that time the withdrawal of a key
+    may go unnoticed. Refusals are not cached, because a flood has a new token in each request. `bound` are
+    the parts of an identity from which `bind` makes a context. `listener` is called with every outcome.
     """
 
     def __init__(
@@ -57,12 +67,12 @@ class Verifier:
         *,
         bind: Callable[[Identity, str], AuthContext],
         clock: Clock,
-        heard: TokenHeard,
+        listener: TokenListener,
         cache_size: int = 10_000,
         cache_ttl: timedelta = timedelta(seconds=60),
-        bound: Collection[str] = PARTS,
+        bound: Collection[str] = CONTEXT_PARTS,
     ) -> None:
-        """Raises ValueError for an issuer that stands there twice, and for an algorithm not in `ALGORITHMS`."""
+        """Raises ValueError for an issuer that is there twice, and for an algorithm not in `ALGORITHMS`."""
         self._issuers = {settings.issuer: (settings, keys) for settings, keys in issuers}
         if len(self._issuers) != len(issuers):
             raise ValueError("an issuer is configured twice")
@@ -71,66 +81,69 @@ class Verifier:
         self._bind = bind
         self._bound = bound
         self._clock = clock
-        self._heard = heard
-        self._good = _GoodTokens(cache_size, cache_ttl)
+        self._listener = listener
+        self._cache = _TokenCache(cache_size, cache_ttl)
 
-    def knows(self, token: str, *, audience: str) -> bool:
-        """Whether a token was found good and is remembered; it may be over by now. No signature is looked at."""
-        return (sha256(token.encode("utf-8", "surrogatepass")).digest(), audience) in self._good
+    def is_cached(self, token: str, *, audience: str) -> bool:
+        """Whether the cache has a token; it may have expired since, and no signature is checked."""
+        return (sha256(token.encode("utf-8", "surrogatepass")).digest(), audience) in self._cache
 
     async def verify(self, token: str, *, audience: str) -> AuthContext:
         """The auth context of a token at the mount whose address is `audience`.
 
-        Raises Unauthenticated, or KeysUnavailable where the token cannot be judged.
+        Raises Unauthenticated, or KeysUnavailable if the token cannot be verified now.
         """
-        place = (sha256(token.encode("utf-8", "surrogatepass")).digest(), audience)
-        known = self._good.find(place, self._clock.wall())
-        if known is not None:
-            self._heard(known.issuer, OK, True, known.context)
-            return known.context
+        key = (sha256(token.encode("utf-8", "surrogatepass")).digest(), audience)
+        cached = self._cache.find(key, self._clock.wall())
+        if cached is not None:
+            self._listener(cached.issuer, OK, True, cached.context)
+            return cached.context
         issuer = OTHER
         try:
-            seen = look_at(token)
-            settings, keys = self._issuer_of(seen)
+            unverified = parse_token(token)
+            settings, keys = self._issuer_of(unverified)
             issuer = settings.name
-            check_header(seen, settings)
-            _check_signature(token, seen, await keys.find(seen.kid, seen.algorithm), settings)
+            check_header(unverified, settings)
+            candidates = await keys.find(unverified.kid, unverified.algorithm)
+            _check_signature(token, unverified, candidates, settings)
             now = self._clock.wall()
-            identity = self._identity(seen, settings, audience, now)
+            identity = self._identity(unverified, settings, audience, now)
         except (Unauthenticated, KeysUnavailable) as refusal:
-            self._heard(issuer, refusal.reason, False)
+            self._listener(issuer, refusal.reason, False)
             raise
         context = self._bind(identity, token)
-        self._good.add(place, context, issuer, now, identity.expires_at - now)
-        self._heard(issuer, OK, False, context)
+        self._cache.add(key, context, issuer, now, identity.expires_at - now)
+        self._listener(issuer, OK, False, context)
         return context
 
-    def _issuer_of(self, seen: Unverified) -> tuple[IssuerSettings, Keys]:
+    def _issuer_of(self, token: UnverifiedToken) -> tuple[IssuerSettings, Keys]:
         try:
-            return self._issuers[seen.issuer]
+            return self._issuers[token.issuer]
         except KeyError:
             raise Unauthenticated(AuthReason.ISSUER) from None
 
-    def _identity(self, seen: Unverified, settings: IssuerSettings, audience: str, now: datetime) -> Identity:
+    def _identity(self, token: UnverifiedToken, settings: IssuerSettings, audience: str, now: datetime) -> Identity:
         try:
-            return read_claims(seen.claims, settings, audience=audience, now=now, bound=self._bound)
-        except PartMissing as missing:
+            return read_claims(token.claims, settings, audience=audience, now=now, bound=self._bound)
+        except ContextPartMissing as missing:
             log.warning("Refused a token: it has no usable claim for %s", missing.setting)
             raise Unauthenticated(AuthReason.CLAIM, issuer=settings.name) from None
 
 
-def _check_signature(token: str, seen: Unverified, candidates: tuple[PyJWK, ...], settings: IssuerSettings) -> None:
-    """Raises Unauthenticated unless one of the keys signed the token: UNKNOWN_KID, SIGNATURE or ALG.
+def _check_signature(
+    token: str, unverified: UnverifiedToken, candidates: tuple[PyJWK, ...], settings: IssuerSettings
+) -> None:
+    """Raise Unauthenticated unless one of the keys signed the token: UNKNOWN_KID, SIGNATURE or ALG.
 
-    ALG is for keys that are not there for the token's algorithm, or too short for it. `seen` is how `look_at` read the
-    token, so its letters are base64url already, with one spelling for each signature.
+    ALG means that no key is for the token's algorithm, or long enough for it. `parse_token` has checked
+    that the token is base64url with one spelling for each signature.
     """
     reason = AuthReason.ALG if candidates else AuthReason.UNKNOWN_KID
-    signed, _, written = token.rpartition(".")
-    message, signature = signed.encode("ascii"), urlsafe_b64decode(written + "=" * (-len(written) % 4))
-    for key in candidates[:_TRIES]:
-        # The algorithm is the key's own, and a key does nothing for a token that names another.
-        if key.algorithm_name != seen.algorithm or key.Algorithm.check_key_length(key.key) is not None:
+    signed, _, encoded = token.rpartition(".")
+    message, signature = signed.encode("ascii"), urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4))
+    for key in candidates[:_MAX_TRIES]:
+        # The algorithm is the key's own: a key does not verify a token that names another.
+        if key.algorithm_name != unverified.algorithm or key.Algorithm.check_key_length(key.key) is not None:
             continue
         if key.Algorithm.verify(message, key.key, signature):
             return
@@ -138,41 +151,41 @@ def _check_signature(token: str, seen: Unverified, candidates: tuple[PyJWK, ...]
     raise Unauthenticated(reason, issuer=settings.name)
 
 
-class _Good(NamedTuple):
+class _CachedToken(NamedTuple):
     context: AuthContext
     issuer: str
     since: datetime
     until: datetime
 
 
-class _GoodTokens:
-    """The tokens that were found good, by their digest and audience; the least recently used is forgotten first."""
+class _TokenCache:
+    """Good tokens by digest and audience; the least recently used is evicted first."""
 
     def __init__(self, size: int, ttl: timedelta) -> None:
         self._size = size
         self._ttl = ttl
-        self._found: OrderedDict[tuple[bytes, str], _Good] = OrderedDict()
+        self._tokens: OrderedDict[tuple[bytes, str], _CachedToken] = OrderedDict()
 
-    def __contains__(self, place: tuple[bytes, str]) -> bool:
-        return place in self._found
+    def __contains__(self, key: tuple[bytes, str]) -> bool:
+        return key in self._tokens
 
-    def find(self, place: tuple[bytes, str], now: datetime) -> _Good | None:
-        good = self._found.get(place)
-        if good is None:
+    def find(self, key: tuple[bytes, str], now: datetime) -> _CachedToken | None:
+        cached = self._tokens.get(key)
+        if cached is None:
             return None
-        # A clock that was set back may stand before the token's beginning.
-        if good.since <= now < good.until:
-            self._found.move_to_end(place)
-            return good
-        del self._found[place]
+        # A clock that was set back may be before the start of the token.
+        if cached.since <= now < cached.until:
+            self._tokens.move_to_end(key)
+            return cached
+        del self._tokens[key]
         return None
 
-    def add(self, place: tuple[bytes, str], context: AuthContext, issuer: str, now: datetime, left: timedelta) -> None:
-        """Remembers a token that is good for the time `left`."""
-        self._found[place] = _Good(context, issuer, now, now + min(self._ttl, left))
-        while len(self._found) > self._size:
-            self._found.popitem(last=False)
+    def add(self, key: tuple[bytes, str], context: AuthContext, issuer: str, now: datetime, left: timedelta) -> None:
+        """Cache a token that expires after `left`."""
+        self._tokens[key] = _CachedToken(context, issuer, now, now + min(self._ttl, left))
+        while len(self._tokens) > self._size:
+            self._tokens.popitem(last=False)
 
 
-_TRIES: Final = 8
-"""Signatures that one token is worth, if it does not name a key."""
+_MAX_TRIES: Final = 8
+"""Keys that are tried for a token without a key id."""

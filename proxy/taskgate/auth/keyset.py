@@ -1,7 +1,4 @@
-"""What an issuer publishes as its keys, read with suspicion: which of them may verify which tokens. Pure.
-
-What must not live here: where a key set comes from, and how long it holds.
-"""
+"""A JWK set as an issuer publishes it: `KeySet`, its usable keys by key id and algorithm."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,16 +9,16 @@ from jwt import PyJWK
 from jwt.exceptions import PyJWTError
 
 MAX_KEYS: Final = 100
-"""A set of more keys is refused whole: to read a part would make strangers of tokens signed with the rest."""
+"""Keys of a set; a larger one is refused whole, because a part of it would make good tokens unknown."""
 MAX_CANDIDATES: Final = 8
-"""How many keys are tried for one token at most, whether it names a key or none; the first of the set win."""
+"""Keys that are tried for one token, with or without a key id; the first of the set count."""
 MIN_RSA_BITS: Final = 2048
 MAX_MODULUS: Final = 1368
 MAX_EXPONENT: Final = 12
-"""Characters that an RSA key's numbers may have: 8192 and 64 bits. What is longer costs too much for each token."""
+"""Characters of an RSA key's numbers, for 8192 and 64 bits: longer ones make every token expensive."""
 
 _PRIVATE: Final = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "k"})
-_FITTING: Final[Mapping[tuple[str, str | None], tuple[str, ...]]] = {
+_ALGORITHMS: Final[Mapping[tuple[str, str | None], tuple[str, ...]]] = {
     ("RSA", None): ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
     ("EC", "P-256"): ("ES256",),
     ("EC", "P-384"): ("ES384",),
@@ -31,7 +28,7 @@ _FITTING: Final[Mapping[tuple[str, str | None], tuple[str, ...]]] = {
 
 
 class KeySetRefused(ValueError):
-    """Not a key set, too many keys, or none that can be used. The text says nothing of what was read."""
+    """No key set, one with too many keys, or one without a usable key; the text has nothing of it."""
 
     reason: Final = "key_set"
 
@@ -41,20 +38,20 @@ class KeySetRefused(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class KeySet:
-    """The usable keys of one issuer, `count` of them, at least one. To find some costs one look."""
+    """The usable keys of one issuer, `count` of them and at least one."""
 
     count: int
     _candidates: Mapping[tuple[str | None, str], tuple[PyJWK, ...]] = field(repr=False)
 
     @classmethod
     def read(cls, text: bytes, algorithms: tuple[str, ...]) -> "KeySet":
-        """The keys in a JWK set (RFC 7517) that fit one of `algorithms`. Raises KeySetRefused where none does.
+        """Read the keys of a JWK set (RFC 7517) that fit one of `algorithms`; raises KeySetRefused.
 
-        Left out is what is no key for signatures, is secret, is weak, or is meant for another algorithm.
+        Keys that are not for signatures, secret, weak, or for another algorithm are left out.
         """
         candidates: dict[tuple[str | None, str], list[PyJWK]] = {}
         count = 0
-        for jwk in _listed(text):
+        for jwk in _read_set(text):
             kid = jwk.get("kid")
             keys = list(_usable(jwk, algorithms))
             if not keys or not isinstance(kid, str | None):
@@ -68,14 +65,14 @@ class KeySet:
         return cls(count, {place: tuple(keys[:MAX_CANDIDATES]) for place, keys in candidates.items()})
 
     def find(self, kid: str | None, algorithm: str) -> tuple[PyJWK, ...]:
-        """The keys of that id, each bound to the algorithm; every key that fits it where no id is named.
+        """The keys with that id, each bound to the algorithm; without an id, every key for it.
 
-        An id may stand for several keys. MAX_CANDIDATES at most, () where there is none.
+        Several keys may have one id. At most MAX_CANDIDATES, () if there is none.
         """
         return self._candidates.get((kid, algorithm), ())
 
 
-def _listed(text: bytes) -> list[dict[str, Any]]:
+def _read_set(text: bytes) -> list[dict[str, Any]]:
     try:
         document = orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -87,13 +84,13 @@ def _listed(text: bytes) -> list[dict[str, Any]]:
 
 
 def _usable(jwk: dict[str, Any], algorithms: tuple[str, ...]) -> Iterator[PyJWK]:
-    """The key, once for each of the algorithms that it may be used with."""
+    """The key, once for each of the algorithms for which it may be used."""
     if _PRIVATE & jwk.keys() or not _is_for_signatures(jwk):
         return
-    fitting = _fitting(jwk)
-    meant = fitting if jwk.get("alg") is None else (jwk["alg"],)
-    for algorithm in fitting:
-        if algorithm in algorithms and algorithm in meant:
+    possible = _possible_algorithms(jwk)
+    declared = possible if jwk.get("alg") is None else (jwk["alg"],)
+    for algorithm in possible:
+        if algorithm in algorithms and algorithm in declared:
             try:
                 key = PyJWK(jwk, algorithm)
             except PyJWTError:
@@ -110,14 +107,14 @@ def _is_for_signatures(jwk: dict[str, Any]) -> bool:
     )
 
 
-def _fitting(jwk: dict[str, Any]) -> tuple[str, ...]:
+def _possible_algorithms(jwk: dict[str, Any]) -> tuple[str, ...]:
     kind, curve = jwk.get("kty"), jwk.get("crv")
     if not isinstance(kind, str) or not isinstance(curve, str | None):
         return ()
-    if kind == "RSA" and not (_is_text(jwk.get("n"), MAX_MODULUS) and _is_text(jwk.get("e"), MAX_EXPONENT)):
+    if kind == "RSA" and not (_is_short(jwk.get("n"), MAX_MODULUS) and _is_short(jwk.get("e"), MAX_EXPONENT)):
         return ()
-    return _FITTING.get((kind, curve), ())
+    return _ALGORITHMS.get((kind, curve), ())
 
 
-def _is_text(value: object, longest: int) -> bool:
+def _is_short(value: object, longest: int) -> bool:
     return isinstance(value, str) and len(value) <= longest

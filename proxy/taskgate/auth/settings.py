@@ -1,6 +1,6 @@
-"""What an operator decides about one issuer of tokens.
+"""Settings of one issuer of tokens: `IssuerSettings`, with the `KeySettings` of its keys.
 
-Values only; where they come from is the configuration's business.
+`config` makes them; `bearer`, `claims`, `jwt` and `jwks` read them.
 """
 
 from collections.abc import Mapping
@@ -10,18 +10,18 @@ from enum import StrEnum
 from pathlib import Path
 
 
-class Profile(StrEnum):
-    """What kind of JWT an issuer's access tokens are."""
+class TokenProfile(StrEnum):
+    """The kinds of JWT that an issuer's access tokens can be."""
 
     GENERIC = "generic"
-    """`typ` is absent, `JWT` or `at+jwt`; ID tokens are refused by what they say."""
+    """`typ` is absent, `JWT` or `at+jwt`; ID tokens are refused by their claims."""
     RFC9068 = "rfc9068"
-    """`typ` is `at+jwt` or `application/at+jwt`, and nothing else."""
+    """`typ` must be `at+jwt` or `application/at+jwt`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeySettings:
-    """Where an issuer's keys are, and how they are kept. One of `uri`, `file` and discovery (neither) is the source."""
+    """The source of an issuer's keys, `uri`, `file` or discovery (neither), and its limits."""
 
     uri: str | None = None
     file: Path | None = None
@@ -34,16 +34,16 @@ class KeySettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IssuerSettings:
-    """One issuer. `name` is the operator's and a metric label; `issuer` is the exact `iss` of its tokens.
+    """One issuer: `name` is the operator's and a metric label, `issuer` the exact `iss` of its tokens.
 
-    `audience` empty means the address of the mount that was called. The claim tuples name, in order, where a client
-    id and scopes may stand; `tenant_claim` None means that there are no tenants.
+    An empty `audience` means the address of the called mount. The claim tuples name claims for the client
+    id and the scopes, in order of preference. `tenant_claim` None means that there are no tenants.
     """
 
     name: str
     issuer: str
     audience: tuple[str, ...] = ()
-    profile: Profile = Profile.GENERIC
+    profile: TokenProfile = TokenProfile.GENERIC
     algorithms: tuple[str, ...] = ("ES256", "EdDSA", "PS256", "RS256")
     leeway: timedelta = timedelta(seconds=30)
     max_token_age: timedelta | None = None
@@ -55,4 +55,4 @@ class IssuerSettings:
 
 
 Claims = Mapping[str, object]
-"""The payload of a token whose signature was verified, as it was sent."""
+"""The payload of a token, as it was sent."""

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, PlainSerializer, PlainValidator
 
-from taskgate.auth.discovery import may_be_asked
+from taskgate.auth.discovery import is_allowed
 from taskgate.config.fields import MASK, json_pattern
 
 _AUTHORITY = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9._-]+))(?::(?P<port>[0-9]{1,5}))?")
@@ -222,7 +222,7 @@ def read_secure_url(written: str) -> str:
     read_url(written)
     if len(written) > _MAX_SECURE_URL or "\\" in written:
         raise ValueError(f"must be at most {_MAX_SECURE_URL} characters, without a backslash")
-    if not may_be_asked(written):
+    if not is_allowed(written):
         raise ValueError("must be https, or plain http on a loopback host (127.0.0.1, [::1] or localhost)")
     return written
 

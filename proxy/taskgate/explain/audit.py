@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from taskgate.auth.keyfile import KeyFileRefused, read_keys
+from taskgate.auth.key_file import KeyFileRefused, read_keys
 from taskgate.telemetry.auditlog.chain import parse_line
 from taskgate.telemetry.auditlog.formats.digests import task_ref
 from taskgate.telemetry.auditlog.formats.schema import schema_text

@@ -174,7 +174,7 @@ class _Evaluation:
 
     def authorization(self) -> dict[str, Any]:
         access, request = self.rules.access, {"method": TOOLS_CALL, "upstream": self.upstream, "tool": self.tool}
-        judged = access.judge(self.identity, **request)
+        judged = access.decide(self.identity, **request)
         matching = [number for number, rule in enumerate(access.rules) if rule.matches(self.identity, **request)]
         number = next((each for each in matching if not access.rules[each].shadow), None)
         where = ("default",) if number is None else ("rules", number)

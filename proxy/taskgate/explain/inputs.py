@@ -7,12 +7,11 @@ from logging import NullHandler, getLogger
 from pathlib import Path
 from typing import Final, get_args
 
-from taskgate.auth.bearer import MAX_TOKEN, token_of
-from taskgate.auth.binding import ContextKeys
-from taskgate.auth.context import Identity
-from taskgate.auth.fetching import AiohttpFetch
+from taskgate.auth.bearer import MAX_TOKEN, bearer_token
+from taskgate.auth.context import ContextKeys, Identity
+from taskgate.auth.fetch import HttpFetcher
 from taskgate.auth.jwks import IssuerKeys
-from taskgate.auth.jwt import Verifier
+from taskgate.auth.jwt import TokenVerifier
 from taskgate.clock import SystemClock, SystemEntropy
 from taskgate.config import GatewayConfig
 from taskgate.config.sections.tasks import Hint
@@ -96,20 +95,20 @@ async def identify(config: GatewayConfig, upstream: str, token: str | None) -> I
     """
     if config.auth.mode == "none":
         return None
-    clock, fetch = SystemClock(), AiohttpFetch()
+    clock, fetch = SystemClock(), HttpFetcher()
     issuers = config.auth.to_issuer_settings()
     keys = [(settings, IssuerKeys(settings, fetch, clock, _IgnoredKeyEvents())) for settings in issuers]
     bind = config.auth.context.bind
-    verifier = Verifier(
+    verifier = TokenVerifier(
         keys,
         bind=ContextKeys(SystemEntropy().token(32), bind=bind).bind,
         bound=bind,
         clock=clock,
-        heard=lambda *_: None,
+        listener=lambda *_: None,
     )
     audience = resource_of(config, config.server.listen.port, config.upstreams[upstream].path)
     try:
-        sent = token_of([] if token is None else [f"Bearer {token}"], "")
+        sent = bearer_token([] if token is None else [f"Bearer {token}"], "")
         return (await verifier.verify(sent, audience=audience)).identity
     except Unauthenticated as refusal:
         if not refusal.token_sent:

@@ -59,6 +59,6 @@ class ExtensionRequests:
 
     def _left(self, caller: AuthContext) -> float | None:
         """Seconds for which something may be given out for the caller's token; None where it has no end."""
-        if caller.good_until is None:
+        if caller.expires_at is None:
             return None
-        return max(0.0, (caller.good_until - self._clock.wall()).total_seconds())
+        return max(0.0, (caller.expires_at - self._clock.wall()).total_seconds())

@@ -81,7 +81,7 @@ class GetStreams:
         held = _Held(exchange.stream(), host_session, caller, self._offers)
         for owner in owners:
             self._news.attend(owner, host_session)
-        held.ends_with(caller.good_until, self._clock)
+        held.ends_with(caller.expires_at, self._clock)
         meeting = asyncio.get_running_loop().create_task(self._meet(host_session, owners))
         host_session.questions.stream_opened()
         try:

@@ -111,7 +111,7 @@ class ResultWaiter:
                 if exchange.head.accepts_stream:
                     record = await self._follow(record, caller, exchange.stream(), host_session)
                 while not record.status.is_terminal:
-                    await self._news(record, caller.good_until)
+                    await self._news(record, caller.expires_at)
                     record = await self._lookups.again(record)
         except Interrupted:
             if self._left is None:
@@ -156,12 +156,12 @@ class ResultWaiter:
 
     async def hold(self, feed: ResumableEventStream, caller: AuthContext) -> None:
         """Carry a stream on the connection that it has now, to its end; one of a wait no longer than the token."""
-        if caller.good_until is None or feed not in self._waits:
+        if caller.expires_at is None or feed not in self._waits:
             await feed.wait_closed()
             return
         line = feed.connection
         try:
-            async with asyncio.timeout((caller.good_until - self._clock.wall()).total_seconds()):
+            async with asyncio.timeout((caller.expires_at - self._clock.wall()).total_seconds()):
                 await feed.wait_closed()
         except TimeoutError:
             if feed.connection is line:
@@ -207,7 +207,7 @@ class ResultWaiter:
         feed.on_connection_lost(lambda: self._offers.give_back(feed))
         self._waits[feed] = record
         listening = self._listening(feed, host_session, heard)
-        good_until, first = caller.good_until, feed.connection
+        good_until, first = caller.expires_at, feed.connection
         try:
             with ExitStack() as told:
                 told.enter_context(self._streams.result(record.id, feed))

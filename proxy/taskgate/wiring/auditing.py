@@ -9,7 +9,7 @@ from logging import getLogger
 from pathlib import Path
 from typing import Final
 
-from taskgate.auth.keyfile import KeyFileRefused, made_keys, read_keys
+from taskgate.auth.key_file import KeyFileRefused, read_keys, read_or_make_keys
 from taskgate.clock import Entropy
 from taskgate.config import GatewayConfig
 from taskgate.config.sections.audit import AuditSection, AuditSinkSection
@@ -118,7 +118,7 @@ def _key(section: AuditSection, data_directory: Path | None, entropy: Entropy, b
         file = data_directory / KEY_FILE
         is_first = before is None or not before.sinks
         try:
-            return (made_keys(file, entropy, of=_OF) if is_first else read_keys(file, of=_OF)).current
+            return (read_or_make_keys(file, entropy, of=_OF) if is_first else read_keys(file, of=_OF)).current
         except KeyFileRefused as refusal:
             raise KeyFileRefused(f"{KEY_FILE} in the data directory: {refusal}") from None
     return entropy.token(_KEY_BYTES) if before is None else before.key

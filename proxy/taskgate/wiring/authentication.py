@@ -17,12 +17,12 @@ from urllib.parse import urlsplit
 from taskgate.admission.callers import Bearers, Callers, Everybody
 from taskgate.admission.incidents import Incidents
 from taskgate.admission.penalties import Penalties
-from taskgate.auth.binding import ContextKeys
-from taskgate.auth.fetching import AiohttpFetch
+from taskgate.auth.context import ContextKeys
+from taskgate.auth.fetch import HttpFetcher
 from taskgate.auth.jwks import IssuerKeys
-from taskgate.auth.jwt import OTHER, Verifier
-from taskgate.auth.keyfile import DeploymentKeys, KeyFileRefused, made_keys, read_keys
-from taskgate.auth.metadata import WELL_KNOWN, canonical, document_url, metadata_path, resource_document, root_mount
+from taskgate.auth.jwt import OTHER, TokenVerifier
+from taskgate.auth.key_file import DeploymentKeys, KeyFileRefused, read_keys, read_or_make_keys
+from taskgate.auth.metadata import WELL_KNOWN, canonical_url, document_url, metadata_path, resource_document, root_mount
 from taskgate.auth.settings import IssuerSettings
 from taskgate.clock import Clock, Entropy
 from taskgate.cluster.message_auth import SealKeys
@@ -46,7 +46,7 @@ class Issuer(NamedTuple):
 
     settings: IssuerSettings
     keys: IssuerKeys
-    fetch: AiohttpFetch
+    fetch: HttpFetcher
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ class Authenticator:
     @property
     def ready(self) -> bool:
         """Whether every issuer's keys were had once, so that its tokens can be judged."""
-        return all(issuer.keys.usable for issuer in self.issuers)
+        return all(issuer.keys.has_keys for issuer in self.issuers)
 
     def _alone(self, other: "Authenticator | None") -> list[Issuer]:
         shared = () if other is None else other.issuers
@@ -143,12 +143,12 @@ def build_authenticator(
     bind, cache = config.auth.context.bind, config.auth.token_cache
     heard = asyncio.Event() if before is None else before.heard
     issuers = _issuers(config, before, _Heard(event_sink, heard), clock)
-    verifier = Verifier(
+    verifier = TokenVerifier(
         [(issuer.settings, issuer.keys) for issuer in issuers],
         bind=ContextKeys(deployment.current, deployment.previous, bind).bind,
         bound=bind,
         clock=clock,
-        heard=lambda *judged: event_sink.emit(TokenChecked(*judged)),
+        listener=lambda *judged: event_sink.emit(TokenChecked(*judged)),
         cache_size=cache.size,
         cache_ttl=cache.max_ttl,
     )
@@ -166,7 +166,7 @@ def build_authenticator(
 
 def resource_of(config: GatewayConfig, port: int, path: str) -> str:
     """The address of what is mounted at a path, as hosts know it."""
-    return canonical(base_url(config, port), path)
+    return canonical_url(base_url(config, port), path)
 
 
 def base_url(config: GatewayConfig, port: int) -> str:
@@ -216,7 +216,7 @@ def _issuers(config: GatewayConfig, before: Authenticator | None, heard: "_Heard
     known = () if before is None else before.issuers
 
     def made(settings: IssuerSettings) -> Issuer:
-        fetch = AiohttpFetch()
+        fetch = HttpFetcher()
         return Issuer(settings, IssuerKeys(settings, fetch, clock, heard), fetch)
 
     return tuple(
@@ -251,7 +251,7 @@ def deployment_keys(
             return read_keys(named)
         if data_directory is not None:
             file = data_directory / KEY_FILE
-            return made_keys(file, entropy) if before is None else read_keys(file)
+            return read_or_make_keys(file, entropy) if before is None else read_keys(file)
     except KeyFileRefused as refusal:
         place = f"{KEY_FILE} in the data directory" if named is None else "auth.context.key_file"
         raise KeyFileRefused(f"{place}: {refusal}") from None

@@ -11,7 +11,7 @@ from logging import getLogger
 from pathlib import Path
 from typing import Final
 
-from taskgate.auth.keyfile import KeyFileRefused
+from taskgate.auth.key_file import KeyFileRefused
 from taskgate.config import ConfigurationError, GatewayConfig
 from taskgate.config.reload import fingerprint, restart_needed, without_restart
 from taskgate.config.settings import admission_rules

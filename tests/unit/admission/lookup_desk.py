@@ -19,7 +19,7 @@ from unit.lifecycle.recorded_events import RecordedEvents
 
 ALICE = AuthContext(key="alice", identity=identity("read"))
 BOB = AuthContext(key="bob", identity=identity("read"))
-ROTATED = AuthContext(key="alice-new", earlier="alice", identity=identity("read"))
+ROTATED = AuthContext(key="alice-new", previous_key="alice", identity=identity("read"))
 ADMIN_ONLY = AccessRule(name="r", tool="delete_*", require_scopes=frozenset({"admin"}))
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from taskgate.admission.access import OPEN, Access
-from taskgate.auth.authorization import AccessPolicy, AccessRule, Effect
+from taskgate.auth.authorization import AccessEffect, AccessPolicy, AccessRule
 from taskgate.auth.context import ANONYMOUS, AuthContext
 from taskgate.errors import Forbidden, InsufficientScope
 from taskgate.system import log_throttle
@@ -24,13 +24,13 @@ def caller(*scopes: str) -> AuthContext:
     return AuthContext(key="alice", identity=identity(*scopes))
 
 
-def access(*rules: AccessRule, default: Effect = Effect.ALLOW) -> tuple[Access, RecordedEvents]:
+def access(*rules: AccessRule, default: AccessEffect = AccessEffect.ALLOW) -> tuple[Access, RecordedEvents]:
     emitted = RecordedEvents()
     return Access(live(access=AccessPolicy(rules=rules, default=default)), emitted), emitted
 
 
 def test_what_a_rule_allows_passes_and_nothing_is_counted() -> None:
-    rules, emitted = access(rule("r", "read"), default=Effect.DENY)
+    rules, emitted = access(rule("r", "read"), default=AccessEffect.DENY)
     rules.check(caller("read"), "reports", "tools/call", "build")
     assert emitted.all == []
 
@@ -45,7 +45,7 @@ def test_missing_scopes_are_all_told_at_once_and_counted() -> None:
 
 @pytest.mark.parametrize(
     ("rules", "by"),
-    [(access(rule(effect=Effect.DENY)), "r"), (access(default=Effect.DENY), None)],
+    [(access(rule(effect=AccessEffect.DENY)), "r"), (access(default=AccessEffect.DENY), None)],
     ids=["a rule", "the default"],
 )
 def test_what_no_scope_would_help_is_refused_in_words_that_name_no_rule(
@@ -57,7 +57,7 @@ def test_what_no_scope_would_help_is_refused_in_words_that_name_no_rule(
 
 
 def test_a_rule_in_shadow_refuses_nothing_and_each_is_counted() -> None:
-    rules, emitted = access(rule("a", "admin", shadow=True), rule("b", shadow=True, effect=Effect.DENY))
+    rules, emitted = access(rule("a", "admin", shadow=True), rule("b", shadow=True, effect=AccessEffect.DENY))
     rules.check(caller("read"), "reports", "tasks/get", "build")
     assert emitted.all == [
         AccessRefused("reports", "tasks/get", shadow=True, rule=name, tool="build") for name in ("a", "b")
@@ -66,7 +66,7 @@ def test_a_rule_in_shadow_refuses_nothing_and_each_is_counted() -> None:
 
 def test_the_log_names_the_rule_that_refused_or_would_have(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "taskgate.access")
-    rules, _ = access(rule("a", "admin", shadow=True), rule("b", "write"), default=Effect.DENY)
+    rules, _ = access(rule("a", "admin", shadow=True), rule("b", "write"), default=AccessEffect.DENY)
     with pytest.raises(InsufficientScope):
         rules.check(caller("read"), "reports", "tools/call", "build")
     told = [vars(record) for record in caplog.records]
@@ -88,7 +88,7 @@ def test_a_refusal_behind_a_rule_in_shadow_is_counted_beside_it() -> None:
 
 
 def test_mount_method_and_tool_are_those_of_the_operation() -> None:
-    rules, _ = access(rule(upstream="reports", methods=("tasks/get",), tool="build"), default=Effect.DENY)
+    rules, _ = access(rule(upstream="reports", methods=("tasks/get",), tool="build"), default=AccessEffect.DENY)
     rules.check(caller(), "reports", "tasks/get", "build")
     for other in (("books", "tasks/get", "build"), ("reports", "tools/call", "build"), ("reports", "tasks/get", None)):
         with pytest.raises(Forbidden):
@@ -109,7 +109,7 @@ def test_without_rules_everybody_is_told_of_every_tool() -> None:
 
 def test_a_caller_is_told_of_the_tools_it_could_call_there() -> None:
     rules, emitted = access(
-        rule("list", methods=("tasks/*",), effect=Effect.DENY),
+        rule("list", methods=("tasks/*",), effect=AccessEffect.DENY),
         rule("r", "admin", upstream="reports", methods=("tools/call",), tool="delete_*"),
     )
     shown, elsewhere = rules.shown_to(caller("read"), "reports"), rules.shown_to(caller("read"), "books")
@@ -125,7 +125,7 @@ def test_other_rules_count_from_the_moment_they_are_there() -> None:
     rules = Access(at, RecordedEvents())
     rules.check(caller(), "reports", "tools/call", "build")
     assert rules.shown_to(caller(), "reports") is None
-    at.now = generation(access=AccessPolicy(rules=(rule(effect=Effect.DENY),)))
+    at.now = generation(access=AccessPolicy(rules=(rule(effect=AccessEffect.DENY),)))
     with pytest.raises(Forbidden):
         rules.check(caller(), "reports", "tools/call", "build")
     assert not rules.permits(caller(), "reports", "tools/call", "build")

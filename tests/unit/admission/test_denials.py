@@ -17,7 +17,7 @@ from taskgate.protocol.jsonrpc import parse
 from taskgate.telemetry.events import Event, SuspicionRaised, TaskDenied
 from taskgate.telemetry.request_context import RequestContext, client_of, current, in_request
 
-ALICE = AuthContext(key="alice", earlier="alice-before")
+ALICE = AuthContext(key="alice", previous_key="alice-before")
 FOREIGN = SuspicionRaised("cross_context_access", "reports")
 
 

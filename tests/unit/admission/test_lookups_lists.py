@@ -10,7 +10,7 @@ import pytest
 
 from helpers.manual_clock import EPOCH
 from helpers.records import new_record
-from taskgate.auth.authorization import AccessRule, Effect
+from taskgate.auth.authorization import AccessEffect, AccessRule
 from taskgate.domain.cursors import CursorKeys
 from taskgate.domain.listing import ALL_TASKS, OrderBy, TaskFilter, TaskOrder, listed_task
 from taskgate.domain.record import OwnerKey
@@ -116,7 +116,7 @@ async def test_a_cursor_is_its_callers_at_its_mount(store: Store) -> None:
 
 async def test_a_list_leaves_out_what_the_rules_would_refuse_and_counts_nothing(store: Store) -> None:
     # Judged as tasks/get, whatever the rules say of other methods.
-    listing = AccessRule(name="l", methods=("tasks/list", "tools/call"), effect=Effect.DENY)
+    listing = AccessRule(name="l", methods=("tasks/list", "tools/call"), effect=AccessEffect.DENY)
     desk = Desk(store, replace(ADMIN_ONLY, methods=("tasks/get",)), listing)
     await desk.add("alice", 100, tool="delete_all")
     older = new_record(owner=OwnerKey("alice", "reports"), created_at=EPOCH - timedelta(minutes=2))

@@ -11,9 +11,9 @@ from typing import Any
 from helpers.key_server import signing_key
 from helpers.manual_clock import ManualClock
 from helpers.waiting import bounded, eventually
-from taskgate.auth.fetching import Fetched, FetchFailed, FetchReason
+from taskgate.auth.fetch import FetchedDocument, FetchFailed, FetchReason
 from taskgate.auth.jwks import IssuerKeys
-from taskgate.auth.keys import Keys
+from taskgate.auth.jwt import Keys
 from taskgate.auth.settings import IssuerSettings, KeySettings
 
 ISSUER = "https://idp.example.com/tenant"
@@ -27,12 +27,12 @@ SECOND = timedelta(seconds=1)
 FIRST, SECOND_KEY = signing_key("EC").jwk("first"), signing_key("EC", 1).jwk("second")
 
 
-def key_set(*jwks: dict[str, Any], max_age: timedelta | None = None) -> Fetched:
-    return Fetched(json.dumps({"keys": list(jwks)}).encode(), max_age)
+def key_set(*jwks: dict[str, Any], max_age: timedelta | None = None) -> FetchedDocument:
+    return FetchedDocument(json.dumps({"keys": list(jwks)}).encode(), max_age)
 
 
-def metadata(uri: object = URI, *, issuer: str = ISSUER, max_age: timedelta | None = None) -> Fetched:
-    return Fetched(json.dumps({"issuer": issuer, "jwks_uri": uri}).encode(), max_age)
+def metadata(uri: object = URI, *, issuer: str = ISSUER, max_age: timedelta | None = None) -> FetchedDocument:
+    return FetchedDocument(json.dumps({"issuer": issuer, "jwks_uri": uri}).encode(), max_age)
 
 
 class ScriptedFetch:
@@ -42,12 +42,12 @@ class ScriptedFetch:
     """
 
     def __init__(self) -> None:
-        self.answers: dict[str, Fetched | Exception | Callable[[], Awaitable[Fetched]]] = {}
+        self.answers: dict[str, FetchedDocument | Exception | Callable[[], Awaitable[FetchedDocument]]] = {}
         self.asked: list[str] = []
         self.asked_of_the_public: list[str] = []
         self.bounds: set[tuple[timedelta, int]] = set()
 
-    async def get(self, url: str, *, timeout: timedelta, max_size: int, only_public: bool = False) -> Fetched:
+    async def get(self, url: str, *, timeout: timedelta, max_size: int, only_public: bool = False) -> FetchedDocument:
         self.asked.append(url)
         if only_public:
             self.asked_of_the_public.append(url)
@@ -55,7 +55,7 @@ class ScriptedFetch:
         given = self.answers.get(url, FetchFailed(FetchReason.STATUS))
         if isinstance(given, Exception):
             raise given
-        return given if isinstance(given, Fetched) else await given()
+        return given if isinstance(given, FetchedDocument) else await given()
 
 
 class Gate:
@@ -63,12 +63,12 @@ class Gate:
 
     def __init__(self) -> None:
         self.begun = asyncio.Event()
-        self._given: asyncio.Future[Fetched] = asyncio.get_running_loop().create_future()
+        self._given: asyncio.Future[FetchedDocument] = asyncio.get_running_loop().create_future()
 
-    def give(self, fetched: Fetched) -> None:
+    def give(self, fetched: FetchedDocument) -> None:
         self._given.set_result(fetched)
 
-    async def __call__(self) -> Fetched:
+    async def __call__(self) -> FetchedDocument:
         self.begun.set()
         return await self._given
 

@@ -1,14 +1,17 @@
-"""The first rule that matches decides, shadow rules only tell, and nobody gets what they have no scope for."""
+"""Access rules decide on requests, as an oracle that shares nothing with them does."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from taskgate.auth.authorization import AccessDecision, AccessPolicy, AccessRefusal, AccessRule, Effect
+from taskgate.auth.authorization import AccessDecision, AccessEffect, AccessPolicy, AccessRefusal, AccessRule
 from taskgate.auth.context import Identity
 from unit.auth.identities import identity
 
-DENY = Effect.DENY
+DENY = AccessEffect.DENY
 
 
 def rule(name: str = "r", *scopes: str, **changes: Any) -> AccessRule:
@@ -27,14 +30,14 @@ def matches(
 
 
 def judge(policy: AccessPolicy, who: Identity | None = None, tool: str | None = "build") -> AccessDecision:
-    return policy.judge(who, method="tools/call", upstream="reports", tool=tool)
+    return policy.decide(who, method="tools/call", upstream="reports", tool=tool)
 
 
 def test_the_effects_are_the_words_of_the_configuration() -> None:
-    assert [str(effect) for effect in Effect] == ["allow", "deny"]
+    assert [str(effect) for effect in AccessEffect] == ["allow", "deny"]
 
 
-# --- what a rule matches -------------------------------------------------------------------------------------------
+# --- what a rule matches ----------------------------------------------------------------------------------------------
 
 
 def test_a_rule_that_names_nothing_matches_everything() -> None:
@@ -153,7 +156,7 @@ def test_all_conditions_of_a_rule_hold_together() -> None:
     assert not matches(one, identity(role="guest"))
 
 
-# --- what becomes of a request -------------------------------------------------------------------------------------
+# --- what becomes of a request ----------------------------------------------------------------------------------------
 
 
 def test_without_rules_the_default_decides_and_names_no_rule() -> None:
@@ -214,14 +217,14 @@ def test_a_task_is_judged_by_the_tool_it_runs() -> None:
     )
 
     def get(tool: str | None) -> AccessDecision:
-        return policy.judge(identity(), method="tasks/get", upstream="reports", tool=tool)
+        return policy.decide(identity(), method="tasks/get", upstream="reports", tool=tool)
 
     assert get("delete_all").missing_scopes == {"reports.admin"}
     assert get("build") == get(None) == AccessDecision(allowed=True, rule="tasks")
     assert not judge(policy, identity(), tool="build").allowed
 
 
-# --- shadow rules --------------------------------------------------------------------------------------------------
+# --- shadow rules -----------------------------------------------------------------------------------------------------
 
 
 def test_a_shadow_rule_tells_what_it_would_have_refused_and_decides_nothing() -> None:
@@ -231,16 +234,18 @@ def test_a_shadow_rule_tells_what_it_would_have_refused_and_decides_nothing() ->
         rule("live", "c"),
     )
     told = (AccessRefusal("closed", frozenset()), AccessRefusal("scoped", frozenset({"a", "b"})))
-    assert judge(AccessPolicy(rules=rules), identity("c")) == AccessDecision(allowed=True, rule="live", shadowed=told)
-    refused = AccessDecision(allowed=False, rule="live", missing_scopes=frozenset({"c"}), shadowed=told)
+    assert judge(AccessPolicy(rules=rules), identity("c")) == AccessDecision(
+        allowed=True, rule="live", shadow_refusals=told
+    )
+    refused = AccessDecision(allowed=False, rule="live", missing_scopes=frozenset({"c"}), shadow_refusals=told)
     assert judge(AccessPolicy(rules=rules), identity("a")) == refused
 
 
 def test_shadow_rules_alone_leave_it_to_the_default() -> None:
     rules = (rule("s", effect=DENY, shadow=True),)
     told = (AccessRefusal("s", frozenset()),)
-    assert judge(AccessPolicy(rules=rules)) == AccessDecision(allowed=True, shadowed=told)
-    assert judge(AccessPolicy(rules=rules, default=DENY)) == AccessDecision(allowed=False, shadowed=told)
+    assert judge(AccessPolicy(rules=rules)) == AccessDecision(allowed=True, shadow_refusals=told)
+    assert judge(AccessPolicy(rules=rules, default=DENY)) == AccessDecision(allowed=False, shadow_refusals=told)
 
 
 def test_a_shadow_rule_is_silent_about_what_it_allows_what_it_does_not_match_and_what_was_decided_before() -> None:
@@ -253,7 +258,7 @@ def test_a_shadow_rule_is_silent_about_what_it_allows_what_it_does_not_match_and
     assert judge(AccessPolicy(rules=rules), identity("a")) == AccessDecision(allowed=True, rule="live")
 
 
-# --- broader scopes ------------------------------------------------------------------------------------------------
+# --- broader scopes ---------------------------------------------------------------------------------------------------
 
 
 def test_a_broader_scope_implies_narrower_ones_through_any_number_of_steps() -> None:
@@ -270,3 +275,100 @@ def test_scopes_that_imply_each_other_are_the_same() -> None:
     implied = {"a": frozenset({"b"}), "b": frozenset({"c", "b"}), "c": frozenset({"a"})}
     policy = AccessPolicy(implied=implied)
     assert {policy.scopes(identity(one)) for one in "abc"} == {frozenset("abc")}
+
+
+# --- against an oracle ------------------------------------------------------------------------------------------------
+
+
+SCOPES = ("a", "b", "c")
+TOOLS = ("x", "xy", "y")
+METHODS = ("tools/call", "tools/list", "tasks/get")
+scopes = st.frozensets(st.sampled_from(SCOPES))
+implications = st.dictionaries(st.sampled_from(SCOPES), scopes)
+claims = st.dictionaries(
+    st.sampled_from(("role", "team")),
+    st.sampled_from(["p", "q", 1, None]) | st.lists(st.sampled_from(["p", "q", 1]), max_size=2),
+)
+identities = st.none() | st.builds(lambda held, said: identity(*held, **said), scopes, claims)
+# Every glob here is a name or ends in its only star: the oracle needs no other.
+conditions = st.fixed_dictionaries(
+    {
+        "methods": st.none() | st.lists(st.sampled_from([*METHODS, "tools/*", "*"]), max_size=2).map(tuple),
+        "upstream": st.sampled_from([None, "m", "n"]),
+        "tool": st.sampled_from([None, "*", "x*", "xy"]),
+        "claims": st.dictionaries(st.sampled_from(("role", "team")), st.frozensets(st.sampled_from("pq")), max_size=1),
+        "shadow": st.booleans(),
+    }
+)
+outcomes = st.just({"effect": DENY}) | st.builds(lambda needed: {"require_scopes": needed}, scopes)
+
+
+def named(parts: list[tuple[dict[str, Any], dict[str, Any]]]) -> tuple[AccessRule, ...]:
+    return tuple(AccessRule(name=f"r{place}", **left, **right) for place, (left, right) in enumerate(parts))
+
+
+rule_lists = st.lists(st.tuples(conditions, outcomes), max_size=5).map(named)
+
+
+def starts(glob: str, name: str) -> bool:
+    return name.startswith(glob[:-1]) if glob.endswith("*") else name == glob
+
+
+def spoken_of(one: AccessRule, who: Identity | None, method: str, upstream: str, tool: str | None) -> bool:
+    if one.methods is not None and not [glob for glob in one.methods if starts(glob, method)]:
+        return False
+    if one.upstream is not None and one.upstream != upstream:
+        return False
+    if one.tool is not None and (tool is None or not starts(one.tool, tool)):
+        return False
+    for claim, values in one.claims.items():
+        said = {} if who is None else who.claims
+        if not any(said.get(claim) == value or value in _items(said.get(claim)) for value in values):
+            return False
+    return True
+
+
+def _items(claim: object) -> list[object]:
+    return claim if isinstance(claim, list) else []
+
+
+def grown(held: frozenset[str], implied: Mapping[str, frozenset[str]]) -> frozenset[str]:
+    for _ in SCOPES:
+        held = held.union(*(narrower for broader, narrower in implied.items() if broader in held))
+    return held
+
+
+@given(
+    rules=rule_lists,
+    default=st.sampled_from(AccessEffect),
+    implied=implications,
+    who=identities,
+    method=st.sampled_from(METHODS),
+    upstream=st.sampled_from("mn"),
+    tool=st.sampled_from([None, *TOOLS]),
+)
+def test_a_policy_decides_as_its_rules_read(
+    rules: tuple[AccessRule, ...],
+    default: AccessEffect,
+    implied: dict[str, frozenset[str]],
+    who: Identity | None,
+    method: str,
+    upstream: str,
+    tool: str | None,
+) -> None:
+    policy = AccessPolicy(rules=rules, default=default, implied=implied)
+    found = policy.decide(who, method=method, upstream=upstream, tool=tool)
+
+    held = grown(who.scopes if who else frozenset(), implied)
+    heard = [one for one in rules if spoken_of(one, who, method, upstream, tool)]
+    live = [place for place, one in enumerate(heard) if not one.shadow]
+    end = live[0] if live else len(heard)
+    against = {one.name for one in heard if one.effect is DENY or one.require_scopes - held}
+    assert [told.rule for told in found.shadow_refusals] == [one.name for one in heard[:end] if one.name in against]
+    if not live:
+        assert (found.allowed, found.rule, found.missing_scopes) == (default is AccessEffect.ALLOW, None, frozenset())
+        return
+    decider = heard[end]
+    assert found.rule == decider.name
+    assert found.allowed is (decider.name not in against)
+    assert found.missing_scopes == (frozenset() if found.allowed else decider.require_scopes)

@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 from helpers.manual_clock import EPOCH
 from taskgate.auth.bearer import MAX_NAME
-from taskgate.auth.binding import PARTS
-from taskgate.auth.claims import PartMissing, read_claims
-from taskgate.auth.context import Identity
-from taskgate.auth.settings import IssuerSettings, Profile
+from taskgate.auth.claims import ContextPartMissing, read_claims
+from taskgate.auth.context import CONTEXT_PARTS, Identity
+from taskgate.auth.settings import IssuerSettings, TokenProfile
 from taskgate.errors import AuthReason, Unauthenticated
 from unit.auth.tokens import ISSUER, MOUNT, NOW, claims
 
@@ -33,19 +32,25 @@ def settings(**changes: Any) -> IssuerSettings:
     return IssuerSettings(**{"name": "corp", "issuer": ISSUER, **changes})
 
 
-def read(payload: dict[str, Any], rules: IssuerSettings | None = None, bound: tuple[str, ...] = PARTS) -> Identity:
+def read(
+    payload: dict[str, Any], rules: IssuerSettings | None = None, bound: tuple[str, ...] = CONTEXT_PARTS
+) -> Identity:
     return read_claims(payload, rules or settings(), audience=MOUNT, now=EPOCH, bound=bound)
 
 
-def refused(payload: dict[str, Any], rules: IssuerSettings | None = None, bound: tuple[str, ...] = PARTS) -> str:
+def refused(
+    payload: dict[str, Any], rules: IssuerSettings | None = None, bound: tuple[str, ...] = CONTEXT_PARTS
+) -> str:
     with pytest.raises(Unauthenticated) as refusal:
         read(payload, rules, bound)
     assert refusal.value.issuer == "corp"
     return refusal.value.reason
 
 
-def missing(payload: dict[str, Any], rules: IssuerSettings | None = None, bound: tuple[str, ...] = PARTS) -> str:
-    with pytest.raises(PartMissing) as refusal:
+def missing(
+    payload: dict[str, Any], rules: IssuerSettings | None = None, bound: tuple[str, ...] = CONTEXT_PARTS
+) -> str:
+    with pytest.raises(ContextPartMissing) as refusal:
         read(payload, rules, bound)
     assert (refusal.value.reason, refusal.value.issuer) == (AuthReason.CLAIM, "corp")
     return refusal.value.setting
@@ -64,7 +69,7 @@ def test_a_token_tells_who_sent_it() -> None:
     )
 
 
-# --- issuer, audience, subject -----------------------------------------------------------------------------------
+# --- issuer, audience, subject ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -114,7 +119,7 @@ def test_an_operator_may_require_more_claims_of_any_value(value: object) -> None
     assert refused(claims(), rules) == AuthReason.CLAIM
 
 
-# --- times -------------------------------------------------------------------------------------------------------
+# --- times ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["exp", "iat", "nbf"])
@@ -187,14 +192,14 @@ def test_a_token_is_good_between_its_times(exp: int, nbf: int, iat: int, leeway:
         assert read(payload, rules).subject == "alice"
 
 
-# --- access tokens -----------------------------------------------------------------------------------------------
+# --- access tokens ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["nonce", "at_hash", "c_hash"])
 @pytest.mark.parametrize("value", ["x", "", None])
 def test_an_id_token_is_refused(name: str, value: object) -> None:
     assert refused(claims(**{name: value})) == AuthReason.CLAIM
-    assert read(claims(**{name: value}), settings(profile=Profile.RFC9068)).subject == "alice"
+    assert read(claims(**{name: value}), settings(profile=TokenProfile.RFC9068)).subject == "alice"
 
 
 def test_a_token_that_may_be_of_any_type_has_a_scope_or_a_client() -> None:
@@ -203,10 +208,10 @@ def test_a_token_that_may_be_of_any_type_has_a_scope_or_a_client() -> None:
     assert read(claims(scope=...), bound=bound).client_id == "desk"
     assert read(claims(client_id=...), bound=bound).scopes == {"read", "write"}
     assert read(claims(scope=..., client_id=..., scp=[]), bound=bound).scopes == frozenset()
-    assert read(claims(scope=..., client_id=...), settings(profile=Profile.RFC9068), bound).subject == "alice"
+    assert read(claims(scope=..., client_id=...), settings(profile=TokenProfile.RFC9068), bound).subject == "alice"
 
 
-# --- client and tenant -------------------------------------------------------------------------------------------
+# --- client and tenant ------------------------------------------------------------------------------------------------
 
 
 def test_the_first_claim_that_is_there_names_the_client() -> None:
@@ -218,7 +223,7 @@ def test_the_first_claim_that_is_there_names_the_client() -> None:
 @pytest.mark.parametrize("client_id", NO_NAMES)
 def test_a_client_that_is_no_name_is_refused_and_no_other_claim_is_tried(client_id: object) -> None:
     payload = claims(client_id=client_id, azp="party")
-    for bound in (PARTS, ("iss", "sub")):
+    for bound in (CONTEXT_PARTS, ("iss", "sub")):
         assert missing(payload, bound=bound) == "auth.issuers.corp.claims.client_id"
 
 
@@ -243,7 +248,7 @@ def test_a_tenant_that_is_not_mapped_is_none() -> None:
     assert read(claims(tenant="acme")).tenant is None
 
 
-# --- scopes ------------------------------------------------------------------------------------------------------
+# --- scopes -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

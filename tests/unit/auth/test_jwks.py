@@ -1,4 +1,4 @@
-"""Keys are there when they are needed, found in one fetch by however many ask, and served through outages."""
+"""The cache of an issuer's keys: look-ups, and refreshes for unknown keys."""
 
 import asyncio
 import logging
@@ -9,7 +9,8 @@ import pytest
 
 from helpers.manual_clock import ManualClock
 from helpers.waiting import bounded, eventually
-from taskgate.auth.fetching import Fetched, FetchFailed, FetchReason
+from requirements import covers
+from taskgate.auth.fetch import FetchedDocument, FetchFailed, FetchReason
 from taskgate.auth.jwks import IssuerKeys
 from taskgate.errors import KeysUnavailable
 from unit.auth.scripted_fetch import (
@@ -27,17 +28,17 @@ from unit.auth.scripted_fetch import (
     settings_of,
 )
 
-# --- finding
+# --- finding ----------------------------------------------------------------------------------------------------------
 
 
 async def test_the_first_who_asks_fetches_the_keys_and_the_next_does_not(
     keys: IssuerKeys, fetch: ScriptedFetch, heard: Heard
 ) -> None:
-    assert not keys.usable
+    assert not keys.has_keys
     assert await found(keys) == ["first"]
     assert await found(keys) == ["first"]
     assert await found(keys, None) == ["first"]
-    assert keys.usable
+    assert keys.has_keys
     assert fetch.asked == [URI]
     assert heard.all == [("corp", "ok", 1)]
 
@@ -130,7 +131,7 @@ async def test_a_refresh_goes_on_when_everybody_who_waited_has_left(keys: Issuer
     await gate.begun.wait()
     waiting.cancel()
     gate.give(key_set(FIRST))
-    await eventually(lambda: keys.usable)
+    await eventually(lambda: keys.has_keys)
     assert await found(keys) == ["first"]
     assert fetch.asked == [URI]
 
@@ -142,7 +143,7 @@ async def test_nobody_waits_longer_than_the_timeout(fetch: ScriptedFetch, clock:
             await found(keys)
         assert unavailable.value.issuer == "corp"
         gate.give(key_set(FIRST))
-        await eventually(lambda: keys.usable)
+        await eventually(lambda: keys.has_keys)
         clock.advance(timedelta(minutes=1))
         fetch.answers[URI] = Gate()
         with pytest.raises(KeysUnavailable):
@@ -150,7 +151,7 @@ async def test_nobody_waits_longer_than_the_timeout(fetch: ScriptedFetch, clock:
         assert await found(keys) == ["first"]
 
 
-# --- when it fails
+# --- when it fails ----------------------------------------------------------------------------------------------------
 
 
 async def test_a_key_that_may_be_new_cannot_be_judged_while_no_newer_keys_can_be_had(
@@ -174,7 +175,7 @@ async def test_without_keys_no_token_can_be_judged(keys: IssuerKeys, fetch: Scri
     for _ in range(3):
         with pytest.raises(KeysUnavailable):
             await found(keys)
-    assert not keys.usable
+    assert not keys.has_keys
     assert fetch.asked == [URI]
     assert heard.all == [("corp", "failed", 0)]
 
@@ -183,14 +184,14 @@ async def test_without_keys_no_token_can_be_judged(keys: IssuerKeys, fetch: Scri
     "garbage",
     [
         FetchFailed(FetchReason.TIMEOUT),
-        Fetched(b"<html>"),
-        Fetched(b'{"keys": []}'),
-        Fetched(b'{"keys": [{"kty": "oct", "k": "AAAA", "kid": "first"}]}'),
+        FetchedDocument(b"<html>"),
+        FetchedDocument(b'{"keys": []}'),
+        FetchedDocument(b'{"keys": [{"kty": "oct", "k": "AAAA", "kid": "first"}]}'),
         RuntimeError("unforeseen"),
     ],
 )
 async def test_good_keys_are_never_replaced_by_garbage(
-    keys: IssuerKeys, fetch: ScriptedFetch, heard: Heard, garbage: Fetched | Exception
+    keys: IssuerKeys, fetch: ScriptedFetch, heard: Heard, garbage: FetchedDocument | Exception
 ) -> None:
     await keys.refresh()
     fetch.answers[URI] = garbage
@@ -212,7 +213,7 @@ async def test_the_last_keys_serve_through_an_outage_and_not_for_ever(
     with pytest.raises(KeysUnavailable):
         await found(keys, "unknown")
     assert heard.all[1:] == [("corp", "failed", 0)]
-    assert keys.usable
+    assert keys.has_keys
     clock.advance(timedelta(seconds=30))
     fetch.answers[URI] = key_set(FIRST)
     assert await found(keys) == ["first"]
@@ -233,7 +234,13 @@ async def test_a_log_line_says_which_issuer_and_why_and_never_where(
     keys: IssuerKeys, fetch: ScriptedFetch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "taskgate.auth")
-    for given in (FetchFailed(FetchReason.TLS), Fetched(b""), RuntimeError(URI), key_set(FIRST), key_set(FIRST)):
+    for given in (
+        FetchFailed(FetchReason.TLS),
+        FetchedDocument(b""),
+        RuntimeError(URI),
+        key_set(FIRST),
+        key_set(FIRST),
+    ):
         fetch.answers[URI] = given
         await keys.refresh()
     told = [
@@ -255,7 +262,7 @@ async def test_a_fetch_is_for_all_who_wait_and_so_of_no_request(
     whose: ContextVar[str] = ContextVar("whose", default="nobody's")
     fetched_for: list[str] = []
 
-    async def answer() -> Fetched:
+    async def answer() -> FetchedDocument:
         fetched_for.append(whose.get())
         return key_set(FIRST)
 
@@ -264,3 +271,85 @@ async def test_a_fetch_is_for_all_who_wait_and_so_of_no_request(
     async with closing(IssuerKeys(settings_of(uri=URI), fetch, clock, heard)) as keys:
         assert await found(keys) == ["first"]
     assert fetched_for == ["nobody's"]
+
+
+# --- unknown keys -----------------------------------------------------------------------------------------------------
+
+
+@covers("T4")
+async def test_fifty_unknown_keys_at_once_cost_one_fetch(
+    keys: IssuerKeys, fetch: ScriptedFetch, clock: ManualClock
+) -> None:
+    await keys.refresh()
+    async with bounded():
+        results = await asyncio.gather(*(keys.find(f"unknown {n}", "ES256") for n in range(50)))
+    assert results == [()] * 50
+    assert len(fetch.asked) == 2
+
+
+async def test_unknown_keys_cost_one_fetch_per_cooldown_but_for_a_few_at_first_and_nothing_else(
+    keys: IssuerKeys, fetch: ScriptedFetch, clock: ManualClock
+) -> None:
+    await keys.refresh()
+    for n in range(300):
+        assert await found(keys, f"unknown {n}") == []
+        assert await found(keys) == ["first"]
+        clock.advance(SECOND)
+    assert len(fetch.asked) == 1 + 3 + 9
+
+
+async def test_in_no_time_are_there_more_fetches_than_it_has_cooldowns_and_a_few(
+    keys: IssuerKeys, fetch: ScriptedFetch, clock: ManualClock
+) -> None:
+    await keys.refresh()
+    forced: list[int] = []
+    # The pause in the middle is long enough for many, of which no more than a few are saved.
+    for second in (*range(200), *range(3000, 3200)):
+        clock.advance(timedelta(seconds=second) - timedelta(seconds=clock.elapsed()))
+        before = len(fetch.asked)
+        await found(keys, f"unknown {second}")
+        forced += [second] * (len(fetch.asked) - before)
+    assert forced == [0, 1, 2, *range(30, 200, 30), 3000, 3001, 3002, *range(3030, 3200, 30)]
+
+
+async def test_one_unknown_key_does_not_delay_a_rotation(keys: IssuerKeys, fetch: ScriptedFetch) -> None:
+    await keys.refresh()
+    assert await found(keys, "unknown") == []
+    fetch.answers[URI] = key_set(FIRST, SECOND_KEY)
+    assert await found(keys, "second") == ["second"]
+
+
+async def test_one_unknown_key_per_cooldown_never_delays_a_rotation(
+    keys: IssuerKeys, fetch: ScriptedFetch, clock: ManualClock
+) -> None:
+    await keys.refresh()
+    for n in range(50):
+        assert await found(keys, f"unknown {n}") == []
+        clock.advance(timedelta(seconds=30))
+    assert await found(keys, "unknown") == []
+    fetch.answers[URI] = key_set(FIRST, SECOND_KEY)
+    assert await found(keys, "second") == ["second"]
+
+
+async def test_the_cooldown_is_over_when_it_is_over(keys: IssuerKeys, fetch: ScriptedFetch, clock: ManualClock) -> None:
+    for _ in range(5):
+        await found(keys, "unknown")
+    assert len(fetch.asked) == 3
+    clock.advance(timedelta(seconds=29.9))
+    await found(keys, "unknown")
+    assert len(fetch.asked) == 3
+    clock.advance(timedelta(seconds=0.1))
+    await found(keys, "unknown")
+    assert len(fetch.asked) == 4
+
+
+async def test_an_issuer_that_fails_is_asked_once_per_cooldown(
+    keys: IssuerKeys, fetch: ScriptedFetch, clock: ManualClock
+) -> None:
+    await keys.refresh()
+    fetch.answers[URI] = FetchFailed(FetchReason.UNREACHABLE)
+    for _ in range(90):
+        with pytest.raises(KeysUnavailable):
+            await found(keys, "second")
+        clock.advance(SECOND)
+    assert len(fetch.asked) == 1 + 3

@@ -8,7 +8,7 @@ import pytest
 from jwt import PyJWK
 
 from helpers.manual_clock import EPOCH, ManualClock
-from taskgate.auth.binding import PARTS
+from taskgate.auth.context import CONTEXT_PARTS
 from taskgate.auth.jwt import OTHER
 from taskgate.auth.settings import IssuerSettings
 from taskgate.errors import AuthReason, KeysUnavailable, Unauthenticated
@@ -100,7 +100,7 @@ async def test_the_clock_that_is_handed_in_is_the_only_one() -> None:
     assert await gate.verify(token())
 
 
-# --- what binds --------------------------------------------------------------------------------------------------
+# --- what binds -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ async def test_the_log_names_the_setting_whose_claim_is_missing_and_nothing_of_t
 async def test_a_client_may_be_missing_where_the_operator_does_not_bind_it() -> None:
     sent = token(payload=claims(client_id=...))
     assert await Gate().refused(sent) == AuthReason.CLAIM
-    assert (await Gate(bound=tuple(part for part in PARTS if part != "client_id")).who(sent)).client_id is None
+    assert (await Gate(bound=tuple(part for part in CONTEXT_PARTS if part != "client_id")).who(sent)).client_id is None
 
 
 async def test_the_same_caller_is_one_context_whatever_token_it_sends() -> None:
@@ -132,7 +132,7 @@ async def test_the_same_caller_is_one_context_whatever_token_it_sends() -> None:
     assert contexts[0].key == contexts[1].key != (await gate.verify(token(payload=claims(sub="bob")))).key
 
 
-# --- memory ------------------------------------------------------------------------------------------------------
+# --- memory -----------------------------------------------------------------------------------------------------------
 
 
 async def test_a_good_token_is_checked_once_and_told_of_each_time() -> None:
@@ -256,7 +256,7 @@ async def test_the_same_token_many_times_at_once_is_good_each_time() -> None:
     assert gate.heard == 20 * [("corp", "ok")]
 
 
-# --- what an operator cannot have --------------------------------------------------------------------------------
+# --- what an operator cannot have -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("algorithm", ["none", "HS256", "HS512", "ES256K", "es256", ""])

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from requirements import covers
-from taskgate.auth.settings import IssuerSettings, Profile
+from taskgate.auth.settings import IssuerSettings, TokenProfile
 from taskgate.errors import AuthReason
 from unit.auth.tokens import (
     ALGORITHMS,
@@ -50,7 +50,7 @@ def spellings_of(algorithm: str) -> list[bytes]:
     return [pem, pem.strip(), der, b64encode(der), json.dumps(jwk).encode(), json.dumps({"keys": [jwk]}).encode(), b""]
 
 
-# --- algorithms --------------------------------------------------------------------------------------------------
+# --- algorithms -------------------------------------------------------------------------------------------------------
 
 
 @covers("T1")
@@ -141,7 +141,7 @@ async def test_a_signature_of_two_numbers_is_so_many_bytes_and_no_structure() ->
     assert await gate.verify(f"{text}.{base64url(raw)}")
 
 
-# --- headers -----------------------------------------------------------------------------------------------------
+# --- headers ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -194,18 +194,18 @@ async def test_a_header_that_brings_keys_or_changes_the_rules_is_refused(extra: 
     [
         *[
             (profile, typ)
-            for profile in Profile
+            for profile in TokenProfile
             for typ in ("dpop+jwt", "logout+jwt", "id_token", "", None, 1, ["JWT"])
         ],
-        *[(Profile.RFC9068, typ) for typ in ("JWT", "jwt", "application/jwt", ...)],
+        *[(TokenProfile.RFC9068, typ) for typ in ("JWT", "jwt", "application/jwt", ...)],
     ],
 )
-async def test_another_kind_of_token_of_the_same_issuer_is_refused(profile: Profile, typ: object) -> None:
+async def test_another_kind_of_token_of_the_same_issuer_is_refused(profile: TokenProfile, typ: object) -> None:
     gate = Gate((IssuerSettings(name="corp", issuer=ISSUER, profile=profile), KnownKeys(*all_keys())))
     assert await gate.refused(token(header(typ=typ))) == AuthReason.TYP
 
 
-# --- shape -------------------------------------------------------------------------------------------------------
+# --- shape ------------------------------------------------------------------------------------------------------------
 
 
 async def test_a_token_has_one_spelling() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from taskgate.auth.metadata import (
     WELL_KNOWN,
-    canonical,
+    canonical_url,
     challenge,
     document_url,
     metadata_path,
@@ -46,7 +46,7 @@ def parameters(header: str) -> dict[str, str]:
     return found
 
 
-# --- the name of a mount -------------------------------------------------------------------------------------------
+# --- the name of a mount ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -69,18 +69,18 @@ def parameters(header: str) -> dict[str, str]:
     ],
 )
 def test_however_the_address_is_written_a_mount_has_one_name(public_url: str, expected: str) -> None:
-    assert canonical(public_url, "/reports/mcp") == expected
+    assert canonical_url(public_url, "/reports/mcp") == expected
 
 
 def test_the_name_heeds_the_case_of_the_path_and_has_no_slash_at_the_end() -> None:
-    assert canonical("https://mcp.example.com", "/Reports/") == "https://mcp.example.com/Reports"
-    assert canonical("https://mcp.example.com/", "/") == "https://mcp.example.com"
+    assert canonical_url("https://mcp.example.com", "/Reports/") == "https://mcp.example.com/Reports"
+    assert canonical_url("https://mcp.example.com/", "/") == "https://mcp.example.com"
 
 
 @pytest.mark.parametrize("public_url", ["", "mcp.example.com", "/gate", "https://", "https://:443"])
 def test_what_names_no_host_has_no_name(public_url: str) -> None:
     with pytest.raises(ValueError, match="host"):
-        canonical(public_url, "/reports/mcp")
+        canonical_url(public_url, "/reports/mcp")
 
 
 @given(
@@ -91,11 +91,11 @@ def test_what_names_no_host_has_no_name(public_url: str) -> None:
     mount=st.sampled_from(["/a", "/a/mcp"]),
 )
 def test_a_name_is_its_own_name(scheme: str, host: str, port: str, path: str, mount: str) -> None:
-    name = canonical(f"{scheme}://{host}{port}{path}", mount)
-    assert canonical(name, "") == name
+    name = canonical_url(f"{scheme}://{host}{port}{path}", mount)
+    assert canonical_url(name, "") == name
 
 
-# --- where the document stands -------------------------------------------------------------------------------------
+# --- where the document stands ----------------------------------------------------------------------------------------
 
 
 def test_the_document_of_a_mount_stands_behind_the_well_known_name() -> None:
@@ -118,7 +118,7 @@ def test_at_the_root_stands_no_document_where_it_could_name_the_wrong_mount(path
     assert root_mount(paths) is None
 
 
-# --- the document --------------------------------------------------------------------------------------------------
+# --- the document -----------------------------------------------------------------------------------------------------
 
 
 def test_a_document_names_the_resource_its_issuers_and_the_one_way_to_send_a_token() -> None:
@@ -171,7 +171,7 @@ def test_what_is_no_json_is_refused(value: object) -> None:
         fields(extra={"resource_name": value})
 
 
-# --- challenges ----------------------------------------------------------------------------------------------------
+# --- challenges -------------------------------------------------------------------------------------------------------
 
 
 def test_a_host_without_a_token_is_told_where_to_look_and_of_no_error() -> None:

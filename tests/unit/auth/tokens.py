@@ -13,10 +13,8 @@ from jwt import PyJWK, PyJWS
 from jwt.algorithms import get_default_algorithms
 
 from helpers.manual_clock import EPOCH, ManualClock
-from taskgate.auth.binding import ContextKeys
-from taskgate.auth.context import AuthContext, Identity
-from taskgate.auth.jwt import OTHER, Verifier
-from taskgate.auth.keys import Keys
+from taskgate.auth.context import AuthContext, ContextKeys, Identity
+from taskgate.auth.jwt import OTHER, Keys, TokenVerifier
 from taskgate.auth.settings import IssuerSettings
 from taskgate.errors import KeysUnavailable, Unauthenticated
 
@@ -166,11 +164,11 @@ class Gate:
         self.keys = KnownKeys(*all_keys())
         self.heard: list[tuple[str, str]] = []
         self.known: list[tuple[bool, AuthContext | None]] = []
-        self.verifier = Verifier(
+        self.verifier = TokenVerifier(
             issuers or [(CORP, self.keys)],
             bind=BINDING.bind,
             clock=self.clock,
-            heard=self._hear,
+            listener=self._hear,
             **options,
         )
 

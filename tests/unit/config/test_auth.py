@@ -7,9 +7,9 @@ from typing import Any, get_args
 
 import pytest
 
-from taskgate.auth.authorization import AccessPolicy, AccessRule, Effect
+from taskgate.auth.authorization import AccessEffect, AccessPolicy, AccessRule
 from taskgate.auth.jwt import ALGORITHMS
-from taskgate.auth.settings import IssuerSettings, KeySettings, Profile
+from taskgate.auth.settings import IssuerSettings, KeySettings, TokenProfile
 from taskgate.config import BindAddress, GatewayConfig
 from taskgate.config.sections.auth import Algorithm
 from taskgate.config.settings import admission_rules
@@ -236,7 +236,7 @@ def test_an_issuer_is_what_the_file_says_in_the_order_of_the_file(loads: Loads) 
         name="corp",
         issuer="https://idp.example.com/",
         audience=("https://a", "b"),
-        profile=Profile.RFC9068,
+        profile=TokenProfile.RFC9068,
         algorithms=("EdDSA",),
         leeway=timedelta(seconds=1),
         max_token_age=timedelta(hours=2),
@@ -283,7 +283,7 @@ authorization:
 """
     )
     assert admission_rules(config).access == AccessPolicy(
-        default=Effect.DENY,
+        default=AccessEffect.DENY,
         implied={"admin": frozenset({"a", "b"}), "a": frozenset()},
         rules=(
             AccessRule(name="rules[0]"),
@@ -296,6 +296,6 @@ authorization:
                 require_scopes=frozenset({"a", "b"}),
                 shadow=True,
             ),
-            AccessRule(name="rules[2]", effect=Effect.DENY),
+            AccessRule(name="rules[2]", effect=AccessEffect.DENY),
         ),
     )

@@ -20,7 +20,7 @@ ALICE = Identity(
 
 
 def test_a_caller_is_told_by_context_and_subject_and_their_token_kept_with_its_bounds() -> None:
-    told = principal(AuthContext(key="key", earlier="old", identity=ALICE, token="a token"))
+    told = principal(AuthContext(key="key", previous_key="old", identity=ALICE, token="a token"))
     assert told == Principal(
         context="key", subject="alice", client="desk", token="a token", scopes=frozenset({"read"}), good_until=EXPIRY
     )

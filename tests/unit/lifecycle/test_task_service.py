@@ -33,7 +33,7 @@ from unit.admission.joining_desk import call
 from unit.admission.live_rules import live, rules
 from unit.lifecycle.recorded_events import RecordedEvents
 
-CALLER = AuthContext(key="me", earlier="me before")
+CALLER = AuthContext(key="me", previous_key="me before")
 MINE, BEFORE = OwnerKey("me", "reports"), OwnerKey("me before", "reports")
 
 

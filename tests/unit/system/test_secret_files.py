@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from helpers.authority import Authority
-from taskgate.auth.keyfile import KeyFileRefused, read_keys
+from taskgate.auth.key_file import KeyFileRefused, read_keys
 from taskgate.config.references import expand
 from taskgate.listener.tls import TlsRefused, TlsSettings, made_context
 from taskgate.system.secret_files import is_exposed

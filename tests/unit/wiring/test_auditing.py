@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from helpers.manual_clock import SeededEntropy
-from taskgate.auth.keyfile import KeyFileRefused
+from taskgate.auth.key_file import KeyFileRefused
 from taskgate.config import GatewayConfig
 from taskgate.telemetry.auditlog.settings import AuditSettings, ChainSettings, LineOptions, SinkSettings
 from taskgate.wiring.auditing import audit_settings

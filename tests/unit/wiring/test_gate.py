@@ -10,7 +10,7 @@ import aiohttp
 from helpers.waiting import bounded, eventually
 from taskgate.admission.callers import Callers
 from taskgate.auth.context import ANONYMOUS, AuthContext
-from taskgate.auth.fetching import AiohttpFetch
+from taskgate.auth.fetch import HttpFetcher
 from taskgate.auth.jwks import IssuerKeys
 from taskgate.auth.settings import IssuerSettings
 from taskgate.cluster.message_auth import SealKeys
@@ -41,7 +41,7 @@ class Keys:
     """Keys that are there when a test says so."""
 
     def __init__(self) -> None:
-        self.usable = False
+        self.has_keys = False
         self.told: list[str] = []
 
     def start(self) -> None:
@@ -53,7 +53,7 @@ class Keys:
 
 def issuer(keys: Keys) -> Issuer:
     return Issuer(
-        IssuerSettings(name="corp", issuer="https://idp.example.com/"), cast("IssuerKeys", keys), AiohttpFetch()
+        IssuerSettings(name="corp", issuer="https://idp.example.com/"), cast("IssuerKeys", keys), HttpFetcher()
     )
 
 
@@ -155,7 +155,7 @@ async def test_a_gatehouse_is_waited_for_until_it_has_its_keys() -> None:
     house.heard.set()
     await asyncio.sleep(0)
     assert not opening.done(), "there was news, but no keys"
-    keys.usable = True
+    keys.has_keys = True
     house.heard.set()
     async with bounded():
         await opening
@@ -174,7 +174,7 @@ async def test_keys_that_both_have_are_neither_begun_nor_ended_with_the_change()
     )
     gate = ReloadableAuthenticator(first)
     gate.open()
-    keys.usable = new.usable = True
+    keys.has_keys = new.has_keys = True
     async with bounded():
         await opened(second, first)
     gate.switch(second)
@@ -187,7 +187,7 @@ async def test_keys_that_both_have_are_neither_begun_nor_ended_with_the_change()
 async def test_a_gate_that_was_ready_stays_so_with_an_issuer_that_is_new_and_away() -> None:
     gate = ReloadableAuthenticator(authenticator(SlowCallers(), keys=(keys := Keys())))
     assert not gate.ready
-    keys.usable = True
+    keys.has_keys = True
     assert gate.ready
     gate.switch(authenticator(SlowCallers(), keys=Keys()))
     assert gate.ready

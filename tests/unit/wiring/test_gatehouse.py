@@ -14,7 +14,7 @@ from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import configuration
 from taskgate.admission.callers import Everybody
 from taskgate.auth.context import ANONYMOUS, AuthContext
-from taskgate.auth.keyfile import KeyFileRefused
+from taskgate.auth.key_file import KeyFileRefused
 from taskgate.config.model import GatewayConfig
 from taskgate.domain.request_state import PassThroughState
 from taskgate.errors import InvalidParams, Unauthenticated
@@ -175,8 +175,8 @@ async def test_a_key_file_goes_before_the_data_directory_and_may_hold_the_key_be
         file.chmod(0o600)
         found.append(houses(config, folder))
     before, after = [await who(house, issuer) for house in found]
-    assert after.earlier == before.key != after.key
-    assert before.earlier is None
+    assert after.previous_key == before.key != after.key
+    assert before.previous_key is None
     assert not folder.exists()
     cursor = found[0].cursors.seal(PLACE, context="c", mount="m")
     assert found[1].cursors.open(cursor, context="c", mount="m") == PLACE

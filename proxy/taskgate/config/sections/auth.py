@@ -14,8 +14,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator
 
-from taskgate.auth.authorization import AccessPolicy, AccessRule, Effect
-from taskgate.auth.settings import IssuerSettings, KeySettings, Profile
+from taskgate.auth.authorization import AccessEffect, AccessPolicy, AccessRule
+from taskgate.auth.settings import IssuerSettings, KeySettings, TokenProfile
 from taskgate.config.addresses import FilePath, Issuer, SecureUrl, Url, read_listen
 from taskgate.config.fields import (
     NOT_EMPTY,
@@ -160,7 +160,7 @@ class IssuerSection(Section):
             name=name,
             issuer=self.issuer,
             audience=self.audience,
-            profile=Profile(self.profile),
+            profile=TokenProfile(self.profile),
             algorithms=self.algorithms,
             leeway=self.leeway,
             max_token_age=self.max_token_age,
@@ -287,7 +287,7 @@ class AuthorizationRule(Section):
             tool=self.tool,
             claims={claim: frozenset(values) for claim, values in self.claims.items()},
             require_scopes=frozenset(self.require_scopes),
-            effect=Effect(self.effect),
+            effect=AccessEffect(self.effect),
             shadow=self.shadow,
         )
 
@@ -315,7 +315,7 @@ class AuthorizationSection(Section):
         """
         return AccessPolicy(
             rules=tuple(rule.to_rule(f"rules[{index}]") for index, rule in enumerate(self.rules)),
-            default=Effect(self.default),
+            default=AccessEffect(self.default),
             implied={scope: frozenset(implied) for scope, implied in self.scope_implies.items()},
             only_listed=frozenset(name for name in upstreams if self._refuses_unlisted(name)),
         )

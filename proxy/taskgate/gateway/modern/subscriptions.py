@@ -79,7 +79,7 @@ class Subscriptions:
         found = await self._find(exchange, caller, line.mount.name, intent.wants.tasks or ())
         if self._finishing:
             raise Draining(RETRY_AFTER)
-        stream = ListenStream(exchange, caller.good_until, self._clock)
+        stream = ListenStream(exchange, caller.expires_at, self._clock)
         self._streams.add(stream)
         try:
             with line, stream.kept():

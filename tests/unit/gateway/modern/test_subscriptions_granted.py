@@ -10,7 +10,7 @@ from helpers.failing_store import HoldingStore
 from helpers.modern_schema import SUBSCRIPTION
 from helpers.records import OWNER, new_call, new_record
 from helpers.waiting import eventually
-from taskgate.auth.authorization import AccessRule, Effect
+from taskgate.auth.authorization import AccessEffect, AccessRule
 from taskgate.auth.context import AuthContext
 from taskgate.domain.events import (
     CancelRequested,
@@ -90,7 +90,7 @@ async def test_a_resource_that_its_server_does_not_tell_of_is_not_granted(world:
 
 
 async def test_a_resource_that_the_rules_do_not_let_the_caller_subscribe_to_is_left_out_without_a_word() -> None:
-    rule = AccessRule(name="r", effect=Effect.DENY, methods=("resources/subscribe",))
+    rule = AccessRule(name="r", effect=AccessEffect.DENY, methods=("resources/subscribe",))
     world = World(HoldingStore(await open_store("memory", None)), rule)
     (first,) = await world.listen(tools=True, resource_uris=("a://1",)).hears(1)
     assert first["params"]["notifications"] == {"toolsListChanged": True}
@@ -99,7 +99,7 @@ async def test_a_resource_that_the_rules_do_not_let_the_caller_subscribe_to_is_l
 
 
 async def test_a_task_that_the_rules_do_not_let_the_caller_read_is_left_out_without_a_word() -> None:
-    rule = AccessRule(name="r", effect=Effect.DENY, tool="delete_*")
+    rule = AccessRule(name="r", effect=AccessEffect.DENY, tool="delete_*")
     world = World(HoldingStore(await open_store("memory", None)), rule)
     forbidden = new_record(call=replace(new_call(), tool="delete_all"))
     await world.keep(forbidden)
@@ -109,7 +109,7 @@ async def test_a_task_that_the_rules_do_not_let_the_caller_read_is_left_out_with
 
 
 async def test_tasks_under_an_earlier_key_of_the_caller_are_told_of(world: World) -> None:
-    rotated = AuthContext(key="alice-new", earlier="alice")
+    rotated = AuthContext(key="alice-new", previous_key="alice")
     old, new = new_record(owner=OwnerKey("alice", "reports")), new_record(owner=OwnerKey("alice-new", "reports"))
     await world.keep(old, new)
     listener = world.listen(rotated, tasks=(old.id, new.id))

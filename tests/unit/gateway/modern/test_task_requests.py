@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from helpers.records import OWNER, after, new_call, new_peer, new_record
-from taskgate.auth.authorization import AccessRule, Effect
+from taskgate.auth.authorization import AccessEffect, AccessRule
 from taskgate.auth.context import AuthContext
 from taskgate.domain.events import Dispatched
 from taskgate.domain.record import OwnerKey, TaskStatus
@@ -49,7 +49,7 @@ async def test_a_task_of_either_era_is_read(world: World, peer: Any) -> None:  #
 
 
 async def test_a_task_under_an_earlier_key_of_the_caller_is_read_and_answered(world: World) -> None:
-    rotated = AuthContext(key="new", earlier=OWNER.context)
+    rotated = AuthContext(key="new", previous_key=OWNER.context)
     record = await world.asking()
     assert (await world.get(record.id, rotated))["status"] == "input_required"
     await world.update(record.id, rotated, input_1=ACCEPT)
@@ -86,7 +86,7 @@ async def test_what_is_not_the_callers_is_not_found_and_stays_as_it_is(world: Wo
 
 @pytest.mark.parametrize("method", ["get", "update", "cancel"])
 async def test_what_the_rules_forbid_is_refused(method: str) -> None:
-    rule = AccessRule(name="r", effect=Effect.DENY, tool="build_*")
+    rule = AccessRule(name="r", effect=AccessEffect.DENY, tool="build_*")
     world = World(CountingStore(await open_store("memory", None)), rule)
     record = await world.asking()
     with pytest.raises(Forbidden):

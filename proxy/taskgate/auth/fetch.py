@@ -1,6 +1,7 @@
-"""Getting what an issuer publishes over HTTP, from a server that may be slow, broken, or no longer the issuer's.
+"""HTTP requests for the documents of issuers: `HttpFetcher`.
 
-What must not live here: what is fetched when, and what it means. No exception of aiohttp passes from here.
+The server may be slow, broken, or no longer the issuer's, so sizes, times, types and addresses are
+checked. Every failure is a `FetchFailed`, also those of aiohttp.
 """
 
 import asyncio
@@ -28,7 +29,7 @@ from aiohttp import (
 from aiohttp.abc import ResolveResult
 from multidict import CIMultiDictProxy
 
-from taskgate.auth.discovery import is_public, may_be_asked
+from taskgate.auth.discovery import is_allowed, is_public
 
 _HEADERS: Final = {
     hdrs.ACCEPT: "application/json, application/jwk-set+json",
@@ -38,15 +39,15 @@ _HEADERS: Final = {
 _TYPES: Final = re.compile(
     r"(application/json|[a-z0-9.-]+/[a-z0-9.-]+\+json|text/json|text/plain|(application|binary)/octet-stream)?"
 )
-"""Plain text, octets and no type at all are what plain file servers say of a key set; a page for people is none."""
+"""JSON types, and those that plain file servers send with a key set; HTML is refused."""
 _MAX_AGE: Final = re.compile(r"(?:^|,)\s*max-age=([0-9]{1,10})\s*(?:,|$)", re.IGNORECASE)
 
 
 class FetchReason(StrEnum):
-    """Why nothing was fetched."""
+    """The reasons why a fetch failed."""
 
     ADDRESS = "address"
-    """One that must not be asked."""
+    """The address is not allowed."""
     UNREACHABLE = "unreachable"
     TLS = "tls"
     TIMEOUT = "timeout"
@@ -56,13 +57,13 @@ class FetchReason(StrEnum):
     CONTENT_TYPE = "content_type"
     TOO_LARGE = "too_large"
     BROKEN = "broken"
-    """It is no HTTP, or ends before its end."""
+    """The answer is not HTTP, or incomplete."""
     FILE = "file"
-    """It cannot be read."""
+    """The file cannot be read."""
 
 
 class FetchFailed(Exception):
-    """Nothing was fetched. The text says why, and neither from where nor in a library's words."""
+    """A failed fetch; the text has the reason, but neither the address nor a library's words."""
 
     def __init__(self, reason: FetchReason) -> None:
         super().__init__(f"Nothing was fetched: {reason.value}")
@@ -70,32 +71,32 @@ class FetchFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
-    """What was fetched, and how long it holds where its server says so."""
+class FetchedDocument:
+    """A document, and how long it is fresh if the server says so."""
 
     body: bytes
     max_age: timedelta | None = None
 
 
-class Fetch(Protocol):
-    """The way to what issuers publish."""
+class Fetcher(Protocol):
+    """Fetches the documents of issuers."""
 
-    async def get(self, url: str, *, timeout: timedelta, max_size: int, only_public: bool = False) -> Fetched:
-        """The whole of it, at most `max_size` bytes, within `timeout` from the call. Raises FetchFailed.
+    async def get(self, url: str, *, timeout: timedelta, max_size: int, only_public: bool = False) -> FetchedDocument:
+        """Fetch a whole document of at most `max_size` bytes within `timeout`; raises FetchFailed.
 
-        `only_public`: from public addresses alone, whatever the name of the host stands for.
+        `only_public` connects to public addresses only, whatever the host name resolves to.
         """
         ...
 
 
-class AiohttpFetch:
-    """Fetch over aiohttp: follows nothing, remembers nothing, and takes nothing from the environment.
+class HttpFetcher:
+    """A Fetcher over aiohttp, without redirects, cookies, or settings from the environment.
 
-    Belongs to one event loop and is closed at its end.
+    Belongs to one event loop; `close` ends its connections.
     """
 
     def __init__(self) -> None:
-        # By whether they connect to public addresses alone.
+        # By `only_public`.
         self._sessions: dict[bool, ClientSession] = {}
 
     async def __aenter__(self) -> Self:
@@ -107,14 +108,14 @@ class AiohttpFetch:
         await self.close()
 
     async def close(self) -> None:
-        """End every connection. May be called again."""
+        """Close every connection; may be called again."""
         sessions, self._sessions = self._sessions, {}
         for session in sessions.values():
             await session.close()
 
-    async def get(self, url: str, *, timeout: timedelta, max_size: int, only_public: bool = False) -> Fetched:
-        """See Fetch. A server that hangs up without an answer is asked once more."""
-        if not may_be_asked(url):
+    async def get(self, url: str, *, timeout: timedelta, max_size: int, only_public: bool = False) -> FetchedDocument:
+        """Fetch a document; a server that closes without an answer is asked once more."""
+        if not is_allowed(url):
             raise FetchFailed(FetchReason.ADDRESS)
         session = self._sessions.get(only_public)
         if session is None:
@@ -138,13 +139,13 @@ class AiohttpFetch:
 
 
 def max_age_of(cache_control: Iterable[str]) -> timedelta | None:
-    """The `max-age` of an answer; None where it names none. That it must not be kept is not listened to."""
+    """The `max-age` of Cache-Control fields; None if there is none. `no-store` is ignored."""
     found = _MAX_AGE.search(",".join(cache_control))
     return None if found is None else timedelta(seconds=int(found[1]))
 
 
 class _PublicResolver(ThreadedResolver):
-    """Finds the public addresses of a host. Raises ValueError where it has none."""
+    """A resolver of public addresses; raises ValueError for a host without any."""
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
@@ -157,7 +158,7 @@ class _PublicResolver(ThreadedResolver):
 
 def _new_session(*, only_public: bool) -> ClientSession:
     resolver = _PublicResolver() if only_public else None
-    # Fetches are minutes apart: a connection that is kept would only be found dead.
+    # Fetches are minutes apart: a kept connection would only be found dead.
     return ClientSession(
         connector=TCPConnector(force_close=True, use_dns_cache=False, resolver=resolver),
         cookie_jar=DummyCookieJar(),
@@ -167,7 +168,7 @@ def _new_session(*, only_public: bool) -> ClientSession:
     )
 
 
-async def _read(response: ClientResponse, max_size: int) -> Fetched:
+async def _read(response: ClientResponse, max_size: int) -> FetchedDocument:
     _expect_usable(response.status, response.headers)
     if (response.content_length or 0) > max_size:
         raise FetchFailed(FetchReason.TOO_LARGE)
@@ -176,7 +177,7 @@ async def _read(response: ClientResponse, max_size: int) -> Fetched:
         body += piece
         if len(body) > max_size:
             raise FetchFailed(FetchReason.TOO_LARGE)
-    return Fetched(bytes(body), max_age_of(response.headers.getall(hdrs.CACHE_CONTROL, ())))
+    return FetchedDocument(bytes(body), max_age_of(response.headers.getall(hdrs.CACHE_CONTROL, ())))
 
 
 def _expect_usable(status: int, headers: CIMultiDictProxy[str]) -> None:

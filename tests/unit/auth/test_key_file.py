@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from helpers.manual_clock import SeededEntropy
-from taskgate.auth.keyfile import DeploymentKeys, KeyFileRefused, made_keys, read_keys
+from taskgate.auth.key_file import DeploymentKeys, KeyFileRefused, read_keys, read_or_make_keys
 
 FIRST, SECOND = bytes(range(32)), bytes(range(200, 240))
 # The second has padding, and letters of base64url that base64 does not have.
@@ -94,15 +94,15 @@ def test_a_key_that_everybody_may_read_is_refused(file: Path, mode: int, refused
 
 
 def test_a_key_is_made_for_its_owner_alone_and_is_the_same_from_then_on(file: Path) -> None:
-    made = made_keys(file, SeededEntropy(1))
+    made = read_or_make_keys(file, SeededEntropy(1))
     assert made == DeploymentKeys(SeededEntropy(1).token(32), None)
     assert file.stat().st_mode & 0o777 == 0o600
-    assert made_keys(file, SeededEntropy(2)) == made
+    assert read_or_make_keys(file, SeededEntropy(2)) == made
     assert os.listdir(file.parent) == [file.name]
 
 
 def test_a_folder_that_is_missing_is_made_too_for_the_owner_alone(tmp_path: Path) -> None:
-    made_keys(tmp_path / "data" / "context.key", SeededEntropy())
+    read_or_make_keys(tmp_path / "data" / "context.key", SeededEntropy())
     assert (tmp_path / "data").stat().st_mode & 0o777 == 0o700
 
 
@@ -111,12 +111,12 @@ def test_no_chance_is_used_where_a_key_is_there(file: Path) -> None:
         def token(self, count: int) -> bytes:
             raise AssertionError
 
-    assert made_keys(written(file, LINES[0]), NoMore()) == DeploymentKeys(FIRST, None)
+    assert read_or_make_keys(written(file, LINES[0]), NoMore()) == DeploymentKeys(FIRST, None)
 
 
 def test_a_file_that_is_there_is_never_written(file: Path) -> None:
     with pytest.raises(KeyFileRefused, match=COUNT):
-        made_keys(written(file, b""), SeededEntropy())
+        read_or_make_keys(written(file, b""), SeededEntropy())
     assert file.read_bytes() == b""
 
 
@@ -130,7 +130,7 @@ def test_of_many_that_make_it_at_once_all_get_the_same_key(file: Path) -> None:
             return super().token(count)
 
     threads = [
-        threading.Thread(target=lambda number=number: found.append(made_keys(file, Together(number))))
+        threading.Thread(target=lambda number=number: found.append(read_or_make_keys(file, Together(number))))
         for number in range(8)
     ]
     for thread in threads:
@@ -144,7 +144,7 @@ def test_of_many_that_make_it_at_once_all_get_the_same_key(file: Path) -> None:
 def test_where_no_file_can_be_made_the_systems_reason_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(KeyFileRefused, match=r"^the key file cannot be made: (Not a directory|File exists)$"):
-        made_keys(tmp_path / "file" / "context.key", SeededEntropy())
+        read_or_make_keys(tmp_path / "file" / "context.key", SeededEntropy())
 
 
 def test_a_disk_that_is_full_leaves_no_file_that_would_be_refused_next_time(
@@ -156,9 +156,9 @@ def test_a_disk_that_is_full_leaves_no_file_that_would_be_refused_next_time(
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", full)
         with pytest.raises(KeyFileRefused, match=r"^the key file cannot be made: No space left on device$"):
-            made_keys(file, SeededEntropy(1))
+            read_or_make_keys(file, SeededEntropy(1))
     assert os.listdir(file.parent) == []
-    assert made_keys(file, SeededEntropy(2)).current == SeededEntropy(2).token(32)
+    assert read_or_make_keys(file, SeededEntropy(2)).current == SeededEntropy(2).token(32)
 
 
 def test_the_log_calls_a_key_by_what_it_is_for(
@@ -168,5 +168,5 @@ def test_the_log_calls_a_key_by_what_it_is_for(
     monkeypatch.setattr(os.path, "ismount", lambda path: path == file)
     with caplog.at_level(logging.INFO):
         read_keys(file, of="the audit log")
-        made_keys(file, SeededEntropy(), of="the audit log")
+        read_or_make_keys(file, SeededEntropy(), of="the audit log")
     assert [record.__dict__["key"] for record in caplog.records] == ["the key of the audit log"] * 2

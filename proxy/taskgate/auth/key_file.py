@@ -1,6 +1,6 @@
-"""The deployment key in a file: made where there is none, and read with the key it replaces.
+"""The file of the deployment key: read with the key it replaces, or made if there is none.
 
-What must not live here: what the keys are for. What holds: nothing of a key is in any message.
+Users bind auth contexts and sign audit logs with such keys. No message has any part of a key.
 """
 
 import os
@@ -11,49 +11,46 @@ from pathlib import Path
 from tempfile import mkstemp
 from typing import Final, NamedTuple
 
-from taskgate.auth.binding import MIN_KEY
+from taskgate.auth.context import MIN_KEY
 from taskgate.clock import Entropy
 from taskgate.system.secret_files import ADVICE, is_exposed
 
-_LONGEST: Final = 4096
+_MAX_SIZE: Final = 4096
 _KEY: Final = re.compile(rb"[A-Za-z0-9_-]+={0,2}")
 
 
 class KeyFileRefused(Exception):
-    """The file cannot be used; the text is for the operator, and names no path."""
+    """A key file that cannot be used; the text is for the operator and has no path."""
 
 
 class DeploymentKeys(NamedTuple):
-    """The present key, and the one that it replaces while what was bound to that is still wanted."""
+    """The current key, and the one that it replaces while earlier tasks still need that."""
 
     current: bytes
     previous: bytes | None
 
 
 def read_keys(path: Path, *, of: str = "auth contexts") -> DeploymentKeys:
-    """The keys of a file: one or two lines of base64url, the present key first. Raises KeyFileRefused.
+    """Read one or two lines of base64url, the current key first; raises KeyFileRefused.
 
-    `of` is what the log calls them.
+    `of` is the key's name in the log.
     """
     try:
         with path.open("rb") as file:
             exposed = is_exposed(path, os.fstat(file.fileno()).st_mode, f"the key of {of}")
-            text = file.read(_LONGEST + 1)
+            text = file.read(_MAX_SIZE + 1)
     except OSError as error:
         raise KeyFileRefused(f"the key file cannot be read: {os.strerror(error.errno or 0)}") from None
     if exposed:
         raise KeyFileRefused(f"the key file {ADVICE}")
-    keys = [_decoded(line.strip()) for line in text.splitlines() if line.strip()]
-    if len(text) > _LONGEST or not 1 <= len(keys) <= 2:
+    keys = [_decode(line.strip()) for line in text.splitlines() if line.strip()]
+    if len(text) > _MAX_SIZE or not 1 <= len(keys) <= 2:
         raise KeyFileRefused("the key file must hold one key, or two of which the first is the present one")
     return DeploymentKeys(keys[0], keys[1] if len(keys) == 2 else None)
 
 
-def made_keys(path: Path, entropy: Entropy, *, of: str = "auth contexts") -> DeploymentKeys:
-    """The keys of a file that is made, for its owner alone, where there is none; see `read_keys`.
-
-    Raises KeyFileRefused.
-    """
+def read_or_make_keys(path: Path, entropy: Entropy, *, of: str = "auth contexts") -> DeploymentKeys:
+    """Read the keys, after making a file for its owner alone if there is none; raises KeyFileRefused."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not path.exists():
@@ -64,7 +61,7 @@ def made_keys(path: Path, entropy: Entropy, *, of: str = "auth contexts") -> Dep
 
 
 def _make(path: Path, text: bytes) -> None:
-    """The file appears whole or not at all, and who comes second keeps what is there. Raises OSError."""
+    """Make a file atomically; an existing one, of another process, stays. Raises OSError."""
     handle, unfinished = mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -82,12 +79,12 @@ def _make(path: Path, text: bytes) -> None:
         os.close(folder)
 
 
-def _decoded(line: bytes) -> bytes:
+def _decode(line: bytes) -> bytes:
     bare = line.rstrip(b"=")
     try:
         key = urlsafe_b64decode(bare + b"=" * (-len(bare) % 4)) if _KEY.fullmatch(line) else b""
     except ValueError:
-        # One letter more than whole bytes take.
+        # The number of characters fits no whole number of bytes.
         key = b""
     if len(key) < MIN_KEY:
         raise KeyFileRefused(f"a key must be base64url of at least {MIN_KEY} bytes")

@@ -10,7 +10,7 @@ import pytest
 
 from helpers.manual_clock import ManualClock
 from helpers.waiting import PATIENCE, bounded
-from taskgate.auth.fetching import Fetched, FetchFailed, FetchReason
+from taskgate.auth.fetch import FetchedDocument, FetchFailed, FetchReason
 from taskgate.auth.jwks import IssuerKeys
 from taskgate.errors import KeysUnavailable
 from unit.auth.scripted_fetch import (
@@ -48,7 +48,7 @@ async def test_the_operator_says_how_long_and_how_large_an_answer_may_be(
     assert fetch.bounds == {(SOON, 7)}
 
 
-# --- files
+# --- files ------------------------------------------------------------------------------------------------------------
 
 
 async def test_a_file_is_read_anew_with_each_refresh(
@@ -102,7 +102,7 @@ async def test_a_file_that_takes_too_long_is_not_waited_for(
     assert [record.__dict__["reason"] for record in caplog.records] == ["timeout"]
 
 
-# --- discovery
+# --- discovery --------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -135,8 +135,8 @@ async def test_metadata_of_another_issuer_are_passed_over(discovering: IssuerKey
         ({}, "status"),
         ({OAUTH: metadata(issuer=ISSUER + "/")}, "issuer"),
         ({OIDC: metadata("http://10.0.0.1/keys")}, "address"),
-        ({OAUTH: Fetched(b"<html>"), OIDC: metadata(issuer="https://evil.example")}, "document"),
-        ({OAUTH: FetchFailed(FetchReason.TIMEOUT), OIDC: Fetched(b"[]")}, "document"),
+        ({OAUTH: FetchedDocument(b"<html>"), OIDC: metadata(issuer="https://evil.example")}, "document"),
+        ({OAUTH: FetchFailed(FetchReason.TIMEOUT), OIDC: FetchedDocument(b"[]")}, "document"),
         ({OIDC_INSERTED: FetchFailed(FetchReason.TIMEOUT)}, "timeout"),
     ],
 )
@@ -144,7 +144,7 @@ async def test_without_metadata_to_believe_no_key_is_fetched(
     discovering: IssuerKeys,
     fetch: ScriptedFetch,
     caplog: pytest.LogCaptureFixture,
-    given: dict[str, Fetched | Exception],
+    given: dict[str, FetchedDocument | Exception],
     reason: str,
 ) -> None:
     fetch.answers |= given
@@ -219,9 +219,9 @@ async def test_old_metadata_serve_where_new_ones_cannot_be_had(
     assert heard.outcomes == ["ok", "ok"]
 
 
-@pytest.mark.parametrize("gone", [FetchFailed(FetchReason.STATUS), Fetched(b"<html>moved</html>")])
+@pytest.mark.parametrize("gone", [FetchFailed(FetchReason.STATUS), FetchedDocument(b"<html>moved</html>")])
 async def test_metadata_are_read_anew_after_keys_were_not_where_they_said(
-    discovering: IssuerKeys, fetch: ScriptedFetch, clock: ManualClock, gone: Fetched | Exception
+    discovering: IssuerKeys, fetch: ScriptedFetch, clock: ManualClock, gone: FetchedDocument | Exception
 ) -> None:
     fetch.answers[OAUTH] = metadata()
     await discovering.refresh()
