@@ -1,1 +1,9 @@
-"""I/O towards MCP servers. Moves bytes and keeps sessions; what they mean is a dialect's business."""
+"""Connections to MCP servers: an `Upstream` for each configured server, and the sessions with it.
+
+`base` has the interfaces: `Upstream`, `UpstreamSession` and, below a session, `Transport`. `http`
+builds an upstream from its settings. `legacy` and `modern` have the sessions of the two eras; `era`
+finds out which era a server speaks. A transport moves bytes: `wire` over HTTP, `duplex` over
+message channels to programs (`stdio`) and HTTP+SSE servers (`sse`). Around it are `guarded`
+(circuit breaker), `health` and `credentials`. Used by `gateway`, `lifecycle` and `sessions`; built
+by `wiring`. The meaning of a message is decided in `protocol`.
+"""

@@ -1,6 +1,7 @@
-"""The transport of one session, for those who have to know of whatever is sent whose it is.
+"""Identity of outgoing requests: `AttributedTransport` adds the session's principal to each.
 
-What must not live here: what somebody is shown as (`credentials`), and what follows from who it is.
+`http` puts it around the transport of a session when that transport must know the principal of
+every request. A stdio transport does: callers may have separate programs.
 """
 
 from collections.abc import Coroutine
@@ -11,18 +12,17 @@ from taskgate.upstream.principal import PrincipalSource
 
 
 class AttributedTransport:
-    """Sends as `inner` does; what names nobody as its speaker is of whom the session speaks for."""
+    """Transport that fills in the principal of the session when a request names none."""
 
     def __init__(self, inner: Transport, principal_source: PrincipalSource) -> None:
         self._inner = inner
         self._speaks = principal_source
 
-    # Hands on what is to be awaited: another coroutine to wait through would cost every request.
+    # Returns the inner coroutine: one more coroutine to await would cost every request.
     def send(self, outgoing: Outgoing) -> Coroutine[Any, Any, Incoming]:
-        """See Transport."""
         if outgoing.principal is None:
             outgoing = outgoing._replace(principal=self._speaks())
         return self._inner.send(outgoing)
 
     async def close(self) -> None:
-        """Nothing: the ways to the server are not the session's."""
+        """Do nothing: the inner transport is shared by all sessions with the server."""

@@ -1,6 +1,9 @@
-"""The seams towards servers: an upstream is one configured server, a session one conversation with it.
+"""Interfaces towards servers: `Upstream`, `UpstreamSession`, and the `Transport` below them.
 
-And below the session the one small interface that moves bytes, so that the way they move can be replaced.
+An upstream is one configured server. A session is one conversation with that server, for a host
+session or a task; `legacy.session`, `modern.session` and `session_of_any_era` implement it. A
+transport moves the bytes of a session: `Outgoing` is one request, `Incoming` its answer. `wire` and
+`duplex` implement it, and wrappers add identity, credentials and the circuit breaker.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -20,16 +23,19 @@ from taskgate.upstream.resume_points import Resumes
 class UpstreamSession(Protocol):
     """One session with one server, for one host session or one task.
 
-    It opens when it is first needed and again, once, for the next call after the server ended it. Everything that
-    fails is UpstreamFailed. To cancel an await of `relay` or `run` tells the server that nobody waits any more.
+    It opens on first use. After the server ended it, it opens again, once, for the next call. Every
+    failure is UpstreamFailed. Cancelling an await of `relay` or `run` tells the server that the
+    answer is no longer needed.
     """
 
     async def open(self) -> Server:
-        """What the server said in the handshake, which is made if there is none yet. Single flight."""
+        """Return what the server said in the handshake; make the handshake if there was none.
+        Single flight."""
         ...
 
     async def welcome(self) -> Server:
-        """What a host is told of the server: as `open`, and marked stale where the server is known to be down."""
+        """Return the server's description for hosts: as `open`, marked stale while the server is
+        known to be down."""
         ...
 
     async def relay(
@@ -43,13 +49,16 @@ class UpstreamSession(Protocol):
         log_level: str | None = None,
         repeated: Mapping[str, str] | None = None,
     ) -> Response:
-        """The server's response to one request; what it says and asks of the call goes to `listener`.
+        """Send one request and return the server's response.
 
-        `method` and `params` are in the words of the legacy era, whatever the server's own is. `tool` is what a
-        `tools/call` calls: bounds may differ. `principal` is whose request it is, None for whom the session speaks at
-        all. `log_level` is the least severe log line that is wanted, where the host said so with its request: more may
-        be heard. `repeated` is what headers of the request said of its arguments, by the rest of their names in lower
-        case: a server of the modern era gets what it is not known to want, as it came (H-MOD-6). So with `run`.
+        Notifications and questions of the server about the call go to `listener`. `method` and
+        `params` are in the words of the legacy era, whatever the era of the server. `tool` is the
+        tool of a `tools/call`, whose timeouts may differ. `principal` is the caller that the
+        request is made for, None for the principal of the session. `log_level` is the least severe
+        log line that the host wants with this request; the listener may get others too. `repeated`
+        has the request's headers that repeat arguments, by the rest of their names in lower case. A
+        modern server gets those that it is not known to want as they came (H-MOD-6). `run` takes
+        the same arguments.
         """
         ...
 
@@ -65,47 +74,58 @@ class UpstreamSession(Protocol):
         repeated: Mapping[str, str] | None = None,
         resumes: Resumes | None = None,
     ) -> Response:
-        """The server's response to a `tools/call`; reason timeout after `within`, if sooner than the call's own bounds.
+        """Send a `tools/call` for a task and return the server's response.
 
-        `params` hold no progress token: the server is always asked to tell how far it is. `resumes`: see Resumes.
+        Raises UpstreamFailed with the reason timeout after `within`, if the call's own timeouts are
+        not sooner. `params` hold no progress token: the gateway always asks the server for
+        progress. `resumes` continues a call that another process began.
         """
         ...
 
     def outcome(self, response: Response) -> CallSucceeded | CallFaulted:
-        """What a response to `tools/call` means for a task. UpstreamFailed where it is none."""
+        """Return what a response to `tools/call` means for a task. Raises UpstreamFailed where it
+        is no result."""
         ...
 
     @property
     def era(self) -> Era:
-        """How the server is spoken to, and so how its responses are written; the legacy era until it is known."""
+        """The era of the server, and so the form of its responses; legacy until it is known."""
         ...
 
     def tell(self, notification: Notification) -> None:
-        """Pass a notification of the host on, in the background; dropped where no handshake stands."""
+        """Send a notification of the host in the background; dropped while there is no open
+        session."""
         ...
 
     async def tools(self) -> Mapping[str, ListedTool]:
-        """The server's catalogue by tool name, all pages; read once and again after the server said it changed."""
+        """Return the server's tools by name, all pages; read once, and again after the server said
+        it changed."""
         ...
 
     def listed(self, tool: str) -> ListedTool | None:
-        """The tool as the server last listed it, to us or to the host; None where it did not.
+        """Return the tool as the server last listed it, to the gateway or to the host; None if it
+        did not.
 
-        That it did not is no reason to read the catalogue.
+        A missing tool does not cause the catalogue to be read.
         """
         ...
 
     def grants(self, filters: frozenset[str]) -> frozenset[str]:
-        """Those of the filter members that the server tells of now; `filters` are of extensions that it declares."""
+        """Return those filter members that the server grants now.
+
+        `filters` are members of extensions that the server declares.
+        """
         ...
 
     async def close(self) -> None:
-        """End the session at the server and forget it; waits no longer than a moment. A second close does nothing."""
+        """End the session at the server and forget it; waits a short time at most. A second call
+        does nothing."""
         ...
 
 
 class Vitals(NamedTuple):
-    """How a server is thought to do: `circuit` is closed, open or half_open, `up` None where nobody knows."""
+    """Health of an upstream: `circuit` is closed, open or half_open; `up` is None while it is
+    unknown."""
 
     up: bool | None
     circuit: str
@@ -117,41 +137,50 @@ class Upstream(Protocol):
     name: str
 
     def open(self) -> None:
-        """It is served from now on: begin to ask it whether it is well, where that is wanted, until it is closed."""
+        """Start to serve this upstream: begin its health checks, if configured; they run until
+        `close`."""
         ...
 
     def vitals(self) -> Vitals:
-        """How it does, as far as is known now."""
+        """Return the health as far as it is known now."""
         ...
 
     def session(
         self, listener: SessionCallListener, principal_source: PrincipalSource, host: Peer | None = None
     ) -> UpstreamSession:
-        """A new session, not yet opened, for whom `speaks` tells.
+        """Return a new session, not yet opened, whose principal is given by `principal_source`.
 
-        `listener` hears what belongs to no call. What `host` declared is declared to the server, and nothing without
-        one.
+        `listener` gets what belongs to no call. The server is told the capabilities that `host`
+        declared; without a host it is told none.
         """
         ...
 
     async def close(self) -> None:
-        """Let go of every connection."""
+        """Close every connection."""
         ...
 
 
 POSTED: Final = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
-"""The headers that go with every message, in either era."""
+"""The headers of every POSTed message, in either era."""
 
 
 class Outgoing(NamedTuple):
-    """One HTTP request to a server, without an address: a transport knows the one it goes to.
+    """One request to a server, in the terms of HTTP; the transport knows the address.
 
-    `first_byte` bounds the wait for a head, `idle` the silence within a body; None waits. `principal` is whose request
-    it is, where it is somebody's. `left` is told right before the first byte is handed to the network: until then
-    nothing can have run. `only_listens` tells that it does nothing at the server, however often it is made, `follows`
-    that it belongs to what the server has begun: it answers, tells or ends something. `checks` is of what only finds
-    out whether the server is well: nobody is told how often it is tried. `placed` is told the id of the last event of
-    the answer that came whole, whenever that is another one, and not before all that came with it was taken.
+    Transports that are not HTTP take it too and treat it as one message.
+
+    - `first_byte` bounds the wait for the head of the answer, `idle` the silence within its body.
+      None waits without a bound.
+    - `principal` is the caller that the request is made for, None for the principal of the session.
+    - `left` is called right before the first byte is handed to the network. Until then the server
+      cannot have acted.
+    - `only_listens`: the request opens a stream and has no effect at the server, however often it
+      is made.
+    - `follows`: the request belongs to something that the server has begun. It answers, notifies or
+      ends it.
+    - `checks`: the request is a health check; its retries are not reported.
+    - `placed` is called with the id of the newest whole event of the answer, whenever it changes.
+      It is called only after all messages that arrived with that event were taken.
     """
 
     verb: str
@@ -168,7 +197,7 @@ class Outgoing(NamedTuple):
 
 
 class Incoming(Protocol):
-    """A server's HTTP answer: its head has arrived, its body has not."""
+    """A server's answer whose head has arrived; the body follows."""
 
     status: int
     session: str | None
@@ -177,30 +206,33 @@ class Incoming(Protocol):
 
     @property
     def last_event(self) -> str | None:
-        """The id of the last event that came whole; None where none has one, or it cannot be sent back."""
+        """The id of the last event that arrived whole; None without one, or if it cannot be sent
+        back."""
         ...
 
     @property
     def unfinished(self) -> int:
-        """How many bytes have come of an event of a stream whose end has not."""
+        """How many bytes of an event have arrived whose end has not."""
         ...
 
     @property
     def retry(self) -> timedelta | None:
-        """The pause that the server asked for before the stream is taken up again; None where it did not."""
+        """The pause that the server asked for before the stream is reopened; None if it did not."""
         ...
 
     def messages(self) -> AsyncIterator[bytes]:
-        """The messages of the body: one for a JSON document, one an event for a stream. Needs no closing.
+        """The messages of the body: one for a JSON document, one per event for a stream. Needs no
+        closing.
 
-        Raises UpstreamFailed for a body that breaks off, is too large or is neither.
+        Raises UpstreamFailed for a body that breaks off, is too large or is neither of the two.
         """
         ...
 
     async def release(self, *, answered: bool = False) -> None:
-        """Be done with the answer; the connection is dropped unless the body was read to its end.
+        """Finish with the answer; the connection is dropped unless the body was read to its end.
 
-        Where all that matters was heard (`answered`), the end of the body has a moment to arrive. Does not wait.
+        With `answered`, everything that matters was read, and the end of the body may still arrive
+        for a moment. Does not wait.
         """
         ...
 
@@ -209,9 +241,11 @@ class Transport(Protocol):
     """Moves bytes to and from one server."""
 
     async def send(self, outgoing: Outgoing) -> Incoming:
-        """The answer's head. Raises UpstreamFailed: unreachable if nothing can have arrived, else closed, timeout, …
+        """Send a request and return the head of the answer. Calls `outgoing.left` before any byte
+        can arrive.
 
-        Tells `outgoing.left` before anything of it can arrive.
+        Raises UpstreamFailed: unreachable if nothing can have arrived, else closed, timeout and so
+        on.
         """
         ...
 

@@ -1,8 +1,10 @@
-"""What a server says beside its answers: which of its notifications are passed on, and how many bytes are read.
+"""Limits on what a server sends besides its answers: `NotificationBudget` and `Said`.
 
-Progress that comes faster than `PROGRESS` is merged: of what has come together, the newest of each token stays. So a
-flood costs its reading alone, and the last progress before an answer is always heard. What must not live here: what a
-message means, and what ends of it.
+A `NotificationBudget` drops notifications that are too large and merges progress that is too fast.
+Of progress that arrived together, the newest of each token remains. So a flood of progress only
+costs its reading, and the last progress before an answer is always delivered. `Said` limits bytes
+per second. Used by `wire.answer` for event streams, by `stdio.channel` for programs, and by
+sessions for large messages.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,18 +23,22 @@ from taskgate.system.offload import LARGE, aside
 from taskgate.upstream.duplex.words import is_bounded, kind_by_its_ends, kind_of
 
 SAID_A_SECOND: Final = 256 * 1024
-"""Bytes a second of messages beside the answers: in the time that this takes, a server may say `max_result` of them."""
+"""Bytes per second of messages besides the answers. A server may send `max_result` bytes in the
+time that reading them takes at this rate."""
 LARGEST: Final = 64 * 1024
-"""Bytes of one notification; a larger one is not passed on. Answers and questions have bounds of their own.
+"""Bytes of one notification; a larger one is dropped. Answers and questions have limits of their
+own.
 
-One of a task of 2026-07-28 holds the task's result: it may be as large as that.
+A task notification of 2026-07-28 may hold the task's result, so it may be as large as a result.
 """
 MESSAGES: Final = RateLimit(every=1 / 5000, burst=5000)
-"""Messages of one event stream that are read, at once and in a second; more wait at the server."""
+"""Messages of one event stream that are read: a burst, and per second. Others wait at the server.
+"""
 PROGRESS: Final = RateLimit(every=1 / 200, burst=1000)
-"""Progress notifications of one call that all are heard; of more, the newest of what has come together."""
+"""Progress notifications of one call that are all delivered; beyond this rate they are merged."""
 TOKENS: Final = 64
-"""Tokens whose progress is counted by itself. All others share one budget: a server may make up any number."""
+"""Progress tokens that are counted separately. All others share one budget: a server may invent any
+number."""
 
 log = getLogger("taskgate.upstream")
 
@@ -43,7 +49,7 @@ _Heard = TypeVar("_Heard")
 
 
 class LeftOut:
-    """Tells the operator, now and then, what is not passed on of one server."""
+    """Log of what is dropped or merged for one server, throttled."""
 
     def __init__(self, upstream: str) -> None:
         self._upstream = upstream
@@ -53,16 +59,19 @@ class LeftOut:
         self._too_large = ThrottledLog(log, "a notification of a server is dropped: it is too large")
 
     def superseded(self, count: int) -> None:
-        """So much progress was followed by newer."""
+        """Report that `count` progress notifications were replaced by newer ones."""
         self._superseded.emit({"upstream": self._upstream, "count": count})
 
     def too_large(self, size: int) -> None:
-        """A notification of so many bytes is passed over."""
+        """Report that a notification of `size` bytes was dropped."""
         self._too_large.emit({"upstream": self._upstream, "bytes": size, "limit": LARGEST})
 
 
 class NotificationBudget:
-    """The notifications of one event stream or program; whatever is no bytes among them is passed on."""
+    """Limit on the notifications of one event stream or program.
+
+    Items that are no bytes are passed on unchanged.
+    """
 
     __slots__ = ("_left_out", "_read", "_tokens")
 
@@ -72,7 +81,7 @@ class NotificationBudget:
         self._tokens: dict[RequestId, float] = {}
 
     def heard(self, said: Sequence[_Said], now: float) -> list[_Said]:
-        """What is passed on of messages that have come together, in their order."""
+        """Return those of the messages, received together, that are passed on, in their order."""
         kept: list[_Said | None] = []
         newest: dict[RequestId, int] = {}
         superseded = 0
@@ -80,7 +89,8 @@ class NotificationBudget:
             token = None
             if isinstance(message, bytes):
                 if len(message) > LARGEST:
-                    # What is larger still is read by another thread, which passes over it then.
+                    # A message above LARGE is read on another thread, and dropped there if it is a
+                    # notification.
                     if is_bounded(kind_of(message) if len(message) <= LARGE else kind_by_its_ends(message)):
                         self._left_out.too_large(len(message))
                         continue
@@ -99,15 +109,15 @@ class NotificationBudget:
         return [message for message in kept if message is not None]
 
     def wait(self, messages: int, now: float) -> float:
-        """So many messages were read: seconds until more should be."""
+        """Count messages that were read; returns the seconds to wait before reading more."""
         self._read = max(self._read, now) + messages * MESSAGES.every
         return max(0.0, self._read - now - MESSAGES.burst * MESSAGES.every)
 
     def _has_room(self, token: RequestId, now: float) -> bool:
-        """Whether so little progress came under that token that nothing of it is left out."""
+        """Whether progress of this token is slow enough that none of it is merged."""
         tokens, counted = self._tokens, token
         if token not in tokens and len(tokens) >= TOKENS:
-            # Those that owe nothing are as new ones are.
+            # A token within its rate needs no entry: a new one starts from the same state.
             tokens = self._tokens = {each: owed for each, owed in tokens.items() if owed > now}
             counted = token if len(tokens) < TOKENS else _ANYBODY
         verdict, tokens[counted] = gcra(tokens.get(counted), now, PROGRESS)
@@ -115,7 +125,11 @@ class NotificationBudget:
 
 
 class Said:
-    """Bytes that were said beside answers: `most` at once, and `SAID_A_SECOND` each second."""
+    """Limit on bytes besides answers: `most` at once, and `SAID_A_SECOND` in each second.
+
+    A leaky bucket. Each message is counted when it arrives, and taken off again if it was an
+    answer.
+    """
 
     __slots__ = ("_at", "_most", "_owed")
 
@@ -124,24 +138,25 @@ class Said:
         self._owed = self._at = 0.0
 
     def heard(self, size: int) -> None:
-        """A message of so many bytes."""
+        """Count a message of `size` bytes."""
         self._owed += size
 
     def answered(self, size: int) -> None:
-        """It was an answer, which has a bound of its own."""
+        """Take a message off the count: it was an answer, and answers have a limit of their own."""
         self._owed = max(0.0, self._owed - size)
 
     def wait(self, now: float) -> float:
-        """Seconds until more should be read."""
+        """Return the seconds to wait before reading more."""
         self._owed = max(0.0, self._owed - (now - self._at) * SAID_A_SECOND)
         self._at = now
         return max(0.0, (self._owed - self._most) / SAID_A_SECOND)
 
 
 async def heard_aside(hear: Callable[[], _Heard]) -> _Heard | None:
-    """What a large message means, read by another thread; None for a notification, which is too large to be passed on.
+    """Decode a large message on another thread; None for a notification, which is too large to pass
+    on.
 
-    It is for those whose ends do not tell what they are.
+    For messages whose two ends do not tell their kind, so that they could not be dropped unread.
     """
     heard = await aside(hear)
     if not isinstance(heard, Noticed | ProgressTold):
@@ -151,7 +166,10 @@ async def heard_aside(hear: Callable[[], _Heard]) -> _Heard | None:
 
 
 def _token_of(message: bytes) -> RequestId | None:
-    """Whose progress it is. It decides what is left out alone: what stays is read by the rules of its era."""
+    """Return the progress token of a message, None if it is no progress.
+
+    Only decides what is merged. The messages that remain are validated by the codec of their era.
+    """
     try:
         told = orjson.loads(message)
     except orjson.JSONDecodeError:

@@ -1,6 +1,9 @@
-"""What a server says besides its answers, as seams: who hears it, and what becomes of a call when it asks somebody.
+"""Interfaces for what a server sends besides answers: `CallListener` and `ServerQuestion`.
 
-What must not live here: sessions and servers (`base`), and who hears what (the engine's matter).
+Sessions call them. The listener of a call gets its notifications, its questions (elicitation,
+sampling, roots) and its resume points. The listener of a session also gets what belongs to no call.
+Listeners are in `gateway`, `sessions` and `lifecycle`. A question is an object that the host's
+answer is given to.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -15,48 +18,57 @@ from taskgate.upstream.resume_points import Leave, ResumePoint
 
 
 class ServerQuestion(Protocol):
-    """A question of a server that waits for its answer. Nothing of it raises or blocks."""
+    """A question of a server that waits for its answer. No method raises or blocks."""
 
     question: Question
 
     @property
     def key(self) -> str | None:
-        """The server's own name for it, unique in its call: who takes the call over can answer by it, if not None."""
+        """The server's own name for the question, unique in its call.
+
+        By a key that is not None, another process that takes over the call can answer the question.
+        """
         ...
 
     @property
     def is_open(self) -> bool:
-        """Whether the server still waits: nobody has answered, and it was not withdrawn."""
+        """Whether the server still waits: the question was neither answered nor withdrawn."""
         ...
 
     def answer(self, answer: Answer, principal: Principal | None = None) -> None:
-        """Give the server its answer, in the background. The first counts; after it, or a withdrawal, it is dropped.
+        """Send the answer in the background. The first one counts; after it, or a withdrawal, it is
+        dropped.
 
-        `principal` is who answered, None for whom the session speaks at all.
+        `principal` is who answered, None for the principal of the session.
         """
         ...
 
     def refuse(self) -> None:
-        """Answer for a host that gave no answer, as the server's era has it (L-INPUT-8); otherwise as `answer`."""
+        """Send the answer for a host that gave none, in the form of the server's era (L-INPUT-8);
+        else as `answer`."""
         ...
 
     def tell(self, notification: Notification) -> None:
-        """Tell the server how far the host is; dropped where it did not ask to know, or does not wait any more."""
+        """Send the host's progress to the server; dropped if the server did not ask for it, or no
+        longer waits."""
         ...
 
     def when_withdrawn(self, forget: Callable[[], None]) -> None:
-        """Call `forget` once if the server gives the question up or cannot be answered any more; at once if so now.
+        """Call `forget` once when the question can no longer be answered; at once if so already.
 
-        That is so when it says so, when the call it asked for has ended, and when its session has.
+        A question is withdrawn when the server says so, when its call ends, and when its session
+        ends.
         """
         ...
 
 
 class Between(NamedTuple):
-    """What a call goes on with whose server asked, and holds nothing of it until the next round.
+    """Checkpoint of a modern call between two rounds: the server asked, and keeps nothing until the
+    next round.
 
-    `state` is what it wants back, as written. `asked` are the questions by its keys, as they were heard, if anybody was
-    asked; `given` the answers so far, with more as they come.
+    `state` is the state that the server wants back, as written. `asked` has the questions by the
+    server's keys and, for each that was put to a host, the open question. `given` has the answers
+    so far; it fills while more arrive.
     """
 
     state: RawJson | None
@@ -65,82 +77,95 @@ class Between(NamedTuple):
 
 
 class CallListener(Protocol):
-    """Told of what a server says besides its answers. Nothing of it may raise or block."""
+    """Receives what a server sends besides the answers of a call. No method may raise or block."""
 
     def on_notification(self, notification: Notification) -> None:
-        """A notification; progress under the server's token."""
+        """Receive a notification; progress has the server's token."""
         ...
 
     def asked(self, question: ServerQuestion) -> None:
-        """A question, which is from now on to be answered by somebody."""
+        """Receive a question. From now on the listener has to have it answered."""
         ...
 
     def refused(self, required: Mapping[str, Any]) -> None:
-        """A question that the server was refused at once: the host did not declare `required`, as hosts declare it."""
+        """Hear of a question that was refused at once, because the host did not declare the
+        capability.
+
+        `required` is that capability, in the form in which hosts declare it.
+        """
         ...
 
     def clog(self) -> Awaitable[None] | None:
-        """A wait until the server should be listened to again; None where it should be now, which is nearly always."""
+        """Return a wait for backpressure: the server is read again after it. Nearly always None:
+        read on now."""
         ...
 
     def keep(self, between: Between) -> Leave | None:
-        """Keep what the next round of the call takes, whose questions were all heard; None where that is not done."""
+        """Store a checkpoint after all questions of a round were asked; None if the listener stores
+        none.
+
+        The returned function must be awaited before the next round is sent.
+        """
         ...
 
     def on_checkpoint(self, resume_point: ResumePoint) -> None:
-        """The call can be gone on with from there by somebody else, from now on; the newest counts.
+        """Receive a resume point from which another process can resume the call. The newest one
+        counts.
 
-        By then its server has every answer that was given before to what it asks.
+        By then the server has every answer that was given to its earlier questions.
         """
         ...
 
     @property
     def leaves(self) -> bool:
-        """Whether the call, given up now, is left at its server as it is, for somebody else goes on with it.
+        """Whether a call that is cancelled here now will be resumed by another process.
 
-        Then its server is told nothing: neither that the call is cancelled, nor that its session is over.
+        The call is then left as it is at its server: neither its cancellation nor the end of its
+        session is sent.
         """
         ...
 
     @property
     def can_be_asked(self) -> bool:
-        """Whether a question that belongs to no call can be asked of it now, as of the session that it hears."""
+        """Whether the session of this listener can be asked a question that belongs to no call."""
         ...
 
     @property
     def passes_rounds(self) -> bool:
-        """Whether an answer that is a round of questions goes to the host as it is; else each is heard as a question.
+        """Whether an answer that is a round of questions goes to the host unchanged.
 
-        Asked when such an answer is there, which servers of the modern era alone give.
+        Otherwise each of its questions is given to `asked`. Read when such an answer arrives; only
+        modern servers send them.
         """
         ...
 
 
 class SessionCallListener(CallListener, Protocol):
-    """Told of what a server says in a session besides what belongs to a call. Nothing of it may raise or block."""
+    """Listener of a session: also receives messages that belong to no call. No method may raise or
+    block."""
 
     def met(self, server: Server) -> None:
-        """Who the server says that it is, before anybody else hears of it; again whenever it is asked anew."""
+        """Receive the server's identity, before any other user of the session; again after each new
+        handshake."""
         ...
 
 
 class UnsavedCallListener:
-    """What all hearers share whose calls are not taken over, and who can be asked in a call alone."""
+    """Base of listeners whose calls are not resumed elsewhere, and that take questions only within
+    a call."""
 
     __slots__ = ()
 
     def keep(self, between: Between) -> Leave | None:
-        """See CallListener: nobody makes the next round but who made this one."""
+        """Store nothing: the next round is sent by the process that sent this one."""
 
     def on_checkpoint(self, resume_point: ResumePoint) -> None:
-        """See CallListener: nobody needs it."""
+        """Ignore the resume point: the call is never resumed elsewhere."""
 
     @property
     def leaves(self) -> bool:
-        """See CallListener."""
         return False
 
     @property
     def can_be_asked(self) -> bool:
-        """See CallListener."""
         return False

@@ -1,6 +1,9 @@
-"""A request that waits for its answer, and for how long; with what all sessions with one server share.
+"""A request that waits for its answer, `Call`, with its timeouts; and what the sessions of a server
+share.
 
-What must not live here: bytes, and what a message means.
+A legacy session makes an `UpstreamRequest`, a modern one a `Saying` (`protocol.modern_server`).
+Both send it under the id of a `Call` and wait inside `call.wait`. `UpstreamContext` is shared by
+all legacy sessions with one server; modern sessions have `modern.context`.
 """
 
 import asyncio
@@ -24,18 +27,19 @@ from taskgate.upstream.settings import UpstreamObserver, UpstreamSettings
 
 @dataclass(slots=True)
 class Running:
-    """How many requests wait for the answer of one server now."""
+    """Number of requests that wait for an answer of one server now."""
 
     count: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamContext:
-    """What every session with one server shares. Ids are unique among all of them, as tokens of progress must be.
+    """Shared state of all legacy sessions with one server.
 
-    `alarms` bound the calls, for as long as `patience` says; `running` counts them. `reception` tells operators how the
-    server takes `initialize`. `outlives` is whether the server,
-    and what it holds of a call, is still there when this process is gone, under the names that it has now.
+    `ids` gives the request ids and progress tokens, which are unique among all sessions. `alarms`
+    are the timers of calls, for as long as `patience` says; `running` counts the calls. `reception`
+    logs how the server takes `initialize`. `outlives`: the server and its state of a call survive
+    the end of this process, under the same names.
     """
 
     transport: Transport
@@ -51,9 +55,10 @@ class UpstreamContext:
 
 
 class UpstreamRequest(NamedTuple):
-    """A request as a session makes it; `write` gives its text under an id.
+    """A request before it has an id; `write` returns its text under an id.
 
-    `listener` None hears nothing of it, and `log_level` None wants no log.
+    Without `listener` its notifications are dropped. `log_level` None leaves the log level
+    unchanged.
     """
 
     method: str
@@ -65,13 +70,18 @@ class UpstreamRequest(NamedTuple):
 
 
 class Call:
-    """A request that waits for its answer; `wait` ends when its time is up, or when the answer comes another way.
+    """A request that waits for its answer, with its timers.
 
-    `sent` tells whether any of it may have reached the server: while its way is made, none has. `listener` None hears
-    nothing of it. `resumes` is the round that it begins with, where that is not its first. `spent` seconds of its time
-    are over before it begins. `was_refused` tells that its answer came under an HTTP status of an error. `told` is the
-    last progress that was heard of it, where anybody may want to say more; `is_task` tells that its server made a task
-    of it, and so did act. `is_lasting` tells that it is held wherever it can be gone on with; see CallListener.
+    - `wait` is the scope of the wait. It is interrupted when the time is up, or by `wake`.
+    - `sent`: some of the request may have reached the server. False while the connection is made.
+    - `answer` is an answer that arrived outside of the request's own stream.
+    - `was_let_go`: the gateway ended the call itself, by closing the session.
+    - `was_refused`: the answer came under an HTTP error status.
+    - `resumes` is the round that the call starts with, if that is not its first.
+    - `spent` is how many seconds of its time were used before `begin`.
+    - `told` is its last progress notification.
+    - `is_task`: the server made a task of the call, so it did act.
+    - `is_lasting`: its resume points go to the listener; see `CallListener.on_checkpoint`.
     """
 
     __slots__ = (
@@ -127,7 +137,7 @@ class Call:
         self._began = self._heard = 0.0
 
     def leave(self) -> None:
-        """Its first byte is on its way."""
+        """Mark the request as sent: its first byte is about to be written."""
         self.sent = True
 
     def wake(self) -> None:
@@ -135,27 +145,29 @@ class Call:
         self.wait.interrupt()
 
     def begin(self, alarms: Alarms, running: Running | None = None) -> None:
-        """Wake it when its time is up, and count it where that is wanted; `stop` is to be called."""
+        """Start the timers, and count the call in `running` if given; `stop` must follow."""
         self._alarms = alarms
         if running is not None:
             self._running = running
             running.count += 1
         self._began = self._heard = asyncio.get_running_loop().time()
-        # Nothing is subtracted where nothing was spent: the usual wait costs least.
+        # No subtraction in the usual case: it is on the way of every call.
         first = self.bounds.first
         self._alarm = alarms.after(first - self.spent if self.spent else first, self._ring)
 
     def progressed(self) -> None:
-        """The server shows that it works at it: the time without progress begins anew (V-INIT-9)."""
+        """Restart the timeout without progress: the server shows that it works on the call
+        (V-INIT-9)."""
         self._heard = asyncio.get_running_loop().time()
 
     def asks(self, questions: int) -> None:
-        """So many questions more, or fewer, wait for its host, whose time is not the server's: then none is counted."""
+        """Count questions that wait for the host, more or fewer. While there are any, no time is
+        counted."""
         self._asking += questions
         self.progressed()
 
     def stop(self) -> None:
-        """Its time does not matter any more."""
+        """Stop the timers and the count."""
         if self._running is not None:
             self._running.count -= 1
             self._running = None
@@ -181,13 +193,15 @@ class Call:
 
 
 _AT_ONCE: Final = 0.001
-"""Seconds that are not worth another wait."""
+"""Seconds that are not worth another timer."""
 
 
 def first_id(entropy: Entropy) -> int:
-    """The random id that a process begins with: no host can guess the ids and progress tokens of others (T17).
+    """Return the random id that a process begins with: no host can guess ids and progress tokens
+    (T17).
 
-    52 random bits: JavaScript servers read integers exactly below 2**53 only, and a process never counts that far.
+    It has 52 random bits. JavaScript servers read integers exactly only below 2**53, and a process
+    never counts that far.
     """
     return int.from_bytes(entropy.token(7)) % _FIRST_IDS + 1
 

@@ -1,6 +1,7 @@
-"""A server's catalogue of tools, page by page, and its bounds. Holds nothing; when it is read again decides a session.
+"""Reading of a server's tool list: `read_catalogue` joins all pages, within size limits.
 
-A catalogue beyond its bounds is refused as a whole: a part of it would look like all of it.
+Used by the sessions of both eras, which decide when the list is read again. A list beyond its
+limits is refused as a whole: a part of it would look like all of it.
 """
 
 from collections.abc import Awaitable, Callable
@@ -15,7 +16,7 @@ from taskgate.system.offload import offloaded
 from taskgate.upstream import failures
 
 MAX_PAGES: Final = 200
-"""More than any server has; a catalogue without an end is none."""
+"""Pages of a list, more than any server has; beyond them the list is taken to be endless."""
 
 
 async def read_catalogue(
@@ -23,9 +24,10 @@ async def read_catalogue(
     read: Callable[[Response], ToolPage],
     bounds: CatalogueBounds,
 ) -> dict[str, ListedTool]:
-    """All pages as one: `ask` has the answer for a cursor, `read` what it says.
+    """Return the tools of all pages by name. `ask` fetches the page at a cursor, `read` decodes it.
 
-    Raises UpstreamFailed for what `read` cannot read, a catalogue beyond its bounds, or one that does not end.
+    Raises UpstreamFailed for what `read` cannot decode, a list beyond its limits, or one that does
+    not end.
     """
     tools: dict[str, ListedTool] = {}
     cursor: RawJson | None = None
@@ -44,7 +46,8 @@ async def read_catalogue(
 
 
 def what_is_left(bounds: CatalogueBounds, response: Response) -> CatalogueBounds:
-    """The bounds of the pages after that one. Raises UpstreamFailed where it is beyond them."""
+    """Return the limits for the pages after this one. Raises UpstreamFailed if this one exceeds
+    them."""
     left = bounds.less(response)
     if left is None:
         raise failures.large_catalogue()

@@ -1,8 +1,9 @@
-"""Which era a server speaks: found out once for all sessions with it, and again when it stops working (V-ERA-8).
+"""Detection of a server's era: `EraFinder`, one per server, shared by all sessions (V-ERA-8).
 
-`initialize` goes first, for servers of old revisions end on a method that they do not know; only one that could be of
-the modern era is asked `server/discover` (decisions 18a). What must not live here: what an answer tells
-(`protocol.evidence`).
+`initialize` is sent first, because servers of old SDKs end on a method that they do not know. Only
+a server that may be modern is asked `server/discover` (docs/decisions/0021). The result is
+remembered until a session calls `forget`, when the server stops answering in that era.
+`protocol.evidence` judges answers; `session_of_any_era` uses the result.
 """
 
 import asyncio
@@ -21,14 +22,16 @@ from taskgate.upstream.calls import UpstreamContext
 from taskgate.upstream.legacy.session import HttpSession
 
 PATIENCE: Final = timedelta(seconds=5)
-"""How long a server may think about `server/discover`: one that says nothing does not know it.
+"""Time that a server has to answer `server/discover`: silence means that it does not know the
+method.
 
-One that took long to welcome us is given twice as long as that: it may be a program that has to start once more.
+A server that took long to answer `initialize` has twice as long as that: it may be a program that
+must start once more.
 """
 
 
 class FoundSession(NamedTuple):
-    """How a server is spoken to, with the session that was opened to find it out, where that is still of use."""
+    """The era of a server, with the session that was opened to find it, if it is still useful."""
 
     era: Era
     session: HttpSession | None = None
@@ -36,7 +39,8 @@ class FoundSession(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EraProbe:
-    """How one session asks: `means` are its own, and `open` makes a session of the legacy era, not yet opened."""
+    """Means of one session to ask: its own context, and `open`, which returns an unopened legacy
+    session."""
 
     upstream_context: UpstreamContext
     open: Callable[[], HttpSession]
@@ -44,9 +48,10 @@ class EraProbe:
 
 @dataclass(slots=True, kw_only=True)
 class _Inquiry:
-    """One way to find out, which others wait for.
+    """One detection that runs, which others wait for.
 
-    `failure` is why it came to nothing, where that holds for all. `was_for_one` tells that what came of it does not.
+    `failure` is why it failed, if that holds for all. `was_for_one`: the result holds only for the
+    caller that made it.
     """
 
     over: asyncio.Event = field(default_factory=asyncio.Event)
@@ -55,24 +60,25 @@ class _Inquiry:
 
 
 class EraFinder:
-    """What is known of one server."""
+    """Finds and remembers the era of one server."""
 
     def __init__(self, modern: ModernServerDialect) -> None:
         self._modern = modern
         self._inquiry: _Inquiry | None = None
         self.era: Era | None = None
-        """How it is spoken to; None where nobody knows."""
+        """The era of the server; None while it is unknown."""
 
     def forget(self, era: Era) -> None:
-        """It is not spoken to like that any more."""
+        """Forget the era, if it is this one: the server stopped answering in it."""
         if self.era is era:
             self.era = None
 
     async def find(self, asking: EraProbe) -> FoundSession:
-        """How it is spoken to. Raises UpstreamFailed where that cannot be told now; then whoever asks next finds out.
+        """Return the era. Raises UpstreamFailed if it cannot be found now; the next caller then
+        tries again.
 
-        One asks for all who wait. What it is told may hold for its caller alone, as a refusal does: then they all ask
-        for themselves.
+        One caller asks for all who wait. An answer such as a refusal may hold for that caller
+        alone: then each asks for itself.
         """
         while (era := self.era) is None:
             inquiry = self._inquiry
@@ -115,21 +121,21 @@ class EraFinder:
         except failures.Unwelcome as refusal:
             era = era_of_refusal(refusal.error) or await self._told(upstream_context, 2 * (loop.time() - began))
             if era is Era.LEGACY:
-                # It speaks neither, at least now.
+                # It speaks neither era, at least now.
                 upstream_context.reception.failed(upstream_context.settings, refusal)
                 raise
             return self._settled(era)
         if server.peer.revision is not NEWEST_LEGACY:
-            # Of an older revision, it may be of a library that ends on a method it does not know.
+            # A server of an older revision may use an SDK that ends on an unknown method.
             return self._settled(Era.LEGACY, session)
         if isinstance(server.peer.capabilities.get("tasks"), dict):
-            # Tasks of that revision. The question would begin and end a session at the SDK for Python, which stops the
-            # tasks of all others.
+            # The server has tasks of 2025-11-25. With the SDK for Python, the question would open
+            # and end a session, which stops the tasks of all other sessions.
             return self._settled(Era.LEGACY, session)
         try:
             era = await self._told(upstream_context, 2 * (loop.time() - began))
         except UpstreamFailed:
-            # It tells nothing now, and the session stands: the next one asks again.
+            # No evidence now, and the session works: use it, and let the next session ask again.
             return FoundSession(Era.LEGACY, session)
         if era is Era.LEGACY:
             return self._settled(era, session)
@@ -142,9 +148,10 @@ class EraFinder:
         return FoundSession(era, session)
 
     async def _told(self, upstream_context: UpstreamContext, patience: float) -> Era:
-        """What its answer to `server/discover` tells. Raises UpstreamFailed where there is none that tells anything.
+        """Ask `server/discover` and return the era that the answer shows. Raises UpstreamFailed
+        without evidence.
 
-        It has at least `patience` seconds for it.
+        The server has at least `patience` seconds.
         """
         written = self._modern.discover(next(upstream_context.ids), None)
         headers = {**POSTED, **written.headers}
@@ -175,4 +182,5 @@ async def _era_of(incoming: Incoming) -> Era:
 
 
 _ANSWERS: Final = frozenset({UpstreamReason.MALFORMED.value, UpstreamReason.TOO_LARGE.value})
-"""What failed is to read an answer: that of a server that has none to the question."""
+"""Reasons of failures to read an answer: a server that does not know the method may answer
+anything."""

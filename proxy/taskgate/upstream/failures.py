@@ -1,4 +1,8 @@
-"""What is said of a server that failed. One text for each way, and none of them says where the server is."""
+"""Failures of servers: one constructor for each `UpstreamFailed`, with its text for hosts.
+
+No text contains the address of the server. `dispatched` tells whether the server may have acted.
+Used by all of `upstream`. The subclasses tell apart what `UpstreamReason` does not.
+"""
 
 from datetime import timedelta
 from typing import Any, Final
@@ -10,9 +14,10 @@ from taskgate.system import descriptors
 
 
 class Unwelcome(UpstreamFailed):
-    """The server refused `initialize`, or what was said after it, in a way that may tell of its era (decisions 18a).
+    """The server refused `initialize`, or a later request, in a way that may show its era
+    (docs/decisions/0021).
 
-    `error` is the JSON-RPC error that it answered with, empty where that was an HTTP status alone.
+    `error` is the JSON-RPC error of the answer, empty for a bare HTTP status.
     """
 
     def __init__(self, text: str, error: dict[str, Any]) -> None:
@@ -21,7 +26,7 @@ class Unwelcome(UpstreamFailed):
 
 
 class Gone(UpstreamFailed):
-    """The server does not know any more of a call that it was asked for: what became of it nobody can tell."""
+    """The server no longer knows the call that was to be resumed, so its outcome is unknown."""
 
     def __init__(self) -> None:
         text = "The server no longer knows the call; it may or may not have completed"
@@ -29,56 +34,59 @@ class Gone(UpstreamFailed):
 
 
 class Ours(UpstreamFailed):
-    """What the gateway itself did, or lacked: it says nothing of the server."""
+    """A failure of the gateway itself; it says nothing about the server."""
 
 
 class Unserved(UpstreamFailed):
-    """An HTTP status of 500 or above: whoever answers cannot serve, or is not the server."""
+    """An HTTP status of 500 or above: the server, or a proxy before it, cannot serve."""
 
 
 class Down(UpstreamFailed):
-    """The server is down, as far as can be told: see `is_down`. What this is reported for has not left."""
+    """The server is down as `is_down` has it, and the message that this is reported for was not
+    sent."""
 
 
 class NoCredentials(Ours):
-    """There is nothing to show to the server, so nothing was sent to it."""
+    """The gateway has no credentials for the server, so nothing was sent."""
 
     def __init__(self, reason: UpstreamReason, more: str = "") -> None:
         super().__init__(reason, f"The gateway could not get credentials for the server{more}", dispatched=False)
 
 
 class StaleToken(UpstreamFailed):
-    """The server can be asked nothing for a caller whose token is no good any more, until they come with another."""
+    """The caller's token is no longer valid; the server can be asked again once the caller sends a
+    new one."""
 
 
 class Severed(UpstreamFailed):
-    """The way to the server is no more, with everything on it: nothing can be taken up again where it was."""
+    """The message channel to the server ended with everything on it: no stream can be resumed."""
 
     def __init__(self, text: str) -> None:
         super().__init__(UpstreamReason.CLOSED, text, dispatched=True)
 
 
 class Unsurvived(UpstreamFailed):
-    """The server ended of a question that it need not know (decisions 18a)."""
+    """The server ended on a method that it need not know (docs/decisions/0021)."""
 
     def __init__(self, text: str) -> None:
         super().__init__(UpstreamReason.CLOSED, text, dispatched=True)
 
 
 def unreachable() -> UpstreamFailed:
-    """No connection came about, so nothing was sent."""
+    """No connection was made, so nothing was sent."""
     return UpstreamFailed(UpstreamReason.UNREACHABLE, "The server could not be reached", dispatched=False)
 
 
 def no_descriptor() -> UpstreamFailed:
-    """The gateway has no file descriptor for it, so nothing was sent: the server had no part in that."""
+    """The gateway has no file descriptor for a connection, so nothing was sent; the server had no
+    part in it."""
     descriptors.LACK.emit({"limit": descriptors.limit()})
     text = "The gateway has no free file descriptor to connect to the server"
     return UpstreamFailed(UpstreamReason.INTERNAL, text, dispatched=False)
 
 
 def left_alone(retry_after: timedelta) -> UpstreamFailed:
-    """The server failed too often, so nothing was sent to it."""
+    """The circuit is open, so nothing was sent."""
     text = "Circuit open: the server failed repeatedly; the request was not sent"
     return UpstreamFailed(UpstreamReason.UNREACHABLE, text, dispatched=False, retry_after=retry_after)
 
@@ -94,31 +102,33 @@ def broke_off() -> UpstreamFailed:
 
 
 def let_go(*, dispatched: bool) -> UpstreamFailed:
-    """We ended the session ourselves."""
+    """The gateway closed the session."""
     return Ours(UpstreamReason.CLOSED, "The session with the server was closed", dispatched=dispatched)
 
 
 def no_rounds() -> UpstreamFailed:
-    """It was in the middle of a call, and has since become one that cannot be told how that goes on."""
+    """A call between two rounds cannot continue: its server has become a legacy one, which has no
+    rounds."""
     return UpstreamFailed(
         UpstreamReason.REFUSED, "The server no longer supports calls in several rounds", dispatched=True
     )
 
 
 def called_off() -> UpstreamFailed:
-    """The server cancelled the task that it had made of the call, and nobody here wanted it to."""
+    """The server cancelled the task that it had made of the call, without a request of the gateway."""
     return UpstreamFailed(UpstreamReason.CLOSED, "The server cancelled its task for the call", dispatched=True)
 
 
 def lost_sight(failure: UpstreamFailed | None) -> UpstreamFailed:
-    """The server made a task of the call, and has not shown it for too long: None where it answered with an error."""
+    """The server has not shown its task for the call for too long; `failure` None: it answered with
+    errors."""
     reason = UpstreamReason.REFUSED if failure is None else UpstreamReason(failure.reason)
     why = "it answered with an error" if failure is None else str(failure)
     return UpstreamFailed(reason, f"The server no longer reports on its task for the call: {why}", dispatched=True)
 
 
 def silent() -> UpstreamFailed:
-    """No head in time, or too long a silence within a body."""
+    """The head of the answer did not arrive in time, or the body was silent for too long."""
     return UpstreamFailed(UpstreamReason.TIMEOUT, "The server was silent for too long", dispatched=True)
 
 
@@ -128,24 +138,26 @@ def too_late(*, dispatched: bool) -> UpstreamFailed:
 
 
 def too_large() -> UpstreamFailed:
-    """A message is larger than any that is kept."""
+    """A message is larger than the limit."""
     return UpstreamFailed(UpstreamReason.TOO_LARGE, "The server's answer is too large", dispatched=True)
 
 
 def too_talkative() -> UpstreamFailed:
-    """More comes beside the answer than is read: on its event stream, or before it and between its pieces."""
+    """The server sends more besides its answer than the gateway reads: on its event stream, or in
+    HTTP framing."""
     text = "The server sent too much data besides its answer"
     return UpstreamFailed(UpstreamReason.TOO_LARGE, text, dispatched=True)
 
 
 def large_catalogue() -> UpstreamFailed:
-    """There are more tools, or more is said of them, than is read."""
+    """The list of tools exceeds `limits.catalogue`."""
     text = "The server's list of tools is larger than limits.catalogue allows"
     return UpstreamFailed(UpstreamReason.TOO_LARGE, text, dispatched=True)
 
 
 def too_large_for_somebody() -> UpstreamFailed:
-    """The same, and nobody can tell whose answer it is: theirs will not come, and that of the others may not either."""
+    """An answer is too large and its request is unknown: one of the waiting requests will not be
+    answered."""
     text = "The server sent an answer that is too large, and its request is unknown"
     return UpstreamFailed(UpstreamReason.TOO_LARGE, text, dispatched=True)
 
@@ -156,18 +168,19 @@ def malformed(how: str) -> UpstreamFailed:
 
 
 def unread() -> UpstreamFailed:
-    """The server says that it could not read something, of which nobody can be sure what it was."""
+    """The server reports a parse error without an id, so the message that it could not read is
+    unknown."""
     text = "The server could not read a message, and did not say which"
     return UpstreamFailed(UpstreamReason.REFUSED, text, dispatched=True)
 
 
 def session_lost() -> UpstreamFailed:
-    """The server knows our session no more, so it did not look at the message."""
+    """The server no longer knows the session, so it did not process the message."""
     return UpstreamFailed(UpstreamReason.SESSION_LOST, "The server ended the session", dispatched=False)
 
 
 def refused(status: int) -> UpstreamFailed:
-    """An HTTP status that is no success and no redirect. One below 500 says that the server did not act."""
+    """An HTTP status that is no success and no redirect. Below 500 the server did not act."""
     text = f"The server refused the request with HTTP status {status}"
     if status in _UNAUTHORIZED:
         text = "The server refused the gateway's credentials"
@@ -177,47 +190,50 @@ def refused(status: int) -> UpstreamFailed:
 
 
 def no_credentials(reason: UpstreamReason) -> UpstreamFailed:
-    """There is nothing to show to the server, so nothing was sent to it."""
+    """The gateway has no credentials for the server, so nothing was sent."""
     return NoCredentials(reason)
 
 
 def no_token() -> UpstreamFailed:
-    """Credentials are had for a caller's token, and there is none that still holds."""
+    """Credentials depend on the caller's token, and the caller has no valid one."""
     return NoCredentials(UpstreamReason.REFUSED, ": the caller has no valid token")
 
 
 def redirected(status: int) -> UpstreamFailed:
-    """A redirect that is not followed. Only 307 and 308 say that the request is still to be made."""
+    """A redirect that is not followed. Only 307 and 308 say that the request was not processed."""
     text = "The server sent a redirect that the gateway does not follow"
     return UpstreamFailed(UpstreamReason.REDIRECT, text, dispatched=status not in KEEPING_REDIRECTS)
 
 
 def unwelcome(status: int) -> UpstreamFailed:
-    """An HTTP status that a request was refused with, without a word of JSON-RPC."""
+    """An HTTP status of a refused request, without a JSON-RPC body."""
     refusal = refused(status)
     return Unwelcome(str(refusal), {}) if status in _UNKNOWING else refusal
 
 
 def said_in(response: Response) -> dict[str, Any]:
-    """What of an error may tell of an era, or is told to an operator."""
+    """Return code, message and data of an error: they may show the era, and are logged for
+    operators."""
     members = (response.error.members or {}) if response.error is not None else {}
     return {name: value_of(members, name) for name in ("code", "message", "data")}
 
 
 def no_session(error: dict[str, Any]) -> Unwelcome:
-    """A JSON-RPC error that `initialize` was refused with."""
+    """The server refused `initialize` with this JSON-RPC error."""
     return Unwelcome("The server refused to open a session", error)
 
 
 def tells_nothing(status: int) -> bool:
-    """Whether an HTTP status is about the moment or the caller, and so tells nothing of what a server speaks."""
+    """Whether an HTTP status depends on the moment or the caller, and so says nothing about the
+    era."""
     return status >= 500 or status in _OF_THE_CALLER
 
 
 def is_down(failure: UpstreamFailed) -> bool:
-    """Whether a failure means that the server is down: not reached, left alone, silent, closed, or HTTP 500 and above.
+    """Whether a failure means that the server is down.
 
-    An answer of the server is none, whatever it refuses, and neither is what the gateway itself did.
+    That is: not reached, circuit open, silent, closed, or HTTP 500 and above. An answer of the
+    server is not, whatever it refuses, and neither is a failure of the gateway itself.
     """
     if isinstance(failure, Ours):
         return False
@@ -225,7 +241,7 @@ def is_down(failure: UpstreamFailed) -> bool:
 
 
 def unsent(failure: UpstreamFailed) -> UpstreamFailed:
-    """The same failure, of something that went before the message it is reported for; Down where that is what it is."""
+    """The same failure for a message that was not sent after it; Down if that is what it means."""
     reason = UpstreamReason(failure.reason)
     if is_down(failure):
         return Down(reason, str(failure), dispatched=False, retry_after=failure.retry_after)
@@ -235,14 +251,14 @@ def unsent(failure: UpstreamFailed) -> UpstreamFailed:
 
 
 def sent(failure: UpstreamFailed) -> UpstreamFailed:
-    """The same failure, of something that came after the message it is reported for."""
+    """The same failure for a message that was sent before it."""
     if failure.dispatched:
         return failure
     return UpstreamFailed(UpstreamReason(failure.reason), str(failure), dispatched=True)
 
 
 KEEPING_REDIRECTS: Final = frozenset({307, 308})
-"""The redirects that keep method and body."""
+"""Redirects that keep method and body."""
 _OF_SERVERS_DOWN: Final = frozenset(
     {UpstreamReason.UNREACHABLE.value, UpstreamReason.CLOSED.value, UpstreamReason.TIMEOUT.value}
 )

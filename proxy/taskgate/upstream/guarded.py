@@ -1,9 +1,10 @@
-"""A server that fails is left alone: its circuit, asked where its requests leave.
+"""Circuit breaker of one server: `GuardedTransport` refuses requests while the circuit is open.
 
-A failure is that the server could not be reached, closed the connection before it answered, did not begin to answer in
-time, or answered 502, 503 or 504, which say that whoever answers is not the server or cannot serve. Any other answer is
-a success: errors of JSON-RPC and refusals are answers, and a call that takes long is no failure. What must not live
-here: when a circuit moves (`limits.breaker`), who checks the server besides (`health`).
+A failure is one of these: no connection, a connection closed before an answer, no answer in time,
+or the status 502, 503 or 504. Those statuses say that a proxy answered or that the server cannot
+serve. Every other answer is a success: JSON-RPC errors and refusals are answers, and a slow call is
+no failure. `domain.breaker` has the state machine; `http` opens and closes the circuit by health
+checks.
 """
 
 import asyncio
@@ -20,11 +21,11 @@ from taskgate.upstream.settings import Breaker
 
 
 class GuardedTransport:
-    """The transport to one server behind its circuit; `moved` hears in which state it is from now on.
+    """Transport to one server with a circuit breaker; `moved` is called with each new state.
 
-    What only listens passes and counts for nothing: streams come back by themselves after pauses of their own, and one
-    of them may bring the answer of a call that runs. So does what follows on something that the server has begun: to
-    refuse it an answer would fail the call that asked for it.
+    Requests that only listen pass and are not counted. Streams reopen after pauses of their own,
+    and one may bring the answer of a running call. Requests that follow something begun pass too:
+    to refuse the server an answer would fail the call that asked for it.
     """
 
     def __init__(self, inner: Transport, breaker: Breaker, *, moved: Callable[[str], None], clock: Clock) -> None:
@@ -39,16 +40,16 @@ class GuardedTransport:
         )
         self._told = self._circuit.state
         self.failing = False
-        """Whether the server failed the last request of which that is known."""
+        """Whether the server failed the last request whose result is known."""
 
     @property
     def state(self) -> str:
-        """closed, open or half_open."""
+        """The state of the circuit: closed, open or half_open."""
         return self._circuit.state.value
 
-    # Hands on what is to be awaited: another coroutine to wait through would cost every request.
+    # Returns the inner coroutine: one more coroutine to await would cost every request.
     def send(self, outgoing: Outgoing) -> Coroutine[Any, Any, Incoming]:
-        """See Transport. UpstreamFailed with `retry_after` while the server is left alone: nothing is sent then."""
+        """Raises UpstreamFailed with `retry_after` while the circuit is open; nothing is sent then."""
         if outgoing.only_listens or outgoing.follows:
             return self._inner.send(outgoing)
         circuit, now = self._circuit, self._clock.elapsed()
@@ -73,19 +74,18 @@ class GuardedTransport:
         return watched(self._inner, outgoing, tell)
 
     def trip(self) -> None:
-        """Leave the server alone from now on."""
+        """Open the circuit now."""
         self._circuit.open(self._clock.elapsed())
         if self._circuit.state is not self._told:
             self._tell()
 
     def mend(self) -> None:
-        """The server is well: let everything through."""
+        """Close the circuit: the server is healthy."""
         if self._circuit.state is not CircuitState.CLOSED:
             self._circuit.close()
             self._tell()
 
     async def close(self) -> None:
-        """See Transport."""
         await self._inner.close()
 
     def _tell(self) -> None:
@@ -94,7 +94,8 @@ class GuardedTransport:
 
 
 async def watched(transport: Transport, outgoing: Outgoing, tell: Callable[[bool | None], None]) -> Incoming:
-    """Send it, and tell once what it says of the server: True for an answer, False for a failure, None for nothing."""
+    """Send the request and call `tell` once: True for an answer, False for a failure, None for no
+    evidence."""
     loop = asyncio.get_running_loop()
     began, ok = loop.time(), None
     try:
@@ -105,7 +106,7 @@ async def watched(transport: Transport, outgoing: Outgoing, tell: Callable[[bool
         ok = _judged(failure)
         raise
     except asyncio.CancelledError:
-        # Who asked may end the wait for a head in the very moment in which the transport would have.
+        # The caller may cancel at the very moment at which the transport would have timed out.
         patience = outgoing.first_byte
         if patience is not None and loop.time() - began >= patience.total_seconds() * _NEARLY:
             ok = False
@@ -116,7 +117,7 @@ async def watched(transport: Transport, outgoing: Outgoing, tell: Callable[[bool
 
 def _judged(failure: UpstreamFailed) -> bool | None:
     if failure.reason == UpstreamReason.CLOSED.value and not failure.dispatched:
-        # We closed it ourselves.
+        # The gateway closed it itself.
         return None
     if failure.reason == UpstreamReason.INTERNAL.value:
         return None
@@ -128,4 +129,4 @@ _FAILURES: Final = frozenset(
     {UpstreamReason.UNREACHABLE.value, UpstreamReason.CLOSED.value, UpstreamReason.TIMEOUT.value}
 )
 _NEARLY: Final = 0.95
-"""The share of the patience after which a wait that is given up is silence."""
+"""The share of the timeout after which a cancelled wait counts as silence of the server."""

@@ -1,9 +1,9 @@
-"""Whether a server is well: asked again and again in the background, in a session of the gateway's own.
+"""Health checks of one server: `Checks` asks it at intervals, in a session of the gateway's own.
 
-A server is well that answers, whatever it answers: it is asked as the gateway, and who the gateway is may matter to it.
-What counts as a failure is what counts for its circuit (`guarded`), and that no whole answer came in time. What must
-not live here: what follows from it. What holds: there is never more than one check at a time, and a check that could
-not be sent for want of credentials says nothing.
+A server is healthy if it answers, whatever it answers: the gateway asks as itself, and its identity
+may matter to the server. A failure is what counts as one for the circuit breaker (`guarded`), or no
+whole answer in time. At most one check runs at a time. A check that could not be sent for lack of
+credentials says nothing. `http` creates the checks and acts on their results.
 """
 
 import asyncio
@@ -28,21 +28,21 @@ from taskgate.upstream.settings import HealthSettings, UpstreamObserver
 log = getLogger("taskgate.upstream")
 
 _SPREAD: Final = 0.2
-"""The share of the interval between two checks that differs from one to the next: a tenth less, or a tenth more."""
+"""The share by which the interval between two checks varies: a tenth less to a tenth more."""
 _BROKEN: Final = frozenset({UpstreamReason.CLOSED.value, UpstreamReason.TIMEOUT.value})
 GATEWAY: Final = Principal(context="gateway")
-"""For whom a server is asked whether it is well."""
+"""The principal of health checks."""
 QUIET: Final = UpstreamObserver(
     answered=lambda method, seconds, error: None,
     session_lost=lambda: None,
     stream_opened=lambda kind: None,
     stream_ended=lambda kind: None,
 )
-"""Checks have a count of their own, and are in no other."""
+"""The observer of health checks: they have a metric of their own and are counted in no other."""
 
 
 class HealthProbe:
-    """The transport that checks are sent by: remembers what the last of them says of the server."""
+    """Transport of the health checks; remembers what the last check says of the server."""
 
     def __init__(self, inner: Transport) -> None:
         self._inner = inner
@@ -56,15 +56,14 @@ class HealthProbe:
 
     @property
     def asked(self) -> bool:
-        """Whether the server was asked for anything since `forget`, or has yet to answer what it was asked before."""
+        """Whether a request was sent since `forget`, or an earlier one still waits for its answer."""
         return self._sent or self._under_way > 0
 
     def forget(self) -> None:
-        """Another check begins."""
+        """Reset for the next check."""
         self._sent = self._failed = False
 
     async def send(self, outgoing: Outgoing) -> Incoming:
-        """See Transport."""
         outgoing = outgoing._replace(checks=True)
         if outgoing.only_listens or outgoing.follows:
             return await self._inner.send(outgoing)
@@ -73,7 +72,7 @@ class HealthProbe:
         return await watched(self._inner, outgoing, self._tell)
 
     async def close(self) -> None:
-        """Nothing: the connections are not the checks'."""
+        """Do nothing: the connections are shared with other requests."""
 
     def _tell(self, ok: bool | None) -> None:
         self._under_way -= 1
@@ -82,16 +81,17 @@ class HealthProbe:
 
 
 class ProbeResult(NamedTuple):
-    """What a check found. `silent` tells of a bad one that nothing came in time."""
+    """Result of a check. `silent`: it failed because no answer came in time."""
 
     good: bool
     silent: bool = False
 
 
 class Checks:
-    """The checks of one server, by sessions that `new_session` makes, which send through `sentinel`.
+    """The health checks of one server, in sessions from `new_session`, which send through
+    `sentinel`.
 
-    `found` hears of every check that says something, after `up` was brought in line with it.
+    `found` is called for every check with a result, after `up` was updated.
     """
 
     def __init__(
@@ -113,15 +113,15 @@ class Checks:
         self._was_good = False
         self._round: asyncio.Task[None] | None = None
         self.up: bool | None = None
-        """Whether the server is thought to be up; None where nobody knows yet."""
+        """Whether the server is up; None until it is known."""
 
     def begin(self) -> None:
-        """Check it from now on, the first time at once. A second time does nothing."""
+        """Start the checks, the first one now. A second call does nothing."""
         if self._round is None:
             self._round = asyncio.get_running_loop().create_task(self._go_round(), context=Context())
 
     async def close(self) -> None:
-        """Check it no more, and end the session."""
+        """Stop the checks and end their session."""
         if self._round is not None:
             self._round.cancel()
             await asyncio.wait((self._round,))
@@ -130,7 +130,8 @@ class Checks:
     async def _go_round(self) -> None:
         loop, interval = asyncio.get_running_loop(), self._health.interval.total_seconds()
         for turn in count():
-            # From begin to begin, a tenth less or more: checks of many servers do not stay in step.
+            # Measured from start to start. A tenth less or more keeps the checks of many servers
+            # out of step.
             due = loop.time() + interval * (1 - 1.5 * _SPREAD + 2 * _SPREAD * share(self._name, turn))
             try:
                 finding = await self._check()
@@ -158,7 +159,8 @@ class Checks:
 
     async def _ask(self) -> None:
         if self._health.method == PING and self._session.era is Era.MODERN:
-            # That era has no ping; its sessions are nothing to a server, and a new one asks who it is.
+            # The modern era has no ping. Its sessions are nothing to a server, and a new one asks
+            # `server/discover`.
             await self._session.close()
             self._session = self._new_session()
             await self._session.open()
@@ -175,26 +177,25 @@ class Checks:
 
 
 class _Deaf(UnsavedCallListener):
-    """Hears nothing, and answers nothing; see CallListener."""
+    """Listener of health checks: ignores everything and refuses questions."""
 
     passes_rounds: Final = False
 
     def on_notification(self, notification: Notification) -> None:
-        """See CallListener."""
+        """Ignored."""
 
     def asked(self, question: ServerQuestion) -> None:
-        """See CallListener."""
         question.refuse()
 
     def refused(self, required: Mapping[str, Any]) -> None:
-        """See CallListener."""
+        """Ignored."""
 
     def clog(self) -> None:
-        """See CallListener."""
+        """No backpressure."""
 
     def met(self, server: Server) -> None:
-        """See SessionCallListener."""
+        """Ignored."""
 
 
 DEAF: Final = _Deaf()
-"""Who hears what a server says to a check."""
+"""The listener of health checks."""

@@ -1,7 +1,9 @@
-"""One configured server, with what it is made from: the door of this floor.
+"""One configured server: `HttpUpstream`, the implementation of `Upstream` for every transport and
+era.
 
-Puts the parts together; what each does is in its own module, and how messages get to the server in `transport_choice`.
-Only the composition root comes here.
+It connects the parts: transport (`transport_choice`), circuit breaker, credentials, health checks,
+and the sessions of both eras. `wiring.build` creates it; the name is from the time when HTTP was
+the only transport.
 """
 
 from collections.abc import Callable
@@ -51,9 +53,10 @@ log = getLogger("taskgate.upstream")
 
 
 class HttpUpstream:
-    """One configured server; see Upstream. `way` is how messages get there, None for Streamable HTTP.
+    """An `Upstream` made from its settings. `way` is its transport, None for Streamable HTTP.
 
-    It is spoken to in `dialect` or in `modern`, by its era. Raises TlsFileRefused.
+    `dialect` encodes messages for the legacy era, `modern` for the modern era. Raises
+    TlsFileRefused.
     """
 
     def __init__(
@@ -83,7 +86,7 @@ class HttpUpstream:
             ids=count(first_id(entropy)),
             alarms=self._alarms,
             patience=Patience(settings),
-            # Lines, and whatever is at their other end of a session, end with who has them.
+            # The state of programs and SSE streams ends with the process that has the connection.
             outlives=settings.transport is TransportKind.HTTP,
         )
         self._modern = modern
@@ -100,27 +103,25 @@ class HttpUpstream:
             )
 
     def open(self) -> None:
-        """Begin to ask whether it is well; see Upstream."""
+        """Report that the upstream is served, and start health checks."""
         self._upstream_context.observer.begun()
         if self._checks is not None:
             self._checks.begin()
 
     def vitals(self) -> Vitals:
-        """How it does; see Upstream."""
         up = self._way.up() if self._checks is None else self._checks.up
         return Vitals(up, CircuitState.CLOSED.value if self._guard is None else self._guard.state)
 
     def session(
         self, listener: SessionCallListener, principal_source: PrincipalSource, host: Peer | None = None
     ) -> UpstreamSession:
-        """A new session; see Upstream."""
         upstream_context, transport = self._upstream_context, self._spoken(self._transport, principal_source)
         if transport is not self._transport:
             upstream_context = replace(upstream_context, transport=transport)
         return self._session(upstream_context, self._finder, listener, host, principal_source)
 
     def _spoken(self, transport: Transport, principal_source: PrincipalSource) -> Transport:
-        """The transport of one session, which knows for whom it speaks where that matters."""
+        """Return the transport of one session, which knows the principal where that matters."""
         if self._way.asks_whose:
             transport = AttributedTransport(transport, principal_source)
         if self._credentials is not None:
@@ -183,11 +184,13 @@ class HttpUpstream:
                 return modern(_stays)
 
     def _is_down(self) -> bool:
-        """Whether the server is known to be down, by its checks, or as it failed the last request."""
+        """Whether the server is known to be down, by its checks or because it failed the last
+        request."""
         return self.vitals().up is False or (self._guard is not None and self._guard.failing)
 
     def _key(self, host: Peer | None, principal_source: PrincipalSource) -> bytes:
-        """What is told of the server by: what it is told in either era, and who asks where it may know."""
+        """Return the key of the server's last welcome: what it is told in either era, and by whom
+        if it may know."""
         declared = self._upstream_context.dialect.handshake(0, host), self._modern.discover(0, host).message
         caller = principal_source().context if knows_callers(self._upstream_context.settings) else None
         return key_of(*declared, caller=caller)
@@ -199,14 +202,16 @@ class HttpUpstream:
         sentinel = HealthProbe(self._way.transport)
         transport = self._spoken(sentinel, lambda: GATEWAY)
         upstream_context = replace(self._upstream_context, transport=transport, observer=QUIET, running=Running())
-        # What checks find out of the server's era is theirs: they are made for nobody, and given up sooner.
+        # Checks find the era for themselves alone: they have no host, and time out sooner.
         new_session = partial(self._session, upstream_context, EraFinder(self._modern), DEAF, None, lambda: GATEWAY)
         return Checks(health, self.name, sentinel=sentinel, new_session=new_session, found=self._find)
 
     def _find(self, finding: ProbeResult) -> None:
-        """Bring the circuit in line with a check: what makes the server up closes it, what makes it down opens it.
+        """Adjust the circuit to a check: one that marks the server up closes it, one that marks it
+        down opens it.
 
-        A server that works at a call and can do one thing at a time is silent, and yet no worse than slow.
+        Silence does not open it while a call runs: a server that does one thing at a time is only
+        slow.
         """
         assert self._checks is not None, "health checks are on"
         up, guard = self._checks.up, self._guard
@@ -225,7 +230,7 @@ class HttpUpstream:
             guard.trip()
 
     async def close(self) -> None:
-        """Let go of every connection; what still waits for an answer fails."""
+        """Close every connection; requests that still wait for an answer fail."""
         if self._checks is not None:
             await self._checks.close()
         await self._transport.close()
@@ -242,10 +247,10 @@ def _guard(
 
 
 def _needs_somebody(settings: UpstreamSettings) -> bool:
-    """Whether the server can be shown nothing without somebody's token."""
+    """Whether the credentials for the server can only be made from a caller's token."""
     grant = settings.credentials
     return isinstance(grant, GrantSettings) and grant.kind is GrantKind.TOKEN_EXCHANGE
 
 
 def _stays() -> None:
-    """A configured era is kept to, whatever the server says."""
+    """Do nothing: a configured era stays, whatever the server answers."""

@@ -1,8 +1,9 @@
-"""What a server said last of itself, for hosts that come while it is down.
+"""Cache of what a server last said of itself, for hosts that connect while it is down.
 
-What a server says may depend on who asks: on what a host declares, always, and on the caller where the server is told
-of that, or runs for one caller alone. What must not live here: when a server is down (`failures`), and when it is asked
-(the sessions). What holds: what is kept is bounded in number and in size, and what was asked for the longest ago goes.
+`LastWelcomes` is shared by the sessions with a server; a `Welcome` uses it for one session. An
+answer to `initialize` or `server/discover` depends on what the host declares. It may depend on the
+caller too, where the server can tell callers apart. So entries have a key of both. The cache is
+bounded in number and size; the entry that was unused for the longest time is evicted.
 """
 
 from collections import OrderedDict
@@ -18,27 +19,27 @@ from taskgate.upstream.failures import Down
 from taskgate.upstream.settings import GrantKind, GrantSettings, IdentityHeaders, UpstreamSettings
 
 MOST: Final = 1024
-"""Welcomes of one server that are kept."""
+"""Entries per server."""
 MOST_BYTES: Final = 4 * 1024 * 1024
-"""Bytes that they take together."""
+"""Bytes of all entries together."""
 _OF_A_TREE: Final = 25
-"""Times the size of its text that capabilities take once they are read."""
+"""Memory of parsed capabilities, as a multiple of the size of their text."""
 _OF_ONE: Final = 2048
-"""Bytes that one takes beside its texts, and little more."""
+"""Bytes of an entry besides its texts, rounded up."""
 
 
 class LastWelcomes:
-    """The last welcomes of one server, each by whom it is for."""
+    """The last welcomes of one server, by key (`key_of`)."""
 
     def __init__(self, *, most: int = MOST, most_bytes: int = MOST_BYTES) -> None:
         self._most = most
         self._most_bytes = most_bytes
-        # The one that was not asked for the longest in front. A plain dict would have to search for its front.
+        # Least recently used first. A plain dict would have to search for its first entry.
         self._kept: OrderedDict[bytes, tuple[Server, int]] = OrderedDict()
         self._bytes = 0
 
     def keep(self, key: bytes, server: Server) -> None:
-        """The server said that last; what is too large for all is not kept."""
+        """Store what the server said; a welcome that is larger than the whole cache is not stored."""
         _, size = self._kept.pop(key, (None, 0))
         self._bytes -= size
         size = _size(server)
@@ -51,7 +52,7 @@ class LastWelcomes:
             self._bytes -= gone
 
     def find(self, key: bytes) -> Server | None:
-        """What it said last; None where that is not known."""
+        """Return what the server said last; None if unknown."""
         found = self._kept.get(key)
         if found is None:
             return None
@@ -60,9 +61,10 @@ class LastWelcomes:
 
 
 class Welcome:
-    """What the hosts of one session are told of its server. `key` is asked for when it is needed.
+    """Description of the server for the hosts of one session.
 
-    `heard` hears who the server says that it is; `is_down` tells whether it is known to be down.
+    `key` is called when it is needed. `heard` receives the server's identity; `is_down` tells
+    whether the server is known to be down.
     """
 
     __slots__ = ("_heard", "_is_down", "_key", "_last", "_times")
@@ -82,13 +84,17 @@ class Welcome:
         self._times = 0
 
     def met(self, server: Server) -> None:
-        """The server said that in a handshake."""
+        """Store what the server said in a handshake."""
         self._times += 1
         self._last.keep(self._key(), server)
         self._heard(server)
 
     async def told(self, opened: Awaitable[Server]) -> Server:
-        """What the server says, as `opened`; while it is down what it said last, marked. Raises UpstreamFailed."""
+        """Return what the server says, as `opened`; while it is down, its last welcome, marked
+        stale.
+
+        Raises UpstreamFailed.
+        """
         before = self._times
         try:
             server = await opened
@@ -97,24 +103,26 @@ class Welcome:
             if last is None:
                 raise
             return replace(last, is_stale=True)
-        # A session that stands tells what it heard when it was opened.
+        # An open session returns what it heard when it was opened.
         return replace(server, is_stale=True) if before == self._times and self._is_down() else server
 
 
 def key_of(*declared: str, caller: str | None) -> bytes:
-    """By what a host declares, as the server is told in either era, and by `caller` where it may tell callers apart."""
+    """Return the cache key of what a host declares in either era, and of `caller` if the server may
+    know it."""
     parts = (*declared, "" if caller is None else f"{caller}.")
     return sha256("\0".join(map(ascii, parts)).encode()).digest()
 
 
 def knows_callers(settings: UpstreamSettings) -> bool:
-    """Whether the server may tell callers apart: by what is shown to it, or as a program that runs for one alone."""
+    """Whether the server can tell callers apart: by its credentials or headers, or as a program of
+    one caller."""
     grant, stdio = settings.credentials, settings.stdio
     exchanges = isinstance(grant, GrantSettings) and grant.kind is GrantKind.TOKEN_EXCHANGE
     return exchanges or settings.identity != IdentityHeaders() or (stdio is not None and not stdio.shared)
 
 
 def _size(server: Server) -> int:
-    """About the bytes that one takes."""
+    """Estimate the memory of one entry in bytes."""
     texts = sum(getsizeof(text) for text in (server.rest, server.info or "", server.instructions or ""))
     return _OF_ONE + texts + _OF_A_TREE * getsizeof(server.capabilities)

@@ -1,6 +1,7 @@
-"""What a host asked for once and has until the session at its server ends: kept, so that it can be asked for again.
+"""Session state that a host sets once: `Lasting`, its log level and resource subscriptions.
 
-What must not live here: when there is a new session, and how the server is asked.
+It lasts as long as the host session. After the server ended its session, the legacy session asks
+for it again in a new one. The modern session uses it for its requests and its subscription stream.
 """
 
 import json
@@ -13,19 +14,19 @@ from taskgate.protocol.base import Params
 from taskgate.protocol.vocabulary import LOG_LEVELS, LOGGING_SET_LEVEL, RESOURCES_SUBSCRIBE, RESOURCES_UNSUBSCRIBE
 
 MAX_URIS: Final = 1_000
-"""Resources that one session may want to hear of."""
+"""Resources that one session may subscribe to."""
 
 MAX_URI: Final = 4_096
-"""Letters of a URI that is kept."""
+"""Characters of a URI that is stored."""
 
 _LASTING: Final = frozenset({LOGGING_SET_LEVEL, RESOURCES_SUBSCRIBE, RESOURCES_UNSUBSCRIBE})
 
 
 class Lasting:
-    """What holds in one session, whatever becomes of its server.
+    """Log level and subscriptions of one session, through all connections to its server.
 
-    `level` is how much of a log the host wants, None where it did not say. `uris` are the resources that it wants to
-    hear of, and how often it said so.
+    `level` is the log level that the host wants, None if it set none. `uris` counts the
+    subscriptions of each resource.
     """
 
     def __init__(self) -> None:
@@ -33,7 +34,7 @@ class Lasting:
         self.uris: dict[str, int] = {}
 
     def note(self, method: str, params: Params | None) -> None:
-        """Keep what a server of the legacy era agreed to; more than there is room for is not kept."""
+        """Store what a legacy server agreed to; subscriptions beyond the limits are not stored."""
         if method not in _LASTING or params is None:
             return
         if method == LOGGING_SET_LEVEL:
@@ -49,29 +50,30 @@ class Lasting:
 
 
 def level_of(params: Params) -> str | None:
-    """The level that the parameters of `logging/setLevel` name; None where that is none."""
+    """Return the level in the parameters of `logging/setLevel`; None if it is no valid level."""
     level = _member(params, "level")
     return level if level in LOG_LEVELS else None
 
 
 def uri_of(params: Params) -> str | None:
-    """The resource that parameters name; None for none, and for what could not be written again."""
+    """Return the resource URI in parameters; None without one, or if it cannot be encoded again."""
     uri = _member(params, "uri")
     return uri if isinstance(uri, str) and uri.encode("utf-8", "ignore").decode() == uri else None
 
 
 def level_params(level: str) -> Params:
-    """What `logging/setLevel` is asked with."""
+    """Return the parameters of `logging/setLevel`."""
     return Params(dump({"level": level}))
 
 
 def uri_params(uri: str) -> Params:
-    """What `resources/subscribe` is asked with."""
+    """Return the parameters of `resources/subscribe`."""
     return Params(dump({"uri": uri}))
 
 
 def _member(params: Params, name: str) -> Any:
-    """A member, read anew, for a long text may have been cut; None where there is none."""
+    """Return a member, None if missing. Decoded again from the text, since a long text may have
+    been cut."""
     text = params.with_token(0)
     try:
         found = members(text).get(name)

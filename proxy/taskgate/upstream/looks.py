@@ -1,6 +1,8 @@
-"""When a task of a server is looked at: as often as its server wants, and with patience while it does not answer.
+"""Poll schedule for a task that a server made of a call: `Looks` gives the pause before each poll.
 
-Knows no session and no clock; seconds alone, as they are handed in. What must not live here: what a look shows.
+Polls follow the interval that the server asks for, and back off while it does not answer. Pure
+arithmetic on seconds. Used by the task followers of both eras (`legacy.following`,
+`modern.followed`).
 """
 
 from typing import Final
@@ -8,23 +10,25 @@ from typing import Final
 from taskgate.upstream.pauses import share
 
 FIRST: Final = 0.1
-"""Seconds from the moment that a task is there until it is looked at: what its server wants is between two looks."""
+"""Seconds from the creation of a task to its first poll; the server's interval is for those between
+polls."""
 
 USUAL: Final = 1.0
 LEAST: Final = 0.1
 MOST: Final = 300.0
-"""Seconds between two looks: where the server does not say, and however little, or much, it says."""
+"""Seconds between two polls: the default, and the bounds of what a server may ask for."""
 
 LATER: Final = 0.1
-"""The share of a pause by which it may be longer: looks at tasks that were made together do not stay together."""
+"""The share by which a pause may be longer: polls of tasks that were made together drift apart."""
 
 PAUSE_MOST: Final = 30.0
 DEAF_FOR: Final = 120.0
-"""Seconds, at most, before a look that failed is made again, and for which looks may fail in a row."""
+"""PAUSE_MOST bounds the pause before a failed poll is repeated; polls may fail in a row for
+DEAF_FOR. In seconds."""
 
 
 class Looks:
-    """The looks at one task. `seed` tells tasks apart."""
+    """The polls of one task. `seed` tells tasks apart."""
 
     __slots__ = ("_failures", "_made", "_seed", "_since")
 
@@ -35,7 +39,8 @@ class Looks:
         self._since = 0.0
 
     def after(self, interval: float | None) -> float:
-        """Seconds until the next look, where the server answered the last one; `interval` is what it wants, if any."""
+        """Return the seconds until the next poll after an answered one; `interval` is the server's
+        wish, if any."""
         self._made += 1
         self._failures = 0
         wanted = _bounded(interval)
@@ -44,9 +49,10 @@ class Looks:
         return self._spread(wanted)
 
     def after_failure(self, interval: float | None, now: float, *, was_made: bool = True) -> float | None:
-        """As `after`, where the server did not answer it; None where that has gone on for too long.
+        """Return the seconds until the next poll after a failed one; None when polls failed for too
+        long.
 
-        `was_made` False tells that the server was not asked at all, so that it cannot have been deaf.
+        `was_made` False: the poll was not sent, so the server cannot have ignored it.
         """
         if not self._failures or not was_made:
             self._since = now
@@ -57,7 +63,7 @@ class Looks:
         return self._spread(min(_bounded(interval) * 2**self._failures, max(PAUSE_MOST, _bounded(interval))))
 
     def _spread(self, pause: float) -> float:
-        # `share` is from a half to one.
+        # `share` is between a half and one.
         return pause * (1 + LATER * (2 * share(self._seed, self._made) - 1))
 
 

@@ -1,4 +1,4 @@
-"""How long a call may take: the bounds of a server's calls, and of tools that have their own. Pure."""
+"""Timeouts of calls: `Patience` gives the `CallBounds` of each tool of a server. Pure."""
 
 from datetime import timedelta
 from fnmatch import fnmatchcase
@@ -9,7 +9,8 @@ from taskgate.upstream.settings import ToolTimeouts, UpstreamSettings
 
 
 class CallBounds(NamedTuple):
-    """In seconds: `call` without a sign of progress, `ceiling` altogether; `idle` is the silence on a stream."""
+    """Timeouts of a call. `call`: seconds without progress. `ceiling`: seconds in all. `idle`:
+    silence on a stream."""
 
     call: float
     ceiling: float
@@ -17,22 +18,22 @@ class CallBounds(NamedTuple):
 
     @property
     def first(self) -> float:
-        """When a call without any progress ends."""
+        """Seconds after which a call without any progress ends."""
         return min(self.call, self.ceiling)
 
     def within(self, span: timedelta) -> "CallBounds":
-        """The same, but over after `span` whatever happens."""
+        """Return the same timeouts, cut to `span`."""
         seconds = span.total_seconds()
         return self._replace(call=min(self.call, seconds), ceiling=min(self.ceiling, seconds))
 
 
 def briefly(span: timedelta) -> CallBounds:
-    """For requests of our own: over after `span`."""
+    """Return the timeouts of a request of the gateway itself: it ends after `span`."""
     return CallBounds(span.total_seconds(), span.total_seconds())
 
 
 class Patience:
-    """The bounds of the calls to one server."""
+    """The timeouts of calls to one server."""
 
     def __init__(self, settings: UpstreamSettings) -> None:
         self._usual = _bounds(settings)
@@ -40,9 +41,10 @@ class Patience:
         self._tools = tuple((rule.tool, _bounds(rule)) for rule in settings.tools)
 
     def of(self, tool: str | None = None, method: str = TOOLS_CALL) -> CallBounds:
-        """The bounds of a call to that tool: those of the first rule that names it. None: of any other request.
+        """Return the timeouts of a call to `tool`, by the first rule that matches; without a tool,
+        of any request.
 
-        A request of a method that lasts as long as its host listens has none (X-EXT-32).
+        A request of a method that lasts as long as its host listens has no timeout (X-EXT-32).
         """
         if tool is not None:
             for glob, bounds in self._tools:

@@ -1,4 +1,7 @@
-"""For whom the gateway speaks to a server. Values only; what is shown to the server for them is not made here."""
+"""The caller that a request to a server is made for: `Principal`. Values only.
+
+Sessions and gateways attach it to each request; `credentials` makes tokens and headers from it.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -7,11 +10,11 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
-    """Somebody for whom the gateway speaks to a server, as far as they are known.
+    """The caller that a request to a server is made for, as far as known.
 
-    `context` tells callers apart and names nobody. `subject`, `client` and `token` are None where nobody was asked for
-    a token, or none is at hand; `scopes` and `good_until` are the token's. `is_known` is False for somebody of whom
-    only the context is remembered.
+    `context` tells callers apart and contains no name. `subject`, `client` and `token` are None if
+    callers need no token, or none is at hand. `scopes` and `good_until` are those of the token.
+    `is_known` is False if only the context is remembered.
     """
 
     context: str
@@ -24,4 +27,5 @@ class Principal:
 
 
 PrincipalSource = Callable[[], Principal]
-"""Tells for whom a session speaks: always the same context, with the token that they were last let in with."""
+"""Returns the principal of a session: always the same context, with the caller's latest accepted
+token."""

@@ -1,7 +1,7 @@
-"""How one server takes `initialize`, for its operator: what is odd about that is in the log, however many ask for it.
+"""Log of how one server answers `initialize`: `Reception`, for operators.
 
-What must not live here: what hosts are told (`failures`), and whether a server is up. What holds: of each way to fail
-there is one line in a while, and it tells how often that happened since.
+One per upstream, called by `era` and the legacy handshake. Each kind of failure is logged once per
+`QUIET` seconds, with the number of times it happened since.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from taskgate.upstream.settings import FixedHeader, UpstreamSettings
 log = getLogger("taskgate.upstream")
 
 QUIET: Final = 600.0
-"""Seconds for which the same is not told again."""
+"""Seconds for which the same failure is not logged again."""
 
 BOTH: Final = (
     f"a server supports both eras, and the gateway uses {MODERN[-1].value}: if its tools fail when they ask the user"
@@ -34,11 +34,12 @@ _ITS_OWN: Final = frozenset(
         UpstreamReason.TOO_LARGE.value,
     }
 )
-"""What a server that was asked answered with; where it was not there, others tell."""
+"""Reasons of failures that are an answer of the server; an unreachable server is reported
+elsewhere."""
 
 
 class Reception:
-    """What was told of one server. Belongs to one event loop."""
+    """Failures logged for one server. Belongs to one event loop."""
 
     __slots__ = ("_speaks_both", "_times", "_told")
 
@@ -48,14 +49,14 @@ class Reception:
         self._speaks_both = False
 
     def speaks_both(self, settings: UpstreamSettings) -> None:
-        """The server welcomes whoever says `initialize`, and is of the modern era as well; told once."""
+        """Log once that the server accepts `initialize` and is of the modern era as well."""
         if self._speaks_both:
             return
         self._speaks_both = True
         log.info(BOTH, extra={"upstream": settings.name})
 
     def failed(self, settings: UpstreamSettings, failure: UpstreamFailed, said: str = "") -> None:
-        """The server was asked `initialize`, and that came of it; `said` are its own words."""
+        """Log that `initialize` failed; `said` is the server's own text."""
         reason = failure.reason
         if reason not in _ITS_OWN or isinstance(failure, NoCredentials):
             return
@@ -73,7 +74,7 @@ class Reception:
 
 
 def words_of(error: Mapping[str, Any]) -> str:
-    """What a JSON-RPC error says; nothing where there is none."""
+    """Return code and message of a JSON-RPC error; empty without one."""
     return f"{error.get('code')} {error.get('message')}" if error else ""
 
 
@@ -83,5 +84,5 @@ def _told_of(settings: UpstreamSettings, said: str) -> str:
         secrets.append(settings.credentials.value)
     redaction = SecretRedaction(secrets)
     told = redaction.told(said[: redaction.needed].encode(errors="replace"), is_whole=len(said) <= redaction.needed)
-    # One line of the log is one line.
+    # A log line must not contain newlines.
     return " ".join(told.split())

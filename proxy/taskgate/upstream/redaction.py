@@ -1,6 +1,6 @@
-"""What a server says, made fit for the log: secrets that it was given taken out, and bounded.
+"""Redaction of server output for the log: `SecretRedaction` removes configured secrets. Pure.
 
-What must not live here: how much of it is told (`stdio.chatter`, `reception`). Pure.
+Used for the standard error of programs (`stdio.chatter`) and for error texts (`reception`).
 """
 
 import json
@@ -9,14 +9,16 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 SHOWN: Final = 1000
-"""Characters of a line that are told."""
+"""Characters of a line that are logged."""
 _SHORTEST: Final = 4
-"""A value of fewer characters is a switch or a number rather than a secret; to take it out would tell less."""
+"""A value of fewer characters is a switch or a number rather than a secret; without it a line says
+less."""
 _MARK: Final = "[redacted]"
 
 
 class SecretRedaction:
-    """Takes values that the operator named, as those of a program's environment, out of what a server says."""
+    """Replaces values that the operator configured, such as a program's environment, in server
+    output."""
 
     __slots__ = ("_longest", "_secrets")
 
@@ -27,32 +29,33 @@ class SecretRedaction:
 
     @property
     def needed(self) -> int:
-        """Characters of a line that are needed so that what is told of it is right; each is up to four bytes."""
+        """Characters of a line that are needed to redact what is logged of it; each is up to four
+        bytes."""
         return SHOWN + self._longest
 
     def told(self, said: bytes, *, is_whole: bool = True) -> str:
-        """What is told of a line, of which there may be more unless it `is_whole`."""
+        """Return the text to log of a line; there may be more of the line unless it `is_whole`."""
         text = said.decode("utf-8", "replace").rstrip()
         if self._secrets is not None:
             text = self._secrets.sub(_MARK, text)
             if not is_whole:
-                # What is cut off here may be the beginning of a secret.
+                # The end of a cut line may be the beginning of a secret.
                 text = text[: max(0, len(text) - self._longest)]
         return text if is_whole and len(text) <= SHOWN else f"{text[:SHOWN]}…"
 
 
 def _parts(value: str) -> Iterator[str]:
-    """A secret of several lines is told by lines, and each may be told as it is written in JSON or by Python."""
+    """Yield the forms of a secret: each of its lines, and each as written in JSON or by Python."""
     for part in (value, *value.splitlines()):
         if len(part) >= _SHORTEST:
             yield from (part, *_written(part))
 
 
 def _written(text: str) -> Iterator[str]:
-    """The ways to write a text between quotes; some write slashes and single quotes in two ways."""
+    """Yield the ways to write a text between quotes; some writers escape slashes and single quotes."""
     for written in (json.dumps(text), json.dumps(text, ensure_ascii=False)):
         yield from (written[1:-1], written[1:-1].replace("/", "\\/"))
-    # With a quote of the other kind in front the single ones are escaped, and it is not.
+    # With the other quote in front, single quotes are escaped and double quotes are not.
     for written in (repr('"' + text), ascii('"' + text)):
         escaped = written[2:-1]
         yield from (escaped, escaped.replace("\\'", "'"), escaped.replace("\\'", "'").replace('"', '\\"'))

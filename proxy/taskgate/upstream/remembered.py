@@ -1,7 +1,8 @@
-"""What is known of a server without asking it more than hosts do: how it did when it was last needed.
+"""Passive health of a server over message channels: `RememberedTransport` watches its handshakes.
 
-What must not live here: what follows from it. What holds: a server is up only once it was heard: that there is a way to
-it says nothing of whether it answers.
+It sends nothing of its own. A server is up only after it answered: that a channel exists says
+nothing of whether it answers. `transport_choice` puts it around the transport of programs; the
+result is the `up` of the upstream without health checks.
 """
 
 import asyncio
@@ -15,15 +16,15 @@ from taskgate.upstream.duplex.replies import OK
 from taskgate.upstream.duplex.words import RequestPeek, kind_of
 
 _NEARLY: Final = 0.95
-"""The share of a patience after which a wait that is given up counts as all of it."""
+"""The share of the timeout after which a cancelled wait counts as a timeout."""
 
 
 class RememberedTransport:
-    """The transport `inner` over lines, and whether its server is thought to be up; `told` hears of news.
+    """Transport that records whether its server is up; `told` is called when that changes.
 
-    It is up that welcomed a session, or answered a request that needs none; down where there was no way to it, or the
-    handshake came to nothing. One refusal may be that of a server of the modern era, which is asked in another way
-    then: a second one counts.
+    Up: the server accepted a session, or answered a request that needs none. Down: there was no
+    channel, or the handshake failed. One refusal may come from a modern server, which is then asked
+    in another way: only a second one counts.
     """
 
     def __init__(self, inner: Transport, told: Callable[[bool], None]) -> None:
@@ -32,18 +33,18 @@ class RememberedTransport:
         self._was_refused = False
         self._closed = False
         self.up: bool | None = None
-        """Whether the server is thought to be up; None where nobody knows yet."""
+        """Whether the server is up; None until it is known."""
 
     def send(self, outgoing: Outgoing) -> Coroutine[Any, Any, Incoming]:
-        """See Transport."""
-        # What is said in a session comes after its handshake. What only listens has no server started.
+        # Messages of a session come after its handshake. A request that only listens starts no
+        # server.
         if SESSION_HEADER in outgoing.headers or outgoing.only_listens:
             return self._inner.send(outgoing)
         asks = None if outgoing.body is None else kind_of(outgoing.body)
         return self._send(outgoing, asks.method if isinstance(asks, RequestPeek) else "")
 
     async def close(self) -> None:
-        """See Transport. What fails of that is no news."""
+        """Close the inner transport; failures from then on are no evidence."""
         self._closed = True
         await self._inner.close()
 
@@ -57,7 +58,7 @@ class RememberedTransport:
                 self._note(False)
             raise
         except asyncio.CancelledError:
-            # Who asked may end the wait in the very moment in which the transport would have.
+            # The caller may cancel at the very moment at which the transport would have timed out.
             patience = outgoing.first_byte
             is_spent = patience is not None and loop.time() - began >= patience.total_seconds() * _NEARLY
             if is_spent and method == INITIALIZE:
@@ -86,5 +87,5 @@ def _says_down(failure: UpstreamFailed, *, greets: bool) -> bool:
         return True
     if failure.reason == UpstreamReason.INTERNAL.value:
         return False
-    # What waited in vain for its turn says nothing of the server.
+    # A timeout before anything was sent was a wait for a program, and says nothing of the server.
     return greets and (failure.dispatched or failure.reason != UpstreamReason.TIMEOUT.value)

@@ -1,6 +1,8 @@
-"""What a process goes on with that took a call over, without sending it again: the next round of one, or a foothold.
+"""Values from which another process resumes a call: `NextRound` and `Resumed`, with its
+`ResumePoint`.
 
-Values only; who keeps either is the engine's matter.
+They are made from the checkpoints of a task (`lifecycle.checkpoints`) and given to
+`UpstreamSession.run`, which does not send the call again.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -10,14 +12,15 @@ from taskgate.jsontext.spans import RawJson
 from taskgate.protocol.questions import Answer, Question
 
 Leave = Callable[[], Awaitable[bool]]
-"""To be awaited right before the next round of a call leaves; False where it is not to leave any more."""
+"""Awaited right before the next round of a call is sent; False if it must not be sent any more."""
 
 
 class NextRound(NamedTuple):
-    """The round that a call goes on with: the state that the server wants back, as written, and answers by its keys.
+    """The next round of a modern call: the state that the server wants back, as written, and
+    answers by its keys.
 
-    None stands for an answer that nobody gave. `leave` is to be awaited once there is nothing left to wait for. No
-    server of the legacy era is told any of it: it has no rounds.
+    An answer is None if the host gave none. `leave` must be awaited before the round is sent.
+    Legacy servers have no rounds.
     """
 
     state: RawJson | None
@@ -26,11 +29,11 @@ class NextRound(NamedTuple):
 
 
 class ResumePoint(NamedTuple):
-    """Where a call that has left is at its server, which goes on with it for whoever comes there.
+    """Position of a sent call at its server, from which any process can resume it.
 
-    `session` and `revision` are of the session in which it was made, where there is one. `task` is the server's own id
-    of the task that the call is there. `request` is the id that it was sent under, `event` the last event that was
-    heard of it: with that its stream is taken up again.
+    `session` and `revision` are those of the upstream session, if there is one. `task` is the
+    server's id of the task that the call became. `request` is the request id, `event` the last
+    event received: the stream is reopened with it.
     """
 
     session: str | None = None
@@ -45,12 +48,13 @@ async def _unsure() -> bool:
 
 
 class Resumed(NamedTuple):
-    """The call that another process made, from its foothold on. It is not sent again.
+    """A call that another process made, resumed at its resume point. It is not sent again.
 
-    `asked` are questions of the server that it may still wait for, by the keys that it knows them by. Each is to be
-    told to the hearer anew, under its key: whoever was asked before is not asked twice, and answers may be there.
-    `is_last` is to be asked once the call is over, and before its session is ended at the server: nobody else may have
-    a call left there. `context` is whose call it is; see Principal.
+    - `asked` has questions that the server may still wait for, by the server's keys. Each is given
+      to the listener again, under its key: it may have been asked or answered before.
+    - `is_last` is asked when the call is over, before its session is ended at the server: whether
+      no other process has a call in that session.
+    - `context` is the auth context of the call, as in `Principal`.
     """
 
     resume_point: ResumePoint
@@ -60,4 +64,4 @@ class Resumed(NamedTuple):
 
 
 Resumes = NextRound | Resumed
-"""What a call goes on with that another process began."""
+"""How a call continues that another process began."""

@@ -1,7 +1,8 @@
-"""A session with a server whose era is not known beforehand: that of the era that it is found to speak.
+"""Session with a server whose era is not configured: `EraSession` finds the era, then delegates.
 
-Where the era is known, it costs nothing but the way through. What must not live here: how the era is found (`era`), and
-what a session is in either.
+`era.EraFinder` finds it, and `Makers` create the legacy or modern session that does the work. Once
+the era is known, a call costs only the delegation. `http` creates it for servers without
+`protocol_version`.
 """
 
 import asyncio
@@ -31,17 +32,18 @@ from taskgate.upstream.single import Abandoned, SingleFlight
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Makers:
-    """How the session of either era is made; what is handed in is to be called when the server left that era."""
+    """Makers of the session of either era; their argument is to be called when the server leaves
+    that era."""
 
     legacy: Callable[[Callable[[], None]], HttpSession]
     modern: Callable[[Callable[[], None]], UpstreamSession]
 
 
 class EraSession:
-    """One session with one server; see UpstreamSession.
+    """An `UpstreamSession` that delegates to a session of the server's era.
 
-    When the server leaves its era, the call that notices fails, and the next one goes by what is found then; calls that
-    still run in the other era may end by themselves.
+    When the server leaves its era, the call that notices fails, and the next one detects the era
+    again. Calls that still run in the other era may complete.
     """
 
     def __init__(
@@ -60,15 +62,13 @@ class EraSession:
         self._closed = False
         self._retired: UpstreamSession | None = None
         self.era = finder.era or Era.LEGACY
-        """See UpstreamSession."""
+        """The era of the server, legacy until it is known."""
         self._bound = self._inner = None if finder.era is None else self._made(finder.era)
 
     async def open(self) -> Server:
-        """See UpstreamSession."""
         return await (self._inner or await self._found()).open()
 
     async def welcome(self) -> Server:
-        """See UpstreamSession."""
         return await self._welcome.told(self.open())
 
     def relay(
@@ -82,8 +82,7 @@ class EraSession:
         log_level: str | None = None,
         repeated: Mapping[str, str] | None = None,
     ) -> Coroutine[Any, Any, Response]:
-        """See UpstreamSession."""
-        # Handed on rather than awaited: nearly every call of the gateway goes this way.
+        # Returns the coroutine: nearly every call of the gateway goes this way.
         relay = self._find_and_relay if self._inner is None else self._inner.relay
         return relay(
             method, params, listener=listener, tool=tool, principal=principal, log_level=log_level, repeated=repeated
@@ -101,10 +100,9 @@ class EraSession:
         repeated: Mapping[str, str] | None = None,
         resumes: Resumes | None = None,
     ) -> Response:
-        """See UpstreamSession."""
         inner = self._inner
         if inner is None and self._bound is None and isinstance(resumes, Resumed):
-            # What the server spoke when it took the call is what it is to be asked in; nothing need be found out.
+            # The era is that in which the server took the call; no detection is needed.
             self._bound = inner = self._made(_era_of(resumes.resume_point))
             self.era = inner.era
         elif inner is None:
@@ -122,29 +120,23 @@ class EraSession:
         )
 
     def outcome(self, response: Response) -> CallSucceeded | CallFaulted:
-        """See UpstreamSession."""
         assert self._bound is not None, "a response belongs to a session"
         return self._bound.outcome(response)
 
     def tell(self, notification: Notification) -> None:
-        """See UpstreamSession."""
         if self._inner is not None:
             self._inner.tell(notification)
 
     def tools(self) -> Coroutine[Any, Any, Mapping[str, ListedTool]]:
-        """See UpstreamSession."""
         return self._find_tools() if self._inner is None else self._inner.tools()
 
     def listed(self, tool: str) -> ListedTool | None:
-        """See UpstreamSession."""
         return None if self._inner is None else self._inner.listed(tool)
 
     def grants(self, filters: frozenset[str]) -> frozenset[str]:
-        """See UpstreamSession."""
         return frozenset() if self._inner is None else self._inner.grants(filters)
 
     async def close(self) -> None:
-        """See UpstreamSession."""
         if self._closed:
             return
         self._closed = True
@@ -162,7 +154,7 @@ class EraSession:
         try:
             return await self._finding.get()
         except UpstreamFailed as failure:
-            # Nothing that a call wants has left yet.
+            # The call itself was not sent.
             raise failures.unsent(failure) from None
         except Abandoned:
             raise failures.let_go(dispatched=False) from None
@@ -171,7 +163,7 @@ class EraSession:
         return await (await self._found()).tools()
 
     async def _found_within(self, within: float) -> tuple[UpstreamSession, timedelta]:
-        """The session, and the time that it took to find."""
+        """Return the session, and the time that finding it took."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:
@@ -207,7 +199,7 @@ class EraSession:
         return make(partial(self._lose, era))
 
     def _lose(self, era: Era) -> None:
-        """The server does not speak like that any more."""
+        """Forget the era: the server stopped answering in it."""
         self._finder.forget(era)
         if self._inner is not None and self._inner.era is era:
             self._inner = None

@@ -1,6 +1,7 @@
-"""What an upstream is made with: where its server is, what is shown to it, how patient we are, who hears how it does.
+"""Settings of an upstream: `UpstreamSettings`, its parts, and the `UpstreamObserver` of its events.
 
-Values only. Where they come from is the configuration's business. What a program is run with is in `stdio`.
+Values only. `config` builds the settings; `wiring` connects the observer to telemetry. The settings
+of programs are in `stdio.settings`.
 """
 
 from collections.abc import Callable
@@ -20,36 +21,37 @@ _USUAL_CATALOGUE: Final = CatalogueBounds()
 
 
 class TransportKind(StrEnum):
-    """How messages get to a server and back."""
+    """Transport of messages to and from a server."""
 
     HTTP = "http"
     """Streamable HTTP."""
     SSE = "sse"
-    """HTTP+SSE, as 2024-11-05 has it: one event stream, and POSTs beside it."""
+    """HTTP+SSE of 2024-11-05: one event stream, and POSTs beside it."""
     STDIO = "stdio"
-    """The standard streams of a process of this machine."""
+    """The standard streams of a process on this machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FixedHeader:
-    """Credentials that never change: one header of every request."""
+    """Credentials that do not change: one header of every request."""
 
     name: str
     value: str = field(repr=False)
 
 
 class GrantKind(StrEnum):
-    """How a token for the server is asked for."""
+    """OAuth grant by which a token for the server is requested."""
 
     CLIENT_CREDENTIALS = "client_credentials"
-    """For the gateway itself: one token for everybody (RFC 6749, 4.4)."""
+    """For the gateway itself: one token for all callers (RFC 6749, 4.4)."""
     TOKEN_EXCHANGE = "token_exchange"  # noqa: S105 - a way to a token, not one
-    """For the token that a caller came with: one for each caller (RFC 8693)."""
+    """For the token of a caller: one token per caller (RFC 8693)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrantSettings:
-    """Credentials that are asked for: a bearer token. `keeps` is whether one serves as long as it lasts."""
+    """Credentials that are requested: a bearer token. `keeps`: a token is reused as long as it is
+    valid."""
 
     kind: GrantKind
     token_url: str = field(repr=False)
@@ -63,7 +65,7 @@ class GrantSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdentityHeaders:
-    """The headers by which a server is told for whom a request is; None tells nothing."""
+    """Headers that name the caller of a request to the server; None sends none."""
 
     context: str | None = None
     subject: str | None = None
@@ -71,10 +73,10 @@ class IdentityHeaders:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamTls:
-    """How a server is recognised, and what the gateway shows of itself.
+    """TLS towards a server.
 
-    `ca_file` None means the system's authorities, `server_name` None the host of the URL. Without `cert_file` nothing
-    is shown.
+    `ca_file` None means the system's authorities, `server_name` None the host of the URL. Without
+    `cert_file` the gateway shows no certificate.
     """
 
     ca_file: Path | None = None
@@ -86,7 +88,7 @@ class UpstreamTls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolTimeouts:
-    """The bounds of calls to the tools that a glob names, with regard to case; see UpstreamSettings."""
+    """Timeouts of calls to tools that match a glob, case-sensitive; as in UpstreamSettings."""
 
     tool: str
     call: timedelta
@@ -96,9 +98,9 @@ class ToolTimeouts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retries:
-    """How often a connection is tried for one request: `attempts` in all.
+    """Attempts to connect for one request: `attempts` in all.
 
-    The pause before the second is `backoff` at most, and doubles up to `max_backoff`.
+    The pause before the second is at most `backoff`, and doubles up to `max_backoff`.
     """
 
     attempts: int = 2
@@ -108,7 +110,7 @@ class Retries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Breaker:
-    """When a server that fails is left alone, and for how long; see `limits.breaker`."""
+    """Circuit breaker: open after `failures` within `window`, for `open_for`; see `domain.breaker`."""
 
     failures: int = 5
     window: timedelta = timedelta(seconds=30)
@@ -118,10 +120,10 @@ class Breaker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthSettings:
-    """How often a server is asked whether it is well, and when what it says is believed.
+    """Health checks of a server.
 
-    `method` is `tools/list` or `ping`. It is down after `unhealthy_after` bad checks in a row, up after `healthy_after`
-    good ones.
+    `method` is `tools/list` or `ping`. The server is down after `unhealthy_after` failed checks in
+    a row, up after `healthy_after` good ones.
     """
 
     method: str = TOOLS_LIST
@@ -135,13 +137,16 @@ class HealthSettings:
 class UpstreamSettings:
     """One configured server.
 
-    `url` is of one that is spoken to over HTTP, `stdio` of a program; neither has the other.
-    `revision` is what it is spoken to in, None what it is found to speak.
-    `connect` bounds the way to a connection, `first_byte` the wait for an answer's head (never for `tools/call`),
-    `idle` the silence within an answer (None: any), `call` a call without a sign of progress, `ceiling` any call. In
-    `tools` the first that names a tool counts. `max_result` is in bytes of one message, `catalogue`
-    bounds the list of tools. Without `retries` one try has to do, without `breaker` the server is never left alone,
-    without `health` nobody asks whether it is well. `extensions` is what crosses of those.
+    - `url` is for servers over HTTP, `stdio` for programs; only one of them is set.
+    - `revision` is the configured revision; None detects the era.
+    - `connect` bounds the way to a connection, `first_byte` the wait for an answer's head (never
+      for `tools/call`), `idle` the silence within an answer (None: no bound).
+    - `call` bounds a call without progress, `ceiling` any call. In `tools` the first rule that
+      matches a tool counts.
+    - `max_result` is bytes of one message, `catalogue` limits the list of tools.
+    - Without `retries` there is one attempt, without `breaker` no circuit breaker, without `health`
+      no checks.
+    - `extensions` is the policy for what passes of extensions.
     """
 
     name: str
@@ -174,7 +179,8 @@ class UpstreamSettings:
 
     @property
     def era(self) -> Era | None:
-        """The era that needs not be found: what is configured, and that of which alone a transport is (U-SSE-1)."""
+        """The era that is known without detection: the configured one, or the only one of a
+        transport (U-SSE-1)."""
         if self.transport is TransportKind.SSE:
             return Era.LEGACY
         return None if self.revision is None else era_of(self.revision)
@@ -182,16 +188,22 @@ class UpstreamSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamObserver:
-    """Hears how a server does. None of these may raise or wait.
+    """Callbacks for the events of one upstream. None of them may raise or wait.
 
-    `answered`: method, seconds, and the JSON-RPC code or the reason of the failure, None for a result.
-    `session_lost`: the server ended a session. `stream_opened` and `stream_ended`: `get` or `response`.
-    `credentials_got`: the seconds that a token endpoint took, and whether a token came of it. `begun`: it is served
-    from now on. `retried`: another try is made, for the reason `connect`. `circuit`: closed, open or half_open from now
-    on. `health`: whether a check was good, and whether the server is thought to be up after it, None where nobody knows
-    yet. `restarted`: a program was started in the place of one that had ended by itself, and why that had. `sought`:
-    whether a program answered, or could be had at all, when one was needed, if that is news. `programs`: how many there
-    are now.
+    - `answered`: method, seconds, and the JSON-RPC code or the reason of the failure, None for a
+      result.
+    - `session_lost`: the server ended a session.
+    - `stream_opened` and `stream_ended`: the kind of stream, `get`, `response` or `listen`.
+    - `credentials_got`: the seconds that a token endpoint took, and whether it gave a token.
+    - `begun`: the upstream is served from now on.
+    - `retried`: another attempt is made, for the reason `connect`.
+    - `circuit`: the new state, closed, open or half_open.
+    - `health`: whether a check was good, and whether the server is up after it (None: unknown).
+    - `restarted`: a program was started in place of one that ended by itself, and why that one
+      ended.
+    - `sought`: whether a program answered, or could be started at all, when one was needed; only
+      changes.
+    - `programs`: how many there are now.
     """
 
     answered: Callable[[str, float, str | None], None]

@@ -1,4 +1,7 @@
-"""One run of some work that many wait for. Knows nothing of servers."""
+"""Single flight: `SingleFlight` runs some work once for all who wait for its result.
+
+Used for handshakes, tool lists, tokens and pings, so that concurrent calls share one request.
+"""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -9,14 +12,14 @@ Value = TypeVar("Value")
 
 
 class Abandoned(Exception):
-    """The work was stopped before it came to anything."""
+    """The work was stopped before it had a result."""
 
 
 class SingleFlight(Generic[Value]):
-    """What `make` comes to, made when first asked for and kept until it is forgotten; a failure is not kept.
+    """The result of `make`, made on first use and stored until `forget`; a failure is not stored.
 
-    The work runs in a task of its own: whoever stops waiting for it stops nobody else. Nothing that is ambient where it
-    is asked for first is ambient in it, for it is done for all of them.
+    The work runs in a task of its own: a waiter that is cancelled stops no other. It runs in an
+    empty context, because it is done for all waiters and not for the first.
     """
 
     def __init__(self, make: Callable[[], Coroutine[Any, Any, Value]]) -> None:
@@ -24,15 +27,15 @@ class SingleFlight(Generic[Value]):
         self._current: asyncio.Future[Value] | None = None
         self._running: set[asyncio.Task[Value]] = set()
         self.value: Value | None = None
-        """What is there without waiting: before whoever waits for it gets it."""
+        """The result if it exists, set before any waiter gets it."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is there, nor being made."""
+        """Whether there is no result and none is being made."""
         return self._current is None
 
     async def get(self) -> Value:
-        """The value. Raises what `make` raises, or Abandoned."""
+        """Return the result. Raises what `make` raises, or Abandoned."""
         task = self._current
         if task is None:
             task = self._current = making = asyncio.get_running_loop().create_task(self._made(), context=Context())
@@ -45,18 +48,18 @@ class SingleFlight(Generic[Value]):
         return task.result()
 
     def put(self, value: Value) -> None:
-        """Have that from now on, which came about in another way; nothing may be there, nor being made."""
+        """Set a result that was made elsewhere; there must be none, and none being made."""
         assert self._current is None, "a present value is not replaced"
         self._current = asyncio.get_running_loop().create_future()
         self._current.set_result(value)
         self.value = value
 
     def forget(self) -> None:
-        """Make it anew for whoever asks next; who waits now still gets the old one."""
+        """Have the next caller make a new result; current waiters still get the old one."""
         self._current = self.value = None
 
     async def close(self) -> None:
-        """Stop what is being made; who waits for it gets Abandoned."""
+        """Stop the work that runs; its waiters get Abandoned."""
         self.forget()
         running = tuple(self._running)
         for task in running:
@@ -66,14 +69,14 @@ class SingleFlight(Generic[Value]):
 
     async def _made(self) -> Value:
         value = await self._make()
-        # Before the task has ended: who closes in that moment has to find it.
+        # Set before the task ends: a close at that moment must find the value.
         if self._current is asyncio.current_task():
             self.value = value
         return value
 
     def _ended(self, task: asyncio.Task[Value]) -> None:
         self._running.discard(task)
-        # To look at the failure is to take note of it, even where nobody waits any more.
+        # Retrieving the exception marks it as seen, even if there is no waiter any more.
         failed = task.cancelled() or task.exception() is not None
         if failed and self._current is task:
             self._current = None

@@ -1,6 +1,6 @@
-"""How messages get to one server and back: the transport that its settings ask for, with what it is made from.
+"""Choice of the transport to one server: `choose_transport` builds it from the settings.
 
-What must not live here: what a transport does.
+`wiring.build` calls it and gives the `TransportChoice` to `HttpUpstream`.
 """
 
 from collections.abc import Callable
@@ -23,9 +23,9 @@ def _nobody_knows() -> bool | None:
 
 
 class TransportChoice(NamedTuple):
-    """The way to one server. `asks_whose` tells that it has to know of what is sent whose it is.
+    """The transport to one server. `asks_whose`: it must know the principal of every request.
 
-    `up` tells what is known of the server without asking it.
+    `up` returns what is known of the server's health without asking it.
     """
 
     transport: Transport
@@ -34,7 +34,7 @@ class TransportChoice(NamedTuple):
 
 
 def choose_transport(settings: UpstreamSettings, observer: UpstreamObserver, nurse: Nurse) -> TransportChoice:
-    """The way to the server of these settings; programs are started by `nurse`. Raises TlsFileRefused."""
+    """Return the transport of these settings; `nurse` starts programs. Raises TlsFileRefused."""
     if settings.stdio is not None:
         return _to_program(settings, settings.stdio, observer, nurse)
     if settings.transport is TransportKind.SSE:
