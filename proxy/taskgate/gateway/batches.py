@@ -1,7 +1,12 @@
-"""Several messages of a host in one body, which revision 2025-03-26 alone has: each is answered as if it came alone.
+"""The answers to a JSON-RPC batch: `answer_all`.
 
-What must not live here: what becomes of one message (`gateway`). What holds: no answer is lost and none is sent twice;
-they leave as one array or, once one of them had to become a stream, as events of that.
+Only revision 2025-03-26 has batches: a host sends several messages in one HTTP body. `Gateway`
+passes the messages here with a function that answers one. Each message is answered as if it came
+alone, and each answer is sent once. The reply is one JSON array:
+
+    [{"id": 1, …}, {"id": 2, …}]
+
+When one of the messages turns the exchange into an event stream, all answers become its events.
 """
 
 import asyncio
@@ -16,7 +21,11 @@ Part = TypeVar("Part")
 async def answer_all(
     exchange: Exchange, parts: Sequence[Part], answer: Callable[[Part], Awaitable[str | None]]
 ) -> HttpReply:
-    """The reply to all parts together. `answer` gives what one is answered, None where that is nothing."""
+    """Answer all messages of a batch, concurrently.
+
+    `answer` returns the answer to one message as text, or None if it has none. The reply is 202
+    without a body if no message has an answer.
+    """
     ready: list[str] = []
 
     async def take(part: Part) -> None:
@@ -26,12 +35,12 @@ async def answer_all(
         if exchange.is_streaming:
             _send(exchange, ready)
 
-    # Begun in order, so that one may cancel another that stands before it.
+    # Started in order, so that a message can cancel an earlier one.
     async with asyncio.TaskGroup() as group:
         for part in parts:
             group.create_task(take(part))
     if exchange.is_streaming:
-        # Whoever made it a stream has sent all that was ready.
+        # The task that made it a stream has sent everything that was ready.
         return HttpReply()
     return HttpReply(body=f"[{','.join(ready)}]") if ready else HttpReply(status=202)
 

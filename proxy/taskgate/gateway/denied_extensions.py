@@ -1,7 +1,10 @@
-"""Extensions that one side declares and that do not cross, for operators: in the log and in a metric (X-EXT-53).
+"""The report of extensions that a host or a server declares and the gateway does not forward
+(X-EXT-53): `DeniedExtensions`.
 
-What must not live here: what crosses an upstream (`protocol.extensions`). What holds: a peer chooses the identifiers.
-So there is a bound to their length, to how many of one declaration are counted, and to how many are remembered.
+Operators see them in the log and in a metric. Peers choose the identifiers, so three things are
+bounded: their length, how many of one declaration count, and how many the log remembers. The
+`ExtensionPolicy` of a mount (`protocol.extensions`) decides which are denied. Both eras call this
+when a session opens, a shared session is created, or a host sends `server/discover`.
 """
 
 from collections.abc import Collection
@@ -16,9 +19,9 @@ from taskgate.telemetry.events import EventSink, ExtensionDenied
 MOST_OF_ONE: Final = 32
 """Identifiers of one declaration that are counted."""
 MOST_LOGGED: Final = 64
-"""Identifiers of one mount that each side has lines of in the log."""
+"""Identifiers of one mount and side that are logged."""
 LONGEST: Final = 256
-"""Letters of an identifier that are shown; see config.extension_models."""
+"""Characters of an identifier that are shown; see config.extension_models."""
 
 HOST, SERVER = "host", "server"
 
@@ -26,25 +29,29 @@ log = getLogger("taskgate.extensions")
 
 
 class DeniedExtensions:
-    """Counts them at each declaration, and logs the first declaration of each identifier at a mount."""
+    """The counter of denied extensions. It counts each declaration, and logs an identifier the
+    first time that it is declared at a mount.
+    """
 
     def __init__(self, event_sink: EventSink) -> None:
         self._event_sink = event_sink
-        # The side that declared it first, by mount and identifier.
+        # By mount and identifier: the side that declared it first.
         self._logged: dict[str, dict[str, str]] = {}
 
     def in_session(self, mount: Mount, host: Peer, server: Peer) -> None:
-        """A session opened, in which both sides declared theirs."""
+        """Report what host and server declared as their session opened."""
         eras = era_of(host.revision), era_of(server.revision)
         self._report(mount, SERVER, mount.extensions.denials(server.capabilities, *eras))
         self._report(mount, HOST, mount.extensions.denials(host.capabilities, *eras))
 
     def of_host(self, mount: Mount, host: Peer) -> None:
-        """A host declared its own in a request; the era of the server need not be known yet."""
+        """Report what a host declared in a request. The server's era may still be unknown."""
         self._report(mount, HOST, _to_no_server(mount, host))
 
     def at_discovery(self, mount: Mount, host: Peer, server: Peer) -> None:
-        """A host asked for what the server declares. What `of_host` told of its own is not told again."""
+        """Report what both sides declared when a host sent `server/discover`, except what `of_host`
+        has reported.
+        """
         policy, eras = mount.extensions, (era_of(host.revision), era_of(server.revision))
         self._report(mount, SERVER, policy.denials(server.capabilities, *eras))
         anyway = _to_no_server(mount, host)
@@ -64,6 +71,9 @@ class DeniedExtensions:
 
 
 def _to_no_server(mount: Mount, host: Peer) -> list[str]:
-    """What a host declares in vain whatever the era of the server: all that crosses at all crosses within an era."""
+    """Return the identifiers that a host declares in vain, whatever the server's era.
+
+    An extension that can be forwarded at all can be forwarded within one era.
+    """
     era = era_of(host.revision)
     return mount.extensions.denials(host.capabilities, era, era)

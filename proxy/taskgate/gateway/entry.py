@@ -1,6 +1,8 @@
-"""Which session a request belongs to, by its head and its caller; and what is told of requests on their way in.
+"""Helpers for the first steps of a request: its session (`session_of`) and its `RequestContext`
+(`present`, `note_peer`).
 
-What must not live here: what a session is (`sessions`), and messages that need none (`gateway`).
+`Gateway` and the handlers of both eras use them. `session_of` is for the legacy era, whose requests
+name a session in the `Mcp-Session-Id` header.
 """
 
 from collections.abc import Coroutine
@@ -19,10 +21,10 @@ from taskgate.telemetry.request_context import Client, RequestContext
 def session_of(
     inbound: InboundHead, sessions: HostSessions, mount: Mount, caller: AuthContext
 ) -> Coroutine[Any, Any, HostSession]:
-    """The session that the head names, its owner checked. Raises UnsupportedVersion, SessionRequired, SessionNotFound.
+    """Return the session that the request's head names, after a check of its owner.
 
-    A revision need not be named, and one that is served changes nothing if it is another than the session's
-    (docs/decisions/0017).
+    A request need not name a revision. A supported one that differs from the session's has no
+    effect (docs/decisions/0017). Raises UnsupportedVersion, SessionRequired, SessionNotFound.
     """
     if inbound.revision is not None and find_revision(inbound.revision) is None:
         raise UnsupportedVersion("The protocol version is not supported")
@@ -32,12 +34,15 @@ def session_of(
 
 
 def present() -> RequestContext:
-    """The visit of the request that is served now; for one that came through no listener, one that nobody reads."""
+    """Return the context of the current request.
+
+    A request that came through no listener gets a context that no report reads.
+    """
     return request_context.current() or RequestContext("", UNKNOWN, "", "")
 
 
 def note_peer(peer: Peer, client: Client) -> None:
-    """Let it say what its host speaks, and what it said of itself."""
+    """Record in the request's context the host's revision and its own description."""
     seen = request_context.current()
     if seen is not None:
         seen.revision, seen.client = peer.revision, client

@@ -1,6 +1,9 @@
-"""Requests of carried extensions: whether one crosses to this server, and how long one is held that lasts.
+"""The rules for requests of extensions: `ExtensionRequests`.
 
-What must not live here: what crosses an upstream (`protocol.extensions`), and how a request is carried.
+An extension is a capability with its own methods. The operator lists those that the gateway
+forwards (`protocol.extensions`). Handlers of both eras ask here whether a method may be forwarded
+to this server, then send the request within `hold`. Some methods last as long as the host listens;
+they count as open streams.
 """
 
 import asyncio
@@ -19,14 +22,19 @@ from taskgate.protocol.extensions import Extension
 
 
 class ExtensionRequests:
-    """Holds those that last as long as their hosts listen, within the caps of streams and of the callers' tokens."""
+    """The check of an extension's method, and the bounds of requests that last as long as their
+    host listens. The bounds are the limit of open streams, and the expiry of the caller's token.
+    """
 
     def __init__(self, *, streams: OpenStreams, clock: Clock) -> None:
         self._streams = streams
         self._clock = clock
 
     def extension_of(self, mount: Mount, method: str, host: Era, server: Era) -> Extension:
-        """The extension that has the method. Raises UnknownMethod where it does not cross between those eras."""
+        """Return the extension that defines the method.
+
+        Raises UnknownMethod if it is not forwarded between hosts and servers of these eras.
+        """
         found = mount.extensions.method(method)
         if found is None or not found.crosses(host, server):
             raise UnknownMethod("The extension method is not available on this server")
@@ -40,9 +48,11 @@ class ExtensionRequests:
         extension: Extension,
         work: Coroutine[Any, Any, Response],
     ) -> Response | None:
-        """The server's response; None where the caller's token ended first (X-EXT-32, X-EXT-43).
+        """Await `work`, and return the server's response.
 
-        Raises TooManyTasks, of streams, and what the work raises.
+        Returns None if the caller's token expired first (X-EXT-32, X-EXT-43). Only a method that
+        lasts has these bounds. Raises TooManyTasks for too many open streams, and what `work`
+        raises.
         """
         lasts = method in extension.streams
         bound = asyncio.timeout(self._left(caller) if lasts else None)
@@ -58,7 +68,7 @@ class ExtensionRequests:
             work.close()
 
     def _left(self, caller: AuthContext) -> float | None:
-        """Seconds for which something may be given out for the caller's token; None where it has no end."""
+        """Return the seconds until the caller's token expires; None if it does not."""
         if caller.expires_at is None:
             return None
         return max(0.0, (caller.expires_at - self._clock.wall()).total_seconds())

@@ -1,6 +1,9 @@
-"""Messages of the legacy era: each belongs to a session, and what it asks is done here.
+"""The requests of the legacy era (revisions 2024-11-05 to 2025-11-25): `InSessionMessages`.
 
-What must not live here: what comes before a message is known to be one of this era (`gateway`).
+`Gateway` calls it after it has found the era of a message. In this era a host opens a session with
+`initialize`; every later message names it in `Mcp-Session-Id`. The dialect decodes a message to an
+intent (`CallTool`, `GetTask`, …). A handler here executes the intent, and the dialect encodes the
+answer. `modern` is the counterpart for the modern era.
 """
 
 from collections.abc import Coroutine
@@ -51,7 +54,7 @@ from taskgate.telemetry.request_context import client_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LegacyServices:
-    """The parts of the house that a message in a session may pass through."""
+    """The services that handlers of the legacy era use."""
 
     sessions: HostSessions
     gate: RateLimiter
@@ -68,7 +71,9 @@ class LegacyServices:
 
 
 class InSessionMessages:
-    """Does what hosts of the legacy era ask."""
+    """The handler of messages of the legacy era. `Gateway` calls `answer` for a message, `serve`
+    for a GET or DELETE request.
+    """
 
     def __init__(self, *, rooms: LegacyServices, dialect: DownstreamDialect, event_sink: EventSink) -> None:
         self._rooms = rooms
@@ -76,7 +81,7 @@ class InSessionMessages:
         self._event_sink = event_sink
 
     async def takes_batches(self, exchange: Exchange, mount: Mount, caller: AuthContext) -> bool:
-        """Whether the body may be several messages: in sessions of the one revision that has those."""
+        """Return whether the body may be a batch: only in a session of revision 2025-03-26."""
         if exchange.head.host_session is None:
             return False
         host_session = await self._session(exchange, mount, caller)
@@ -84,7 +89,9 @@ class InSessionMessages:
         return host_session.peer.revision is Revision.R2025_03_26
 
     async def serve(self, exchange: Exchange, mount: Mount, caller: AuthContext) -> HttpReply:
-        """Carry a stream of a session, or end it: what has no message. Raises GatewayError."""
+        """Serve a request without a message: GET opens or resumes a stream, DELETE ends the
+        session. Raises GatewayError.
+        """
         host_session = await self._session(exchange, mount, caller)
         note_peer(host_session.peer, host_session.client)
         if exchange.head.method is HttpMethod.GET:
@@ -95,14 +102,16 @@ class InSessionMessages:
         return HttpReply(status=200)
 
     async def answer(self, exchange: Exchange, mount: Mount, caller: AuthContext, message: Message) -> HandledRequest:
-        """The answer to one message. Raises GatewayError, and Interrupted when the host gave the request up."""
-        # 1. The session, its owner checked, and the revision it was opened with.
+        """Answer one message. Raises GatewayError, and Interrupted when the host cancelled the
+        request.
+        """
+        # 1. The session, its owner checked, and the revision that it was opened with.
         host_session, peer = None, None
         if not (isinstance(message, Request) and message.method == words.INITIALIZE):
             host_session = await self._session(exchange, mount, caller)
             peer = host_session.peer
             note_peer(peer, host_session.client)
-        # 2. What the message asks, in neutral words; its parameters are checked here.
+        # 2. The intent of the message; its parameters are checked here.
         intent = self._dialect.decode(message, peer, offers_tasks=mount.offers_tasks, extensions=mount.extensions)
         if host_session is not None and host_session.resumable is not None and isinstance(message, Request):
             exchange.make_resumable(host_session.resumable.opener(_about(message, intent)))
@@ -111,10 +120,11 @@ class InSessionMessages:
             note_peer(intent.peer, client_of(intent.peer.info))
         quota: Quota = ()
         try:
-            # 3. Whether this caller asks no more often than it may. What was asked of the host it may always answer.
+            # 3. The caller's rate limit. Answers to questions that the host was asked are exempt.
             if not isinstance(message, Response):
                 quota = await self._rooms.gate.request(caller, exchange, mount.name, message.method, tool)
-            # 4. Whether the operator's rules let this caller do it; where a task is meant, they look at its tool.
+            # 4. The operator's access rules. For a request about a task, they apply to the task's
+            # tool, when the task is found.
             if isinstance(message, Request) and not isinstance(intent, _ABOUT_A_TASK):
                 self._rooms.access.check(caller, mount.name, message.method, tool)
         except GatewayError:
@@ -125,7 +135,7 @@ class InSessionMessages:
             assert host_session is not None, "a notification always has a host session"
             await self._rooms.notes.take(caller, host_session, intent)
             return HandledRequest(HttpReply(status=202))
-        # 5. Do it.
+        # 5. Execute the intent.
         with host_session or nullcontext():
             spoken = await self._perform(exchange, mount, caller, host_session, intent)
         reply = HttpReply(body=spoken.message, headers=spoken.headers + quota)
@@ -154,7 +164,7 @@ class InSessionMessages:
                 return self._relay(exchange, caller, host_session, intent)
         return self._answer_here(exchange, caller, host_session, intent)
 
-    # --- what can be asked ------------------------------------------------------------------------------------------
+    # --- the requests -------------------------------------------------------------------------------------------------
 
     async def _open_session(self, mount: Mount, caller: AuthContext, intent: OpenSession) -> RpcReply:
         host_session, server = await self._rooms.sessions.open(mount, caller, intent)
@@ -209,7 +219,7 @@ class InSessionMessages:
         if intent.repeat_key is not None:
             earlier = await tasks.earlier(caller, host_session, intent)
         if earlier is not None:
-            # The host did not ask for a task, so it waits for what the one before comes to.
+            # The host did not ask for a task, so it waits for the result of the earlier call.
             record = await self._rooms.following.outcome(exchange, caller, host_session, earlier.id, words.TOOLS_CALL)
             return RpcReply(self._dialect.task_outcome(intent.id, record))
         response = await self._rooms.relaying.call(exchange, caller, host_session, intent, decision)
@@ -239,7 +249,7 @@ class InSessionMessages:
     async def _relay_extension(
         self, exchange: Exchange, caller: AuthContext, host_session: HostSession, intent: Relay
     ) -> RpcReply:
-        """The answer to a request of a carried extension. Raises UnknownMethod where it does not cross."""
+        """Forward a request of an extension. Raises UnknownMethod if it is not forwarded."""
         mount, method = host_session.mount, intent.method
         await host_session.upstream.open()
         era = host_session.upstream.era
@@ -257,17 +267,18 @@ class InSessionMessages:
 
 
 def _about(request: Request, intent: Intent) -> StreamOrigin:
-    """What another process needs to know to go on with the stream of the answer."""
+    """Return what another replica needs to resume the answer's stream."""
     return StreamOrigin(request.id, intent.task if isinstance(intent, AwaitTask) else None)
 
 
 def _foreign(host_session: HostSession, method: str) -> Foreign | None:
-    """That the answers of the session's server have to be made to fit; None where it is of the same era."""
+    """Return how to convert answers of the session's server; None if it is of the same era."""
     if host_session.upstream.era is Era.LEGACY:
         return None
     return Foreign(method, host_session.peer.revision)
 
 
 _NO_METHOD: Final = ""
-"""What a stream is opened by has no method, so it is among the rest."""
+"""The method of a GET request, for rate limits: it counts with the methods that have no limit of
+their own."""
 _ABOUT_A_TASK = (GetTask, AwaitTask, CancelTask)

@@ -1,4 +1,9 @@
-"""GET streams of hosts: opened, held, and given up. What is told on them is the business of others (`news`)."""
+"""The GET streams of hosts' sessions: `GetStreams`.
+
+A legacy host opens a GET stream for messages that belong to no request: questions of tasks, status
+notifications, and notifications of its server. `Resuming` calls `serve` for a new stream and for a
+resumed one. The messages come from `StatusNotifier`, `InputDelivery` and the session.
+"""
 
 import asyncio
 from collections.abc import Sequence
@@ -18,11 +23,14 @@ from taskgate.streams.exchange import Exchange, HttpReply
 from taskgate.system.background import Background
 
 LONGEST_TIMER: Final = 86_400.0
-"""Seconds; no stream needs to outlive that, and no event loop counts much further."""
+"""Seconds of the longest timer. No stream needs to last longer, and event loops bound the delay of
+a timer."""
 
 
 class _Held:
-    """One GET stream of a session while it is held."""
+    """An open GET stream, registered in its session. When the session has too many, the oldest
+    closes.
+    """
 
     def __init__(
         self, feed: EventStream, host_session: HostSession, caller: AuthContext, offers: InputDelivery
@@ -32,7 +40,7 @@ class _Held:
         self._caller = caller
         self._offers = offers
         self._expiry: asyncio.TimerHandle | None = None
-        # The newest, though it may have been there before.
+        # The newest stream is last, also if it was registered before.
         host_session.streams.pop(feed, None)
         host_session.streams[feed] = caller
         feed.on_connection_lost(self._lost)
@@ -41,13 +49,15 @@ class _Held:
             still_open[0].close()
 
     def ends_with(self, until: datetime | None, clock: Clock) -> None:
-        """End the stream when the token does that it was asked for with."""
+        """End the stream when the token of its request expires."""
         if until is not None:
             left = (until - clock.wall()).total_seconds()
             self._expiry = asyncio.get_running_loop().call_later(min(left, LONGEST_TIMER), self.feed.close)
 
     def part(self) -> None:
-        """The connection is over; where another carries the stream by now, all that is of the stream stays as it is."""
+        """Handle the end of the connection. If another connection has resumed the stream, keep its
+        state.
+        """
         if self._expiry is not None:
             self._expiry.cancel()
         feed, host_session = self.feed, self._host_session
@@ -60,7 +70,7 @@ class _Held:
         self._lost()
 
     def _lost(self) -> None:
-        """What the stream carried is for another one."""
+        """Release the questions that this stream delivered, so that another stream delivers them."""
         self._host_session.questions.stream_ended(self.feed)
         self._offers.give_back(self.feed)
 
@@ -73,10 +83,12 @@ class GetStreams:
         self._offers = offers
         self._clock = clock
         self.background = Background()
-        """What is done beside streams, and given up with them."""
+        """Work beside the streams, cancelled at `close`."""
 
     async def serve(self, exchange: Exchange, host_session: HostSession, caller: AuthContext) -> HttpReply:
-        """Hold one GET stream until the host leaves, the session ends, or the token that it was asked for with."""
+        """Serve one GET stream until the host leaves, the session ends, or the request's token
+        expires.
+        """
         owners = caller.owners(host_session.mount.name)
         held = _Held(exchange.stream(), host_session, caller, self._offers)
         for owner in owners:
@@ -94,12 +106,14 @@ class GetStreams:
         return HttpReply()
 
     async def close(self) -> None:
-        """Give up what is done beside the streams; they end with their sessions."""
+        """Cancel the work beside the streams. The streams end with their sessions."""
         await self._news.close()
         await self.background.close()
 
     async def _meet(self, host_session: HostSession, owners: Sequence[OwnerKey]) -> None:
-        """What waited for the stream: questions of tasks, and the server, which has to be met again after a restart."""
+        """Deliver questions of tasks that waited for a stream, and open the upstream session. After
+        a restart the server has no session yet.
+        """
         await asyncio.gather(self._news.catch_up(owners, host_session), _greet(host_session))
 
 

@@ -1,7 +1,10 @@
-"""What hosts say that nobody answers: cancels of plain calls, answers to questions, progress, news for servers.
+"""The messages of legacy hosts that need no answer: `ClientNotifications`.
 
-What must not live here: requests (`gateway`). What holds: what names something that is not there, not the caller's, or
-over, does nothing, and its sender cannot tell which it was (T51).
+They are cancellations of plain calls, answers to questions, progress of those answers, and
+notifications for the server. `InSessionMessages` passes their intents to `take`. A message about
+something unknown, finished, or of another caller has no effect. Its sender cannot tell these cases
+apart (T51). If nothing in this process matches, the message goes to the other replicas, where
+`SessionMessageHandler` receives it.
 """
 
 from taskgate.auth.context import AuthContext
@@ -31,9 +34,8 @@ from taskgate.sessions.registry import HostSession
 
 
 class ClientNotifications:
-    """Takes note of what hosts say.
-
-    What concerns nothing here is for another process, if it is for any; `bus` is None where there is none.
+    """The handler of notifications and responses of legacy hosts. `bus` is None without other
+    replicas.
     """
 
     def __init__(
@@ -52,7 +54,9 @@ class ClientNotifications:
         self._dialect = dialect
 
     async def take(self, caller: AuthContext, host_session: HostSession, intent: Intent) -> None:
-        """Act on a notification or a response. Raises StoreUnavailable where an answer could not be kept."""
+        """Act on a notification or a response. Raises StoreUnavailable if an answer could not be
+        stored.
+        """
         match intent:
             case CancelCall(request=request):
                 if not self._relaying.cancel(host_session, request):
@@ -67,7 +71,7 @@ class ClientNotifications:
             case TellProgress():
                 self._tell_progress(caller, host_session, intent)
             case TellServer(notification=notification):
-                # Each process that the session is alive in has a session at the server of its own.
+                # Each replica in which the session is active has its own upstream session.
                 host_session.upstream.tell(notification)
                 self._pass_on(ServerNotification(host_session.id, notification.text))
 
@@ -89,7 +93,9 @@ class ClientNotifications:
             self._bus.send(word)
 
     def _pass_to_asking(self, id: str, word: Message) -> None:
-        """Tell the process that asked a question under that id, if one of ours did."""
+        """Send a message to the replica that asked the question with that id, if it is one of this
+        cluster.
+        """
         asking = asked_by(id)
         if self._bus is not None and asking is not None and is_replica_name(asking):
             self._bus.send(word, to=asking)

@@ -1,10 +1,13 @@
-"""The life of a request, from the door to the answer. Read `answer` top to bottom; the order is part of the security.
+"""The life of a request, from the listener to the answer: `Gateway`.
 
-What becomes known of a request on its way is written into its visit, for whoever tells of it; nothing is read there.
+Read `_answer` and `_answer_message` from top to bottom: their steps are numbered, and their order
+is part of the security. The listener calls `Gateway.answer` for every exchange. It has checked what
+needs no body (`listener/door.py`): host, origin, path, method, media types, declared size. From
+here on a refusal is a JSON-RPC error if the request has an id. After step 6 the handler of the era
+continues: `legacy` or `modern`.
 
-Before this page the listener has checked what needs no body (`listener/door.py`): host, origin, path, method, media
-types, size as it is declared. From here on a refusal is a JSON-RPC error wherever there is an id to answer to. Behind
-it each era goes its own way: `legacy` and `modern`.
+What becomes known about a request is written into its `RequestContext`, for logs, metrics and
+spans. Nothing here reads that back.
 """
 
 import asyncio
@@ -72,9 +75,11 @@ log = getLogger("taskgate.gateway")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayRules:
-    """What the gateway takes. `strict_names` has every request about a task name it in a header too (AMB-8).
+    """The settings of the gateway, and the process-wide limits.
 
-    `live` are the operator's rules. `in_flight` counts large messages, `pressure` is that on the memory of the process.
+    `strict_names` requires that every request about a task names it in a header too (AMB-8). `live`
+    are the operator's rules. `in_flight` counts large messages, `pressure` measures the memory of
+    the process.
     """
 
     max_depth: int
@@ -86,7 +91,7 @@ class GatewayRules:
 
 
 class Gateway:
-    """Answers every exchange that the public listener lets through."""
+    """The handler of every exchange that the public listener accepts."""
 
     def __init__(
         self,
@@ -115,18 +120,23 @@ class Gateway:
         self._suspicions = Suspicions(event_sink, clock)
         self._draining: timedelta | None = None
         self._read_now: dict[str | None, set[asyncio.Future[Message]]] = {}
-        """The large messages of each session that are being read."""
+        """By session id: the large messages that are being parsed on another thread."""
 
     def trace(self, tracing: Tracing) -> None:
-        """Have a span made of every request that comes from now on."""
+        """Create a span for every request that comes from now on."""
         self._tracing = tracing
 
     def drain(self, patience: timedelta) -> None:
-        """Refuse what begins something, and serve what asks about what exists; `patience` is when to try again."""
+        """Refuse requests that start something, and serve those about what exists.
+
+        `patience` is the retry delay that a refused host is given.
+        """
         self._draining = patience
 
     async def answer(self, exchange: Exchange) -> HttpReply:
-        """The reply to one exchange; raises nothing but cancellation, and what the listener says of a body."""
+        """Answer one exchange. Raises only CancelledError, and ListenerRefused from reading the
+        body.
+        """
         mount = self._mounts[exchange.head.path]
         try:
             return await self._answer(exchange, mount)
@@ -138,19 +148,20 @@ class Gateway:
         refused = None
         seen.mount, seen.revision = mount.name, exchange.head.revision
         try:
-            # 1. Whether no more comes from there than may, nor too many tokens that are not accepted.
+            # 1. Rate limits by address: of requests, and of tokens that were rejected.
             await self._gate.arrived(exchange, mount.name, partial(self._callers.knows, exchange, mount))
-            # 2. Who asks. Nothing is looked at for somebody who does not say, nor is a body waited for.
+            # 2. The caller. Without credentials nothing is looked up, and the body is not read.
             caller = seen.caller = await self._identify(exchange, mount)
             body = await exchange.body(self._in_flight, caller.key)
             begun = self._clock.elapsed()
             if len(body) > SMALL:
                 refused = self._expect_room(exchange, caller, body)
-            # 3. A stream or a goodbye has no message, and only one era has either.
+            # 3. GET and DELETE have no message; only the legacy era has them.
             if exchange.head.method is not HttpMethod.POST:
                 check_verb(exchange.head.revision)
                 return await self._in_session.serve(exchange, mount, caller)
-            # 4. The body is judged once: JSON, then one JSON-RPC message, or what an older revision has as well.
+            # 4. The body, parsed once: JSON, then one JSON-RPC message, or a batch of an older
+            # revision.
             if is_array(body) and await self._in_session.takes_batches(exchange, mount, caller):
                 if refused is not None:
                     raise refused
@@ -165,14 +176,15 @@ class Gateway:
             else:
                 message = read()
                 if self._read_now and isinstance(message, Notification):
-                    # It may cancel what came before it in its session.
+                    # The notification may cancel an earlier message of its session that is still
+                    # being parsed.
                     for reading in tuple(self._read_now.get(exchange.head.host_session, ())):
                         await asyncio.wait((reading,))
         except ListenerRefused:
             raise
         except Exception as error:
             return self._refuse(error, mount, exchange, None, begun)
-        # The text of the message is all that is needed from here on.
+        # From here on only the text of the message is needed.
         del body, read
         seen.message = message
         if refused is not None:
@@ -182,7 +194,7 @@ class Gateway:
     async def _serve(
         self, exchange: Exchange, mount: Mount, caller: AuthContext, message: Message, begun: float
     ) -> HttpReply:
-        """The reply to one message, in a span of its own where it is a request."""
+        """Answer one message; a request gets its own span."""
         if not isinstance(message, Request):
             return await self._answer_message(exchange, mount, caller, message, begun)
         seen, inbound = present(), exchange.head
@@ -201,18 +213,18 @@ class Gateway:
     async def _answer_message(
         self, exchange: Exchange, mount: Mount, caller: AuthContext, message: Message, begun: float
     ) -> HttpReply:
-        # Until its era is known, whatever is wrong with a message is wrong by the rules of the modern era alone.
+        # Until its era is known, an invalid message is refused by the rules of the modern era.
         era = Era.MODERN
         try:
-            # 5. Nothing new while the gateway drains, or is short of memory. Hosts end a task as failed when asking for
-            #    it is refused.
+            # 5. Nothing new while the gateway drains or memory is short. When `tasks/get` is
+            # refused, hosts treat the task as failed; so requests about existing tasks are served.
             if self._draining is not None and _begins(message):
                 raise Draining(self._draining)
             if self._pressure.level and isinstance(message, Request) and self._pressure.refuses(message.method):
                 raise Overloaded(RETRY_AFTER)
-            # 6. Which era the message is of.
+            # 6. The era of the message.
             route = self._route(exchange.head, mount, message)
-            # 7. What it asks, whether rates and rules let this caller do it, and the doing: as the era has it.
+            # 7. Decode, limit, authorize and execute, by the handler of the era.
             if isinstance(route, RequestMeta):
                 assert isinstance(message, Request), "only requests are routed to the modern era"
                 note_peer(route.peer, client_of(route.peer.info))
@@ -225,7 +237,7 @@ class Gateway:
                 era = Era.LEGACY
                 answered = await self._in_session.answer(exchange, mount, caller, message)
         except Interrupted:
-            # The host gave its request up, or left: nobody waits for an answer.
+            # The host cancelled its request or left: an answer has no reader.
             self._give_up(mount, message, begun)
             return HttpReply(status=202)
         except Exception as error:
@@ -239,7 +251,7 @@ class Gateway:
         return answered.reply
 
     async def _read_aside(self, session: str | None, read: Callable[[], Message]) -> Message:
-        """A large message of a session, read by another thread."""
+        """Parse a large message on another thread."""
         reading = offload.aside(read)
         if session is None:
             return await reading
@@ -253,13 +265,15 @@ class Gateway:
                 self._read_now.pop(session, None)
 
     def _read_batch(self, body: bytes) -> list[bytes | Message | GatewayError]:
-        """The elements of a batch, large ones read: a thread may do this. Raises what `split` does."""
+        """Split a batch, and parse its large elements; may run on another thread. Raises what
+        `split` does.
+        """
         elements = split(body, max_depth=self._rules.max_depth, counted=True)
-        # What small ones have in common with others is remembered by the loop alone.
+        # Parsing small elements uses a cache that belongs to the event loop.
         return [self._read_part(element) if len(element) > SMALL else element for element in elements]
 
     def _read_part(self, part: bytes | Message | GatewayError) -> Message | GatewayError:
-        """A message of a batch, or what is wrong with it where it is none."""
+        """Parse one message of a batch; an invalid one becomes its error."""
         if not isinstance(part, bytes):
             return part
         try:
@@ -270,7 +284,7 @@ class Gateway:
     async def _answer_one_of_many(
         self, exchange: Exchange, mount: Mount, caller: AuthContext, begun: float, part: Message | GatewayError
     ) -> str | None:
-        """What one element of a batch is answered; None for what nobody waits for an answer to."""
+        """Answer one element of a batch; None if it needs no answer."""
         seen = present().for_message(None)
         with in_request(seen):
             try:
@@ -291,7 +305,9 @@ class Gateway:
         return to_string(reply.body) if isinstance(message, Request) and reply.body is not None else None
 
     def _expect_room(self, exchange: Exchange, caller: AuthContext, body: bytes) -> TooManyBytes | None:
-        """Count a large body until its answer has left; else why it cannot be served."""
+        """Count a large body until its answer has been sent; return the error if the limit is
+        exceeded.
+        """
         refused = self._in_flight.refusal(caller.key, len(body))
         if refused is None:
             exchange.count_answer(len(body))
@@ -299,13 +315,13 @@ class Gateway:
             self._event_sink.emit(CapRefused("bytes", refused.scope))
         return refused
 
-    # --- the steps, in the order of `answer` ------------------------------------------------------------------------
+    # --- the steps, in the order of `answer` --------------------------------------------------------------------------
 
     async def _identify(self, exchange: Exchange, mount: Mount) -> AuthContext:
         try:
             return await self._callers.identify(exchange, mount)
         except Unauthenticated as refused:
-            # To ask without a token first is how hosts find out where to get one (A-AUTH-1).
+            # A request without a token is how hosts discover the authorization server (A-AUTH-1).
             if refused.token_sent:
                 await self._gate.failed_auth(exchange, mount.name)
             raise
@@ -320,7 +336,7 @@ class Gateway:
             strict_names=self._rules.strict_names,
         )
 
-    # --- the end ----------------------------------------------------------------------------------------------------
+    # --- refusals and reports -----------------------------------------------------------------------------------------
 
     def _refuse(
         self,
@@ -339,7 +355,8 @@ class Gateway:
         if code == words.OVER_LIMIT and isinstance(message, Request):
             reply = self._rejections.retold(reply, error, message, era)
         if isinstance(error, Unauthenticated) and exchange.is_streaming:
-            # Its stream ends without a word, so that the host comes back, is told 401, and gets another token.
+            # The stream ends without an answer, so that the host reconnects, gets 401, and obtains
+            # a new token.
             reply = HttpReply()
         if reply.status != 200 and not exchange.is_streaming:
             self._event_sink.emit(HttpRefused(type(error).reason if isinstance(error, GatewayError) else "internal"))
@@ -348,13 +365,13 @@ class Gateway:
         return reply
 
     def _suspect(self, error: Exception, mount: Mount, caller: AuthContext, message: Message) -> None:
-        """Tell of what an error shows of its caller, besides that it is one."""
+        """Report a security event for an error that shows an attack or a probe."""
         if isinstance(error, HeaderMismatch) and error.contradicts:
             self._suspicions.raise_once("header_mismatch", caller.key, mount.name)
         elif isinstance(error, TaskNotFound) and isinstance(message, Request):
             asked = value_of(message.params, "taskId")
             if not is_task_id(asked):
-                # Nobody looked for it: no store has what can be no id.
+                # No lookup was made: the text cannot be an id of a task.
                 task = asked[:LENGTH_OF_ID] if isinstance(asked, str) else ""
                 self._event_sink.emit(TaskDenied(mount.name, message.method, "malformed_id", task, None))
 
@@ -370,7 +387,9 @@ class Gateway:
 
 
 def _begins(message: Message) -> bool:
-    """Whether a message begins something that would outlast it, and not a further round of what runs."""
+    """Return whether a message starts something that outlasts it, other than a further round of a
+    running call.
+    """
     if not isinstance(message, Request) or message.method not in _BEGINNINGS:
         return False
     return all(value_of(message.params, name) is None for name in ("inputResponses", "requestState"))
@@ -388,4 +407,4 @@ _BEGINNINGS: Final = frozenset(
     {words.TOOLS_CALL, words.INITIALIZE, words.SUBSCRIPTIONS_LISTEN, words.RESOURCES_SUBSCRIBE}
 )
 _CANCELLED: Final = "cancelled"
-"""What a request counts as that its host gave up."""
+"""The error label of a request that its host cancelled."""

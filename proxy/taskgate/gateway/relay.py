@@ -1,8 +1,12 @@
-"""Plain calls: a request of a host crosses to its server, the answer comes back, nothing is stored.
+"""The proxy of plain calls: `PlainCallProxy`. A request goes to the server, the answer comes back,
+and nothing is stored.
 
-The answer is one JSON document unless the host has to wait: the first thing that the server says or asks besides, or
-the first keep-alive interval without an answer, turns it into an event stream. A host that leaves does not stop a call
-that has left (H-LEG-10), only one that still waits for its turn; its `notifications/cancelled` stops either.
+`InSessionMessages` uses it for every request of a legacy host that does not become a task. The
+answer is one JSON document unless the host has to wait. The first notification or question of the
+server, or the first keep-alive interval without an answer, turns it into an event stream.
+
+A host that disconnects cancels only a call that still waits for a permit, not one that was sent
+(H-LEG-10). `notifications/cancelled` cancels either.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -33,19 +37,21 @@ from taskgate.telemetry.events import EventSink, ShadowPromotion, ToolCalled
 from taskgate.upstream.call_listener import ServerQuestion, UnsavedCallListener
 
 STEP: Final = 1e-6
-"""How much further each sign of life of ours says that a call is: it must grow, and get in no server's way."""
+"""The increment of progress in a keep-alive. Progress must grow, and the step is too small to pass
+the numbers of a server."""
 
 
 IN_TURN: Final = frozenset({TOOLS_CALL, "prompts/get", "resources/read"})
-"""What may take a server long, and so waits for its turn there; everything else goes at once."""
+"""The methods that can be slow, and so need a permit of the server's concurrency limit. The others
+are sent at once."""
 
 Send = Callable[[], Coroutine[Any, Any, Response]]
 
 
 class RelayedRequest(NamedTuple):
-    """A request of a host that is for its server; `tool` is what a `tools/call` calls.
+    """A request of a host for its server. `tool` is the tool of a `tools/call`.
 
-    One that `lasts` is over when its host leaves.
+    A request that `lasts` is cancelled when its host disconnects.
     """
 
     id: RequestId
@@ -57,7 +63,9 @@ class RelayedRequest(NamedTuple):
 
 
 class PlainCallProxy:
-    """Carries plain calls. `patience` is the time after which a silent answer becomes a stream."""
+    """The proxy of plain calls. `patience` is the keep-alive interval, after which an answer
+    becomes an event stream.
+    """
 
     def __init__(
         self, *, dialect: DownstreamDialect, patience: timedelta, joining: RequestCoalescer, event_sink: EventSink
@@ -78,10 +86,12 @@ class PlainCallProxy:
         intent: CallTool,
         decision: PromotionDecision,
     ) -> Coroutine[Any, Any, Response]:
-        """The server's response to a `tools/call`, or to an equal one that runs; it is counted here. Raises as
-        `forward`, and InvalidParams for an idempotency key that was used for another call.
+        """Send a `tools/call`, or wait for an equal one that runs, and count it.
+
+        Raises what `forward` raises, and InvalidParams for an idempotency key of another call.
         """
-        # Where nothing but a shadow would make tasks, the session has none.
+        # If promotion exists only in shadow mode, `has_tasks` of the session is false; so ask the
+        # revision.
         if decision.would_promote and host_session.peer.revision.has_tasks:
             self._event_sink.emit(ShadowPromotion(host_session.mount.name))
         asked = RelayedRequest(intent.id, TOOLS_CALL, intent.params, intent.progress_token, intent.tool)
@@ -93,10 +103,10 @@ class PlainCallProxy:
     def forward(
         self, exchange: Exchange, caller: AuthContext, host_session: HostSession, asked: RelayedRequest
     ) -> Coroutine[Any, Any, Response]:
-        """The server's response.
+        """Send a request, and return the server's response.
 
-        Raises UpstreamFailed, QueueFull, Interrupted when the host cancelled the request, and CutOff when the gateway
-        ends.
+        Raises UpstreamFailed, QueueFull, Interrupted when the host cancelled the request, and
+        CutOff when the gateway shuts down.
         """
         return self._carry(exchange, caller, host_session, asked, None)
 
@@ -122,7 +132,8 @@ class PlainCallProxy:
         try:
             with call:
                 if self._stopping:
-                    # It was late to come here: those that were carried have been given up.
+                    # The gateway is stopping, and the other calls have been interrupted before this
+                    # one was registered.
                     call.interrupt()
                 if asking is not None:
                     response = await self._joining.once(
@@ -157,7 +168,9 @@ class PlainCallProxy:
     async def _shared(
         self, caller: AuthContext, host_session: HostSession, asked: RelayedRequest, send: Send
     ) -> Response:
-        """A call that others may come to wait for, too: its session stays open for all of them."""
+        """Send a call that other requests may join. Its session stays open until the response is
+        there.
+        """
         host_session.hold()
         try:
             ticket = self._ask(caller, host_session, asked.tool)
@@ -172,7 +185,9 @@ class PlainCallProxy:
             host_session.release()
 
     def _ask(self, caller: AuthContext, host_session: HostSession, tool: str | None) -> Ticket:
-        """A ticket for a turn at the server, to be closed. Raises QueueFull, counted."""
+        """Request a permit of the server's concurrency limit; it must be closed. Raises QueueFull,
+        counted.
+        """
         try:
             return host_session.mount.bulkhead.ask(host_session.owner.context, caller)
         except QueueFull:
@@ -180,7 +195,7 @@ class PlainCallProxy:
             raise
 
     async def _wait(self, host_session: HostSession, tool: str | None, ticket: Ticket) -> None:
-        """Wait until it is that ticket's turn. Raises QueueFull, counted."""
+        """Wait until the permit is granted. Raises QueueFull, counted."""
         try:
             await ticket.brief_turn()
         except QueueFull:
@@ -193,31 +208,36 @@ class PlainCallProxy:
             self._event_sink.emit(ToolCalled(host_session.mount.name, tool if is_listed else None, disposition))
 
     def stop(self) -> None:
-        """Give up what is still carried, or begins to be: hosts are told so."""
+        """Interrupt the running calls and every later one; their hosts get an error."""
         self._stopping = True
         for call in self._running:
             call.interrupt()
 
     def cancel(self, host_session: HostSession, id: RequestId) -> bool:
-        """The host gave a request up; whether it is in flight here. Any other is none of ours to know."""
-        # The newest, should the host have used an id twice.
+        """Cancel the request of that id, and return whether it runs in this process."""
+        # The newest, in case the host used an id twice.
         call = next((call for call, its in reversed(host_session.calls.items()) if its == id), None)
         if call is not None:
             call.interrupt()
         return call is not None
 
     def close(self) -> None:
-        """No call is carried any more."""
+        """Stop the timers, after the last call has ended."""
         self._alarms.close()
 
 
 def _leaves_with(exchange: Exchange, call: Interruptible, ticket: Ticket) -> None:
-    """Let a call that still waits for its turn be given up if its host leaves: nobody would hear of it."""
+    """Interrupt a call that still waits for its permit if its host disconnects."""
     exchange.on_disconnect(lambda: None if ticket.granted else call.interrupt())
 
 
 class _CallHearer(UnsavedCallListener):
-    """Hears one plain call: what concerns it goes out on its own stream, else on the session's GET stream."""
+    """The listener of one plain call. Messages of the server go to the host on the call's own
+    stream, or on the session's GET stream if that is not possible.
+
+    Progress must grow for the host. After a keep-alive has used a number, lower numbers of the
+    server are dropped, and their texts get a number of the gateway.
+    """
 
     __slots__ = (
         "_dialect",
@@ -243,7 +263,6 @@ class _CallHearer(UnsavedCallListener):
         self._watches_host = False
 
     def on_notification(self, notification: Notification) -> None:
-        """See CallListener."""
         self._spoke = True
         if self._token is not None and notification.method == NOTE_PROGRESS and not self._is_further(notification):
             message = self._reworded(self._token, notification)
@@ -255,16 +274,13 @@ class _CallHearer(UnsavedCallListener):
             self._host_session.announce(message)
 
     def clog(self) -> Awaitable[None] | None:
-        """See CallListener."""
         return self._exchange.stream().backpressure() if self._exchange.is_streaming else None
 
     @property
     def passes_rounds(self) -> bool:
-        """See CallListener."""
         return False
 
     def asked(self, question: ServerQuestion) -> None:
-        """See CallListener."""
         questions, exchange = self._host_session.questions, self._exchange
         questions.ask(question, self, self._host_session)
         if exchange.head.accepts_stream and not self._watches_host:
@@ -273,17 +289,21 @@ class _CallHearer(UnsavedCallListener):
             feed.on_connection_lost(lambda: questions.stream_ended(feed))
 
     def refused(self, required: Mapping[str, Any]) -> None:
-        """See CallListener: in the legacy era the server alone is told."""
+        """Ignore it: in the legacy era only the server is told."""
 
     def carry(self, message: str) -> Carrying | None:
-        """Ask something on the call's own stream; see Carrier."""
+        """Send a question on the call's own stream; return the stream, or None if that is not
+        possible.
+        """
         if not self._exchange.head.accepts_stream:
             return None
         feed = self._exchange.stream()
         return feed if feed.send_now(message) else None
 
     def live(self) -> None:
-        """Show the host that the call still runs, where nothing else did: its own bound may end with silence."""
+        """Send a keep-alive if the server sent nothing since the last. A timeout of the host may
+        end with silence.
+        """
         feed = self._exchange.stream()
         if self._token is not None and not self._spoke:
             self._done = 0.0 if self._done is None else self._done + STEP
@@ -292,7 +312,9 @@ class _CallHearer(UnsavedCallListener):
         self._spoke = False
 
     def _reworded(self, token: RequestId, notification: Notification) -> str | None:
-        """What the server said in words, with a number that is further than what we made up; None for anything else."""
+        """Return progress with the server's text and a number above the gateway's own; None if it
+        has no text.
+        """
         words = words_of(notification)
         if words is None or self._done is None:
             return None
@@ -300,7 +322,7 @@ class _CallHearer(UnsavedCallListener):
         return self._dialect.progress(token, self._done, words)
 
     def _is_further(self, notification: Notification) -> bool:
-        """Whether progress of the server may be told: not where it is behind what we made up, for it must grow."""
+        """Return whether progress of the server grows beyond what the host was sent."""
         done = done_of(notification)
         if self._has_made_up and (done is None or (self._done is not None and done <= self._done)):
             return False

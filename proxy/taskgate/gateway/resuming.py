@@ -1,8 +1,17 @@
-"""A GET of a host: a stream for what belongs to no request, or one that it lost and takes up again (H-LEG-12).
+"""The answer to a GET request of a legacy host: `Resuming`. It opens a new stream, or resumes one
+that the host lost (H-LEG-12).
 
-What must not live here: who may ask (`gateway`: the owner of the session, and no id of another session means anything
-in it), how events are kept (`streams/resumable`, `event_log`), how another process lets go of its streams
-(`shared_resumable`), what goes on a GET stream (`listen`).
+A host resumes with the header `Last-Event-ID: p3-<random>-17`. It names a stream (`p` of a POST,
+`g` of a GET), and the number of the last event that the host received. `InSessionMessages` calls
+`serve`, after a check of the session's owner; an id of another session has no meaning here. The
+cases are:
+
+- a GET stream: `GetStreams` continues it, or serves a new one (`listen`);
+- a stream of a call in this process: the missed events, then the stream itself;
+- a stream of another replica that waits for a task: that replica releases it, this one continues;
+- a stream of a plain call in another replica: its events are forwarded until the call ends.
+
+`streams.resumable`, `streams.event_log` and `streams.handover` store the events.
 """
 
 from typing import Final
@@ -26,7 +35,9 @@ LOST: Final = "The gateway that ran the call is gone; the call may or may not ha
 
 
 class Resuming:
-    """Finds the stream that a GET asks for. `shared` are those of all processes, None where there is one alone."""
+    """The finder of the stream that a GET request asks for. `shared` are the streams of all
+    replicas; None without other replicas.
+    """
 
     def __init__(
         self, *, listening: GetStreams, following: ResultWaiter, shared: SharedResumableStreams | None = None
@@ -36,15 +47,15 @@ class Resuming:
         self._shared = shared
 
     async def serve(self, exchange: Exchange, host_session: HostSession, caller: AuthContext) -> HttpReply:
-        """Hold a stream until its host leaves or it ends.
+        """Serve a stream until its host leaves or it ends.
 
-        A stream of a call that is not there any more, or not wholly, is StreamNotFound; of GET streams only one that is
-        there, but not wholly: what they carry nobody depends on, and a new one takes the place of one that is unknown.
-        Raises StoreUnavailable where another process may have the stream of a call.
+        Raises StreamNotFound for a stream of a call that is unknown or incomplete. It is also
+        raised for a GET stream that is known but incomplete; an unknown one is replaced by a new
+        stream. Raises StoreUnavailable if another replica may have the stream of a call.
         """
         id_, resumable = exchange.head.last_event_id, host_session.resumable
         if resumable is None:
-            # Older revisions know of resumption, too, but have had no ids of us.
+            # Older revisions have resumption too, but the gateway gives their streams no event ids.
             return await self._listening.serve(exchange, host_session, caller)
         exchange.make_resumable(resumable)
         if id_ is None:
@@ -66,7 +77,7 @@ class Resuming:
     async def _listen(
         self, exchange: Exchange, host_session: HostSession, caller: AuthContext, trail: FoundStream | None
     ) -> HttpReply:
-        # Whoever has left again takes it from nobody.
+        # If the host has left again, the stream stays with the connection that has it.
         if trail is not None and trail.stream is not None and not exchange.resume(trail.stream, trail.missed):
             return HttpReply()
         return await self._listening.serve(exchange, host_session, caller)
@@ -74,7 +85,7 @@ class Resuming:
     async def _carry(
         self, exchange: Exchange, host_session: HostSession, caller: AuthContext, trail: FoundStream
     ) -> HttpReply:
-        """The stream of a call goes on here, to its end."""
+        """Continue the stream of a call to its end."""
         feed = trail.stream
         if feed is None:
             return _repeat(exchange, trail.missed)
@@ -88,7 +99,7 @@ class Resuming:
         await self._following.hold(feed, caller)
         return HttpReply()
 
-    # --- streams of other processes ---------------------------------------------------------------------------------
+    # --- streams of other replicas ------------------------------------------------------------------------------------
 
     async def _left_elsewhere(
         self, shared: SharedResumableStreams, host_session: HostSession, place: StreamPosition
@@ -97,7 +108,7 @@ class Resuming:
             return await shared.claim(host_session.id, place)
         except StoreUnavailable:
             if place.is_get_stream:
-                # What comes from now on is better than nothing.
+                # A new stream, without the missed events, is better than an error.
                 return None
             raise
 
@@ -109,7 +120,7 @@ class Resuming:
         place: StreamPosition,
         left: StreamHandover,
     ) -> HttpReply:
-        """What another process left of a stream goes on here, as far as that can be."""
+        """Continue a stream of another replica, as far as possible."""
         resumable, about = host_session.resumable, left.origin
         assert resumable is not None
         if left.is_over:
@@ -144,7 +155,7 @@ class Resuming:
 
 
 def _repeat(exchange: Exchange, missed: list[bytes]) -> HttpReply:
-    """What a host missed of a stream that is over."""
+    """Send what a host missed of a stream that has ended."""
     over = EventStream()
     exchange.resume(over, missed)
     over.close()
@@ -152,5 +163,5 @@ def _repeat(exchange: Exchange, missed: list[bytes]) -> HttpReply:
 
 
 def _lost(about: StreamOrigin) -> str:
-    """What a host is told of a call whose process is gone."""
+    """Return the error for a call whose process is gone."""
     return error_text(about.request, call_ended(FaultReason.CALL_LOST, LOST, dispatched=True).error)

@@ -1,8 +1,14 @@
-"""What other processes say of sessions and calls that are alive here, done as if their hosts had come to this one.
+"""The handler of other replicas' messages about sessions and calls: `SessionMessageHandler`.
 
-Whoever says it has checked that the host may: every word is of a session, or of contexts, that its sender found to be
-the caller's. What must not live here: what is said to others (`notes`, `sessions`), and held calls
-(`gateway/modern/remote_retry`).
+A host may send a message to any replica. That replica forwards what concerns another one over the
+cluster bus, for example:
+
+    replica B: notifications/cancelled of request 7  →  bus: RequestCancelled(session, 7)
+    replica A: runs request 7, and cancels it
+
+The sender has checked that the caller owns the session or the contexts of its message. Here each
+message has the effect of the host's own message. `ClientNotifications` and the sessions send them.
+The messages of held calls are handled by `RemoteRetries`.
 """
 
 from typing import Final
@@ -19,11 +25,11 @@ from taskgate.protocol.jsonrpc import parse
 from taskgate.sessions.registry import HostSessions
 
 DEPTH: Final = 1_000
-"""How deep a notification may nest that another process has read before."""
+"""Nesting depth that is accepted from a replica, which has parsed the text before."""
 
 
 class SessionMessageHandler:
-    """Takes what is said of sessions."""
+    """The subscriber of messages about sessions."""
 
     def __init__(
         self, *, sessions: HostSessions, relaying: PlainCallProxy, runner: Runner, dialect: DownstreamDialect
@@ -34,7 +40,7 @@ class SessionMessageHandler:
         self._dialect = dialect
 
     def hear(self, bus: ClusterBus) -> None:
-        """Take it from now on."""
+        """Subscribe to the messages."""
         bus.subscribe(messages.SessionEnded, self._ended)
         bus.subscribe(messages.SessionRevived, self._revived)
         bus.subscribe(messages.GetStreamState, self._listens)
@@ -47,7 +53,7 @@ class SessionMessageHandler:
         bus.subscribe(messages.RequestCancelled, self._cancelled)
         bus.subscribe(messages.ServerNotification, self._server_told)
 
-    # --- of sessions ------------------------------------------------------------------------------------------------
+    # --- sessions -----------------------------------------------------------------------------------------------------
 
     def _ended(self, word: messages.SessionEnded, sender: str) -> None:
         self._sessions.forget(word.session)
@@ -79,7 +85,7 @@ class SessionMessageHandler:
         if host_session is not None and params is not None:
             self._sessions.ask_for(host_session, word.method, params)
 
-    # --- of what hosts say ------------------------------------------------------------------------------------------
+    # --- messages of hosts --------------------------------------------------------------------------------------------
 
     def _answered(self, word: messages.QuestionAnswer, sender: str) -> None:
         host_session = self._sessions.peek(word.session)

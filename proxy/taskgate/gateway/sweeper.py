@@ -1,4 +1,9 @@
-"""What has to be looked after: what an earlier process left, what expired, what is idle, the store's gauges."""
+"""The periodic work of one process: `Sweeper`.
+
+It recovers tasks of processes that are gone, purges expired tasks, closes idle sessions and cancels
+held calls. It also sets the gauges of the store and compares the clocks. Each step repeats at its
+own interval; an error is logged and the step repeats. `wiring` opens it after the store.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -24,14 +29,14 @@ from taskgate.telemetry.events import EventSink, StoreCounted, TaskExpired, Task
 BATCH: Final = 200
 MAX_TTL: Final = timedelta(days=36_500)
 RECOVERY_PAUSE: Final = 1.0
-"""Seconds until recovery is tried again that the store did not allow."""
+"""Seconds until recovery is retried after the store failed."""
 TAKEN_PAUSE: Final = 0.1
-"""Seconds between two batches that are taken over from another process: hosts are served meanwhile."""
+"""Seconds between two batches of a takeover, in which hosts are served."""
 CENSUS_EVERY: Final = timedelta(seconds=15)
 NOTABLE: Final = timedelta(minutes=1)
-"""By how much the wall clock has to be away from the time of tasks for the log to have it."""
+"""Difference between wall clock and task clock that is logged."""
 CHECK_EVERY: Final = timedelta(seconds=1)
-"""How often a store that had a fault is asked whether that is over."""
+"""How often a faulty store is checked."""
 SESSIONS_EVERY: Final = timedelta(seconds=30)
 CALLS_EVERY: Final = timedelta(seconds=1)
 
@@ -39,7 +44,9 @@ log = getLogger("taskgate.sweeper")
 
 
 class HostWaits(NamedTuple):
-    """What waits for hosts, and not for ever: their sessions, those with servers that none of them has, held calls."""
+    """The objects that wait for hosts within a time limit: sessions of hosts, shared sessions of
+    the modern era, held calls.
+    """
 
     sessions: HostSessions
     lines: SessionPool
@@ -47,9 +54,10 @@ class HostWaits(NamedTuple):
 
 
 class Sweeper:
-    """The rounds of one process. `interval` is the time between two purges.
+    """The periodic work of one process. `interval` is the time between two purges.
 
-    With `leasing`, other processes share the store, and what one of them left is taken over whenever that happens.
+    With `leasing`, several replicas share the store. Tasks of a replica that is gone are then taken
+    over repeatedly, otherwise once at the start.
     """
 
     def __init__(
@@ -77,7 +85,7 @@ class Sweeper:
         self._told_ahead = timedelta()
 
     def open(self) -> None:
-        """Begin to take over what an earlier process left, and the rounds."""
+        """Start recovery and the periodic steps."""
         loop = asyncio.get_running_loop()
         if self._leasing is None:
             self._rounds.append(loop.create_task(self._recover_all()))
@@ -95,33 +103,34 @@ class Sweeper:
             self._rounds.append(loop.create_task(self._repeat(step, every)))
 
     def part(self) -> None:
-        """The gateway is about to end: others take over what is left of processes that are gone."""
+        """Stop takeovers, because this process is about to end: other replicas do them."""
         self._is_parting = True
 
     async def close(self) -> None:
-        """End the rounds."""
+        """Stop all steps."""
         for task in self._rounds:
             task.cancel()
         await asyncio.gather(*self._rounds, return_exceptions=True)
         self._rounds.clear()
 
     async def recover(self) -> int:
-        """Take over every task that an earlier process left unfinished; how many."""
+        """Take over every unfinished task of an earlier process, and return their number."""
         total = 0
         while True:
             now = self._clock.now()
             lapsed = await self._store.lapsed(holder=self._runner.holder, until=now + MAX_TTL, now=now, limit=BATCH)
             if not lapsed:
                 return total
-            # Together, so that their endings can share commits.
+            # Concurrently, so that their final states can share commits.
             await asyncio.gather(*(self._recover(record) for record in lapsed))
             total += len(lapsed)
 
     async def take_over(self, leasing: Leasing) -> None:
-        """Take over the tasks whose process is gone; one that hangs counts as gone, too.
+        """Take over the tasks whose process is gone. A process that hangs counts as gone.
 
-        Only of a store that was there, whole, for so long that every process which lives has renewed its leases: it is
-        asked right before, lest it has just come back with what was true a while ago. Raises StoreUnavailable.
+        The store must have been available and complete for so long that every live process has
+        renewed its leases. It is asked right before each batch, since it may just have returned
+        with an old state. Raises StoreUnavailable.
         """
         while not self._is_parting:
             await leasing.beat()
@@ -138,7 +147,7 @@ class Sweeper:
             await asyncio.sleep(TAKEN_PAUSE)
 
     async def _take_over(self, record: TaskRecord) -> None:
-        # What the store does not let us take over lapses again.
+        # If the store fails, the task lapses again and is found by a later round.
         with suppress(StoreUnavailable):
             await self._recover(record)
 
@@ -157,7 +166,7 @@ class Sweeper:
             return
 
     async def purge(self) -> None:
-        """Remove what has expired."""
+        """Remove expired tasks, and report each."""
         while True:
             gone = await self._store.purge(now=self._clock.now(), limit=BATCH)
             for record in gone:
@@ -166,21 +175,21 @@ class Sweeper:
                 return
 
     async def tidy(self) -> None:
-        """Let go of what is idle: sessions of hosts, and those with servers that no host has."""
+        """Close idle sessions of hosts, and idle shared sessions."""
         self._waiting.lines.sweep()
         await self._waiting.sessions.sweep()
 
     async def give_up(self) -> None:
-        """Give up the calls whose host did not come back in time with what it was asked for."""
+        """Cancel the calls whose host did not send the input responses in time."""
         self._waiting.calls.sweep()
 
     async def count(self) -> None:
-        """Set the gauges that describe the store."""
+        """Set the gauges of the store."""
         census = await self._store.census()
         self._event_sink.emit(StoreCounted(census.tasks, census.size))
 
     async def compare_clocks(self) -> None:
-        """Tell that the wall clock was set, which tasks do not heed until a restart."""
+        """Log that the wall clock was changed. Tasks follow the old clock until a restart."""
         ahead = self._clock.wall() - self._clock.now()
         if abs(ahead - self._told_ahead) >= NOTABLE:
             self._told_ahead = ahead
@@ -199,7 +208,7 @@ class Sweeper:
             try:
                 await step()
             except StoreUnavailable:
-                # The gauge `taskgate_store_up` tells; the next round tries again.
+                # The gauge `taskgate_store_up` shows it; the next round tries again.
                 pass
             except Exception:
                 log.exception("Unexpected error in a round of the sweeper")

@@ -1,8 +1,9 @@
-"""Requests that wait for their servers: until the answer is there, the host leaves, or the gateway shuts down.
+"""The wait of a request for its server: `ResponseWaiter`.
 
-The answer is one JSON document unless the host has to wait: the first thing that is to be said before it, or the first
-keep-alive interval without it, turns it into an event stream (H-MOD-13). A host that leaves has cancelled its request
-(H-MOD-9). What must not live here: what is waited for.
+`Calls` uses it for every request of a modern host. A wait ends with the response, when the host
+disconnects, or when the gateway shuts down. A host that disconnects has cancelled its request
+(H-MOD-9). The answer is one JSON document unless the host has to wait. The first message before the
+answer, or the first keep-alive interval without it, turns it into an event stream (H-MOD-13).
 """
 
 from collections.abc import Awaitable
@@ -22,7 +23,9 @@ Awaited = TypeVar("Awaited")
 
 
 class ResponseWaiter:
-    """The requests that wait in this process. `patience` is the time after which a silent answer becomes a stream."""
+    """The waiting requests of this process. `patience` is the keep-alive interval, after which an
+    answer becomes an event stream.
+    """
 
     def __init__(self, *, dialect: ModernDialect, patience: timedelta) -> None:
         self._dialect = dialect
@@ -34,7 +37,9 @@ class ResponseWaiter:
     def telling(
         self, exchange: Exchange, said: RequestMeta, id: RequestId | None = None, *, passes_rounds: bool = False
     ) -> RequestListener:
-        """Who hears a request for its host, and keeps its answer alive, for as long as the block is not over."""
+        """Return a context manager: the listener that sends the host the server's messages and
+        keep-alives.
+        """
         telling = RequestListener(exchange, self._dialect, said, id, passes_rounds=passes_rounds)
         streams = exchange.head.accepts_stream
         if streams and not exchange.head.accepts_json:
@@ -44,9 +49,10 @@ class ResponseWaiter:
         return telling
 
     async def wait(self, exchange: Exchange, work: Awaitable[Awaited]) -> Awaited:
-        """What comes of `work`, which is cancelled with the request.
+        """Await `work`, and return its result. It is cancelled with the request.
 
-        Raises Interrupted when the host left, CutOff when the gateway ends, and what the work raises.
+        Raises Interrupted when the host disconnected, CutOff when the gateway shuts down, and what
+        `work` raises.
         """
         scope = Interruptible()
         self._waiting.add(scope)
@@ -54,7 +60,8 @@ class ResponseWaiter:
             with scope:
                 exchange.on_disconnect(scope.interrupt)
                 if self._stopping:
-                    # It was late to come here; what is there already is told all the same.
+                    # The others have been interrupted before this one was registered. A result that
+                    # is there already is still returned.
                     scope.interrupt()
                 return await work
         except Interrupted:
@@ -65,19 +72,21 @@ class ResponseWaiter:
             self._waiting.discard(scope)
 
     async def meet(self, exchange: Exchange, said: RequestMeta, work: Awaitable[Awaited]) -> Awaited:
-        """What comes of `work`, for which a server is met before a request goes to it. Raises as `wait`.
+        """Await `work`, which opens a session with a server before a request is sent. Raises what
+        `wait` raises.
 
-        The host waits for it as for an answer, but hears no progress yet: that begins with the request, and only grows.
+        The host gets keep-alives but no progress. Progress begins with the request, and must only
+        grow.
         """
         with self.telling(exchange, said._replace(progress_token=None)):
             return await self.wait(exchange, work)
 
     def stop(self) -> None:
-        """Give up what still waits, or begins to: hosts are told so."""
+        """Interrupt every wait, and every later one; their hosts get an error."""
         self._stopping = True
         for scope in self._waiting:
             scope.interrupt()
 
     def close(self) -> None:
-        """Nobody waits any more."""
+        """Stop the timers, after the last wait has ended."""
         self._alarms.close()

@@ -1,10 +1,15 @@
-"""Requests of the modern era that servers answer: waited for, turned into tasks, or held until their host is back.
+"""The requests of modern hosts that servers answer: `Calls`.
 
-A call that may take long becomes a task where its host knows tasks and the operator wants it (decisions 3, 5); where
-its server asks the host something, that is an input of the task, or else the call is held and its host sent for the
-answers (decisions 18). What must not live here: how a request is waited for (`attending`) and comes to its turn
-(`turns`), what may become a task and how it does (`promotion`), where a call waits for its host (`holds`), and how
-rounds of questions and answers are written and read (`rounds`).
+`ModernRequests` calls `call` for `tools/call`, `relay` for other requests, and `retry` for a
+request that was sent again with input responses. A call ends in one of three ways:
+
+- its response is the answer;
+- it becomes a task, if the host declares tasks and the operator's rules want it (`promotion`);
+- its server asks something that needs the host. A task stores the question as an input request.
+  Otherwise the call is held (`holds`), and the answer is `inputRequests` with a `requestState`
+  (`rounds`). The host sends the request again with both, and the call continues.
+
+`attending` waits for responses, and `turns` for permits.
 """
 
 from collections.abc import Awaitable
@@ -43,21 +48,22 @@ from taskgate.system.offload import offloaded
 from taskgate.telemetry.events import EventSink, ShadowPromotion, ToolCalled
 
 QUIET: Final = 0.05
-"""Seconds without a question after which a server is taken to have asked all that it asks at once: messages that were
-sent together arrive together but for a network's jitter, and nobody who is asked something notices so little."""
+"""Seconds without a question after which the server's group of questions counts as complete.
+Questions that were sent together arrive together but for network jitter, and a person who is asked
+does not notice the delay."""
 
 Met = TypeVar("Met")
 
 
 class HoldTimes(NamedTuple):
-    """How long a host may take to bring answers, which may change, and a silence to become a stream."""
+    """The operator's rules, with the time for input responses, and the keep-alive interval."""
 
     live: RuntimeConfig
     patience: timedelta
 
 
 class Calls:
-    """Carries them."""
+    """The requests of modern hosts that this process sends to servers."""
 
     def __init__(
         self,
@@ -85,7 +91,7 @@ class Calls:
         self._bringing: RemoteRetries | None = None
 
     def correspond(self, bus: ClusterBus, entropy: Entropy) -> None:
-        """Have requests go on with calls that other processes hold, and theirs with what is held here."""
+        """Connect to the other replicas: forward retries of calls that they hold, and serve theirs."""
         self._holds.mark = bus.holder
         mates = RetryServices(self._holds, self._attending, self._dialect, self._let_in, self._resume)
         self._bringing = RemoteRetries(bus=bus, entropy=entropy, mates=mates)
@@ -93,12 +99,12 @@ class Calls:
     async def call(
         self, exchange: Exchange, caller: AuthContext, line: SharedSession, said: RequestMeta, intent: CallTool
     ) -> RpcReply:
-        """The answer to a `tools/call`: its result, the handle of a task, or what the host is asked first.
+        """Answer a `tools/call`: with its result, the handle of a task, or input requests.
 
-        Raises TaskSupportMismatch for a tool that runs only as a task and a host without them, UpstreamFailed,
-        QueueFull where it does not come to its turn, InvalidParams for an idempotency key of another call, what
-        TaskService.create does where a task is made at once, Interrupted when the host left, and CutOff when the
-        gateway ends.
+        Raises TaskSupportMismatch for a tool that runs only as a task and a host without tasks.
+        Raises UpstreamFailed, QueueFull without a permit, InvalidParams for an idempotency key of
+        another call, and what TaskService.create raises if a task is created at once. Raises
+        Interrupted when the host disconnected, and CutOff when the gateway shuts down.
         """
         decision = await self._decision(exchange, line, said, intent)
         if decision.would_promote and said.declares_tasks:
@@ -114,7 +120,9 @@ class Calls:
     async def relay(
         self, exchange: Exchange, caller: AuthContext, line: SharedSession, said: RequestMeta, intent: Relay
     ) -> RpcReply:
-        """The answer to any other request: its server's, or what the host is asked first. Raises as `call`."""
+        """Answer any other request: with the server's answer, or input requests. Raises what `call`
+        raises.
+        """
         if intent.method in IN_ROUNDS:
             return await self._carry(_outbound(exchange, caller, line, said, intent))
         response = await self.forward(exchange, caller, line, said, intent)
@@ -124,7 +132,9 @@ class Calls:
     async def forward(
         self, exchange: Exchange, caller: AuthContext, line: SharedSession, said: RequestMeta, intent: Relay
     ) -> Response:
-        """The server's response to a request of which the host is asked nothing. Raises as `call`."""
+        """Send a request that needs no input of the host, and return the response. Raises what
+        `call` raises.
+        """
         outbound = _outbound(exchange, caller, line, said, intent)
         with self._attending.telling(exchange, said, intent.id) as telling:
             return await self._attending.wait(exchange, outbound.send(telling))
@@ -132,10 +142,10 @@ class Calls:
     async def retry(
         self, exchange: Exchange, caller: AuthContext, line: SharedSession, said: RequestMeta, intent: Retry
     ) -> RpcReply:
-        """The answer to a request that was sent again with what its host was asked for.
+        """Answer a request that was sent again with input responses.
 
-        Raises InvalidParams for a state that is not this request's, or was used, or is over, and for an answer that
-        fits no question; otherwise as `call`.
+        Raises InvalidParams for a `requestState` of another request, one that was used or has
+        expired, and for a response that fits no input request. Otherwise raises what `call` raises.
         """
         state = await self._rounds.opened(caller, line, intent)
         if isinstance(state, HeldCallState):
@@ -144,63 +154,71 @@ class Calls:
                 outbound = _outbound(exchange, caller, line, said, intent.request)
                 return await self._bringing.bring(outbound, intent, state, holder)
             outbound = await self._let_in(exchange, caller, line, said, intent.request)
-            # Nothing is waited for from here until it is taken: it counts once.
+            # No await from here until the call is taken: a round counts once.
             held = self._holds.find(caller.owners(line.mount.name), state.id, state.round)
             return await self._resume(held, outbound._replace(line=held.line), intent)
-        # A server of the legacy era knows no rounds: what it never asked for is left out (M-MRTR-5).
+        # A server of the legacy era has no rounds: responses that it did not ask for are left out
+        # (M-MRTR-5).
         await self.meet(exchange, said, line.upstream.open())
         outbound = await self._let_in(exchange, caller, line, said, intent.request)
         if line.upstream.era is Era.MODERN:
             outbound = outbound._replace(sends=self._dialect.again(intent, None if state is None else state.state))
-        # Answers alone make no call one that was let in before.
+        # Only a state proves that the call was accepted before; responses alone do not.
         return await (self._made_or_carried(outbound) if state is None else self._carry(outbound))
 
     async def meet(self, exchange: Exchange, said: RequestMeta, work: Awaitable[Met]) -> Met:
-        """What comes of `work`, for which a server is met before a request goes to it; see ResponseWaiter."""
+        """Await `work`, which opens a session with a server before a request is sent; see
+        `ResponseWaiter.meet`.
+        """
         return await self._attending.meet(exchange, said, work)
 
     def turned_away(self, mount: str, tool: str | None) -> None:
-        """Count a call that was refused before it came here; `tool` None where nobody knows whether it is listed."""
+        """Count a call that was refused earlier. `tool` is None if it is unknown whether the server
+        lists it.
+        """
         self._event_sink.emit(ToolCalled(mount, tool, "rejected"))
 
     def sweep(self) -> None:
-        """Give up the held calls whose host did not come back in time."""
+        """Cancel the held calls whose host did not send the input responses in time."""
         self._holds.sweep()
 
     def stop(self) -> None:
-        """Give up what is still carried: hosts that wait are told so, and servers that wait for one."""
+        """Interrupt what still runs: waiting hosts get an error, and servers that wait for a host a
+        refusal.
+        """
         self._attending.stop()
         self._holds.stop()
 
     async def close(self) -> None:
-        """No call is carried any more, nor runs as a task: wait until the servers know."""
+        """Cancel the remaining calls, and wait until their servers are notified."""
         self._attending.close()
         if self._bringing is not None:
             await self._bringing.close()
         await self._flying.close()
 
-    # --- what becomes of a request ----------------------------------------------------------------------------------
+    # --- the course of a request --------------------------------------------------------------------------------------
 
     async def _decision(
         self, exchange: Exchange, line: SharedSession, said: RequestMeta, call: CallTool
     ) -> PromotionDecision:
         decision = self._tasks.decided(line, call.tool)
         if decision is None or (decision.mode is PromotionMode.REQUIRED and not said.declares_tasks):
-            # The server's own word of the tool is needed, also before a refusal; it may have to be met for it.
+            # What the server declares about the tool is needed, also before a refusal. That may
+            # need a session.
             decision = await self.meet(exchange, said, self._tasks.decide(line, call.tool))
         return decision
 
     async def _let_in(
         self, exchange: Exchange, caller: AuthContext, line: SharedSession, said: RequestMeta, request: CallTool | Relay
     ) -> OutboundCall:
-        """A request that is sent again. Raises TaskSupportMismatch."""
+        """Check a request that was sent again by the rules of its tool. Raises TaskSupportMismatch."""
         outbound = _outbound(exchange, caller, line, said, request)
         if not isinstance(request, CallTool):
             return outbound
         return self._ruled(outbound, request, await self._decision(exchange, line, said, request))
 
     def _ruled(self, outbound: OutboundCall, call: CallTool, decision: PromotionDecision) -> OutboundCall:
-        """A call that is let in, on the terms of its tool. Raises TaskSupportMismatch."""
+        """Apply the promotion rules of its tool to a call. Raises TaskSupportMismatch."""
         mode, declares_tasks = decision.mode, outbound.said.declares_tasks
         if mode is PromotionMode.REQUIRED and not declares_tasks:
             self._turns.refused(outbound)
@@ -210,7 +228,10 @@ class Calls:
         return outbound._replace(may_become_task=True, mode=mode, grace=decision.inline_grace)
 
     async def _refuse_what_is_a_task(self, outbound: OutboundCall, call: CallTool) -> None:
-        """Refuse a call whose key stands for a task, where its host cannot be given one. Raises TaskSupportMismatch."""
+        """Refuse a call if its idempotency key belongs to a task, and its host cannot get a task.
+
+        Raises TaskSupportMismatch.
+        """
         if await self._tasks.earlier(outbound.caller, outbound.line, call) is not None:
             self._turns.refused(outbound)
             raise TaskSupportMismatch("The call with this idempotency key runs as a task")
@@ -227,7 +248,7 @@ class Calls:
         return await self._rounds.answered(outbound, response, telling.missing)
 
     async def _fly(self, outbound: OutboundCall) -> RpcReply:
-        """Carry a call that may outlive its request."""
+        """Send a call that may outlive its request."""
         flight = InflightCall(most=self._holds.most)
         if outbound.asking is not None:
             record = await self._promotion.earlier(outbound)
@@ -247,7 +268,9 @@ class Calls:
         return await self._follow(outbound, flight, None)
 
     async def _resume(self, held: Held, outbound: OutboundCall, intent: Retry) -> RpcReply:
-        """Go on with a held call; where what the host brings cannot be taken, it stays held for a better try."""
+        """Continue a held call. If the responses are invalid, it stays held, and the host may try
+        again.
+        """
         flight = held.flight
         if asked_of(outbound.said.peer) != asked_of(held.line.peer):
             raise InvalidParams("A retry must declare the same capabilities as the first request")
@@ -262,7 +285,9 @@ class Calls:
         return await self._follow(outbound, flight, held)
 
     async def _follow(self, outbound: OutboundCall, flight: InflightCall, held: Held | None) -> RpcReply:
-        """Wait with the host for a call until there is something to tell it; should it leave, the call ends."""
+        """Wait for a call until there is an answer for the host. If the host disconnects, the call
+        ends.
+        """
         try:
             with self._attending.telling(outbound.exchange, outbound.said) as telling:
                 flight.tell(telling)

@@ -1,7 +1,9 @@
-"""Calls to servers that may outlive the request they were made for: it comes back for them, or they become tasks.
+"""A sent call that may outlive its request: `InflightCall`.
 
-What must not live here: who waits for a call (`attending`), where it waits for its host to come back (`holds`). What
-holds: a server that asks is answered by somebody, or refused, or its call has ended.
+`Calls` creates one for a call that may become a task or may be held for input responses. It
+collects the server's questions, which end in one of three ways: the host answers them, they are
+refused, or the call ends. It is a `CallListener` for the server, and an `OngoingCall` for the task
+that adopts it.
 """
 
 import asyncio
@@ -28,10 +30,11 @@ log = getLogger("taskgate.stateless")
 
 
 class InflightCall:
-    """One call, and what its server asked that nobody answered; see CallListener, and OngoingCall.
+    """A call, and the questions of its server that have no answer yet.
 
-    While it has a listener, that one is told what the server says. `most` is how many questions may wait at once.
-    `passes_rounds` is whether a round of a server of the modern era goes to the host as it is.
+    The server's messages go to the current listener, if there is one. `most` is the number of
+    questions that may wait at once. `passes_rounds` is whether a round of a modern server goes to
+    the host as it is.
     """
 
     __slots__ = (
@@ -54,7 +57,7 @@ class InflightCall:
     def __init__(self, *, most: int) -> None:
         self.passes_rounds = True
         self.missing: Mapping[str, Any] = {}
-        """What its server was refused for want of, as long as it was no task; see together."""
+        """The capabilities that the host lacks and the server asked for, while the call is no task."""
         self._most = most
         self._asked = 0
         self._has_told = False
@@ -75,59 +78,59 @@ class InflightCall:
         work: Callable[[CallListener], Coroutine[Any, Any, Response]],
         ticket: Ticket | None = None,
     ) -> None:
-        """Begin the call, `work`, over its place, which stays open until it is over; so long it has its ticket."""
+        """Start the call: `work`. Its session stays open, and it has its permit, until it is over."""
         place.hold()
-        # It may go on long after its request, whose message is not kept for it.
+        # The call may last long after its request, so its context must not hold the request's
+        # message.
         with in_request(self._request_context):
             self._call = background.begin(partial(work, self))
             self._call.add_done_callback(partial(self._landed, place, ticket))
 
-    # --- what its server says
+    # --- called by the server's session -------------------------------------------------------------------------------
 
     def on_notification(self, notification: Notification) -> None:
-        """See CallListener; of a call that its host is away from nobody hears."""
+        """Pass a notification to the listener. While the host is away, only the newest progress is
+        stored.
+        """
         if notification.method == NOTE_PROGRESS:
             self._progress = notification
         if self._listener is not None:
             self._listener.on_notification(notification)
 
     def clog(self) -> Awaitable[None] | None:
-        """See CallListener."""
         return None if self._listener is None else self._listener.clog()
 
     def keep(self, between: Between) -> Leave | None:
-        """See CallListener; what is no task nobody takes over."""
+        """Store the checkpoint of a round. Only a task can be taken over, so None without one."""
         return None if self._heir is None else self._heir.keep(between)
 
     def on_checkpoint(self, resume_point: ResumePoint) -> None:
-        """See CallListener; the newest counts should it become a task."""
+        """Store the newest resume point, for the case that the call becomes a task."""
         self._foothold = resume_point
         if self._heir is not None:
             self._heir.on_checkpoint(resume_point)
 
     @property
     def leaves(self) -> bool:
-        """See CallListener."""
         return self._is_left or (self._heir is not None and self._heir.leaves)
 
     @property
     def can_be_asked(self) -> bool:
-        """See CallListener: it hears a call."""
         return False
 
     def asked(self, question: ServerQuestion) -> None:
-        """See CallListener."""
         if self._heir is not None:
             self._heir.asked(question)
             return
         if self._call is None:
-            # It goes on for others who make the same call, and nobody here can be asked any more.
+            # The call continues for other requests that joined it; this host can no longer be
+            # asked.
             question.refuse()
             return
         size = _size(question) + sum(map(_size, self._questions.values()))
         if len(self._questions) >= self._most or size > MAX_QUESTION:
             if not self._has_told:
-                # Once: how often it happens is the server's to decide.
+                # Logged once, because the server decides how often it happens.
                 self._has_told = True
                 log.warning("input requests of a server are rejected: too many or too large")
             question.refuse()
@@ -139,27 +142,26 @@ class InflightCall:
         self._change.set()
 
     def refused(self, required: Mapping[str, Any]) -> None:
-        """See CallListener."""
         if self._heir is not None:
             self._heir.refused(required)
         else:
             self.missing = together(self.missing, required)
 
-    # --- for whoever waits for it
+    # --- called by those who wait for the call ------------------------------------------------------------------------
 
     @property
     def questions(self) -> Mapping[str, ServerQuestion]:
-        """What the server waits for an answer to, by keys none of which is used twice in a call."""
+        """The questions without an answer, by key. A key is used once in a call."""
         return self._questions
 
     @property
     def is_over(self) -> bool:
-        """Whether the response is there, or will never be."""
+        """Whether the response is there, or never will be."""
         return self._call is None or self._call.done()
 
     @property
     def was_refused(self) -> bool:
-        """Whether it has not left, because it did not come to its turn."""
+        """Whether it was not sent, because it got no permit."""
         call = self._call
         return call is not None and call.done() and not call.cancelled() and isinstance(call.exception(), QueueFull)
 
@@ -169,11 +171,13 @@ class InflightCall:
         return self._heir is not None
 
     def tell(self, listener: CallListener | None) -> None:
-        """Tell `listener` from now on what the server says; None tells nobody."""
+        """Send the server's messages to `listener` from now on; None drops them."""
         self._listener = listener
 
     async def stirs(self, within: float | None) -> None:
-        """Wait until the call is over or its server asks something, but no longer than `within` seconds; None waits."""
+        """Wait until the call is over or its server asks something, at most `within` seconds if it
+        is given.
+        """
         try:
             async with asyncio.timeout(within):
                 while not self.is_over and not self._questions:
@@ -183,7 +187,7 @@ class InflightCall:
             pass
 
     async def checkpoints(self, quiet: float) -> None:
-        """Wait until the call is over, or its server has asked nothing more for `quiet` seconds."""
+        """Wait until the call is over, or its server has asked nothing for `quiet` seconds."""
         while not self.is_over:
             self._change.clear()
             try:
@@ -193,26 +197,28 @@ class InflightCall:
                 return
 
     def answer(self, key: str, answer: Answer, principal: Principal) -> None:
-        """Give the server an answer; one to nothing that it waits for is dropped."""
+        """Send the server an answer. An answer to an unknown question is dropped."""
         question = self._questions.pop(key, None)
         if question is not None:
             question.answer(answer, principal)
 
     def refuse(self) -> None:
-        """Refuse whatever the server waits for."""
+        """Refuse all questions."""
         for question in self._taken():
             question.refuse()
 
-    # --- for whoever owns it
+    # --- called by the owner ------------------------------------------------------------------------------------------
 
     def heard_by(self, listener: CallListener) -> None:
-        """See OngoingCall."""
+        """Make the listener of a task the listener of this call, and pass it what the call has
+        collected.
+        """
         self._listener = self._heir = listener
         if self._request_context is not None:
             self._request_context.background = True
         self.passes_rounds = False
         if self._progress is not None:
-            # How far the call was when it became a task is what its task says first.
+            # The task's first progress is that of the call when it became a task.
             listener.on_notification(self._progress)
             self._progress = None
         for question in self._taken():
@@ -221,17 +227,20 @@ class InflightCall:
             listener.on_checkpoint(self._foothold)
 
     async def response(self) -> Response:
-        """See OngoingCall. Not to be asked for after `close`, which is to follow where it raises."""
+        """Wait for the response.
+
+        Invalid after `close`. If it raises, `close` must follow.
+        """
         assert self._call is not None, "an abandoned call has no response"
         return await self._call
 
     def close(self) -> None:
-        """See OngoingCall."""
-        # A failure holds on to whoever waited for it: with the call kept here it would be a ring.
+        """Cancel the call."""
+        # A failed call refers to its waiters; a reference to the call here would make a cycle.
         call, self._call = self._call, None
         if call is not None:
             call.cancel()
-        # The call may end only after this, and is to know then.
+        # The call may end after this, and reads then whether to leave the server's side as it is.
         self._is_left = self.leaves
         self._listener = self._heir = None
 
@@ -250,7 +259,7 @@ class InflightCall:
 
 
 def _request_context() -> RequestContext | None:
-    """What a call belongs to: what its request does, but for the message."""
+    """Return the context of the current request, without its message."""
     here = current()
     if here is None:
         return None

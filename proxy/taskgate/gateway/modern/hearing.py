@@ -1,7 +1,8 @@
-"""What a server says while a request waits for it, told to the host of that request: on its own stream or not at all.
+"""The listener of one request of a modern host: `RequestListener`.
 
-What must not live here: questions, which no host of this era is asked on a stream (`flights`), and for how long a
-request is waited on (`attending`).
+`ResponseWaiter` creates it. The server's messages go to the host on the request's own event stream,
+or are dropped if the host accepts none. Questions are refused, because this era has no questions on
+a stream; `InflightCall` collects those of calls that can be held.
 """
 
 from collections.abc import Awaitable, Mapping
@@ -22,11 +23,11 @@ _OF_CORE: Final = RELAYED_NOTICES | {NOTE_PROGRESS}
 
 
 class RequestListener(UnsavedCallListener):
-    """Hears one request for its host; see CallListener.
+    """The `CallListener` of a request, also the context manager that ends its keep-alive.
 
-    Progress goes out under the host's own token and grows with every message (M-PROG-1), a log line where the request
-    wants to hear it (M-LOG-1). What is heard of an extension crosses (X-EXT-23); where it names its stream, that is
-    `id`, the request's own. Everything else is none of the request's.
+    Progress has the host's token and grows with every message (M-PROG-1). A log message is sent if
+    the request's log level allows it (M-LOG-1). Notifications of extensions are forwarded
+    (X-EXT-23); if they name a stream, that is `id`, the request's id. Everything else is dropped.
     """
 
     __slots__ = (
@@ -60,27 +61,26 @@ class RequestListener(UnsavedCallListener):
         self._spoke = False
         self.passes_rounds = passes_rounds
         self.missing: Mapping[str, Any] = {}
-        """What the server was refused for want of; see together."""
+        """The capabilities that the host lacks and the server asked for."""
         self.pulse: Keepalive | None = None
-        """What shows the host that the request is served, until the block ends that this is entered for."""
+        """The keep-alive of the answer, stopped at the end of the `with` block."""
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # Let go of, too: it holds this.
+        # Dropped, too, because it refers to this object.
         pulse, self.pulse = self.pulse, None
         if pulse is not None:
             pulse.stop()
 
     def on_notification(self, notification: Notification) -> None:
-        """See CallListener."""
         if not self._exchange.head.accepts_stream:
             return
         if self._concerns(notification):
             message = self._dialect.on_notification(notification, self._token)
         elif self._token is not None and self._done is not None and (words := words_of(notification)) is not None:
-            # The number that goes with them is ours: only what we made up meanwhile is further.
+            # The number is the gateway's own, above what its keep-alives have used.
             self._done += STEP
             message = self._dialect.progress(self._token, self._done, words)
         elif notification.method not in _OF_CORE:
@@ -91,19 +91,16 @@ class RequestListener(UnsavedCallListener):
         self._exchange.stream().send(message)
 
     def clog(self) -> Awaitable[None] | None:
-        """See CallListener."""
         return self._exchange.stream().backpressure() if self._exchange.is_streaming else None
 
     def asked(self, question: ServerQuestion) -> None:
-        """See CallListener: nobody can be asked on a stream of this era."""
         question.refuse()
 
     def refused(self, required: Mapping[str, Any]) -> None:
-        """See CallListener."""
         self.missing = together(self.missing, required)
 
     def live(self) -> None:
-        """Show the host that the request is still served, where nothing else did."""
+        """Send a keep-alive if nothing else was sent since the last."""
         feed = self._exchange.stream()
         if self._token is not None and not self._spoke:
             self._done = 0.0 if self._done is None else self._done + STEP

@@ -1,7 +1,9 @@
-"""Calls that wait for their host to come back with answers: in memory, bounded, and no longer than a host may take.
+"""The calls that wait for input responses of their host: `HeldCalls`.
 
-A round of answers counts once: whoever comes first goes on with the call, and it waits under the next round. What must
-not live here: what a host is told, and how what it hands back is sealed.
+A call is held while its host has the questions of a round (docs/decisions/0020). Calls are held in
+memory, in bounded number, for the time that a host may take. The id and the round are sealed in the
+`requestState` of the answer (`rounds`). A round counts once: the first request with its state
+continues the call, which then waits under the next round.
 """
 
 from base64 import urlsafe_b64encode
@@ -19,13 +21,15 @@ from taskgate.gateway.modern.session_pool import SharedSession
 
 ID_BYTES: Final = 24
 MAX_HELD: Final = 1024
-"""Calls that wait here at once, whoever they are of: each keeps a connection to its server."""
+"""The limit of held calls of all callers; each holds a connection to its server."""
 
 log = getLogger("taskgate.stateless")
 
 
 class Held:
-    """A call that waits, or waited, for its host; `until` is None while it is back."""
+    """A call that has been held. `until` is the end of the wait, None while a request of its host
+    runs.
+    """
 
     __slots__ = ("flight", "id", "line", "round", "until")
 
@@ -38,9 +42,10 @@ class Held:
 
 
 class HeldCalls:
-    """The held calls of this process: as many of one context as the rules allow it questions, and MAX_HELD of all.
+    """The held calls of this process.
 
-    `mark`, if it is set, stands in their ids: other processes hold calls, too, and hosts come back to any of them.
+    A context may have as many as the operator's rules allow outstanding questions, all together
+    MAX_HELD. `mark`, if set, is the replica's name in each id, because hosts retry at any replica.
     """
 
     def __init__(self, *, live: RuntimeConfig, clock: Clock, entropy: Entropy) -> None:
@@ -55,15 +60,15 @@ class HeldCalls:
 
     @property
     def most(self) -> int:
-        """How many calls of one context may wait at once."""
+        """The number of calls of one context that may be held at once."""
         return self._live.now.questions.outstanding
 
     def new(self, line: SharedSession, flight: InflightCall) -> Held | None:
-        """A place for a call to wait in, which is to be ended; None where there is none left."""
+        """Add a call, which must be ended later; None if a limit is reached."""
         context = line.owner.context
         if not self._is_open or len(self._held) >= MAX_HELD or self._counts[context] >= self.most:
             if not self._has_told:
-                # Once until there is room: how often it happens is for others to decide.
+                # Logged once until there is room, because others decide how often it happens.
                 self._has_told = True
                 log.warning(
                     "a call is cancelled: too many calls wait for input from their hosts",
@@ -77,13 +82,15 @@ class HeldCalls:
         return held
 
     def leave(self, held: Held) -> None:
-        """Its host goes away with the questions of the next round."""
+        """Start the wait of the next round: its host is about to get the questions."""
         held.round += 1
         held.until = self._clock.elapsed() + self._live.now.questions.wait.total_seconds()
         held.flight.tell(None)
 
     def find(self, owners: Sequence[OwnerKey], id: str, round: int) -> Held:
-        """The call of one of the owners that waits for that round. Raises InvalidParams for any other."""
+        """Return the call that waits for this round, if it is of one of the owners; else raise
+        InvalidParams.
+        """
         held = self._held.get(id)
         if held is None or held.until is None or held.round != round or held.line.owner not in owners:
             raise InvalidParams("Invalid requestState")
@@ -93,16 +100,20 @@ class HeldCalls:
         return held
 
     def holder_elsewhere(self, id: str) -> str | None:
-        """The other process that holds the call of that id; None where it is of this one, or of none."""
+        """Return the other replica that holds the call of that id; None if it is this one or
+        unknown.
+        """
         mark, dot, _ = id.partition(".")
         return mark if dot and self.mark and mark != self.mark else None
 
     def take(self, held: Held) -> None:
-        """Its host is back: nobody else can be, until the next round."""
+        """Stop the wait, because the host has sent responses: no second request can continue the
+        round.
+        """
         held.until = None
 
     def end(self, held: Held) -> None:
-        """The call needs its place no more. A second end does nothing."""
+        """Remove the call. A second end does nothing."""
         if self._held.pop(held.id, None) is not None:
             self._has_told = False
             context = held.line.owner.context
@@ -111,14 +122,14 @@ class HeldCalls:
                 del self._counts[context]
 
     def sweep(self) -> None:
-        """Give up the calls whose host did not come back in time."""
+        """Cancel the calls whose host did not send the input responses in time."""
         now = self._clock.elapsed()
         for held in tuple(self._held.values()):
             if held.until is not None and held.until <= now:
                 self._expire(held)
 
     def stop(self) -> None:
-        """Give up every call that waits, and let no other begin to."""
+        """Cancel every waiting call, and refuse new ones."""
         self._is_open = False
         for held in tuple(self._held.values()):
             if held.until is not None:
@@ -132,7 +143,7 @@ class HeldCalls:
         self._give_up(held)
 
     def _give_up(self, held: Held) -> None:
-        """Let the server know that there is no answer, before it hears that nobody waits for its own."""
+        """Cancel a call. Its server first gets a refusal of its questions, then the cancellation."""
         self.end(held)
         held.flight.refuse()
         held.flight.close()

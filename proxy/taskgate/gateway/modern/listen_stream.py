@@ -1,6 +1,7 @@
-"""One open stream of `subscriptions/listen`, as those see it who tell something on it.
+"""An open event stream of `subscriptions/listen`: `ListenStream`.
 
-What must not live here: what is told. What holds: nothing is, once the token is over that it was asked for with (T9).
+`Subscriptions` creates one per request and sends notifications with `say`, inside the block `kept`.
+After the token of the request has expired, nothing more is sent (T9).
 """
 
 import asyncio
@@ -17,11 +18,14 @@ from taskgate.streams.sse_connection import QUEUE_BYTES
 from taskgate.system.interruption import Interruptible
 
 LARGE: Final = QUEUE_BYTES // 16
-"""Letters of a message that is told though a little waits: a stream that ended for it would never get beyond it."""
+"""Characters of a large message. It is sent although a little is queued: otherwise the stream would
+end for it each time that the host reconnects."""
 
 
 class ListenStream:
-    """The answer to a request, an event stream from now on; told nothing from `until` on, where that is not None."""
+    """The answer to a request, as an event stream. Nothing is sent from `until` on, if that is
+    given.
+    """
 
     def __init__(self, exchange: Exchange, until: datetime | None, clock: Clock) -> None:
         self._exchange = exchange
@@ -30,11 +34,13 @@ class ListenStream:
         self._clock = clock
         self._work = Interruptible()
         self.has_begun = False
-        """Whether anything was said."""
+        """Whether a message was sent."""
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """Work for it, which raises Interrupted where the host leaves or is too slow, the token ends, or at `end`."""
+        """The block in which the stream is served. It raises Interrupted at the first of these: the
+        host disconnects or is too slow, the token expires, `end` is called.
+        """
         expiry: asyncio.TimerHandle | None = None
         with self._work:
             if self._until is not None:
@@ -49,11 +55,11 @@ class ListenStream:
                     expiry.cancel()
 
     def end(self) -> None:
-        """Give up the work for it."""
+        """Interrupt the block `kept`."""
         self._work.interrupt()
 
     def say(self, message: MessageText) -> None:
-        """Say something; a host too slow for what waits loses the stream."""
+        """Send a message. A host that is too slow loses the stream."""
         if self._until is not None and self._clock.wall() >= self._until:
             self.end()
             return
@@ -64,7 +70,7 @@ class ListenStream:
             self._feed.send(message)
 
     async def room(self) -> None:
-        """Wait while so much waits for a slow host that nothing more should be said."""
+        """Wait while the host is too slow to be sent more."""
         room = self._feed.backpressure()
         if room is not None:
             await room

@@ -1,4 +1,8 @@
-"""A request of the modern era on its way to its server, with all that its answer depends on. Values only."""
+"""A request of a modern host on its way to its server: `OutboundCall`.
+
+`Calls` creates one per request, with all that its answer depends on. `promotion`, `turns` and
+`rounds` use it. It is a value; a changed call is a copy (`_replace`).
+"""
 
 from collections.abc import Coroutine
 from datetime import timedelta
@@ -17,18 +21,21 @@ from taskgate.streams.exchange import Exchange
 from taskgate.upstream.call_listener import CallListener
 
 IN_ROUNDS: Final = frozenset({words.TOOLS_CALL, "prompts/get", "resources/read"})
-"""What a server may ask for more of before it answers (M-MRTR-1)."""
+"""The methods whose servers may ask for input before they answer (M-MRTR-1)."""
 
 _NO_BOUND: Final = timedelta(days=36_500)
-"""What bounds a call that is not a task yet are its server's own bounds."""
+"""The time limit of a call that is not a task yet: only the server's own limits apply."""
 
 
 class OutboundCall(NamedTuple):
-    """One request. `sends` is it as its server gets it, which differs where it brings answers to a server's round.
+    """One request, and where it goes.
 
-    `may_become_task` is as far as can be told without the server's catalogue; then `mode` is what the operator wants of
-    it, and `grace` how long it may take without becoming one.
-    `asking` is what it has in common with calls that it may join, None where it joins none.
+    - `line`: the upstream session, shared by requests of the caller.
+    - `said`: what the request's `_meta` declares.
+    - `sends`: the request as the server gets it; differs from `request` for a retry.
+    - `may_become_task`: as far as is known without the server's catalogue. Then `mode` is the
+      operator's rule, and `grace` the time in which the call may end without becoming a task.
+    - `asking`: the key by which equal calls are joined; None for a call that joins none.
     """
 
     exchange: Exchange
@@ -44,25 +51,26 @@ class OutboundCall(NamedTuple):
 
     @property
     def method(self) -> str:
-        """The method of the request."""
         return words.TOOLS_CALL if isinstance(self.request, CallTool) else self.request.method
 
     @property
     def tool(self) -> str | None:
-        """The tool that it calls, if it calls one."""
+        """The tool of a `tools/call`, else None."""
         return self.request.tool if isinstance(self.request, CallTool) else None
 
     @property
     def may_outlive(self) -> bool:
-        """Whether the call may go on after its request was answered: as a task, or until its host brings answers."""
+        """Whether the call may continue after its request was answered: as a task, or held for
+        input responses.
+        """
         return self.may_become_task or (self.line.may_be_asked and self.method in IN_ROUNDS)
 
     def with_less_grace(self, seconds: float) -> "OutboundCall":
-        """The same errand, after it has waited for so long."""
+        """Return the same call after it has waited for so many seconds."""
         return self._replace(grace=max(self.grace - timedelta(seconds=seconds), timedelta()))
 
     def send(self, listener: CallListener) -> Coroutine[Any, Any, Response]:
-        """The request on its way; see UpstreamSession."""
+        """Send the request, and return the response; see UpstreamSession."""
         upstream, who, said = self.line.upstream, principal(self.caller), self.said
         level, repeated = said.log_level, said.repeated
         sends = self.sends
@@ -71,7 +79,7 @@ class OutboundCall(NamedTuple):
                 sends.method, sends.params, listener=listener, principal=who, log_level=level, repeated=repeated
             )
         if self.may_become_task and sends.kept is not None and sends.progress_token is None and sends is self.request:
-            # A task tells how far it is, so its server is asked to, even where its host did not.
+            # A task reports progress, so the server is asked for it even if the host did not ask.
             return upstream.run(
                 sends.tool,
                 sends.kept,

@@ -1,7 +1,9 @@
-"""Calls of the modern era that become tasks: before they leave, while they wait for their turn, or on their way.
+"""The promotion of calls of modern hosts to tasks: `Promotion`.
 
-The operator's rules say which (decisions 3, 5). The host did not ask for a task, so one that cannot be made refuses
-nothing: its call goes on as a plain one. What must not live here: how a task is made (`task_service`).
+A call becomes a task before it is sent (`made`), while it waits for a permit (`queued`), or after
+it was sent (`promoted`). The operator's rules decide which calls do. `Calls` asks at each of these
+points. The host did not ask for a task, so a task that cannot be created is no error: the call
+continues as a plain one. `TaskService` creates the tasks.
 """
 
 from functools import partial
@@ -24,7 +26,9 @@ log = getLogger("taskgate.stateless")
 
 
 class Promotion:
-    """Makes tasks of calls. None stands for a call that does not become one, or has no need to."""
+    """The promotion of calls to tasks. Its methods return None for a call that does not become a
+    task.
+    """
 
     def __init__(
         self, *, tasks: TaskService, joining: RequestCoalescer, turns: Turns, attending: ResponseWaiter, clock: Clock
@@ -36,19 +40,20 @@ class Promotion:
         self._clock = clock
 
     async def made(self, outbound: OutboundCall) -> TaskRecord | None:
-        """The task that is made before the call leaves. Raises what TaskService.create does; see there."""
+        """Create the task of a call before it is sent. Raises what TaskService.create raises."""
         request = outbound.request
         if not outbound.may_become_task or not isinstance(request, CallTool):
             return None
         if outbound.mode is PromotionMode.AUTO and request.repeat_key is None:
             return None
         try:
-            # While the server is met, the host may still leave without a task.
+            # While the session with the server opens, the host may still disconnect without a task.
             await self._attending.meet(outbound.exchange, outbound.said, outbound.line.upstream.tools())
             record = await self._tasks.create(outbound.caller, outbound.line, request)
         except (TaskSupportMismatch, InvalidParams) as refusal:
             if str(refusal) != OF_ANOTHER:
-                # The host did not ask for a task, so nothing is refused: the server says what it says.
+                # The host did not ask for a task, so this is no refusal: the server gives its own
+                # answer.
                 return None
             self._turns.count(outbound, "rejected")
             raise
@@ -58,20 +63,21 @@ class Promotion:
         return self._kept(outbound, request, record)
 
     async def earlier(self, outbound: OutboundCall) -> TaskRecord | None:
-        """The task that an equal call has become, which is joined."""
+        """Return the task that an equal call has become, to join it."""
         if outbound.asking is None or not outbound.may_become_task:
             return None
         return await self._joining.task(outbound.asking._replace(takes_task=True))
 
     async def queued(self, outbound: OutboundCall, ticket: Ticket) -> TaskRecord | OutboundCall:
-        """The task that a call became before it was its turn; else it is, and the errand has the grace that is left.
+        """Wait for the permit of a call, and return the call with the grace that is left.
 
-        Raises QueueFull, and as Attending.wait; the ticket is closed then.
+        Returns its task if it became one before the permit was granted. Raises QueueFull, and what
+        `ResponseWaiter.wait` raises; the permit is closed then.
         """
         begun = self._clock.elapsed()
         request, exchange = outbound.request, outbound.exchange
         try:
-            # No progress is heard before it leaves, as while a server is met: it only grows.
+            # The host gets no progress before the request is sent: progress must only grow.
             with self._attending.telling(exchange, outbound.said._replace(progress_token=None)):
                 if outbound.may_become_task and isinstance(request, CallTool):
                     within = min(outbound.grace, BRIEFLY, ticket.max_wait)
@@ -88,7 +94,7 @@ class Promotion:
         return outbound.with_less_grace(self._clock.elapsed() - begun)
 
     async def promoted(self, outbound: OutboundCall, flight: InflightCall) -> TaskRecord | None:
-        """The task that a call is from now on which has left, where it is not over within the grace."""
+        """Turn a sent call into a task if it is not over within its grace."""
         request = outbound.request
         if not outbound.may_become_task or not isinstance(request, CallTool):
             return None
@@ -106,7 +112,9 @@ class Promotion:
         return record
 
     async def _made_of(self, outbound: OutboundCall, request: CallTool, ticket: Ticket) -> TaskRecord | None:
-        """The task of a call that still waits for its turn, and keeps its place."""
+        """Create the task of a call that still waits for a permit, and keeps its place in the
+        queue.
+        """
         try:
             record = await self._tasks.create(outbound.caller, outbound.line, request, ticket=ticket)
         except GatewayError as refusal:
@@ -115,18 +123,18 @@ class Promotion:
         return self._kept(outbound, request, record)
 
     async def _promote(self, outbound: OutboundCall, request: CallTool, flight: InflightCall) -> TaskRecord | None:
-        # What the server asks from here on is a matter of the task (M-MRTR-8).
+        # From here on the server's questions belong to the task (M-MRTR-8).
         flight.passes_rounds = False
         try:
             record = await self._tasks.promote(outbound.caller, outbound.line, request, flight)
         except GatewayError as refusal:
-            # It just goes on to wait (R-RES-6).
+            # The call continues as a plain one (R-RES-6).
             log.debug("a call is not promoted to a task", extra={"reason": refusal.reason})
             flight.passes_rounds = True
             return None
         if flight.is_adopted:
             self._abandon_with(outbound, record)
-        # Else an equal call, with which it shares what was sent, became the task before.
+        # Otherwise an equal call, which shares the sent request, became the task first.
         return record
 
     def _kept(self, outbound: OutboundCall, request: CallTool, record: TaskRecord) -> TaskRecord:
@@ -136,9 +144,11 @@ class Promotion:
         return record
 
     def _abandon_with(self, outbound: OutboundCall, record: TaskRecord) -> None:
-        """Let a task be cancelled if its host leaves, or has left, without knowing of it: that cancels the request.
+        """Cancel a task if its host disconnects, or has done so, without its id: that cancels the
+        request.
 
-        One that has a key is not: its host comes back for it. Nor is one that others were given, too.
+        A task with an idempotency key continues, because its host will retry. So does one that
+        other hosts were given.
         """
         outbound.exchange.on_disconnect(partial(self._abandon, outbound.asking, record.owner, record.id))
 

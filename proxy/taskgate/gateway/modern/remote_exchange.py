@@ -1,6 +1,7 @@
-"""A request that waits at another process, as if it had come to this one: what it is told goes there.
+"""The exchange of a request that another replica received: `RemoteExchange`.
 
-What must not live here: how that gets there.
+`RemoteRetries` creates one for a forwarded request, so that `Calls` serves it like a request of its
+own listener. Messages for the host go to `tell`, which sends them to that replica.
 """
 
 import asyncio
@@ -15,7 +16,9 @@ from taskgate.streams.resumable import StreamOpener
 
 
 class _RemoteEventStream(EventStream):
-    """The stream of its answer; nobody here knows how fast its host reads."""
+    """The event stream of the answer. The host's reading speed is unknown here, so nothing is
+    queued.
+    """
 
     __slots__ = ("_exchange", "_tell")
 
@@ -26,28 +29,27 @@ class _RemoteEventStream(EventStream):
 
     @property
     def is_closed(self) -> bool:
-        """See EventStream."""
         return self._exchange.is_gone
 
     @property
     def is_ended(self) -> bool:
-        """See EventStream."""
         return self._exchange.is_gone
 
     def send_now(self, message: MessageText) -> bool:
-        """See EventStream."""
         if self.is_closed:
             return False
         self._tell(to_string(message))
         return True
 
     def send_answer(self, message: MessageText) -> None:
-        """See EventStream."""
         self.send_now(message)
 
 
 class RemoteExchange:
-    """See Exchange. `tell` says something to its host; `heard` is when the other process last showed that it lives."""
+    """An `Exchange` whose host is connected to another replica.
+
+    `tell` sends a message to that host. `heard` is the time of the replica's last heartbeat.
+    """
 
     def __init__(self, tell: Callable[[str], None], *, accepts_stream: bool) -> None:
         self.head: Final = InboundHead(HttpMethod.POST, "", accepts_stream=accepts_stream)
@@ -59,38 +61,33 @@ class RemoteExchange:
         self._waiting: list[Callable[[], None]] = []
 
     def leave(self) -> None:
-        """The host has left, or nobody is there any more who would tell it something."""
+        """Handle that the host has disconnected, or its replica is gone."""
         self.is_gone = True
         waiting, self._waiting = self._waiting, []
         for forget in waiting:
             forget()
 
     async def body(self, budget: BytesInFlight, caller: str) -> bytes:
-        """See Exchange: it was read where it came to."""
         raise AssertionError("the body stays on the replica that forwarded the request")
 
     def count_answer(self, size: int) -> None:
-        """See Exchange: its bytes count where it came to."""
+        """Count nothing: the replica that received the request counts its bytes."""
 
     def stream(self) -> EventStream:
-        """See Exchange."""
         self._has_begun = True
         return self._feed
 
     def make_resumable(self, resumable: StreamOpener) -> None:
-        """See Exchange: streams of this era are not taken up again."""
+        """Do nothing: streams of the modern era are not resumable."""
 
     def resume(self, feed: EventStream, missed: Sequence[bytes]) -> bool:
-        """See Exchange."""
         return False
 
     @property
     def is_streaming(self) -> bool:
-        """See Exchange."""
         return self._has_begun
 
     def on_disconnect(self, forget: Callable[[], None]) -> None:
-        """See Exchange."""
         if self.is_gone:
             forget()
         else:

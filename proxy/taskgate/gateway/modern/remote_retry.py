@@ -1,8 +1,16 @@
-"""Requests that come back for held calls (decisions 18) which another process holds: brought there, answered here.
+"""The retries of calls that another replica holds: `RemoteRetries`.
 
-Whoever holds the call does all that it would do for a host of its own; what it tells goes out here. Either side shows
-that it lives, and gives the errand up when the other does not any more. What must not live here: what becomes of the
-call (`calls`), and how words travel.
+A host may send its input responses to any replica, but a held call is in the memory of one
+(docs/decisions/0020). The replica that received the retry forwards it over the cluster bus:
+
+    ForwardedRequest  →                       the retry: ids, round, text of the message
+                      ←  ForwardedMessage     progress and log messages for the host
+                      ←  ForwardedReply       the answer, or ForwardedError
+    ForwardHeartbeat  ↔  ForwardHeartbeat     every LIFE seconds; silence ends the retry
+    ForwardCancelled  →                       the host disconnected
+
+The holder serves it with a `RemoteExchange`, as it would serve its own host. `Calls` creates this
+object if there are other replicas, and gives it the functions that continue a call.
 """
 
 import asyncio
@@ -39,15 +47,16 @@ from taskgate.system.interruption import Interrupted
 from taskgate.system.offload import offloaded
 
 LIFE: Final = 2.0
-"""Seconds between two signs of life."""
+"""Seconds between two heartbeats."""
 
 FIRST: Final = 2 * LIFE
 SILENCE: Final = 3 * LIFE
-"""Seconds without one after which nobody is there, or not any more."""
+"""Seconds without a heartbeat after which the other replica does not answer (FIRST), or no longer
+does (SILENCE)."""
 
 NAME_BYTES: Final = 16
 DEPTH: Final = 1_000
-"""How deep a request may nest that another process has read before."""
+"""Nesting depth that is accepted from a replica, which has parsed the text before."""
 
 log = getLogger("taskgate.stateless")
 
@@ -56,7 +65,7 @@ Resume = Callable[[Held, OutboundCall, Retry], Awaitable[RpcReply]]
 
 
 class _ForwardedRequest:
-    """A request of this process that another one serves."""
+    """A request of this replica's host that another replica serves."""
 
     __slots__ = ("answer", "exchange", "heard", "holder", "is_taken")
 
@@ -78,7 +87,9 @@ class _ForwardedRequest:
 
 
 class RetryServices(NamedTuple):
-    """What it works with, of the calls of this process: where they wait, and how one goes on; see Calls."""
+    """The services of `Calls` that a forwarded retry needs: the held calls, and functions to check
+    a retry (`let_in`) and to continue a call (`resume`).
+    """
 
     holds: HeldCalls
     attending: ResponseWaiter
@@ -88,7 +99,7 @@ class RetryServices(NamedTuple):
 
 
 class RemoteRetries:
-    """Brings requests to other processes, and serves what they bring."""
+    """The forwarder of retries to other replicas, and the server of theirs."""
 
     def __init__(self, *, bus: ClusterBus, entropy: Entropy, mates: RetryServices) -> None:
         self._bus = bus
@@ -106,10 +117,10 @@ class RemoteRetries:
         bus.subscribe(messages.ForwardCancelled, self._departed)
 
     async def bring(self, outbound: OutboundCall, intent: Retry, call: HeldCallState, holder: str) -> RpcReply:
-        """The answer to a request for a call that `holder` holds; raises as `Calls.retry`.
+        """Forward a retry to `holder`, which holds the call, and return the answer.
 
-        InvalidParams where it is not there any more, as where the call is not held. Where it goes meanwhile, the answer
-        says that the call is lost.
+        Raises what `Calls.retry` raises: InvalidParams if the call is no longer held there. If
+        `holder` goes away meanwhile, the answer says that the call is lost.
         """
         exchange, said, mount = outbound.exchange, outbound.said, outbound.line.mount.name
         name = self._entropy.token(NAME_BYTES).hex()
@@ -121,7 +132,7 @@ class RemoteRetries:
             to=holder,
         )
         try:
-            # How far the call is the other process tells, also where there is nothing to tell.
+            # The other replica sends progress and keep-alives.
             with self._attending.telling(exchange, said._replace(progress_token=None)):
                 answer = await self._attending.wait(exchange, self._answer(name, brought, outbound.request.id))
         finally:
@@ -133,7 +144,7 @@ class RemoteRetries:
         return answer
 
     async def close(self) -> None:
-        """Serve nobody any more."""
+        """Stop serving forwarded retries."""
         await self._background.close()
 
     async def _answer(self, name: str, brought: _ForwardedRequest, id: RequestId) -> RpcReply | GatewayError:
@@ -150,7 +161,7 @@ class RemoteRetries:
                 return RpcReply(error_text(id, fault.error), str(INTERNAL_ERROR))
             self._bus.send(messages.ForwardHeartbeat(name), to=brought.holder)
 
-    # --- what is said of what was brought, by either side ---------------------------------------------------------
+    # --- messages about forwarded retries, from either side -----------------------------------------------------------
 
     def _lives(self, word: messages.ForwardHeartbeat, sender: str) -> None:
         brought, served = self._brought.get(word.forward_id), self._served.get(word.forward_id)
@@ -181,7 +192,7 @@ class RemoteRetries:
         if served is not None:
             served.leave()
 
-    # --- what others brought ----------------------------------------------------------------------------------------
+    # --- retries of other replicas ------------------------------------------------------------------------------------
 
     def _begin(self, word: messages.ForwardedRequest, sender: str) -> None:
         self._background.run(partial(self._serve, word, sender))
@@ -204,7 +215,7 @@ class RemoteRetries:
                 )
             )
         except Interrupted:
-            # Nobody waits for an answer.
+            # The host disconnected: an answer has no reader.
             pass
         except Exception as error:
             if not isinstance(error, GatewayError):
@@ -231,9 +242,10 @@ class RemoteRetries:
         intent = dialect.decode(request, said, offers_tasks=line.mount.offers_tasks, extensions=line.mount.extensions)
         assert isinstance(intent, Retry), "the replica that forwarded it found a requestState"
         with line:
-            # No token travels: the server is told for the same caller, as they were when the call was made.
+            # Tokens are not forwarded. The call is made for the same caller, so the session's
+            # newest one is used.
             outbound = await let_in(exchange, line.caller, line, said, intent.request)
-            # Nothing is waited for from here until it is taken: it counts once.
+            # No await from here until the call is taken: a round counts once.
             return await resume(holds.find(owners, word.hold, word.round), outbound, intent)
 
 

@@ -1,7 +1,10 @@
-"""Requests of the modern era: whether each may be done, and by whom in the house.
+"""The requests of the modern era (revision 2026-07-28): `ModernRequests`.
 
-What must not live here: how a call is carried (`calls`), what tasks are (`task_requests`). What holds: nothing outlasts
-a request but what it made, and a server is met over the line that what the request says leads to.
+`Gateway` calls `answer` after it has found the era of a request. The dialect decodes the request to
+an intent; rate limits and access rules apply; then `Calls`, `TaskRequests` or `Subscriptions`
+executes the intent. A request has no session and leaves nothing behind but what it created. The
+upstream session is chosen by what the request's `_meta` declares (`session_pool`). `legacy` is the
+counterpart for the legacy era.
 """
 
 import json
@@ -48,7 +51,7 @@ _ABOUT_TASKS: Final = (GetTask, UpdateTask, CancelTask, OfLegacyTask)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModernRequests:
-    """Does what hosts of the modern era ask."""
+    """The handler of requests of the modern era."""
 
     dialect: ModernDialect
     gate: RateLimiter
@@ -65,34 +68,37 @@ class ModernRequests:
     async def answer(
         self, exchange: Exchange, mount: Mount, caller: AuthContext, request: Request, said: RequestMeta
     ) -> HandledRequest:
-        """The answer to one request, by what it said of itself. Raises GatewayError, and Interrupted when the host
-        left."""
-        # 1. What the request asks, in neutral words; its parameters are checked here.
+        """Answer one request. `said` is what its `_meta` declares.
+
+        Raises GatewayError, and Interrupted when the host disconnected.
+        """
+        # 1. The intent of the request; its parameters are checked here.
         intent = self.dialect.decode(request, said, offers_tasks=mount.offers_tasks, extensions=mount.extensions)
         asking = intent.request if isinstance(intent, Retry) else intent
         tool = asking.tool if isinstance(asking, CallTool) else None
         try:
-            # 2. Whether this caller asks no more often than it may.
+            # 2. The caller's rate limit.
             quota = await self.gate.request(caller, exchange, mount.name, request.method, tool)
-            # 3. Whether the rules let this caller do it. About a task they look at its tool, where it is found.
+            # 3. The operator's access rules. For a request about a task, they apply to the task's
+            # tool, when the task is found.
             if not isinstance(intent, _ABOUT_TASKS):
                 self.access.check(caller, mount.name, request.method, tool)
         except GatewayError:
             self._turned_away(mount, tool)
             raise
-        # 4. About a task.
+        # 4. A request about a task.
         if isinstance(intent, _ABOUT_TASKS):
             spoken = await self._about_a_task(exchange, caller, mount.name, intent)
             return _answered(spoken, said, quota)
         line = self.lines.take(mount, caller, said.peer)
-        # Whoever waits for tasks to end waits for what may yet become one, too.
+        # A shutdown that waits for tasks also waits for a call that may become one.
         with line if not _may_become_task(asking) else self.runner.expecting(line):
             if tool is not None:
-                # 5. Whether the headers say of the arguments what the body says: only the server's catalogue tells.
+                # 5. The headers that mirror arguments; only the server's catalogue names them.
                 listed = line.upstream.listed(tool) or await self._look_up(exchange, line, said, tool)
                 if listed is not None and listed.mirrored:
                     self._check_params(exchange, mount, request, tool, listed)
-            # 6. Do it.
+            # 6. Execute the intent.
             if isinstance(intent, Listen):
                 return HandledRequest(await self._listen(exchange, caller, line, intent), said.peer.revision)
             return _answered(await self._perform(exchange, caller, line, said, intent), said, quota)
@@ -136,7 +142,9 @@ class ModernRequests:
             raise
 
     def _turned_away(self, mount: Mount, tool: str | None, *, is_listed: bool = False) -> None:
-        """Count a call that does not come to its server; who is not let in has no line that could tell its tool."""
+        """Count a refused call. Before a session was chosen, it is unknown whether the tool is
+        listed.
+        """
         if tool is not None:
             self.calls.turned_away(mount.name, tool if is_listed else None)
 
@@ -166,7 +174,7 @@ class ModernRequests:
     async def _relay_extension(
         self, exchange: Exchange, caller: AuthContext, line: SharedSession, said: RequestMeta, intent: Relay
     ) -> RpcReply:
-        """The answer to a request of a carried extension. Raises UnknownMethod where it does not cross."""
+        """Forward a request of an extension. Raises UnknownMethod if it is not forwarded."""
         mount, method = line.mount, intent.method
         await self.calls.meet(exchange, said, line.upstream.open())
         extension = self.extensions.extension_of(mount, method, Era.MODERN, line.upstream.era)
@@ -180,9 +188,10 @@ class ModernRequests:
     async def _look_up(
         self, exchange: Exchange, line: SharedSession, said: RequestMeta, tool: str
     ) -> ListedTool | None:
-        """A tool in the server's catalogue, which may have to be read; None where it has none such, or cannot be had.
+        """Find a tool in the server's catalogue, which may have to be read.
 
-        A server that does not list its tools now may still run them, and who reads headers alone decides nothing here.
+        Returns None if the tool is not listed or the catalogue is unavailable. Such a server may
+        still run the tool, and an intermediary that reads headers does not authorize calls here.
         """
         try:
             return (await self.calls.meet(exchange, said, line.upstream.tools())).get(tool)
@@ -195,10 +204,13 @@ def _may_become_task(asking: ModernIntent) -> bool:
 
 
 def _answered(spoken: RpcReply, said: RequestMeta, quota: Quota) -> HandledRequest:
-    """An error of a server has the status that the era gives it, as long as there is no stream to tell it on."""
+    """Add the status and the quota headers to an answer.
+
+    An error of a server gets the HTTP status of the era, if there is no stream yet.
+    """
     status = 200
     if spoken.error not in (None, TOOL_ERROR):
-        # By the code that its host is told, which need not be the server's own.
+        # By the error code of the answer, which may differ from the server's.
         assert isinstance(spoken.message, str), "the error of a request is never a stored one"
         status = modern_status(json.loads(spoken.message)["error"]["code"])
     reply = HttpReply(status, spoken.message, spoken.headers + quota)

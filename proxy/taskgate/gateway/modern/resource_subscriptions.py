@@ -1,7 +1,8 @@
-"""Subscriptions to resources at servers, each made once for all streams of a line that want to hear of the resource.
+"""The subscriptions to resources at servers: `ResourceSubscriptions`.
 
-What must not live here: who wants to hear of what (`subscriptions`). What holds: a server that may have a subscription
-which nobody wants any more is told to end it.
+Several `subscriptions/listen` streams of one shared session may want the same resource. The first
+sends `resources/subscribe`, and after the last `resources/unsubscribe` follows. It is also sent if
+the outcome of the subscription is unknown. `Subscriptions` calls `join` and `part`.
 """
 
 import asyncio
@@ -21,7 +22,9 @@ from taskgate.system.background import Background
 
 
 class _Interest:
-    """How many want to hear of a resource, and what its server knows of that; it is told one thing at a time."""
+    """A resource: how many streams want it, and what its server knows. One request at a time is
+    sent.
+    """
 
     __slots__ = ("has_agreed", "in_turn", "may_tell", "wanted")
 
@@ -33,14 +36,14 @@ class _Interest:
 
 
 class ResourceSubscriptions:
-    """What is subscribed to at servers, by line and URI."""
+    """The subscriptions at servers, by shared session and URI."""
 
     def __init__(self) -> None:
         self._interests: defaultdict[tuple[SharedSession, str], _Interest] = defaultdict(_Interest)
         self._background = Background()
 
     async def join(self, line: SharedSession, uri: str, caller: AuthContext) -> bool:
-        """Whether the server tells of the resource from now on; to be paired with `part` if so, and only then.
+        """Subscribe, and return whether the server agreed. Only then `part` must follow.
 
         Raises UpstreamFailed.
         """
@@ -49,7 +52,7 @@ class ResourceSubscriptions:
         try:
             async with interest.in_turn:
                 if not interest.has_agreed:
-                    # Whatever becomes of the request, it may arrive.
+                    # The request may reach the server even if it fails here.
                     interest.may_tell = True
                     response = await line.upstream.relay(
                         RESOURCES_SUBSCRIBE, _named(uri), listener=NOBODY, principal=principal(caller)
@@ -64,14 +67,14 @@ class ResourceSubscriptions:
         return True
 
     def part(self, line: SharedSession, uri: str) -> None:
-        """One stream of the line does not want to hear of it any more; after the last, the server is told so."""
+        """Drop one stream's interest. After the last, the server is unsubscribed in the background."""
         interest = self._interests[line, uri]
         interest.wanted -= 1
         if not interest.wanted:
             self._background.run(partial(self._give_up, line, uri, interest))
 
     async def close(self) -> None:
-        """Give up what is still to be told: sessions with servers end."""
+        """Cancel the remaining requests; sessions with servers end."""
         await self._background.close()
 
     async def _give_up(self, line: SharedSession, uri: str, interest: _Interest) -> None:
@@ -80,7 +83,8 @@ class ResourceSubscriptions:
                 if interest.may_tell and not interest.wanted:
                     interest.has_agreed = interest.may_tell = False
                     with suppress(UpstreamFailed):
-                        # For whom the line is by now: the token of who began may be good no more.
+                        # As the session's current caller: the token of the first subscriber may
+                        # have expired.
                         await line.upstream.relay(RESOURCES_UNSUBSCRIBE, _named(uri), listener=NOBODY)
         if not interest.wanted and self._interests.get((line, uri)) is interest:
             del self._interests[line, uri]

@@ -1,7 +1,10 @@
-"""Rounds of questions and answers with a host (decisions 18): written for it, and what it hands back read again.
+"""The rounds of a call of a modern host: `RoundStates`. It writes input requests for the host, and
+opens the `requestState` that the host sends back.
 
-Those of a held call are ours; a server of this era has its own, which cross with its state sealed. What must not live
-here: what becomes of the call meanwhile (`calls`, `holds`).
+There are two kinds of rounds. For a held call (`holds`) the state has the id of the call and the
+number of the round. A modern server has rounds of its own: they pass through, with the server's
+state inside. States are sealed and bound to the caller, the mount and the request. `Calls` uses
+this for every answer of a call.
 """
 
 from collections.abc import Mapping
@@ -26,7 +29,9 @@ from taskgate.system.offload import LARGE, aside, offloaded
 
 
 class RoundStates:
-    """Writes and reads them; a state is good for as long as the rules let a host take."""
+    """The writer and reader of rounds. A state is valid as long as a host may take for its
+    responses.
+    """
 
     def __init__(
         self, *, dialect: ModernDialect, states: RequestStates, holds: HeldCalls, live: RuntimeConfig, clock: Clock
@@ -38,10 +43,10 @@ class RoundStates:
         self._clock = clock
 
     async def answered(self, outbound: OutboundCall, response: Response, missing: Mapping[str, Any]) -> RpcReply:
-        """What the server answered; a round of its own goes to the host as it is.
+        """Return the answer for the host; a round of the server passes through.
 
-        Raises MissingCapability where it failed, and had been refused what the request does not declare (V-META-5), and
-        where its round asks for that.
+        Raises MissingCapability if the call failed after a question that the host cannot be asked
+        (V-META-5), and if the server's round asks such a question.
         """
         if missing and error_of(response) is not None:
             raise MissingCapability(missing)
@@ -52,16 +57,19 @@ class RoundStates:
             return RpcReply(answer() if len(response.text) <= LARGE else await aside(answer), error_of(response))
         undeclared = self._dialect.lacking(response, outbound.said.peer)
         if undeclared:
-            # The server was told what it may ask, and the host is not asked what it cannot be (M-MRTR-2).
+            # The server knew what it may ask, and the host is not asked what it did not declare
+            # (M-MRTR-2).
             raise MissingCapability(undeclared)
         state = None if asked.state is None else await self._sealed(outbound, PassThroughState(asked.state))
         return RpcReply(self._dialect.passed_round(id_, response, state, outbound.line.info))
 
     async def ask(self, outbound: OutboundCall, flight: InflightCall, held: Held | None) -> RpcReply:
-        """What the host is asked, while the call waits for it. Raises TooManyTasks where no more calls may wait."""
+        """Return the input requests of a held call. Raises TooManyTasks if no more calls may be
+        held.
+        """
         held = held or self._holds.new(outbound.line, flight)
         if held is None:
-            # Before the call is given up: its server hears that there is no answer, and that is none of the user's.
+            # Before the call is cancelled: its server gets a refusal that is not the user's.
             flight.refuse()
             raise TooManyTasks(self._holds.most, of="calls waiting for input from their host")
         self._holds.leave(held)
@@ -72,7 +80,10 @@ class RoundStates:
     async def opened(
         self, caller: AuthContext, line: SharedSession, intent: Retry
     ) -> HeldCallState | PassThroughState | None:
-        """What the host hands back; None where that is nothing. Raises InvalidParams for what is not this request's."""
+        """Open the state that the host sent back; None if there is none.
+
+        Raises InvalidParams for a state of another request.
+        """
         if intent.state is None:
             return None
         mount, digest = line.mount.name, await self._digest(intent.request)

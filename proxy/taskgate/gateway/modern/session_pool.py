@@ -1,8 +1,10 @@
-"""Lines: the sessions with servers over which requests of the modern era go, and which no host knows of.
+"""The pool of upstream sessions for modern hosts: `SessionPool`, with a `SharedSession` for each.
 
-A line is shared by the requests of one caller at one mount that declare the same capabilities, since those are what a
-server of the legacy era was told of its host. Nothing that is said on one request outlasts it here (V-META-4): a
-line is chosen anew, by what each request says.
+A modern host has no session, but a legacy server needs one. Requests share a session if they have
+the same caller, mount, revision and capabilities, because a legacy server was told the capabilities
+in `initialize`. Each request chooses its session anew by what its `_meta` declares. Nothing of one
+request applies to the next (V-META-4). `ModernRequests` takes a session for each request; idle ones
+are closed by the sweeper.
 """
 
 import asyncio
@@ -31,27 +33,30 @@ from taskgate.upstream.call_listener import ServerQuestion, UnsavedCallListener
 from taskgate.upstream.principal import Principal
 
 MAX_IDLE: Final = 16
-"""Lines of one caller at one mount that are kept though nothing goes over them."""
+"""Idle sessions of one caller at one mount that stay open."""
 
 MOST_OWNERS: Final = 10_000
 LOOKED_AT: Final = 8
-"""Callers at mounts of whom lines are kept, and how many are looked at for idle ones when there is one too many."""
+"""Owners (a caller at a mount) that may have sessions, and how many are checked for idle ones when
+there is one too many."""
 
 MOST_KEPT: Final = 256
 LONGEST_KEPT: Final = 4 * 1024
-"""How many readings of capabilities are remembered, and the letters of the longest."""
+"""Parsed capabilities that are cached, and the most characters of one."""
 
 LONGEST_INFO: Final = 1024
-"""Letters of a serverInfo that is told with every result: one that holds its icons is told in the welcome alone."""
+"""Characters of a serverInfo that is repeated in every result. A longer one, with icons inside, is
+only in the answer to `server/discover`."""
 
 Hear = Callable[[Notification], None]
 
 
 class SharedSession(UnsavedCallListener):
-    """One session with a server, and for whom it is.
+    """A session with a server, shared by requests of one caller.
 
-    Inside `with line`, and while it is held, it is in use: it is not let go, and idleness counts from the end of that.
-    `caller` is who last sent a request over it: always the same one, with the newest token of theirs.
+    Inside `with session`, and between `hold` and `release`, it is busy: it is not closed, and idle
+    time starts at the end. `caller` made the last request: always the same caller, with the newest
+    token.
     """
 
     host_session: None = None
@@ -61,11 +66,11 @@ class SharedSession(UnsavedCallListener):
         self.owner = caller.owner(mount.name)
         self.peer = peer
         self.may_be_asked = bool(asked_of(peer))
-        """Whether its host says that a server may ask it something."""
+        """Whether the host declares that it can be asked something."""
         self.caller = caller
         self.upstream: UpstreamSession = mount.upstream.session(self, self._speaks, peer)
         self.info = mount.info
-        """What results tell as serverInfo; None tells what the server itself does."""
+        """The serverInfo of results; None leaves the server's own in place."""
         self._server_info: RawJson | None = None
         self.seen = clock.elapsed()
         self._listeners: list[Hear] = []
@@ -82,7 +87,7 @@ class SharedSession(UnsavedCallListener):
 
     @property
     def busy(self) -> bool:
-        """Whether anything goes over it: a request, a task, a stream that listens."""
+        """Whether it is in use by a request, a task, or an event stream."""
         return self._uses > 0
 
     def hold(self) -> None:
@@ -90,78 +95,82 @@ class SharedSession(UnsavedCallListener):
         self._uses += 1
 
     def release(self) -> None:
-        """What it was held for is over."""
+        """End one `hold`."""
         self._uses -= 1
         self.seen = self._clock.elapsed()
 
     def move(self, mount: Mount) -> None:
-        """Be a line of that mount from now on, whose server is the same."""
+        """Move it to a mount that replaced its own and has the same server."""
         self.mount = mount
         self.info = mount.info or self._server_info
 
     def met(self, server: Server) -> None:
-        """What the results of a server tell that it is, where they cannot say so themselves.
-
-        See SessionCallListener.
+        """Store the server's name and version for results, if it is a legacy server: its results do
+        not have them.
         """
         is_short = server.info is not None and len(server.info) <= LONGEST_INFO
         self._server_info = server.info if is_short and era_of(server.peer.revision) is Era.LEGACY else None
         self.info = self.mount.info or self._server_info
 
     def listen(self, hear: Hear) -> None:
-        """Let `hear` know what the server says of no call, until `unlisten`. It must not raise, nor wait."""
+        """Call `hear` with notifications that belong to no call, until `unlisten`.
+
+        It must not raise or block.
+        """
         self._listeners.append(hear)
 
     def unlisten(self, hear: Hear) -> None:
-        """Let it know no more."""
+        """Stop calling `hear`."""
         self._listeners.remove(hear)
 
     def on_notification(self, notification: Notification) -> None:
-        """What the server says of no call is for whoever listens; see CallListener."""
+        """Pass on a notification that belongs to no call."""
         for hear in tuple(self._listeners):
             hear(notification)
 
     def clog(self) -> None:
-        """See CallListener: what belongs to no call is dropped rather than waited for."""
+        """Return None: what belongs to no call is dropped rather than waited for."""
 
     @property
     def passes_rounds(self) -> bool:
-        """See CallListener."""
         return False
 
     def asked(self, question: ServerQuestion) -> None:
-        """Nobody can be asked but in the answer to a request, and this is about none; see CallListener."""
+        """Refuse a question that belongs to no call: a modern host can be asked only in an answer."""
         question.refuse()
 
     def refused(self, required: Mapping[str, Any]) -> None:
-        """See CallListener: there is no request that could lack it."""
+        """Ignore it: no request could lack the capability."""
 
     def _speaks(self) -> Principal:
         return principal(self.caller)
 
 
 class SessionPool:
-    """All lines of this process. `idle` is how long one is kept over which nothing goes.
+    """All shared sessions of this process. `idle` is how long an idle one stays open.
 
-    What the host of a new one declares and does not cross is told to `denied`.
+    Extensions that the host of a new session declares in vain are reported to `denied`.
     """
 
     def __init__(self, *, clock: Clock, idle: timedelta, denied: DeniedExtensions) -> None:
         self._denied = denied
         self._clock = clock
         self._idle = idle.total_seconds()
-        # The owner who was not there for the longest in front. A plain dict would have to search for its front.
+        # The least recently seen owner is first. A plain dict would have to search for its first
+        # key.
         self._live: OrderedDict[OwnerKey, dict[_Kind, SharedSession]] = OrderedDict()
-        # To servers that are spoken to in another way by now: they end with what goes over them.
+        # Sessions whose upstream was replaced by a reload: they close when they are idle.
         self._retired: set[SharedSession] = set()
-        # By the objects themselves, which stay while they are here: what hosts say again and again is read as the same.
+        # By the id of the Peer, which stays alive in the value. Hosts repeat their capabilities,
+        # and the parser returns the same object for the same text.
         self._kinds: dict[int, tuple[Peer, _Kind]] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
     def take(self, mount: Mount, caller: AuthContext, peer: Peer) -> SharedSession:
-        """The line for a request that says this of its host; to be used in a `with` right away.
+        """Return the session for a request; enter its `with` block before any await.
 
-        Raises InvalidParams for capabilities out of all proportion.
+        `peer` is what the request says of its host. Raises InvalidParams for capabilities that are
+        too long.
         """
         kind = self._kind(peer)
         owner = caller.owner(mount.name)
@@ -171,12 +180,13 @@ class SessionPool:
             self._make_room_for_owners()
         else:
             self._live.move_to_end(owner)
-        # Last in the order from here on: those in front are the ones that were not asked for the longest.
+        # Last in the order from here on; the least recently used are first.
         line = its.pop(kind, None)
         if line is not None and line.mount is not mount:
             line = self._moved(line, mount)
         if line is None:
-            # Who the host says it is is no capability: hosts that share a line must not be taken for each other.
+            # The host's name is left out: hosts that share a session must not be mistaken for each
+            # other.
             line = SharedSession(
                 mount, caller, Peer(revision=peer.revision, capabilities=peer.capabilities, info={}), self._clock
             )
@@ -187,7 +197,7 @@ class SessionPool:
         return line
 
     def sweep(self) -> None:
-        """Let go of what has been idle for too long."""
+        """Close sessions that have been idle for too long."""
         limit = self._clock.elapsed() - self._idle
         for owner, its in tuple(self._live.items()):
             for kind, line in tuple(its.items()):
@@ -201,7 +211,7 @@ class SessionPool:
                 self._discard(line)
 
     async def close(self) -> None:
-        """Close every line, whatever goes over it."""
+        """Close every session, even if it is busy."""
         for its in self._live.values():
             for line in its.values():
                 self._discard(line)
@@ -224,7 +234,7 @@ class SessionPool:
         return kind
 
     def _moved(self, line: SharedSession, mount: Mount) -> SharedSession | None:
-        """The line of a mount that was made anew; None where its server is spoken to in another way."""
+        """Move a session to the mount that replaced its own; None if the upstream was replaced too."""
         if line.mount.upstream is not mount.upstream:
             if line.busy:
                 self._retired.add(line)
@@ -235,9 +245,9 @@ class SessionPool:
         return line
 
     def _make_room_for_owners(self) -> None:
-        """Let go of the lines of the owner who was not there for the longest, where too many have some.
+        """Close the sessions of the least recently seen owner, if there are too many owners.
 
-        Only a few are looked at, so where those are all busy, there are more for now.
+        Only a few owners are checked. If all of them are busy, the limit is exceeded for now.
         """
         for owner in tuple(islice(self._live, LOOKED_AT if len(self._live) > MOST_OWNERS else 0)):
             its = self._live[owner]
@@ -249,20 +259,20 @@ class SessionPool:
             break
 
     def _make_room(self, its: "dict[_Kind, SharedSession]") -> None:
-        """Let go of the idle line that was not asked for the longest, where there are too many."""
+        """Close the least recently used idle sessions of an owner, if there are too many."""
         idle = [kind for kind, line in its.items() if not line.busy]
         for kind in idle[: max(0, len(idle) + 1 - MAX_IDLE)]:
             self._discard(its.pop(kind))
 
     def _discard(self, line: SharedSession) -> None:
-        """Close a line in the background; `close` waits for it."""
+        """Close a session in the background; `close` waits for it."""
         closing = asyncio.get_running_loop().create_task(line.upstream.close())
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
 
 
 class _Kind(NamedTuple):
-    """What tells the lines of one caller at one mount apart."""
+    """The key of a session among those of one caller at one mount."""
 
     revision: str
     capabilities: str
@@ -276,7 +286,7 @@ def _kind(peer: Peer) -> _Kind:
 
 
 def _canonical(capabilities: dict[str, Any]) -> str:
-    """The same text for the same capabilities, in whatever order and spacing they were written."""
+    """Return the same text for equal capabilities, whatever their order and spacing."""
     if not capabilities:
         return "{}"
     return json.dumps(capabilities, sort_keys=True, separators=(",", ":"))

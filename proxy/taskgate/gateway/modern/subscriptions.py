@@ -1,8 +1,10 @@
-"""Streams of `subscriptions/listen`: what of a host's wishes is granted, and how long it is told of that.
+"""The streams of `subscriptions/listen`: `Subscriptions`.
 
-What must not live here: how tasks are watched (`told_tasks`), how servers are made to tell of resources
-(`resource_subscriptions`). What holds: the acknowledgement comes before anything else, and nothing is told that was not
-granted (M-NOTIF-2, M-NOTIF-7).
+A modern host names in one request what it wants to hear of: list changes, resources, tasks. The
+answer is an event stream (`listen_stream`). It starts with an acknowledgement of what is granted,
+and only that is sent afterwards (M-NOTIF-2, M-NOTIF-7). `ModernRequests` calls `serve`.
+`told_tasks` watches tasks, `resource_subscriptions` subscribes at servers, `wishes` checks the
+request.
 """
 
 import asyncio
@@ -35,7 +37,9 @@ from taskgate.system.interruption import Interrupted
 
 
 class _Found(NamedTuple):
-    """The tasks that were found of those asked for, and who tells of them, from before they were."""
+    """The requested tasks that exist for the caller, and their watchers, which started before the
+    look-up.
+    """
 
     ids: tuple[TaskId, ...]
     tellers: tuple[ToldTasks, ...]
@@ -67,11 +71,12 @@ class Subscriptions:
         self._finishing = False
 
     async def serve(self, exchange: Exchange, caller: AuthContext, line: SharedSession, intent: Listen) -> HttpReply:
-        """Tell the host what it wants to hear, as far as it may, until it leaves, its token ends, or the gateway does.
+        """Serve a stream until the host disconnects, its token expires, or the gateway shuts down.
 
-        The reply ends the stream (M-NOTIF-6). Raises InvalidParams for wishes out of bounds, Draining,
-        Penalized for who names too many tasks that are not theirs, StoreUnavailable, UpstreamFailed, and Interrupted
-        where host or token are gone before anything was said: no result comes before the acknowledgement.
+        The reply is the last event of the stream (M-NOTIF-6). Raises InvalidParams for a request
+        out of bounds, Draining, Penalized for naming too many tasks of others, StoreUnavailable,
+        UpstreamFailed. Raises Interrupted if the host or the token is gone before the first
+        message: no result precedes the acknowledgement.
         """
         if not exchange.head.accepts_stream:
             raise InvalidParams("The answer is an event stream: the request must accept text/event-stream")
@@ -94,18 +99,21 @@ class Subscriptions:
         return HttpReply(body=self._dialect.listened(intent.id))
 
     def finish(self) -> None:
-        """End every stream with its result, and begin no other."""
+        """End every stream with its result, and refuse new ones."""
         self._finishing = True
         for stream in self._streams:
             stream.end()
 
     async def close(self) -> None:
-        """Tell no server anything any more."""
+        """Cancel the requests to servers."""
         self.finish()
         await self._resources.close()
 
     async def _find(self, exchange: Exchange, caller: AuthContext, mount: str, wanted: tuple[TaskId, ...]) -> _Found:
-        """The tasks that the caller may read; the others count as look-ups that failed, and nobody can tell why."""
+        """Find the tasks that the caller may read.
+
+        The others count as failed look-ups. The host cannot tell why they are missing.
+        """
         if not wanted:
             return _Found((), ())
         tellers = {
@@ -123,7 +131,7 @@ class Subscriptions:
     async def _tell(
         self, stream: ListenStream, caller: AuthContext, line: SharedSession, intent: Listen, found: _Found
     ) -> None:
-        """Tell what is granted, and then of that, until the stream ends."""
+        """Send the acknowledgement, then notifications, until the stream ends."""
         with ExitStack() as stack:
             granted = await self._grant(caller, line, intent.wants, found, stack)
             stream.say(self._dialect.subscribed(intent.id, granted))
@@ -135,13 +143,15 @@ class Subscriptions:
             async with asyncio.TaskGroup() as group:
                 for teller in found.tellers:
                     group.create_task(teller.tell(tell))
-                # Though nothing more may come of any task: it is the host that ends its stream (AMB-13).
+                # Also when all tasks have ended: the host ends its stream (AMB-13).
                 await asyncio.get_running_loop().create_future()
 
     async def _grant(
         self, caller: AuthContext, line: SharedSession, wants: Subscription, found: _Found, stack: ExitStack
     ) -> Subscription:
-        """What of the wishes can be had; `stack` gives back what is had of the server. Raises UpstreamFailed."""
+        """Return what can be granted; `stack` undoes the subscriptions at the server. Raises
+        UpstreamFailed.
+        """
         tasks = None if wants.tasks is None else found.ids
         if not concerns_server(wants):
             return Subscription(resource_uris=wants.resource_uris, tasks=tasks)
@@ -162,7 +172,10 @@ class Subscriptions:
         )
 
     def _permitted(self, caller: AuthContext, line: SharedSession, wants: Subscription) -> tuple[str, ...]:
-        """The resources that the caller may hear of: what rules say of `resources/subscribe` they say of these too."""
+        """Return the resources that the caller may subscribe to.
+
+        The access rules for `resources/subscribe` apply.
+        """
         if wants.resource_uris:
             with suppress(Forbidden, InsufficientScope):
                 self._access.check(caller, line.mount.name, words.RESOURCES_SUBSCRIBE)
@@ -187,7 +200,7 @@ class Subscriptions:
 
 
 def _granted_filters(line: SharedSession, server: Server, wants: Subscription) -> tuple[str, ...]:
-    """The members of carried extensions that the server grants, of those asked for (X-EXT-24)."""
+    """Return the requested members of extensions that the server grants (X-EXT-24)."""
     if not wants.filters:
         return ()
     declared = line.mount.extensions.filters(server.peer.capabilities, Era.MODERN, line.upstream.era)

@@ -1,8 +1,9 @@
-"""What hosts of the modern era ask of tasks: read, answer, cancel. Of their own alone, whichever era made them.
+"""The requests of modern hosts about tasks: `TaskRequests`, for `tasks/get`, `tasks/update` and
+`tasks/cancel`.
 
-What must not live here: how a task is made (`calls`), and how hosts are told of it unasked (`subscriptions`). What
-holds: nothing here waits for a task, and answers and cancels are acknowledged whatever came of them (M-UPD-1,
-M-CANCEL-1).
+`ModernRequests` calls it. A caller reaches only its own tasks, whichever era created them. No
+request waits for the task. Answers and cancellations are acknowledged whatever their effect
+(M-UPD-1, M-CANCEL-1).
 """
 
 from contextlib import suppress
@@ -26,9 +27,10 @@ from taskgate.streams.exchange import Exchange, RpcReply
 
 
 class TaskRequests:
-    """Answers `tasks/get`, `tasks/update` and `tasks/cancel`.
+    """The handler of `tasks/get`, `tasks/update` and `tasks/cancel`.
 
-    Each raises TaskNotFound for whatever is not the caller's, or not any more, and what else `Lookups.find` raises.
+    Each method raises TaskNotFound for a task that is unknown, expired, or of another caller, and
+    what else `Lookups.find` raises.
     """
 
     def __init__(
@@ -47,16 +49,16 @@ class TaskRequests:
         self._runner = runner
 
     async def get(self, exchange: Exchange, caller: AuthContext, mount: str, intent: GetTask) -> RpcReply:
-        """The task as it is now, with what its state has to show (M-GET-1)."""
+        """Return the current state of a task (M-GET-1)."""
         record = await self._lookups.find(exchange, caller, mount, intent.task, TASKS_GET)
-        # As nearly always of a task that is polled: its head says all.
+        # Nearly always a polled task is still running, and its head is enough.
         return await self._shown(record, caller, intent) if record.status.is_terminal else self._told(record, intent)
 
     async def update(self, exchange: Exchange, caller: AuthContext, mount: str, intent: UpdateTask) -> RpcReply:
-        """Take answers to what the task waits with; the first to each counts, whoever else is asked it.
+        """Take answers to the task's input requests. The first answer to each counts.
 
-        Those to what is answered, withdrawn or unknown do nothing (M-UPD-2). Raises InvalidParams for one that does not
-        fit its question: then none is taken.
+        Answers to what is answered, withdrawn or unknown have no effect (M-UPD-2). Raises
+        InvalidParams if an answer does not fit its input request; then none is taken.
         """
         record = await self._lookups.find(exchange, caller, mount, intent.task, TASKS_UPDATE)
         if not all(map(record.has_asked, intent.answers)):
@@ -66,22 +68,24 @@ class TaskRequests:
         if not all(self._dialect.fits(asked[key].method, answer) for key, answer in answers.items()):
             raise InvalidParams("An input response does not match its input request")
         if answers:
-            # Before any of them is there: the server is to hear each from who gave it.
+            # Before the first answer is stored: the server must get each from the caller who gave
+            # it.
             self._runner.answers((record.owner,), record.id, caller)
         for key, answer in answers.items():
             await self._changes.make(record.owner, record.id, partial(_answered, key, answer))
         return RpcReply(self._dialect.acknowledged(intent.id))
 
     async def cancel(self, exchange: Exchange, caller: AuthContext, mount: str, intent: CancelTask) -> RpcReply:
-        """Cancel the task, unless it has ended already."""
+        """Cancel the task, unless it has ended."""
         with suppress(TaskAlreadyFinished):
             await self._tasks.cancel(exchange, caller, mount, intent.task, TASKS_CANCEL)
         return RpcReply(self._dialect.acknowledged(intent.id))
 
     async def of_legacy(self, exchange: Exchange, caller: AuthContext, mount: str, intent: OfLegacyTask) -> RpcReply:
-        """The same for a task that was made in the legacy era (AMB-19).
+        """Serve `tasks/get` or `tasks/cancel` of a host that does not declare tasks (AMB-19).
 
-        Raises MissingCapability for any other, whether it is there or not.
+        Only a task of the legacy era is served. Raises MissingCapability for any other task,
+        whether it exists or not.
         """
         request = intent.request
         method = TASKS_GET if isinstance(request, GetTask) else TASKS_CANCEL
@@ -96,7 +100,7 @@ class TaskRequests:
             raise MissingCapability(TASKS_NEEDED) from None
 
     async def _shown(self, record: TaskRecord, caller: AuthContext, intent: GetTask) -> RpcReply:
-        """What is told of a task whose head was found: its bodies are read where it has ended, and only there."""
+        """Return the state of a task whose head was found. The result is read only if it has ended."""
         if not record.status.is_terminal:
             return self._told(record, intent)
         whole = await self._lookups.outcomes.whole(record, caller.key)

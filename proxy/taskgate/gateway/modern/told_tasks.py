@@ -1,7 +1,8 @@
-"""The tasks that a stream of `subscriptions/listen` tells of: each as it is at first, then at each change, to its end.
+"""The watcher of tasks for a `subscriptions/listen` stream: `ToldTasks`, one for each owner.
 
-What must not live here: which tasks those are, the stream itself (`subscriptions`). What holds: no change is lost that
-comes after `begin`, though the news of it may come before anything was told.
+`Subscriptions` starts it before it looks the tasks up, so that no change is lost in between. It
+sends the state of each task once, then each change, until the task ends. Changes come from the
+store's change feed, from the position at which `begin` was called.
 """
 
 import asyncio
@@ -17,17 +18,17 @@ from taskgate.protocol.modern_requests import ModernDialect
 from taskgate.stores.base import OwnerWatch, TaskStore
 
 PATIENCE: Final = timedelta(seconds=30)
-"""How long one wait for news lasts before the next begins."""
+"""The longest wait for changes, after which the next wait starts."""
 
 RETRY: Final = timedelta(seconds=1)
-"""How soon a store that did not answer is asked again."""
+"""The delay before a store that failed is asked again."""
 
 Tell = Callable[[TaskRecord], Awaitable[None]]
-"""Says what a task is now; a terminal record has its bodies."""
+"""Sends the state of a task; a finished record has its result."""
 
 
 class ToldTasks:
-    """Tells of some tasks of one owner, from a place in the store's sequence of changes."""
+    """A watcher of some tasks of one owner, from a position in the store's change feed."""
 
     def __init__(self, owner: OwnerKey, place: int, *, store: TaskStore, dialect: ModernDialect, clock: Clock) -> None:
         self._owner = owner
@@ -39,18 +40,19 @@ class ToldTasks:
 
     @classmethod
     async def begin(cls, owner: OwnerKey, *, store: TaskStore, dialect: ModernDialect, clock: Clock) -> "ToldTasks":
-        """From now on, of no task yet. Raises StoreUnavailable."""
+        """Start at the current position, without tasks. Raises StoreUnavailable."""
         now = await store.changed(OwnerWatch(owner=owner), timeout=timedelta())
         return cls(owner, now.place, store=store, dialect=dialect, clock=clock)
 
     def add(self, task: TaskId) -> None:
-        """Tell of that task, too; only before `tell`."""
+        """Watch that task too; only before `tell`."""
         self._told[task] = None
 
     async def tell(self, tell: Tell) -> None:
-        """Tell of every task once, and of what becomes of it; over when nothing more can become of any (M-NOTIF-4).
+        """Send each task's state and its changes; return when all tasks have ended (M-NOTIF-4).
 
-        A store that is not available is asked again, and one record that cannot be read keeps back no other.
+        If the store fails it is asked again. A record that cannot be read does not delay the
+        others.
         """
         unread = dict.fromkeys(self._told)
         while True:
@@ -69,7 +71,7 @@ class ToldTasks:
             unread.update((task, None) for task in changed if task in self._told)
 
     async def _is_told(self, task: TaskId, tell: Tell) -> bool:
-        """Tell of a task if there is something to tell; False where it could not be read."""
+        """Send a task's state if it has changed; return False if it could not be read."""
         try:
             record = await self._store.load(self._owner, task, now=self._clock.now())
             if record is not None and record.status.is_terminal:
@@ -77,7 +79,7 @@ class ToldTasks:
         except StoreUnavailable:
             return False
         if record is None or record.status.is_terminal:
-            # Gone, or told of for the last time.
+            # Gone, or sent for the last time.
             del self._told[task]
         elif self._told[task] == (seen := self._seen(record)):
             return True
@@ -88,5 +90,5 @@ class ToldTasks:
         return True
 
     def _seen(self, record: TaskRecord) -> Hashable:
-        """What a host can see of a task that goes on: who carries its questions is no news."""
+        """Return what a host can see of a running task; who delivers its questions is left out."""
         return record.status, record.updated_at, record.status_message, tuple(self._dialect.outstanding(record))

@@ -1,6 +1,8 @@
-"""Requests of the modern era that wait for their turn at a server, or join an equal one that runs.
+"""The concurrency limit for calls of modern hosts: `Turns`.
 
-What must not live here: what a host is told meanwhile (`attending`), and what its call becomes (`calls`).
+`Calls` and `Promotion` use it. A call needs a permit of its server (`Ticket`, from the mount's
+bulkhead), or joins an equal call that runs (`RequestCoalescer`). Calls are counted here by their
+disposition: `direct`, `inline`, `task` or `rejected`.
 """
 
 from collections.abc import Coroutine
@@ -17,14 +19,14 @@ from taskgate.upstream.call_listener import CallListener
 
 
 class Turns:
-    """Has every errand wait for its turn. A call that is refused, or is no task and leaves, is counted here."""
+    """The permits of calls. It counts each call that is refused, or is sent and becomes no task."""
 
     def __init__(self, *, joining: RequestCoalescer, event_sink: EventSink) -> None:
         self._joining = joining
         self._event_sink = event_sink
 
     def ask(self, outbound: OutboundCall) -> Ticket:
-        """A ticket, which is to be closed. Raises QueueFull."""
+        """Request a permit, which must be closed. Raises QueueFull."""
         try:
             return outbound.line.mount.bulkhead.ask(outbound.line.owner.context, outbound.caller)
         except QueueFull:
@@ -32,7 +34,9 @@ class Turns:
             raise
 
     async def wait(self, outbound: OutboundCall, ticket: Ticket, waited: float = 0.0) -> None:
-        """Wait briefly for the turn of an errand that has `waited` some seconds. Raises QueueFull."""
+        """Wait briefly for the permit of a call that has waited for `waited` seconds. Raises
+        QueueFull.
+        """
         try:
             await ticket.brief_turn(waited)
         except QueueFull:
@@ -40,10 +44,10 @@ class Turns:
             raise
 
     def send(self, outbound: OutboundCall, listener: CallListener) -> Coroutine[Any, Any, Response]:
-        """The server's response, to this request or to an equal one that runs. Raises QueueFull, and as
-        `OutboundCall.send`.
+        """Send the request, or join an equal one that runs, and return the response.
 
-        Such a one goes on for as long as anybody waits for it.
+        A joined call runs as long as at least one request waits for it. Raises QueueFull, and what
+        `OutboundCall.send` raises.
         """
         return (
             self._in_turn(outbound, listener)
@@ -52,17 +56,17 @@ class Turns:
         )
 
     def left(self, outbound: OutboundCall) -> None:
-        """Count a call that leaves; one that may become a task is counted when that is known."""
+        """Count a call that is sent. One that may become a task is counted later."""
         if outbound.tool is not None and not outbound.may_become_task:
             self.count(outbound, "direct")
 
     def refused(self, outbound: OutboundCall) -> None:
-        """Count a call that is not let in."""
+        """Count a refused call."""
         if outbound.tool is not None:
             self.count(outbound, "rejected")
 
     def count(self, outbound: OutboundCall, disposition: str) -> None:
-        """Count what became of a call."""
+        """Count a call by its disposition."""
         tool, upstream = outbound.tool, outbound.line.upstream
         is_listed = tool is not None and upstream.listed(tool) is not None
         self._event_sink.emit(ToolCalled(outbound.line.mount.name, tool if is_listed else None, disposition))
@@ -73,7 +77,7 @@ class Turns:
         return response
 
     async def _shared(self, outbound: OutboundCall, listener: CallListener) -> Response:
-        # Whoever else comes to wait for it does so over another line.
+        # Requests that join later have sessions of their own.
         with outbound.line:
             return await self._in_turn(outbound, listener)
 

@@ -1,6 +1,8 @@
-"""What a host wishes to hear of on `subscriptions/listen`: how much of it, what its server can tell, and what is it.
+"""The checks of a `subscriptions/listen` request: its bounds, what its server can send, and whether
+a notification was granted.
 
-No state and no wait; what must not live here: tasks, which no server tells of.
+Pure functions for `Subscriptions`. Notifications of tasks come from the gateway itself, so they are
+left out here.
 """
 
 from collections.abc import Callable
@@ -16,11 +18,11 @@ from taskgate.protocol.modern_requests import Subscription
 MAX_TASKS: Final = 1000
 MAX_RESOURCES: Final = 256
 MAX_URI: Final = 2048
-"""What one request may name: tasks, resources, and letters of the URI of each."""
+"""The limits of one request: tasks, resources, and characters of a URI."""
 
 
 def check_bounds(wants: Subscription) -> None:
-    """Raise InvalidParams for wishes without measure."""
+    """Raise InvalidParams for a request that exceeds the limits."""
     if len(wants.tasks or ()) > MAX_TASKS:
         raise InvalidParams(f"taskIds names more than {MAX_TASKS} tasks")
     uris = wants.resource_uris or ()
@@ -31,12 +33,12 @@ def check_bounds(wants: Subscription) -> None:
 
 
 def concerns_server(wants: Subscription) -> bool:
-    """Whether any of it is for the server to tell."""
+    """Return whether the server sends any of it."""
     return wants.tools or wants.prompts or wants.resources or bool(wants.resource_uris) or bool(wants.filters)
 
 
 def declares(server: Server) -> Callable[[str, str], bool]:
-    """Whether the server declared a flag of one of its capabilities, by the names of both."""
+    """Return a function: whether the server declares a flag of a capability."""
     declared = members(server.capabilities)
 
     def has(capability: str, flag: str) -> bool:
@@ -47,7 +49,7 @@ def declares(server: Server) -> Callable[[str, str], bool]:
 
 
 def is_granted(granted: Subscription, notification: Notification) -> bool:
-    """Whether a server's notification is of a kind that is told, and about a resource that is (M-NOTIF-7)."""
+    """Return whether a notification is of a granted kind, and about a granted resource (M-NOTIF-7)."""
     match notification.method:
         case words.NOTE_TOOLS_CHANGED:
             return granted.tools
@@ -62,5 +64,5 @@ def is_granted(granted: Subscription, notification: Notification) -> bool:
 
 
 def _is_within(uri: str, asked: str) -> bool:
-    """Whether it is the resource that was asked for, or a part of it: servers may name either."""
+    """Return whether `uri` is the requested resource or a part of it: servers may send either."""
     return uri == asked or uri.startswith(asked if asked.endswith("/") else f"{asked}/")
