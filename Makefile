@@ -6,7 +6,7 @@ PY = .venv/bin/python
 STAMP = .venv/made-from-pyproject
 DEBIAN = On Debian 12 or newer: apt-get install python3 python3-venv
 
-.PHONY: help setup run test unit unit-pure unit-other environments provider peers attacks chaos fuzz mutants check bench dashboards pages fmt clean
+.PHONY: help setup run test unit unit-pure unit-upstream unit-rest environments provider peers attacks chaos fuzz mutants check bench dashboards pages fmt clean
 
 help:
 	@echo 'make setup   what all others need: .venv with taskgate in it'
@@ -16,7 +16,7 @@ help:
 	@echo '             REPLICAS=3: three of taskgate that share a Valkey, behind nginx if it is here (Debian: apt-get install nginx-light)'
 	@echo "             UPSTREAM='npx -y some-server', or a URL: before a server of your own, whose tools are listed"
 	@echo 'make test    every test'
-	@echo 'make unit    the unit and contract tests alone'
+	@echo 'make unit    the unit and contract tests that start no programs, in a minute'
 	@echo 'make attacks what hostile hosts and servers do to a gateway in a process of its own, with what was measured;'
 	@echo '             SHUTDOWNS=50 for more ends of a gateway in a storm of connections'
 	@echo 'make chaos   gateways that share a store, and much that goes wrong; SEEDS=1,2,3 and SECONDS=60 for other runs, or longer ones'
@@ -70,19 +70,22 @@ test: $(STAMP) environments provider peers
 	exit $$status
 
 # What to run while one works: no environments of other SDKs, no tests that start programs or are thorough, and few
-# examples of each property; `make test` runs all of it. Two runs side by side, since to hand each test to a worker takes
-# longer than many a test.
+# examples of each property; `make test` runs all of it. Three runs side by side, since to hand each test to a worker
+# takes longer than many a test.
 QUICK = $(PY) -m pytest --quiet --hypothesis-profile=quick -m 'not alone and not program and not thorough'
 PURE = $(addprefix tests/unit/,admission auth config domain jsontext lifecycle protocol)
 unit: export PYTHONDONTWRITEBYTECODE =
 unit: $(STAMP)
-	@$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync=target unit-pure unit-other
+	@$(MAKE) --no-print-directory --keep-going --jobs=3 --output-sync=target unit-pure unit-upstream unit-rest
 
 unit-pure:
 	@$(QUICK) $(PURE)
 
-unit-other:
-	@$(QUICK) tests/unit tests/contract $(addprefix --ignore=,$(PURE))
+unit-upstream:
+	@$(QUICK) tests/unit/upstream
+
+unit-rest:
+	@$(QUICK) tests/unit tests/contract $(addprefix --ignore=,$(PURE) tests/unit/upstream)
 
 # Part of `make test`, where what they measure is not printed. SHUTDOWNS=50 ends a gateway that often under a storm.
 SHUTDOWNS ?= 4

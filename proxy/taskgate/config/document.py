@@ -110,7 +110,8 @@ def _events(text: str) -> Iterator[Event]:
         yield from YAML(typ="safe", pure=True).parse(text)
     except MarkedYAMLError as error:
         sentence = " ".join(str(error.problem).split())
-        raise _Unreadable(f"is not YAML: {sentence}", error.problem_mark.line + 1) from None
+        mark = error.problem_mark or error.context_mark
+        raise _Unreadable(f"is not YAML: {sentence}", mark.line + 1) from None
     except ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise _Unreadable("is not YAML: it holds a control character", line) from None

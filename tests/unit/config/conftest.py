@@ -39,16 +39,37 @@ def loads(file: Path) -> Loads:
 
 @pytest.fixture
 def tells(file: Path, loads: Loads) -> Tells:
-    """The complaints about a text, or about bytes, one line each; the file is called `f`."""
+    """The complaints about a text, or about bytes, one line each; the file is called `f`. None where it loads."""
 
     def complaints(text: str, environ: Mapping[str, str] | None = None) -> list[str]:
-        with pytest.raises(ConfigurationError) as refused:
+        try:
             loads(text, environ)
-        lines = str(refused.value).split("\n")
-        assert lines == [str(problem) for problem in refused.value.problems]
+        except ConfigurationError as error:
+            refused = error
+        else:
+            return []
+        lines = str(refused).split("\n")
+        assert lines == [str(problem) for problem in refused.problems]
         return [line.replace(str(file), "f", 1) for line in lines]
 
     return complaints
+
+
+@pytest.fixture
+def mistold(tells: Tells) -> Callable[[list[tuple[str, str, str, str]]], list[tuple[str, list[str]]]]:
+    """Of rows of a key, a bad value, a path and words: the values, each with the complaints, where these differ."""
+
+    def found(rows: list[tuple[str, str, str, str]]) -> list[tuple[str, list[str]]]:
+        wrong: list[tuple[str, list[str]]] = []
+        for key, value, path, words in rows:
+            text, written = _with_key(key, value), f"{key.rpartition('.')[2]}: {value}"
+            [line] = [number for number, each in enumerate(text.splitlines(), 1) if each.lstrip() == written]
+            told = tells(text)
+            if told != [f"f:{line}: {path}: {words}"]:
+                wrong.append((value, told))
+        return wrong
+
+    return found
 
 
 @pytest.fixture

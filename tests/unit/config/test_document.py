@@ -129,6 +129,7 @@ def test_problems_before_the_place_where_yaml_ends_are_told_too(tells: Tells) ->
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text(st.sampled_from("abv:{}[],'\"!&*%@|>?-#~ \t\n\\$0.\x00\x85\u2028\ud800"), max_size=40))
 @example("&a")
+@example("|\x85\x85 ")
 @example("? ")
 @example("a: !<>")
 @example("--- |\n a")

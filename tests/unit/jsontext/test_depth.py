@@ -149,6 +149,7 @@ def test_closing_brackets_without_end_are_too_many() -> None:
     assert has_too_many_containers(b'{"a":' + b"[" * 100_000 + b"]" * 200_000)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("body", [b'"[",[],', b'"[",', b'[],"[[",', rb'"\"[",'])
 def test_brackets_are_counted_window_by_window(body: bytes) -> None:
     for count in (100_000, 200_000, 400_000):

@@ -184,6 +184,7 @@ def test_a_member_tells_whether_it_is_an_object_or_an_array() -> None:
     assert [each.is_array for each in found.values()] == [False, True, False]
 
 
+@pytest.mark.thorough
 def test_places_in_a_large_object_take_the_memory_of_a_few_windows() -> None:
     body = json.dumps({"a": [[1]] * LARGE, "b": "x" * (4 * LARGE), "_meta": {}}).encode()
     tracemalloc.start()

@@ -145,6 +145,7 @@ VALUES = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("value", VALUES.values(), ids=VALUES)
 @pytest.mark.parametrize("where", ["params", "result"])
 def test_twice_the_members_are_twice_the_work(value: str, where: str, monkeypatch: pytest.MonkeyPatch) -> None:

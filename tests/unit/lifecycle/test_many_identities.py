@@ -142,6 +142,7 @@ def test_callers_are_remembered_in_no_more_memory_for_ten_times_as_many(
     assert traced_bytes() - before < SLACK
 
 
+@pytest.mark.thorough
 @covers("T45")
 async def test_tokens_of_callers_are_kept_of_those_who_came_last() -> None:
     async def ask(principal: Principal) -> Granted:

@@ -12,7 +12,7 @@ import pytest
 
 from helpers.raw_http import RawHost, post
 from helpers.waiting import bounded, eventually
-from taskgate.listener import acceptor
+from taskgate.listener import acceptor, listener, protocol
 from taskgate.listener.acceptor import Acceptor
 from unit.listener.gate import Gate
 from unit.listener.secure import Papers, SecureHost, papers
@@ -88,7 +88,11 @@ async def test_a_request_whose_connection_is_being_made_as_the_listener_closes_i
 
 
 @pytest.mark.parametrize("turns", TURNS)
-async def test_a_connection_that_brings_nothing_does_not_hold_the_close(gate: Gate, turns: int) -> None:
+async def test_a_connection_that_brings_nothing_does_not_hold_the_close(
+    gate: Gate, turns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (listener, protocol):
+        monkeypatch.setattr(module, "FIRST_REQUEST", 0.1)
     with socket.create_connection(gate.address) as one:
         for _ in range(turns):
             await asyncio.sleep(0)

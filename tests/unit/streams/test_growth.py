@@ -29,6 +29,7 @@ def one_stream(resumable: ResumableStreams) -> int:
     return made.count
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("bounds", [ROOMY, FULL], ids=["with room", "at the bound"])
 def test_the_three_thousandth_stream_of_a_session_costs_what_the_hundredth_did(bounds: EventBounds) -> None:
     resumable = alone(bounds)
@@ -37,6 +38,7 @@ def test_the_three_thousandth_stream_of_a_session_costs_what_the_hundredth_did(b
     assert max(costs[100:]) == costs[100]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["p", "g"])
 def test_a_stream_costs_the_same_however_many_others_go_on(kind: str) -> None:
     resumable, costs = alone(ROOMY), list[int]()

@@ -106,6 +106,7 @@ def test_progress_is_known_however_it_is_written(message: bytes) -> None:
     assert flooded(new()).heard([message] * 10, 0.0) == [message]
 
 
+@pytest.mark.thorough
 def test_a_flood_under_many_tokens_is_merged_too() -> None:
     beside = new()
     wave = [progress(number, token) for token in range(2 * TOKENS) for number in range(2)]

@@ -149,6 +149,7 @@ def test_long_structured_content_is_not_read(monkeypatch: pytest.MonkeyPatch) ->
 # --- many blocks ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @covers("T43")
 @pytest.mark.parametrize("amend", [fitting_messages, lambda text, host: fitting_content(text, host, None)])
 def test_more_blocks_than_are_looked_at_stay_and_cost_no_more(
