@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from taskgate.cli import main
 from taskgate.telemetry.auditlog.formats.digests import task_ref
 from taskgate.telemetry.auditlog.settings import ChainSettings, SinkSettings
-from unit.telemetry.auditlog.kept_logs import KEY, keep, many, settings, to_file, turns
-from unit.telemetry.auditlog.kept_logs import opened as log_opened
+from unit.telemetry.auditlog.logs_on_disk import KEY, keep, many, settings, to_file, turns
+from unit.telemetry.auditlog.logs_on_disk import opened as log_opened
 
 
 @pytest.fixture

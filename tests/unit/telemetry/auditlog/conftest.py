@@ -7,8 +7,7 @@ import pytest
 
 from taskgate.telemetry.auditlog import sinks as files
 from taskgate.telemetry.auditlog.sinks import FileSink
-from unit.telemetry.auditlog.kept_files import Lines, Sinks
-from unit.telemetry.auditlog.kept_logs import ScriptedOs
+from unit.telemetry.auditlog.logs_on_disk import Lines, ScriptedOs, Sinks
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from taskgate.telemetry.auditlog.formats.renderer import Renderer, native_part
 from taskgate.telemetry.auditlog.settings import LineOptions
 from taskgate.telemetry.auditlog.signing import HmacSigner, KeyRing
 from taskgate.telemetry.auditlog.verification import ChainVerdict, ChainVerifier, read_checkpoints
-from unit.telemetry.auditlog.told_events import ANSWERED, events_of, new_visit
+from unit.telemetry.auditlog.audit_cases import ANSWERED, events_of, new_context
 
 KEY = b"k" * 32
 RING = KeyRing(keys=(KEY,))
@@ -32,7 +32,7 @@ def write(form: Any = "native", *, count: int = 8, chained: bool = True) -> Writ
     render = Renderer(LineOptions(format=form), key=KEY, node="gw-1")
     signer = HmacSigner(KEY) if chained else None
     chain, other = Chain(EMPTY_CHAIN, signer), Chain(EMPTY_CHAIN, signer)
-    (event,) = events_of(ANSWERED, new_visit())
+    (event,) = events_of(ANSWERED, new_context())
 
     def checkpoint(to: Chain) -> bytes:
         said = {"sink": "file", "seq": chain.head.seq, "head": chain.head.digest}

@@ -35,7 +35,7 @@ class StubSpan:
 
 
 def visited(tool: str | None = None, tenant: str | None = None, span: Any = None) -> request_context.RequestContext:
-    """The visit of a caller of that tenant, who calls that tool."""
+    """The context of a request of a caller of that tenant, who calls that tool."""
     here = request_context.RequestContext("id", "192.0.2.7", "POST", "/m")
     identity = Identity(
         issuer_name="corp", issuer="i", subject="s", client_id=None, tenant=tenant, scopes=frozenset(),

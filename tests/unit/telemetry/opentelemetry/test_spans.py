@@ -95,7 +95,7 @@ def test_what_went_well_has_no_status(make: Make, ended: Ended) -> None:
     assert "error.type" not in (span.attributes or {})
 
 
-def test_at_its_end_it_tells_what_its_visit_knows(make: Make, ended: Ended) -> None:
+def test_at_its_end_it_tells_what_its_request_knows(make: Make, ended: Ended) -> None:
     request_context = RequestContext("v", "127.0.0.1", "POST", "/")
     with in_request(request_context):
         request_context.span = begun(make())
@@ -105,7 +105,7 @@ def test_at_its_end_it_tells_what_its_visit_knows(make: Make, ended: Ended) -> N
     assert (attributes["mcp.protocol.version"], attributes["taskgate.refusal"]) == ("2026-07-28", "rate")
 
 
-def test_and_nothing_that_another_visit_knows(make: Make, ended: Ended) -> None:
+def test_and_nothing_that_another_request_knows(make: Make, ended: Ended) -> None:
     request_context = RequestContext("v", "127.0.0.1", "POST", "/")
     request_context.revision, request_context.refusal = "2026-07-28", "rate"
     with in_request(request_context):

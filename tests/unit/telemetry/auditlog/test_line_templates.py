@@ -15,11 +15,11 @@ from taskgate.telemetry import events
 from taskgate.telemetry.auditlog.chain import canonical
 from taskgate.telemetry.auditlog.events import AuditEvent
 from taskgate.telemetry.auditlog.formats import line_templates
-from taskgate.telemetry.auditlog.formats.native import rounded
+from taskgate.telemetry.auditlog.formats.native import NativeRenderer, rounded
 from taskgate.telemetry.auditlog.formats.renderer import Renderer
 from taskgate.telemetry.auditlog.settings import LineOptions
 from taskgate.telemetry.request_context import RequestContext, client_of
-from unit.telemetry.auditlog.told_events import (
+from unit.telemetry.auditlog.audit_cases import (
     ANSWERED,
     CALLER,
     CASES,
@@ -29,7 +29,7 @@ from unit.telemetry.auditlog.told_events import (
     SetSpan,
     events_of,
     message_text,
-    new_visit,
+    new_context,
 )
 
 PREV = b'"' + b"0" * 64 + b'"'
@@ -91,12 +91,12 @@ def test_whatever_peers_say_a_line_is_the_same(
     """Of two requests that differ in what is filled in, and of one that differs in its words."""
     params = {"name": tool, "taskId": TASK_ID} if arguments is None else {"name": tool, "arguments": arguments}
     body = message_text(method, **params)
-    first, second = new_visit(body, **said), new_visit(body, **{**said, "id": "abcdefgh-2"})
+    first, second = new_context(body, **said), new_context(body, **{**said, "id": "abcdefgh-2"})
     assert first.message is not None
     second.message = first.message._replace(id=id)
     if second.result_bytes is not None:
         second.result_bytes += 1
-    other = new_visit(body, **{**said, "path": f"{said['path']}%s"})
+    other = new_context(body, **{**said, "path": f"{said['path']}%s"})
     for request_context, took in ((first, 0.5), (second, seconds), (other, seconds)):
         event = last_of(request_context, seconds=took)
         assert RENDER.template_line(event, *tie) in (None, written_of(RENDER, event, *tie))
@@ -121,7 +121,7 @@ def test_lines_of_usual_requests_are_filled_in() -> None:
     render = new_renderer()
     bodies = [message_text("tools/call", name="t", arguments={}), message_text("tools/list"), message_text("ping")]
     bodies.append(message_text("tasks/get", taskId=TASK_ID))
-    for request_context in (new_visit(), new_visit(error="tool_error"), *map(new_visit, bodies)):
+    for request_context in (new_context(), new_context(error="tool_error"), *map(new_context, bodies)):
         event = last_of(request_context)
         assert render.template_line(event, 7, PREV) == written_of(render, event)
 
@@ -129,12 +129,12 @@ def test_lines_of_usual_requests_are_filled_in() -> None:
 @pytest.mark.parametrize(
     "request_context",
     [
-        new_visit(span=SetSpan()),
-        new_visit(parts=2),
-        new_visit(refusal="rate"),
-        new_visit(None, verb="GET"),
-        new_visit(b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}'),
-        new_visit(agent="x" * 600),
+        new_context(span=SetSpan()),
+        new_context(parts=2),
+        new_context(refusal="rate"),
+        new_context(None, verb="GET"),
+        new_context(b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}'),
+        new_context(agent="x" * 600),
     ],
 )
 def test_other_lines_are_written_of_their_documents(request_context: RequestContext) -> None:
@@ -143,18 +143,18 @@ def test_other_lines_are_written_of_their_documents(request_context: RequestCont
 
 @pytest.mark.parametrize("telling", [{"arguments": "full"}, {"arguments": "keys"}, {"format": "ocsf"}])
 def test_what_tells_more_than_digests_is_written_of_its_document(telling: dict[str, Any]) -> None:
-    assert new_renderer(**telling).template_line(last_of(new_visit()), 7, PREV) is None
+    assert new_renderer(**telling).template_line(last_of(new_context()), 7, PREV) is None
 
 
 def test_times_that_json_would_write_otherwise_are_left_to_documents() -> None:
-    render, event = new_renderer(), last_of(new_visit())
+    render, event = new_renderer(), last_of(new_context())
     even = datetime(2026, 1, 1, tzinfo=UTC)
     elsewhere = datetime(2026, 1, 1, 0, 0, 0, 1, tzinfo=timezone(timedelta(hours=1)))
     assert [render.template_line(event._replace(time=time), 7, PREV) for time in (even, elsewhere)] == [None, None]
 
 
 def test_a_message_that_came_with_others_has_no_time_and_is_written_of_its_document() -> None:
-    [event] = events_of(events.BatchItemAnswered(), new_visit())
+    [event] = events_of(events.BatchItemAnswered(), new_context())
     assert new_renderer().template_line(event, 7, PREV) is None
 
 
@@ -163,19 +163,36 @@ def test_who_asks_is_told_of_each_request_anew() -> None:
     render = new_renderer()
     for jti in ("one", "two", "one"):
         caller = replace(CALLER, identity=replace(IDENTITY, claims={"jti": jti}))
-        event = last_of(new_visit(caller=caller))
+        event = last_of(new_context(caller=caller))
         line = render.template_line(event, 7, PREV)
         assert line == written_of(render, event)
         assert f'"jti":"{jti}"'.encode() in line
 
 
-def test_no_more_is_remembered_than_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_templates_and_actors_are_remembered_up_to_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    document, actor = NativeRenderer.document, line_templates.actor_of
+
+    def count_document(renderer: NativeRenderer, event: AuditEvent) -> dict[str, Any]:
+        made.append("template")
+        return document(renderer, event)
+
+    def count_actor(event: AuditEvent, *, full: bool) -> dict[str, Any]:
+        made.append("actor")
+        return actor(event, full=full)
+
+    def made_for(number: int) -> list[str]:
+        made.clear()
+        event = last_of(new_context(path=f"/{number}", caller=replace(CALLER, key=f"caller-{number}")))
+        assert render.template_line(event, 7, PREV) is not None
+        return made
+
     monkeypatch.setattr(line_templates, "MAX_TEMPLATES", 4)
+    monkeypatch.setattr(NativeRenderer, "document", count_document)
+    monkeypatch.setattr(line_templates, "actor_of", count_actor)
     render = new_renderer()
     for number in range(50):
-        caller = replace(CALLER, key=f"caller-{number}")
-        event = last_of(new_visit(path=f"/{number}", caller=caller))
-        assert render.template_line(event, 7, PREV) == written_of(render, event)
-    kept = render._templates
-    assert kept is not None
-    assert (len(kept._templates), len(kept._actors)) == (2, 2)
+        made_for(number)
+    assert made_for(49) == []
+    assert "template" in made_for(0)
+    assert "actor" in made_for(1)

@@ -14,7 +14,7 @@ from taskgate.telemetry.auditlog.log import AuditLog
 from taskgate.telemetry.auditlog.settings import AuditUnavailable, ChainSettings, SinkSettings
 from taskgate.telemetry.auditlog.sinks import FileSink
 from taskgate.telemetry.events import AuditEventRecorded, AuditLinesDropped
-from unit.telemetry.auditlog.kept_logs import (
+from unit.telemetry.auditlog.logs_on_disk import (
     Heard,
     ScriptedOs,
     found_in,

@@ -6,7 +6,7 @@ from datetime import timedelta
 from helpers.waiting import bounded
 from taskgate.telemetry.auditlog.backpressure import Backpressure, EventBuffer
 from taskgate.telemetry.auditlog.events import internal_event
-from unit.telemetry.auditlog.told_events import NOW
+from unit.telemetry.auditlog.audit_cases import NOW
 
 EVENT = internal_event("gateway.started", NOW)
 

@@ -1,15 +1,18 @@
-"""How much a line tells of arguments and results: what the operator wants, and never more than can be told safely."""
+"""Arguments and results in lines: as much as the operator wants, without what is to be taken out."""
 
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from requirements import covers
 from taskgate.telemetry.auditlog.events import UNREAD, summary_in, without_payload
 from taskgate.telemetry.auditlog.formats import redaction
+from taskgate.telemetry.auditlog.formats.redaction import REDACTED, parse_paths
 from taskgate.telemetry.auditlog.formats.renderer import Renderer
 from taskgate.telemetry.auditlog.settings import LineOptions
-from unit.telemetry.auditlog.told_events import (
+from unit.telemetry.auditlog.audit_cases import (
     ANSWERED,
     CALL,
     COMPLETED,
@@ -17,14 +20,14 @@ from unit.telemetry.auditlog.told_events import (
     events_of,
     line_of,
     message_text,
-    new_visit,
+    new_context,
 )
 
 
 @covers("O-AUD-3")
 def test_arguments_are_told_as_the_operator_wants() -> None:
     def told(how: str) -> Any:
-        return line_of(ANSWERED, new_visit(), arguments=how)["args"]
+        return line_of(ANSWERED, new_context(), arguments=how)["args"]
 
     whole = told("hash")
     assert told("none") is None
@@ -34,7 +37,7 @@ def test_arguments_are_told_as_the_operator_wants() -> None:
 
 def test_the_same_arguments_have_the_same_digest_whatever_stands_around_them() -> None:
     def of(body: bytes) -> Any:
-        return line_of(ANSWERED, new_visit(body))["args"]["hmac"]
+        return line_of(ANSWERED, new_context(body))["args"]["hmac"]
 
     other = b'{"params":' + CALL.partition(b'"params": ')[2][:-1] + b', "method": "tools/call","id":9,"jsonrpc":"2.0"}'
     assert of(other) == of(CALL)
@@ -43,7 +46,7 @@ def test_the_same_arguments_have_the_same_digest_whatever_stands_around_them() -
 
 def test_arguments_in_full_are_told_without_what_is_to_be_taken_out() -> None:
     arguments = {"user": "u", "password": "p1", "deep": [{"token": {"a": "p2"}}, {"secret": "p3"}]}
-    line = line_of(ANSWERED, new_visit(message_text("tools/call", name="t", arguments=arguments)), arguments="full")
+    line = line_of(ANSWERED, new_context(message_text("tools/call", name="t", arguments=arguments)), arguments="full")
     assert line["args"]["values"] == {
         "user": "u", "password": "[redacted]", "deep": [{"token": "[redacted]"}, {"secret": "[redacted]"}],
     }  # fmt: skip
@@ -59,7 +62,7 @@ def test_arguments_in_full_are_told_without_what_is_to_be_taken_out() -> None:
 )
 def test_arguments_that_cannot_be_told_in_full_are_left_out_with_the_reason(arguments: str, why: str | None) -> None:
     body = f'{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{{"name":"t","arguments":{arguments}}}}}'
-    told = line_of(ANSWERED, new_visit(body.encode()), arguments="full")["args"]
+    told = line_of(ANSWERED, new_context(body.encode()), arguments="full")["args"]
     assert (told.get("omitted"), "values" in told) == (why, why is None)
     assert told["hmac"] is not None
 
@@ -67,34 +70,34 @@ def test_arguments_that_cannot_be_told_in_full_are_left_out_with_the_reason(argu
 @pytest.mark.parametrize("arguments", ["7", "[1]", "null", "[" + "1," * 1000 + "1]"], ids=len)
 def test_arguments_that_are_no_object_have_no_keys(arguments: str) -> None:
     body = f'{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{{"arguments":{arguments}}}}}'
-    told = line_of(ANSWERED, new_visit(body.encode()))
+    told = line_of(ANSWERED, new_context(body.encode()))
     assert (told["args"]["keys"], told["args"]["bytes"]) == (None, len(arguments))
     assert told["mcp"]["tool"] is None
 
 
 def test_a_call_without_arguments_tells_none_and_of_many_keys_the_first() -> None:
-    assert line_of(ANSWERED, new_visit(message_text("tools/call", name="t")))["args"] is None
+    assert line_of(ANSWERED, new_context(message_text("tools/call", name="t")))["args"] is None
     many = message_text("tools/call", name="t", arguments={f"k{each}": each for each in range(50)})
-    assert len(line_of(ANSWERED, new_visit(many))["args"]["keys"]) == 32
+    assert len(line_of(ANSWERED, new_context(many))["args"]["keys"]) == 32
 
 
 @pytest.mark.parametrize(("count", "is_shown"), [(900, True), (1100, False)])
 def test_arguments_of_very_many_values_are_not_searched(count: int, is_shown: bool) -> None:
     """To do that for one call may take longer than the call."""
     call = message_text("tools/call", name="t", arguments={"all": [{}] * (count // 2)})
-    args = line_of(ANSWERED, new_visit(call), arguments="full")["args"]
+    args = line_of(ANSWERED, new_context(call), arguments="full")["args"]
     assert ("values" in args, args.get("omitted")) == (is_shown, None if is_shown else "size")
 
 
 def test_what_was_let_go_for_want_of_memory_is_said_to_be() -> None:
-    [event] = events_of(ANSWERED, new_visit())
+    [event] = events_of(ANSWERED, new_context())
     line = Renderer(LineOptions(), key=KEY, node="gw-1")(without_payload(event))
     assert line["args"] == {"keys": ["city", "year"], "bytes": None, "hmac": None, "omitted": "memory"}
 
 
 def test_the_keys_of_long_arguments_are_looked_for_where_the_line_is_made() -> None:
     call = message_text("tools/call", name="t", arguments={f"k{each}": ["x" * 100] * 10 for each in range(50)})
-    [event] = events_of(ANSWERED, new_visit(call))
+    [event] = events_of(ANSWERED, new_context(call))
     asked = summary_in(event.origin)
     assert asked.arguments is not None
     assert asked.arguments.keys is UNREAD
@@ -115,9 +118,9 @@ def test_of_a_long_key_no_more_is_searched_for_tokens_than_could_be_shown(monkey
     monkeypatch.setattr(redaction, "_SECRET", guarded)
     for size in (10_000, 20_000):
         call = message_text("tools/call", name="t", arguments={"eyJ" * size: 1, "b": ["x"] * 1000})
-        [key, _] = line_of(ANSWERED, new_visit(call))["args"]["keys"]
+        [key, _] = line_of(ANSWERED, new_context(call))["args"]["keys"]
         assert key == ("eyJ" * size)[: redaction.MAX_NAME] + "…"
-        [event] = events_of(ANSWERED, new_visit(call))
+        [event] = events_of(ANSWERED, new_context(call))
         arguments = summary_in(event.origin).arguments
         assert arguments is not None
         assert max(map(len, arguments.first_keys() or ())) <= 2 * redaction.MAX_NAME, "words of before are remembered"
@@ -133,4 +136,58 @@ def test_results_are_told_as_the_operator_wants() -> None:
     assert told("size") == {"bytes": 14}
     assert told("hash") == {"bytes": 14, "hmac": told("hash")["hmac"]}
     assert told("hash")["hmac"].startswith("r_")
-    assert "result" not in line_of(ANSWERED, new_visit(result_bytes=5), results="none")["data"]
+    assert "result" not in line_of(ANSWERED, new_context(result_bytes=5), results="none")["data"]
+
+
+# --- paths of what is taken out --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("paths", "value", "left"),
+    [
+        ([], {"a": 1}, {"a": 1}),
+        (["$"], {"a": 1}, REDACTED),
+        (["$.a", "$"], {"a": 1}, REDACTED),
+        (["$.a"], {"a": 1, "b": {"a": 2}}, {"a": REDACTED, "b": {"a": 2}}),
+        (["$..a"], {"a": {"a": 1}, "b": [{"a": 2}]}, {"a": REDACTED, "b": [{"a": REDACTED}]}),
+        (["$.a[1]"], {"a": [1, 2]}, {"a": [1, REDACTED]}),
+        (["$.a[?@.k == 'key'].v"], {"a": [{"k": "key", "v": 1}]}, {"a": [{"k": "key", "v": REDACTED}]}),
+        (["$..a", "$..b"], {"a": {"b": 1}, "b": 2}, {"a": REDACTED, "b": REDACTED}),
+        (["$.a"], [1], [1]),
+        (["$.a"], 7, 7),
+        (["$..A"], {"a": 1}, {"a": REDACTED}),
+        (
+            ["$..password"],
+            {"Password": 1, "x": [{"PASSWORD": 2, "password": 3}], "passwords": 4},
+            {"Password": REDACTED, "x": [{"PASSWORD": REDACTED, "password": REDACTED}], "passwords": 4},
+        ),
+        (["$['straße']"], {"STRASSE": 1}, {"STRASSE": REDACTED}),
+        (["$['a', 'b'].C"], {"A": {"c": 1}, "b": {"C": 2}}, {"A": {"c": REDACTED}, "b": {"C": REDACTED}}),
+    ],
+)  # fmt: skip
+def test_what_a_path_finds_is_taken_out(paths: list[str], value: Any, left: Any) -> None:
+    assert parse_paths(paths).apply(value) == left
+
+
+@pytest.mark.parametrize("path", ["", "password", "$..", "$.a~", "$[", "$.a | $.b", "$.a["])
+def test_what_is_no_path_is_refused_in_one_line(path: str) -> None:
+    with pytest.raises(ValueError, match="is not a valid JSONPath") as refused:
+        parse_paths(["$.fine", path])
+    assert "\n" not in str(refused.value)
+
+
+def test_what_is_nested_too_deep_to_be_searched_is_refused() -> None:
+    deep: Any = {}
+    for _ in range(300):
+        deep = {"a": deep}
+    with pytest.raises(ValueError, match="nested too deep"):
+        parse_paths(["$..password"]).apply(deep)
+
+
+@given(st.text(st.sampled_from("$.@*[]()?'\"ab0:,!<=>&|~\\ \n"), max_size=12))
+def test_any_text_is_a_path_or_refused(text: str) -> None:
+    try:
+        redaction = parse_paths([text])
+    except ValueError:
+        return
+    redaction.apply({"a": [{"b": 1}], "b": {"a": "x"}})

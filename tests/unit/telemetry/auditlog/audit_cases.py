@@ -1,4 +1,4 @@
-"""Events in visits, and what the audit log says of each: the table that tests of events and of every format go by."""
+"""Events in requests, and what the audit log says of each: the table that tests of events and of every format go by."""
 
 import json
 from collections.abc import Sequence
@@ -51,8 +51,8 @@ def message_text(method: str, **params: Any) -> bytes:
 CALL: Final = message_text("tools/call", name="build_report", arguments={"city": "Oslo", "year": 2026})
 
 
-def new_visit(body: bytes | None = CALL, **changes: Any) -> RequestContext:
-    """The visit of a request that was answered well, but for the changes."""
+def new_context(body: bytes | None = CALL, **changes: Any) -> RequestContext:
+    """The request of a request that was answered well, but for the changes."""
     request_context = RequestContext("abcdefgh-1", "203.0.113.9", "POST", "/reports/mcp", "host/1.0")
     request_context.status, request_context.mount, request_context.caller, request_context.revision = (
         200,
@@ -82,7 +82,7 @@ class Said(NamedTuple):
 
 
 class Case(NamedTuple):
-    """A event, the visit that it happened in, and what is said of it."""
+    """A event, the request that it happened in, and what is said of it."""
 
     event: events.Event
     request_context: RequestContext | None
@@ -111,41 +111,46 @@ _SECOND: Final = timedelta(seconds=1)
 COMPLETED: Final = events.TaskFinished(DONE, TaskStatus.COMPLETED, "ok", _SECOND, 14)
 
 REQUESTS: Final = (
-    _case(ANSWERED, new_visit(), "rpc.call", "success", None, "info"),
-    _case(ANSWERED, new_visit(error="tool_error"), "rpc.call", "failure", "tool_error", "low"),
-    _case(ANSWERED, new_visit(message_text("tools/list")), "rpc.request", "success", None, "info"),
-    _case(ANSWERED, new_visit(message_text("tools/list"), error="-32603"), "rpc.request", "failure", "-32603", "low"),
-    _case(ANSWERED, new_visit(None, verb="GET"), "rpc.request", "success", None, "info"),
-    _case(ANSWERED, new_visit(refusal="rate"), "rpc.rejected", "denied", "rate", "low"),
-    _case(events.HttpAnswered("mcp", "POST", 0, 1.0), new_visit(status=None), "rpc.call", "failure", "gone", "low"),
-    _case(events.BatchItemAnswered(), new_visit(status=None), "rpc.call", "success", None, "info"),
-    _case(events.CallCoalesced("reports", "key"), new_visit(), "call.joined", "success", "key", "info"),
-    _case(FIRST_USE, new_visit(caller=None), "auth.accepted", "success", None, "info"),
+    _case(ANSWERED, new_context(), "rpc.call", "success", None, "info"),
+    _case(ANSWERED, new_context(error="tool_error"), "rpc.call", "failure", "tool_error", "low"),
+    _case(ANSWERED, new_context(message_text("tools/list")), "rpc.request", "success", None, "info"),
+    _case(ANSWERED, new_context(message_text("tools/list"), error="-32603"), "rpc.request", "failure", "-32603", "low"),
+    _case(ANSWERED, new_context(None, verb="GET"), "rpc.request", "success", None, "info"),
+    _case(ANSWERED, new_context(refusal="rate"), "rpc.rejected", "denied", "rate", "low"),
+    _case(events.HttpAnswered("mcp", "POST", 0, 1.0), new_context(status=None), "rpc.call", "failure", "gone", "low"),
+    _case(events.BatchItemAnswered(), new_context(status=None), "rpc.call", "success", None, "info"),
+    _case(events.CallCoalesced("reports", "key"), new_context(), "call.joined", "success", "key", "info"),
+    _case(FIRST_USE, new_context(caller=None), "auth.accepted", "success", None, "info"),
     *(
-        _case(events.TokenChecked("corp", reason), new_visit(caller=None), "auth.rejected", "denied", reason, "low")
+        _case(events.TokenChecked("corp", reason), new_context(caller=None), "auth.rejected", "denied", reason, "low")
         for reason in (*(each.value for each in AuthReason), "jwks_unavailable")
     ),
     _case(events.KeysFetched("corp", "ok", 3), None, "auth.jwks_refreshed", "success", None, "info"),
     _case(events.KeysFetched("corp", "stale", 2), None, "auth.jwks_failed", "failure", "stale", "medium"),
     _case(events.KeysFetched("corp", "failed", 0), None, "auth.jwks_failed", "failure", "failed", "medium"),
-    _case(REFUSED, new_visit(), "access.refused", "denied", "policy", "low"),
-    _case(replace(REFUSED, shadow=True), new_visit(), "access.shadow_refused", "success", "policy", "info"),
+    _case(REFUSED, new_context(), "access.refused", "denied", "policy", "low"),
+    _case(replace(REFUSED, shadow=True), new_context(), "access.shadow_refused", "success", "policy", "info"),
     _case(
-        events.RateLimitChecked("calls", "ip", "rejected"), new_visit(), "limit.rate_rejected", "denied", "rate", "low"
+        events.RateLimitChecked("calls", "ip", "rejected"),
+        new_context(),
+        "limit.rate_rejected",
+        "denied",
+        "rate",
+        "low",
     ),
     _case(
         events.RateLimitChecked("calls", "ip", "shadow"),
-        new_visit(),
+        new_context(),
         "limit.shadow_rejected",
         "success",
         "rate",
         "info",
     ),
-    _case(events.RateFallbackUsed("local"), new_visit(), "limit.store_fallback", "failure", "store", "high"),
-    _case(events.CapRefused("tasks", "context"), new_visit(), "limit.concurrency_rejected", "denied", "tasks", "low"),
-    _case(events.QueueRefused("reports", "full"), new_visit(), "limit.queue_rejected", "denied", "full", "low"),
+    _case(events.RateFallbackUsed("local"), new_context(), "limit.store_fallback", "failure", "store", "high"),
+    _case(events.CapRefused("tasks", "context"), new_context(), "limit.concurrency_rejected", "denied", "tasks", "low"),
+    _case(events.QueueRefused("reports", "full"), new_context(), "limit.queue_rejected", "denied", "full", "low"),
     *(
-        _case(events.SuspicionRaised(kind, "reports"), new_visit(), f"security.{kind}", "denied", kind, severity)
+        _case(events.SuspicionRaised(kind, "reports"), new_context(), f"security.{kind}", "denied", kind, severity)
         for kind, severity in (
             ("enumeration_suspected", "high"),
             ("cross_context_access", "high"),
@@ -167,12 +172,12 @@ REQUESTS: Final = (
 )
 
 TASKS: Final = (
-    _case(events.TaskCreated(of_task(), None), new_visit(), "task.created", "success", None, "info"),
-    _case(events.TaskCreated(of_task(), "defaulted"), new_visit(), "task.created", "success", None, "info"),
+    _case(events.TaskCreated(of_task(), None), new_context(), "task.created", "success", None, "info"),
+    _case(events.TaskCreated(of_task(), "defaulted"), new_context(), "task.created", "success", None, "info"),
     *(
         Case(
             events.TaskCreated(of_task(), how),
-            new_visit(),
+            new_context(),
             (
                 Said("task.created", "success", None, "info"),
                 Said("limit.ttl_clamped", "success", how, "info"),
@@ -194,7 +199,7 @@ TASKS: Final = (
     ),
     _case(
         events.TaskFinished(of_task(), TaskStatus.CANCELLED, "client", _SECOND, None),
-        new_visit(),
+        new_context(),
         "task.cancelled",
         "success",
         "client",
@@ -204,7 +209,7 @@ TASKS: Final = (
     _case(events.TaskPurged(of_task()), None, "task.purged", "success", None, "info"),
     _case(
         events.TaskCancelRequested(of_task(), "propagated"),
-        new_visit(),
+        new_context(),
         "task.cancel_requested",
         "success",
         "propagated",
@@ -212,19 +217,19 @@ TASKS: Final = (
     ),
     _case(
         events.TaskCancelRequested(of_task(), "already_terminal"),
-        new_visit(),
+        new_context(),
         "task.cancel_requested",
         "failure",
         "already_terminal",
         "info",
     ),
     _case(events.TaskRecovered(of_task(), "retried"), None, "task.recovered", "success", "retried", "low"),
-    _case(events.TaskRetrieved(DONE, _SECOND), new_visit(), "task.result_retrieved", "success", None, "info"),
-    _case(events.TaskRetrieved(DONE, None), new_visit(), "task.result_retrieved", "success", None, "info"),
+    _case(events.TaskRetrieved(DONE, _SECOND), new_context(), "task.result_retrieved", "success", None, "info"),
+    _case(events.TaskRetrieved(DONE, None), new_context(), "task.result_retrieved", "success", None, "info"),
     *(
         _case(
             events.TaskDenied("reports", "tasks/get", reason, TASK_ID, owner),
-            new_visit(message_text("tasks/get", taskId=TASK_ID)),
+            new_context(message_text("tasks/get", taskId=TASK_ID)),
             "task.access_denied",
             "denied",
             reason,
@@ -248,7 +253,7 @@ TASKS: Final = (
     *(
         _case(
             events.InputSettled(of_task(), "input-1", "elicitation", how),
-            new_visit(),
+            new_context(),
             name,
             outcome,
             how,
@@ -261,7 +266,7 @@ TASKS: Final = (
             ("superseded", "task.input_dropped", "failure"),
         )
     ),
-    _case(events.ShadowPromotion("reports"), new_visit(), "task.shadow_promoted", "success", None, "info"),
+    _case(events.ShadowPromotion("reports"), new_context(), "task.shadow_promoted", "success", None, "info"),
 )
 
 OTHERS: Final = (

@@ -1,4 +1,4 @@
-"""A log that is kept: its settings, its lines as they were written, and a system whose disk does as a test says."""
+"""Audit logs in files: settings, events and verdicts for tests, and a disk that fails on demand."""
 
 import asyncio
 import errno
@@ -13,10 +13,12 @@ import orjson
 
 from helpers.manual_clock import ManualClock
 from helpers.waiting import PATIENCE, bounded
+from taskgate.telemetry.auditlog.chain import EMPTY_CHAIN, Chain, ChainHead
 from taskgate.telemetry.auditlog.formats.renderer import native_part
 from taskgate.telemetry.auditlog.log import AuditLog
 from taskgate.telemetry.auditlog.settings import AuditSettings, SinkSettings
-from taskgate.telemetry.auditlog.signing import KeyRing
+from taskgate.telemetry.auditlog.signing import HmacSigner, KeyRing
+from taskgate.telemetry.auditlog.sinks import FileSink
 from taskgate.telemetry.auditlog.verification import ChainVerdict, ChainVerifier, read_checkpoints
 from taskgate.telemetry.events import Event, GatewayPhaseChanged
 
@@ -165,3 +167,41 @@ async def switch(log: AuditLog, wanted: AuditSettings) -> None:
     """Have other settings."""
     async with bounded():
         log.switch(await log.prepare(wanted))
+
+
+# --- lines of one chain ----------------------------------------------------------------------------------------------
+
+
+Sinks = Callable[..., FileSink]
+
+
+class Lines:
+    """Lines of one chain, one after the other."""
+
+    def __init__(self) -> None:
+        self.chain = Chain(EMPTY_CHAIN, HmacSigner(b"k" * 32))
+
+    def __call__(self, count: int = 1) -> bytes:
+        return b"".join(self.chain.add({"v": 1, "event": "task.created", "data": {}}) for _ in range(count))
+
+    @property
+    def head(self) -> ChainHead:
+        return self.chain.head
+
+
+def write_and_close(sink: FileSink, payload: bytes, head: ChainHead) -> None:
+    """As a process that ends well."""
+    sink.open()
+    sink.put(payload)
+    sink.sync(head)
+    sink.close()
+
+
+def beside(path: Path, suffix: str) -> Path:
+    """What stands beside a file, with this behind its name."""
+    return path.with_name(path.name + suffix)
+
+
+def aside(path: Path) -> list[str]:
+    """The names of what was put aside."""
+    return sorted(each.name for each in path.parent.iterdir() if each.name.startswith(f"{path.name}.0"))

@@ -14,7 +14,7 @@ from taskgate.telemetry.auditlog.events import internal_event, without_payload
 from taskgate.telemetry.auditlog.formats.renderer import Renderer, native_part
 from taskgate.telemetry.auditlog.formats.schema import schema, schema_text
 from taskgate.telemetry.auditlog.settings import LineOptions
-from unit.telemetry.auditlog.told_events import ANSWERED, KEY, NOW, SetSpan, events_of, line_of, lines, new_visit
+from unit.telemetry.auditlog.audit_cases import ANSWERED, KEY, NOW, SetSpan, events_of, line_of, lines, new_context
 
 PUBLISHED = Path(__file__).parents[4] / "config" / "audit-schema.json"
 JUDGE = Draft202012Validator(schema())
@@ -48,7 +48,7 @@ def test_every_line_of_every_format_keeps_to_it(format: str, arguments: str, res
 
 def test_lines_keep_to_it_whatever_else_they_have() -> None:
     render = Renderer(LineOptions(), key=KEY, node="gw-1")
-    [event] = events_of(ANSWERED, new_visit(span=SetSpan(), parts=2))
+    [event] = events_of(ANSWERED, new_context(span=SetSpan(), parts=2))
     assert faults(render(without_payload(event))) == []
     assert faults({**render(event), "seq": 1, "prev": None}) == []
     assert faults({**render(event), "seq": 2, "prev": "0f" * 32}) == []
@@ -88,7 +88,7 @@ def test_data_is_told_of_its_event_alone() -> None:
     ids=str,
 )  # fmt: skip
 def test_what_is_no_line_does_not(change: dict[str, Any]) -> None:
-    line = line_of(ANSWERED, new_visit())
+    line = line_of(ANSWERED, new_context())
     assert faults(line) == []
     assert faults({**line, **change}) != []
 

@@ -1,5 +1,7 @@
-"""How lines are tied together and signed, and what the keys are."""
+"""The chain of lines: links, signatures, keys and digests."""
 
+import hmac
+from base64 import urlsafe_b64encode
 from datetime import UTC, datetime
 from typing import Any
 
@@ -21,6 +23,7 @@ from taskgate.telemetry.auditlog.chain import (
     split_signature,
 )
 from taskgate.telemetry.auditlog.events import internal_event
+from taskgate.telemetry.auditlog.formats.digests import DIGEST_LENGTH, Digests, encoded, task_ref
 from taskgate.telemetry.auditlog.formats.renderer import Renderer
 from taskgate.telemetry.auditlog.settings import LineOptions
 from taskgate.telemetry.auditlog.signing import Ed25519Signer, HmacSigner, KeyRing, SigningKeyError, signer_of
@@ -170,3 +173,19 @@ def test_another_kind_of_key_is_refused() -> None:
         KeyRing(pems=(public,))
     with pytest.raises(SigningKeyError, match="PEM"):
         KeyRing(pems=(b"-----BEGIN PUBLIC KEY-----\nno\n-----END PUBLIC KEY-----\n",))
+
+
+# --- digests ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1, 32, 63, 64, 65, 200])
+def test_a_digest_is_hmac_of_the_kind_and_the_text(size: int) -> None:
+    """RFC 2104: a key that is longer than a block is hashed first."""
+    key, digests = bytes(range(size)), Digests(bytes(range(size)))
+
+    for text in ("", "{}", "ä\ud800" * 100, "x" * 5_000):
+        of_arguments = digests.arguments(encoded(text)).decode()
+        for kind, made in (("t", digests.task(text)), ("a", of_arguments), ("r", digests.result(text))):
+            written = hmac.digest(key, f"{kind}\n{text}".encode("utf-8", "surrogatepass"), "sha256")
+            assert made == f"{kind}_{urlsafe_b64encode(written).decode()[:DIGEST_LENGTH]}"
+        assert task_ref(key, text) == digests.task(text)

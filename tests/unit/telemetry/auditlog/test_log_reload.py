@@ -11,7 +11,7 @@ from helpers.waiting import bounded
 from taskgate.telemetry.auditlog.settings import AuditUnavailable, ChainSettings, LineOptions, SinkSettings
 from taskgate.telemetry.auditlog.signing import KeyRing
 from taskgate.telemetry.events import ConfigReloaded, HealthChecked
-from unit.telemetry.auditlog.kept_logs import (
+from unit.telemetry.auditlog.logs_on_disk import (
     KEY,
     ScriptedOs,
     fill,

@@ -20,7 +20,8 @@ from taskgate.telemetry.auditlog.log import AuditLog
 from taskgate.telemetry.auditlog.settings import LineOptions
 from taskgate.telemetry.auditlog.sink_queue import LOOP_BATCH
 from taskgate.telemetry.auditlog.sinks import StreamSink
-from unit.telemetry.auditlog.kept_logs import (
+from unit.telemetry.auditlog.audit_cases import ANSWERED, KEY, NOW, events_of, new_context
+from unit.telemetry.auditlog.logs_on_disk import (
     ScriptedOs,
     found_in,
     moved,
@@ -31,11 +32,10 @@ from unit.telemetry.auditlog.kept_logs import (
     to_file,
     turns,
 )
-from unit.telemetry.auditlog.told_events import ANSWERED, KEY, NOW, events_of, new_visit
 
 
 def usual() -> AuditEvent:
-    [event] = events_of(ANSWERED, new_visit())
+    [event] = events_of(ANSWERED, new_context())
     return event
 
 
@@ -46,7 +46,7 @@ def unusual() -> AuditEvent:
 def answer(log: AuditLog, count: int) -> None:
     """Have so many usual requests told."""
     for _ in range(count):
-        with request_contexts.in_request(new_visit()):
+        with request_contexts.in_request(new_context()):
             log.emit(ANSWERED)
 
 

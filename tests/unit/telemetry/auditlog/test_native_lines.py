@@ -1,4 +1,4 @@
-"""What a line says in our own words, and what it never says."""
+"""Native lines: what they say, and what they must not say."""
 
 import hmac
 from base64 import urlsafe_b64encode
@@ -11,15 +11,21 @@ import pytest
 
 from requirements import covers
 from taskgate.auth.context import ANONYMOUS, AuthContext
+from taskgate.domain.record import TaskStatus, evolve
+from taskgate.protocol.envelope import Request
 from taskgate.telemetry import events
+from taskgate.telemetry.auditlog.catalogue import KINDS
 from taskgate.telemetry.auditlog.events import internal_event
 from taskgate.telemetry.auditlog.formats.digests import task_ref
 from taskgate.telemetry.auditlog.formats.renderer import Renderer
 from taskgate.telemetry.auditlog.settings import LineOptions
 from taskgate.telemetry.request_context import client_of
-from unit.telemetry.auditlog.told_events import (
+from unit.telemetry.auditlog.audit_cases import (
     ANSWERED,
     CALLER,
+    COMPLETED,
+    DONE,
+    FIRST_USE,
     IDENTITY,
     KEY,
     NOW,
@@ -30,7 +36,7 @@ from unit.telemetry.auditlog.told_events import (
     line_of,
     lines,
     message_text,
-    new_visit,
+    new_context,
     of_task,
 )
 
@@ -44,7 +50,7 @@ def digest(kind: str, text: str) -> str:
 
 
 def test_a_call_is_told_whole() -> None:
-    assert line_of(ANSWERED, new_visit(span=SetSpan(), result_bytes=42)) == {
+    assert line_of(ANSWERED, new_context(span=SetSpan(), result_bytes=42)) == {
         "v": 1,
         "time": "2026-11-21T01:22:03.123456Z",
         "node": "gw-1",
@@ -108,7 +114,7 @@ def test_what_becomes_of_a_task_outside_of_any_request_is_told_of_its_owner() ->
 
 def test_whoever_is_denied_a_task_is_told_apart_from_whose_it_is() -> None:
     denied = events.TaskDenied("reports", "tasks/get", "context_mismatch", TASK_ID, OTHER)
-    line = line_of(denied, new_visit(message_text("tasks/get", taskId=TASK_ID)))
+    line = line_of(denied, new_context(message_text("tasks/get", taskId=TASK_ID)))
     assert line["actor"]["ctx"] == f"c_{CALLER.key}"
     assert line["task"] == {"ref": REF, "status": None, "owner_ctx": f"c_{OTHER}", "ttl_ms": None}
     assert line["mcp"]["method"] == "tasks/get"
@@ -117,8 +123,8 @@ def test_whoever_is_denied_a_task_is_told_apart_from_whose_it_is() -> None:
 
 @pytest.mark.parametrize("method", ["tasks/get", "tasks/result", "tasks/cancel", "tasks/update"])
 def test_a_request_about_a_task_and_one_that_made_it_have_the_same_reference(method: str) -> None:
-    asking = line_of(ANSWERED, new_visit(message_text(method, taskId=TASK_ID)))
-    making = line_of(ANSWERED, new_visit(task=TASK_ID))
+    asking = line_of(ANSWERED, new_context(message_text(method, taskId=TASK_ID)))
+    making = line_of(ANSWERED, new_context(task=TASK_ID))
     assert asking["task"] == making["task"] == {"ref": REF, "status": None, "owner_ctx": None, "ttl_ms": None}
 
 
@@ -130,16 +136,16 @@ def test_a_reference_is_nothing_but_what_the_key_makes_of_an_id() -> None:
 
 
 def test_a_pseudonym_has_a_reference_and_no_name() -> None:
-    line = line_of(ANSWERED, new_visit(), identity="pseudonymous")
+    line = line_of(ANSWERED, new_context(), identity="pseudonymous")
     assert {name for name, value in line["actor"].items() if value} == {"ctx", "method"}
     written = orjson.dumps(lines(identity="pseudonymous")).decode()
     assert not [each for each in (IDENTITY.issuer, IDENTITY.subject, "agent-a", "acme", "a1b2") if each in written]
 
 
 def test_without_authentication_everybody_is_the_same_caller() -> None:
-    actor = line_of(ANSWERED, new_visit(caller=ANONYMOUS))["actor"]
+    actor = line_of(ANSWERED, new_context(caller=ANONYMOUS))["actor"]
     assert (actor["ctx"], actor["method"], actor["sub"]) == ("c_anonymous", "none", None)
-    assert line_of(ANSWERED, new_visit(caller=None))["actor"] is None
+    assert line_of(ANSWERED, new_context(caller=None))["actor"] is None
 
 
 def test_those_who_act_for_each_other_without_end_are_cut_off() -> None:
@@ -147,7 +153,7 @@ def test_those_who_act_for_each_other_without_end_are_cut_off() -> None:
     for _ in range(20):
         claims = {"act": {"sub": 7, **claims}}
     identity = replace(IDENTITY, claims=claims)
-    chain = line_of(ANSWERED, new_visit(caller=AuthContext(key="k", identity=identity)))["actor"]["delegation"]
+    chain = line_of(ANSWERED, new_context(caller=AuthContext(key="k", identity=identity)))["actor"]["delegation"]
     assert chain == [{"iss": None, "sub": None, "client_id": None}] * 8
 
 
@@ -165,7 +171,7 @@ def test_no_line_has_a_token_an_id_of_a_task_or_a_value_of_an_argument(format: s
 def test_words_of_peers_are_printable_and_short() -> None:
     nasty = "a\n\x1b[31m\u202e" + "b" * 1000
     client = client_of({"name": nasty, "version": ["no text"]})
-    request_context = new_visit(
+    request_context = new_context(
         message_text("tools/call", name=nasty, arguments={nasty: 1}).replace(b'"id": 7', b'"id": "x\\ny"'),
         agent=nasty, client=client, path=f"/{nasty}", revision=nasty, verb=nasty,
     )  # fmt: skip
@@ -180,7 +186,7 @@ def test_words_of_peers_are_printable_and_short() -> None:
 def test_what_a_host_says_of_a_cancel_is_cleaned_and_what_is_no_text_is_not_told() -> None:
     def told(reason: Any) -> Any:
         text = orjson.dumps({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"reason": reason}})
-        return line_of(ANSWERED, new_visit(text))["data"]["stated_reason"]
+        return line_of(ANSWERED, new_context(text))["data"]["stated_reason"]
 
     assert told("too\nslow" + "." * 500) == "tooslow" + "." * 248 + "…"
     assert told(7) is None
@@ -195,9 +201,9 @@ def test_ids_and_tokens_that_a_host_puts_where_they_do_not_belong_are_withheld(f
         b'"id": 7', b'"id": "%s"' % TASK_ID.encode()
     )
     request_contexts = [
-        new_visit(call, agent=words, client=client_of({"name": words, "version": words}), error="-32602"),
-        new_visit(message_text(words)),
-        new_visit(orjson.dumps({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"reason": words}})),
+        new_context(call, agent=words, client=client_of({"name": words, "version": words}), error="-32602"),
+        new_context(message_text(words)),
+        new_context(orjson.dumps({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"reason": words}})),
     ]
     written = "".join(
         orjson.dumps(line_of(ANSWERED, request_context, format=format)).decode() for request_context in request_contexts
@@ -211,17 +217,17 @@ def test_ids_and_tokens_that_a_host_puts_where_they_do_not_belong_are_withheld(f
     "word", ["0f" * 16, "generate_the_quarterly_report_ok", "generateTheQuarterlyReportForUs_", f"{TASK_ID}x", "a" * 32]
 )
 def test_names_of_as_many_letters_as_an_id_are_told(word: str) -> None:
-    assert line_of(ANSWERED, new_visit(message_text("tools/call", name=word, arguments={})))["mcp"]["tool"] == word
+    assert line_of(ANSWERED, new_context(message_text("tools/call", name=word, arguments={})))["mcp"]["tool"] == word
 
 
 def test_what_a_token_says_of_its_owner_is_told_though_it_looks_like_an_id() -> None:
     caller = replace(CALLER, identity=replace(IDENTITY, client_id=TASK_ID))
-    assert line_of(ANSWERED, new_visit(caller=caller))["actor"]["client_id"] == TASK_ID
+    assert line_of(ANSWERED, new_context(caller=caller))["actor"]["client_id"] == TASK_ID
 
 
 def test_a_path_is_told_where_something_is_served_and_never_with_a_query() -> None:
-    assert line_of(ANSWERED, new_visit(path="/reports/mcp?access_token=x"))["http"]["path"] == "/reports/mcp"
-    assert line_of(ANSWERED, new_visit(path="/secret", refusal="unknown_path"))["http"]["path"] is None
+    assert line_of(ANSWERED, new_context(path="/reports/mcp?access_token=x"))["http"]["path"] == "/reports/mcp"
+    assert line_of(ANSWERED, new_context(path="/secret", refusal="unknown_path"))["http"]["path"] is None
 
 
 # --- the rest ---------------------------------------------------------------------------------------------------------
@@ -235,9 +241,9 @@ def test_times_are_told_in_universal_time_with_all_digits() -> None:
 
 
 def test_a_limit_is_named() -> None:
-    line = line_of(events.RateLimitChecked("calls", "context", "rejected"), new_visit())
+    line = line_of(events.RateLimitChecked("calls", "context", "rejected"), new_context())
     assert line["limit"] == {"kind": "rate", "policy": "calls", "scope": "context"}
-    line = line_of(events.CapRefused("tasks", "tenant"), new_visit())
+    line = line_of(events.CapRefused("tasks", "tenant"), new_context())
     assert line["limit"] == {"kind": "tasks", "policy": None, "scope": "tenant"}
     line = line_of(events.QueueRefused("reports", "full"), None)
     assert (line["limit"]["kind"], line["mcp"]["upstream"]) == ("queue", "reports")
@@ -260,3 +266,81 @@ def test_a_configuration_is_told_by_its_fingerprint() -> None:
 def test_a_rule_is_named_and_so_is_what_it_refused() -> None:
     line = line_of(events.AccessRefused("reports", "tasks/get", False, "no-tasks"), None)
     assert (line["data"], line["mcp"]["method"]) == ({"rule": "no-tasks"}, "tasks/get")
+
+
+# --- the members of data ---------------------------------------------------------------------------------------------
+
+
+_HALF = timedelta(milliseconds=500)
+_ISSUER = {"issuer": "corp"}
+_GATEWAY = {"version": "1.0", "fingerprint": "0000000000ff"}
+_QUESTION = {"key": "input-1", "kind": "sampling"}
+
+DATA: list[tuple[events.Event, dict[str, Any]]] = [
+    (ANSWERED, {"seconds": 0.25}),
+    (events.BatchItemAnswered(), {}),
+    (FIRST_USE, _ISSUER),
+    (events.TokenChecked("corp", "expired"), _ISSUER),
+    (events.KeysFetched("corp", "ok", 3), {**_ISSUER, "keys": 3}),
+    (events.KeysFetched("corp", "stale", 2), {**_ISSUER, "keys": 2}),
+    (events.AccessRefused("reports", "tools/call", False, None), {"rule": None}),
+    (events.TaskCreated(of_task(), "defaulted"), {"adjustment": "defaulted"}),
+    (events.TaskDispatched(of_task(), _HALF), {"waited_seconds": 0.5}),
+    (events.TaskTransitioned(DONE, TaskStatus.WORKING), {"from": "working", "to": "completed"}),
+    (COMPLETED, {"age_seconds": 1.0, "result": {"bytes": 14}}),
+    (events.TaskFinished(of_task(), TaskStatus.FAILED, "timeout", _HALF, None), {"age_seconds": 0.5}),
+    (events.TaskFinished(of_task(), TaskStatus.CANCELLED, "client", _HALF, None), {"age_seconds": 0.5}),
+    (events.TaskPurged(of_task()), {"retrieved": False}),
+    (events.TaskPurged(evolve(of_task(), retrieved=True)), {"retrieved": True}),
+    (events.TaskRetrieved(DONE, _HALF), {"delay_seconds": 0.5, "first": True}),
+    (events.TaskRetrieved(DONE, None), {"delay_seconds": None, "first": False}),
+    (events.InputRequestOpened(of_task(), "input-1", "sampling"), _QUESTION),
+    (events.InputSettled(of_task(), "input-1", "sampling", "answered"), _QUESTION),
+    (events.InputSettled(of_task(), "input-1", "sampling", "expired"), _QUESTION),
+    (events.GatewayPhaseChanged("started", "1.0", 255), _GATEWAY),
+    (events.ConfigReloaded("needs_restart", 255, (), ("store.url",)), {**_GATEWAY, "waits": ["store.url"]}),
+    (events.ConfigReloaded("invalid", 255, ("a: b",)), {**_GATEWAY, "problems": ["a: b"]}),
+    (events.CredentialsFetched("reports", 0.5, True), {"seconds": 0.5}),
+    (events.CredentialsFetched("reports", 0.5, False), {"seconds": 0.5}),
+    (events.SuspicionRaised("header_mismatch", "reports"), {}),
+    (events.RateFallbackUsed("open"), {"rule": "open"}),
+]
+
+
+@pytest.mark.parametrize(("event", "told"), DATA, ids=lambda each: type(each).__name__)
+def test_a_line_has_what_its_event_says(event: events.Event, told: dict[str, Any]) -> None:
+    if isinstance(event, events.ConfigReloaded):
+        told = {name: value for name, value in told.items() if name != "version"}
+    assert line_of(event, new_context())["data"] == told
+
+
+def test_all_that_the_catalogue_names_is_told() -> None:
+    seen: dict[str, set[str]] = {}
+    for event, _ in DATA:
+        line = line_of(event, new_context())
+        seen.setdefault(line["event"], set()).update(line["data"])
+    of_requests = {"rpc.call", "rpc.request", "rpc.rejected"}
+    for kind in KINDS:
+        if kind.name in seen and kind.name not in of_requests:
+            assert seen[kind.name] == set(kind.members)
+    assert [kind.name for kind in KINDS if kind.members and kind.topic != "audit" and kind.name not in seen] == [
+        "gateway.stopping",
+        "gateway.stopped",
+        "rpc.request",
+        "rpc.rejected",
+        "access.shadow_refused",
+    ]
+
+
+@pytest.mark.parametrize("method", ["notifications/cancelled", "notifications/progress"])
+@pytest.mark.parametrize("is_request", [True, False])
+def test_why_a_host_cancels_is_told_of_that_note_alone(method: str, is_request: bool) -> None:
+    text = message_text(method, reason="r")
+    request_context = new_context(text if is_request else text.replace(b'"id": 7, ', b""))
+    assert isinstance(request_context.message, Request) is is_request
+    is_told = method == "notifications/cancelled" and not is_request
+    assert ("stated_reason" in line_of(ANSWERED, request_context)["data"]) is is_told
+
+
+def test_who_was_accepted_is_told_before_the_request_knows() -> None:
+    assert line_of(FIRST_USE, new_context(caller=None))["actor"]["ctx"] == f"c_{CALLER.key}"

@@ -16,7 +16,7 @@ from taskgate.telemetry.auditlog.events import AuditEvent, EventOrigin, internal
 from taskgate.telemetry.auditlog.mapping import EventMapping
 from taskgate.telemetry.auditlog.settings import LineOptions
 from taskgate.telemetry.request_context import RequestContext, client_of
-from unit.telemetry.auditlog.told_events import (
+from unit.telemetry.auditlog.audit_cases import (
     ANSWERED,
     CALL,
     CASES,
@@ -27,7 +27,7 @@ from unit.telemetry.auditlog.told_events import (
     Said,
     events_of,
     message_text,
-    new_visit,
+    new_context,
     of_task,
 )
 
@@ -85,7 +85,7 @@ def test_every_outcome_of_the_catalogue_comes_about() -> None:
 
 @pytest.mark.parametrize("event", UNTOLD, ids=lambda event: type(event).__name__)
 def test_what_is_no_news_is_not_told(event: kinds.Event) -> None:
-    assert events_of(event, new_visit()) == ()
+    assert events_of(event, new_context()) == ()
 
 
 def test_every_other_event_is_for_metrics_alone() -> None:
@@ -135,19 +135,19 @@ def test_servers_are_told_apart_and_another_of_the_same_name_is_new() -> None:
 @pytest.mark.parametrize("event", [ANSWERED, kinds.BatchItemAnswered()])
 def test_what_is_no_request_has_no_line_of_one(event: kinds.Event) -> None:
     assert events_of(event, None) == ()
-    assert events_of(event, new_visit(id="")) == ()
+    assert events_of(event, new_context(id="")) == ()
 
 
-def test_an_event_is_of_the_visit_as_it_was_then() -> None:
-    request_context = new_visit(caller=None)
+def test_an_event_is_of_the_request_as_it_was_then() -> None:
+    request_context = new_context(caller=None)
     [event] = events_of(kinds.RateLimitChecked("calls", "ip", "shadow"), request_context)
-    request_context.caller, request_context.status = new_visit().caller, 500
+    request_context.caller, request_context.status = new_context().caller, 500
     assert event.origin is not None
     assert (event.origin.caller, event.origin.status) == (None, None)
 
 
 def test_an_answer_of_a_host_is_told_without_its_id_which_may_hold_a_task() -> None:
-    [event] = events_of(ANSWERED, new_visit(b'{"jsonrpc":"2.0","id":"task-1 input-1","result":{}}'))
+    [event] = events_of(ANSWERED, new_context(b'{"jsonrpc":"2.0","id":"task-1 input-1","result":{}}'))
     asked = summary_in(event.origin)
     assert (event.name, asked.request_id, asked.method) == ("rpc.request", None, None)
 
@@ -155,14 +155,14 @@ def test_an_answer_of_a_host_is_told_without_its_id_which_may_hold_a_task() -> N
 @covers("O-AUD-5")
 def test_why_a_host_cancels_is_told() -> None:
     note_text = b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3,"reason":"too slow"}}'
-    [event] = events_of(ANSWERED, new_visit(note_text))
+    [event] = events_of(ANSWERED, new_context(note_text))
     assert event.data == {"seconds": 0.25, "stated_reason": "too slow"}
-    [silent] = events_of(ANSWERED, new_visit(note_text.replace(b'"reason"', b'"other"')))
+    [silent] = events_of(ANSWERED, new_context(note_text.replace(b'"reason"', b'"other"')))
     assert silent.data == {"seconds": 0.25, "stated_reason": None}
 
 
 def test_a_request_of_several_messages_says_how_many_and_an_answer_how_large_it_is() -> None:
-    [event] = events_of(ANSWERED, new_visit(None, parts=3, result_bytes=12))
+    [event] = events_of(ANSWERED, new_context(None, parts=3, result_bytes=12))
     assert event.data == {"seconds": 0.25, "messages": 3, "result": {"bytes": 12}}
 
 
@@ -177,7 +177,7 @@ def test_a_task_that_expired_has_one_end() -> None:
 # --- what is kept in memory ------------------------------------------------------------------------------------------
 
 
-def test_an_event_keeps_neither_message_nor_record_but_for_the_last_of_a_visit() -> None:
+def test_an_event_keeps_neither_message_nor_record_but_for_the_last_of_a_request() -> None:
     for case in CASES:
         for event in events_of(case.event, case.request_context):
             if type(event.origin) is RequestContext:
@@ -188,22 +188,22 @@ def test_an_event_keeps_neither_message_nor_record_but_for_the_last_of_a_visit()
             assert not [each for each in kept if isinstance(each, RequestContext | Request | type(of_task()))]
 
 
-def test_a_visit_is_kept_until_its_last_event_is_a_line_where_nothing_in_it_is_large() -> None:
+def test_a_request_is_kept_until_its_last_event_is_a_line_where_nothing_in_it_is_large() -> None:
     def answer_of(request_context: RequestContext) -> AuditEvent:
         [event] = events_of(ANSWERED, request_context)
         return event
 
-    request_context = new_visit()
+    request_context = new_context()
     assert answer_of(request_context).origin is request_context
     # Its text, and that of its parameters, which is most of it.
     assert answer_of(request_context).weight > 1.5 * len(CALL)
     longer = message_text("tools/call", name="t", arguments={"text": "x" * 1024})
-    for other in (new_visit(longer), new_visit(agent="x" * 513), new_visit(refusal="rate")):
+    for other in (new_context(longer), new_context(agent="x" * 513), new_context(refusal="rate")):
         assert type(answer_of(other).origin) is EventOrigin
 
 
-def test_what_is_kept_of_a_visit_is_let_go_as_arguments_are() -> None:
-    [event] = events_of(ANSWERED, new_visit())
+def test_what_is_kept_of_a_request_is_let_go_as_arguments_are() -> None:
+    [event] = events_of(ANSWERED, new_context())
     light = without_payload(event)
     assert (type(light.origin), light.weight) == (EventOrigin, 0)
     kept, asked = summary_in(event.origin), summary_in(light.origin)
@@ -214,7 +214,7 @@ def test_what_is_kept_of_a_visit_is_let_go_as_arguments_are() -> None:
 def test_what_large_arguments_weigh_is_known_and_can_be_let_go() -> None:
     large = message_text("tools/call", name="t", arguments={"text": "x" * 100_000})
     for reported in (ANSWERED, kinds.TaskCreated(of_task(), None)):
-        [event] = events_of(reported, new_visit(large))
+        [event] = events_of(reported, new_context(large))
         assert event.weight >= 100_000
         light = without_payload(event)
         assert light.weight == 0
@@ -227,13 +227,13 @@ def test_what_large_arguments_weigh_is_known_and_can_be_let_go() -> None:
 def test_letters_that_take_four_bytes_weigh_as_much() -> None:
     large = message_text("tools/call", name="t", arguments={"text": "?" * 100_000})
     smiling = large.replace(b"?", "\N{SLIGHTLY SMILING FACE}".encode())
-    [event] = events_of(ANSWERED, new_visit(smiling))
+    [event] = events_of(ANSWERED, new_context(smiling))
     assert event.weight >= 400_000
 
 
 def test_keys_of_arguments_are_kept_as_far_as_they_are_told() -> None:
     keys = {f"{number:02}" + "x" * 100_000: 1 for number in range(40)}
-    [event] = events_of(ANSWERED, new_visit(message_text("tools/call", name="t", arguments=keys)))
+    [event] = events_of(ANSWERED, new_context(message_text("tools/call", name="t", arguments=keys)))
     arguments = summary_in(event.origin).arguments
     assert arguments is not None
     assert sum(map(len, arguments.keys or ())) < 32 * 260
@@ -243,11 +243,11 @@ def test_words_of_peers_are_kept_up_to_a_length() -> None:
     long = "x" * 100_000
     call = message_text("tools/call", name=long, arguments={long: 1})
     request_contexts = [
-        new_visit(call, client=client_of({"name": long, "version": long}), agent=long),
-        new_visit(message_text(long)),
-        new_visit(message_text("tasks/get", taskId=long)),
-        new_visit(f'{{"jsonrpc":"2.0","method":"{long}"}}'.encode()),
-        new_visit(f'{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"reason":"{long}"}}}}'.encode()),
+        new_context(call, client=client_of({"name": long, "version": long}), agent=long),
+        new_context(message_text(long)),
+        new_context(message_text("tasks/get", taskId=long)),
+        new_context(f'{{"jsonrpc":"2.0","method":"{long}"}}'.encode()),
+        new_context(f'{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"reason":"{long}"}}}}'.encode()),
     ]
     for request_context in request_contexts:
         [event] = events_of(ANSWERED, request_context)
@@ -257,7 +257,7 @@ def test_words_of_peers_are_kept_up_to_a_length() -> None:
 def test_arguments_that_are_not_told_are_not_kept() -> None:
     telling = LineOptions(arguments="none")
     for reported in (ANSWERED, kinds.TaskCreated(of_task(), None)):
-        [event] = events_of(reported, new_visit(), telling)
+        [event] = events_of(reported, new_context(), telling)
         assert event.weight == 0
         assert type(event.origin) is EventOrigin
         assert event.origin.summary.arguments is None
