@@ -1,8 +1,9 @@
-"""Asking a token endpoint for a token: what is asked, and what may come back.
+"""OAuth token requests: `TokenEndpoint` sends client credentials or a token exchange, and reads the
+token.
 
-What must not live here: when to ask, and who is given what was had (`credentials`, `tokens`). What holds: nothing that
-is sent to the endpoint is in an error or a log line, nor what it says but for the codes of the RFCs; no exception of
-aiohttp passes from here.
+`speaking.Credentials` calls it; `tokens` caches the result. No error or log line contains what was
+sent to the endpoint, and of its answer only error codes of the RFCs. Exceptions of aiohttp stay
+inside.
 """
 
 import asyncio
@@ -29,16 +30,16 @@ from taskgate.upstream import failures
 from taskgate.upstream.settings import GrantKind, GrantSettings
 
 MAX_ANSWER: Final = 64 * 1024
-"""Bytes; no token that a server would take is nearly as large."""
+"""Bytes of an answer; no token that a server accepts is nearly as large."""
 UNSAID: Final = 60.0
-"""Seconds that a token serves whose endpoint does not say how long it lasts."""
+"""Lifetime in seconds of a token whose endpoint states none."""
 LONGEST: Final = 86_400.0
-"""Seconds that a token serves, however long it lasts."""
+"""Longest lifetime in seconds that is used of a token."""
 
 _EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
 _ACCESS_TOKEN: Final = "urn:ietf:params:oauth:token-type:access_token"  # noqa: S105 - what kind of token, not one
 _JWT: Final = "urn:ietf:params:oauth:token-type:jwt"
-# RFC 6750, 2.1: what can stand behind the word Bearer.
+# RFC 6750, 2.1: the characters of a bearer token.
 _BEARER: Final = re.compile(r"[A-Za-z0-9._~+/-]{1,8192}=*")
 _SECONDS: Final = re.compile(r"[0-9]{1,10}")
 _CODES: Final = frozenset(
@@ -53,29 +54,30 @@ _CODES: Final = frozenset(
         "unsupported_grant_type",
     }
 )
-"""What is repeated of an endpoint's words: RFC 6749, 5.2, RFC 6750, 3.1 and RFC 8693, 2.2.2."""
-# RFC 8693 wants the second of a subject token that will not do; endpoints say the others as well.
+"""Error codes that are logged: RFC 6749, 5.2, RFC 6750, 3.1 and RFC 8693, 2.2.2."""
+# RFC 8693 prescribes invalid_request for an unacceptable subject token; endpoints use the others as
+# well.
 _OF_SUBJECTS: Final = frozenset({"invalid_grant", "invalid_request", "invalid_token"})
 
 log = getLogger("taskgate.credentials")
 
 
 class Granted(NamedTuple):
-    """A token, and the seconds for which it serves."""
+    """A token, and its lifetime in seconds."""
 
     token: str
     lifetime: float
 
 
 class SubjectRefused(failures.StaleToken):
-    """That failure, and it may be the subject token's own: with another one there may be a token."""
+    """A failure that may be caused by the subject token: with another one the request may succeed."""
 
     def __init__(self, failure: UpstreamFailed) -> None:
         super().__init__(UpstreamReason(failure.reason), str(failure), dispatched=failure.dispatched)
 
 
 class _Refused(Exception):
-    """Why there is no token: for hosts, and in a word of ours for operators."""
+    """No token was granted: `reason` is for hosts, `word` is logged for operators."""
 
     def __init__(self, reason: UpstreamReason, word: str) -> None:
         super().__init__(word)
@@ -84,9 +86,10 @@ class _Refused(Exception):
 
 
 class TokenEndpoint:
-    """One endpoint, asked for tokens for one server, which is called `upstream` in log lines.
+    """One token endpoint, asked on behalf of one server, named `upstream` in log lines.
 
-    `patience` is the seconds for one request. Belongs to one event loop and is closed at its end.
+    `patience` is the timeout of a request in seconds. Belongs to one event loop, and is closed at
+    its end.
     """
 
     def __init__(self, settings: GrantSettings, *, upstream: str, patience: float) -> None:
@@ -104,9 +107,9 @@ class TokenEndpoint:
         self._closed = False
 
     async def grant(self, subject_token: str | None) -> Granted:
-        """A new token; `subject_token` is what is exchanged for it.
+        """Request a new token; `subject_token` is exchanged for it.
 
-        Raises UpstreamFailed; SubjectRefused where it may be for that token.
+        Raises UpstreamFailed; SubjectRefused if the subject token may be the cause.
         """
         try:
             granted = read_answer(*await self._ask(form_of(self._settings, subject_token)))
@@ -120,7 +123,7 @@ class TokenEndpoint:
         return granted
 
     async def close(self) -> None:
-        """End every request; no other is made. May be called again."""
+        """End every request; no more are made. May be called again."""
         self._closed = True
         session, self._session = self._session, None
         if session is not None:
@@ -146,19 +149,19 @@ class TokenEndpoint:
             raise _Refused(UpstreamReason.UNREACHABLE, "broken") from None
 
     def _tell(self, word: str) -> None:
-        # Once for all calls that meet it: hosts must not be able to fill the log.
+        # Logged when the reason changes, not for each call: hosts must not be able to fill the log.
         if self._told != word:
             self._told = word
             log.warning("could not get credentials for a server", extra={"upstream": self._upstream, "reason": word})
 
 
 def basic(client_id: str, client_secret: str) -> str:
-    """How a client says who it is: RFC 6749, 2.3.1, which every endpoint understands."""
+    """Return client authentication as of RFC 6749, 2.3.1, which every endpoint accepts."""
     return "Basic " + b64encode(f"{quote_plus(client_id)}:{quote_plus(client_secret)}".encode()).decode()
 
 
 def form_of(settings: GrantSettings, subject_token: str | None) -> dict[str, str]:
-    """What the endpoint is asked."""
+    """Return the form fields of the token request."""
     form = {"grant_type": "client_credentials"}
     if settings.kind is GrantKind.TOKEN_EXCHANGE:
         assert subject_token is not None, "a token exchange needs the caller's token"
@@ -177,7 +180,7 @@ def form_of(settings: GrantSettings, subject_token: str | None) -> dict[str, str
 
 
 def read_answer(status: int, body: bytes) -> Granted:
-    """The token of an answer. Raises _Refused."""
+    """Return the token in an answer. Raises _Refused."""
     if status != 200:
         raise _refusal(status, body)
     answer = _object(body)
@@ -222,7 +225,7 @@ def _lifetime(said: object) -> float:
 
 
 def _new_session() -> ClientSession:
-    # Tokens are asked for minutes apart: a connection that is kept would only be found dead.
+    # Token requests are minutes apart: a reused connection would be closed by then.
     return ClientSession(
         connector=TCPConnector(force_close=True, use_dns_cache=False),
         cookie_jar=DummyCookieJar(),

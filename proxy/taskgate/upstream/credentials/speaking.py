@@ -1,7 +1,9 @@
-"""What the gateway shows to a server: credentials of its own, and for whom it speaks. Never what a host came with.
+"""Credentials of requests to one server: `SpeakingTransport` adds the headers that `Credentials`
+makes.
 
-What must not live here: how tokens are had and kept (`grants`, `tokens`), bytes. What holds: a head is made anew for
-every request, so nothing of a host's is in it, and no token of one context is shown for another.
+They are a configured header or a bearer token, and headers that name the caller. A request's
+headers are made anew, so none of the host's headers is in them. No token of one auth context is
+used for another. `http` wraps the transport of a session in it.
 """
 
 from collections.abc import Hashable
@@ -19,12 +21,12 @@ from taskgate.upstream.settings import FixedHeader, GrantKind, GrantSettings, Up
 
 _AUTHORIZATION: Final = "Authorization"
 _UNAUTHORIZED: Final = 401
-# Visible ASCII, but for what is a sign of the coding itself, and what separates the values of a list.
+# Visible ASCII, except the escape character and the separator of list values.
 _PLAIN: Final = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in "%,")
 
 
 class Credentials:
-    """What is shown to one server. Belongs to one event loop and is closed at its end."""
+    """The credentials for one server. Belongs to one event loop, and is closed at its end."""
 
     def __init__(self, settings: UpstreamSettings, *, observer: UpstreamObserver, clock: Clock) -> None:
         self._observer = observer
@@ -45,10 +47,11 @@ class Credentials:
         self._tokens = Tokens(self._ask, clock=clock)
 
     async def token(self, principal: Principal) -> str | None:
-        """The token to show for somebody; None where tokens are not what is shown. Raises UpstreamFailed."""
+        """Return the token for a principal; None if credentials are no token. Raises
+        UpstreamFailed."""
         grant = self._grant
         if self._identity.subject is not None and not principal.is_known:
-            # Without the name the server would take it for somebody else's call.
+            # Without the subject header the server would take the call for another caller's.
             raise failures.no_token()
         if grant is None:
             return None
@@ -59,7 +62,7 @@ class Credentials:
         return await self._tokens.get(_key(grant, principal), principal)
 
     def fields(self, principal: Principal, token: str | None) -> dict[str, str]:
-        """The headers that show it, and for whom."""
+        """Return the headers with the credentials and the caller's identity."""
         fields = self._fixed if token is None else {_AUTHORIZATION: f"Bearer {token}"}
         named = self._identity
         if named.context is not None:
@@ -69,12 +72,12 @@ class Credentials:
         return fields
 
     def refused(self, principal: Principal, token: str) -> None:
-        """The server does not take that token: the next request is made with another."""
+        """Drop a token that the server refused: the next request gets another."""
         if self._grant is not None:
             self._tokens.drop(_key(self._grant, principal), token)
 
     async def close(self) -> None:
-        """Ask for nothing any more."""
+        """Stop all token requests."""
         await self._tokens.close()
         if self._endpoint is not None:
             await self._endpoint.close()
@@ -97,7 +100,7 @@ class Credentials:
 
 
 class SpeakingTransport:
-    """The transport of one session: whatever it sends shows the gateway's credentials, and for whom it speaks."""
+    """Transport of one session that adds credentials and identity headers to every request."""
 
     def __init__(self, inner: Transport, credentials: Credentials, principal_source: PrincipalSource) -> None:
         self._inner = inner
@@ -105,19 +108,19 @@ class SpeakingTransport:
         self._speaks = principal_source
 
     async def send(self, outgoing: Outgoing) -> Incoming:
-        """See Transport. A token that the server does not take is shown no more, but no call is sent twice for it."""
+        """Drops a token that the server refuses, but does not send a call a second time."""
         incoming, is_refused = await self._send(outgoing)
         if is_refused and outgoing.only_listens:
-            # A stream is no call, and a session has only this one.
+            # A stream is no call and can be repeated; its session has only this one.
             await incoming.release()
             incoming, _ = await self._send(outgoing)
         return incoming
 
     async def close(self) -> None:
-        """Nothing: the connections are not the session's."""
+        """Do nothing: the connections are shared by all sessions."""
 
     async def _send(self, outgoing: Outgoing) -> tuple[Incoming, bool]:
-        """The answer, and whether it says that the token is no good."""
+        """Return the answer, and whether the server refused the token."""
         principal = outgoing.principal or self._speaks()
         token = await self._credentials.token(principal)
         headers = {**outgoing.headers, **self._credentials.fields(principal, token)}
@@ -129,12 +132,14 @@ class SpeakingTransport:
 
 
 def written(subject: str) -> str:
-    """A subject as a header can hold it, and no two alike: percent-encoded UTF-8 but for most of visible ASCII."""
+    """Encode a subject for a header, unambiguously: percent-encoded UTF-8, except most of visible
+    ASCII."""
     return quote(subject, safe=_PLAIN)
 
 
 def _key(grant: GrantSettings, principal: Principal) -> Hashable:
-    """For whom a token is good. Whoever comes with fewer scopes is not given what more of them brought."""
+    """Return the cache key of a token. It has the scopes: a caller with fewer must not get what
+    more allow."""
     if grant.kind is not GrantKind.TOKEN_EXCHANGE:
         return None
     return principal.context, principal.subject, principal.client, principal.scopes

@@ -1,8 +1,8 @@
-"""Tokens that were had, by whom they are for, and for as long as they serve.
+"""Cache of bearer tokens: `Tokens`, by auth context, for most of their lifetime.
 
-What must not live here: how a token is had (`grants`), who may be given it (`credentials`). What holds: whoever asks
-for the same at the same time waits for one request, nobody is given what was had for another key, and nobody goes
-without because an older token of theirs was refused.
+Concurrent requests for one key share one token request. A token is only returned for its own key.
+When the token request failed for an older token of the same caller, it is repeated with the newer
+one. Used by `speaking.Credentials`.
 """
 
 import asyncio
@@ -18,9 +18,10 @@ from taskgate.upstream.principal import Principal
 from taskgate.upstream.single import Abandoned, SingleFlight
 
 SHARE: Final = 0.9
-"""Of a token's life, for which it serves: a call that begins with it should not outlive it."""
+"""The share of a token's lifetime for which it is used: a call that starts with it should not
+outlive it."""
 MOST: Final = 10_000
-"""Tokens that are kept; one more takes the place of the one that was used longest ago."""
+"""Tokens that are stored; the least recently used is evicted."""
 
 Ask = Callable[[Principal], Coroutine[Any, Any, Granted]]
 
@@ -31,9 +32,9 @@ class _Token(NamedTuple):
 
 
 class _Flight(SingleFlight[_Token]):
-    """One request for a token, made with that of `principal`.
+    """One token request, made with the token of `principal`.
 
-    `others` are made after it was refused, one for a token.
+    `others` are requests that were made after it was refused, by subject token.
     """
 
     def __init__(self, have: Callable[[Principal], Coroutine[Any, Any, _Token]], principal: Principal) -> None:
@@ -43,7 +44,7 @@ class _Flight(SingleFlight[_Token]):
 
 
 class Tokens:
-    """Keeps what `ask` brings. `most` is how many."""
+    """Stores up to `most` tokens that `ask` returns."""
 
     def __init__(self, ask: Ask, *, clock: Clock, most: int = MOST) -> None:
         self._ask = ask
@@ -53,7 +54,10 @@ class Tokens:
         self._asking: set[asyncio.Task[Any]] = set()
 
     async def get(self, key: Hashable, principal: Principal) -> str:
-        """The token of that key; where none serves any more, one is had for `principal`. Raises UpstreamFailed."""
+        """Return the token of a key; request one for `principal` if there is none or it expired.
+
+        Raises UpstreamFailed.
+        """
         flight = self._kept.get(key)
         if flight is None or flight.is_empty or self._is_over(flight):
             flight = _Flight(self._have, principal)
@@ -62,17 +66,17 @@ class Tokens:
         except SubjectRefused:
             if flight.principal.token == principal.token:
                 raise
-        # It was another token of the same caller. Whether this one will do is not known yet.
+        # It was another token of the same caller; this one may be accepted.
         return await self._wait(key, flight.others.setdefault(principal.token, _Flight(self._have, principal)))
 
     def drop(self, key: Hashable, token: str) -> None:
-        """Give that token to nobody any more; one that was had since stays."""
+        """Remove this token; a newer one stays."""
         flight = self._kept.get(key)
         if flight is not None and flight.value is not None and flight.value.text == token:
             del self._kept[key]
 
     async def close(self) -> None:
-        """Forget everything; who still waits gets UpstreamFailed."""
+        """Remove everything; waiting callers get UpstreamFailed."""
         self._kept.clear()
         asking = tuple(self._asking)
         for task in asking:
@@ -81,7 +85,7 @@ class Tokens:
             await asyncio.wait(asking)
 
     async def _wait(self, key: Hashable, flight: _Flight) -> str:
-        # Away and back: whoever is used is the last to go.
+        # Remove and insert: the dict is in order of last use.
         self._kept.pop(key, None)
         self._kept[key] = flight
         if len(self._kept) > self._most:

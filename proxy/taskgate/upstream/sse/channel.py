@@ -1,7 +1,14 @@
-"""One event stream with the address for messages: a line that is a session at the server (U-SSE-1).
+"""Message channel over one SSE stream and its address for POSTs: `SseChannel` (U-SSE-1).
 
-What must not live here: how the stream is had (`provider`), and whose a message is. What holds: what came before the
-stream ended is heard before its end is, and nothing is sent anywhere but where the server's own origin said.
+The stream is one session at the server. Its first event `endpoint` says where messages are POSTed,
+and answers arrive on the stream:
+
+    GET /sse               -> event: endpoint, data: /messages?id=1
+    POST /messages?id=1    -> 202
+                           <- event: message, data: {"jsonrpc": "2.0", …}
+
+All messages before the end of the stream are delivered before the end is reported. Messages are
+only sent to the server's own origin. `provider` opens the stream.
 """
 
 import asyncio
@@ -23,15 +30,16 @@ from taskgate.upstream.wire.target import Target
 
 ENDPOINT: Final = b"endpoint"
 _OURS: Final = frozenset({SESSION_HEADER.lower(), VERSION_HEADER.lower()})
-"""Headers that sessions carry for the gateway itself; servers of this kind know neither."""
+"""Headers of sessions that the gateway keeps for itself; servers of this kind use neither."""
 
 log = getLogger("taskgate.upstream")
 
 
 class SseChannel:
-    """A MessageChannel. `place` finds the address that a reference of the server names, or raises UpstreamFailed.
+    """A `MessageChannel` (`duplex.base`); `listen` sets its listener, called `ears`.
 
-    `gone` is told once that nothing is left of it.
+    `place` resolves the address that the server names, or raises UpstreamFailed. `gone` is called
+    once when the stream has ended.
     """
 
     acknowledges: Final = True
@@ -55,29 +63,29 @@ class SseChannel:
         loop = asyncio.get_running_loop()
         self._target: asyncio.Future[Target] = loop.create_future()
         self._over: asyncio.Future[None] = loop.create_future()
-        # It serves whoever has the line next, and not whoever it was made for alone.
+        # An empty context: the channel serves later callers too.
         self._reading = loop.create_task(self._read(), context=Context())
         self._reading.add_done_callback(self._ended)
 
     async def ready(self, within: float) -> None:
-        """Wait until it is known where messages go, no longer than `within` seconds. Raises UpstreamFailed."""
+        """Wait until the address for messages is known, at most `within` seconds. Raises
+        UpstreamFailed."""
         try:
             async with asyncio.timeout(within):
                 await asyncio.shield(self._target)
         except TimeoutError:
             raise trouble.no_endpoint() from None
 
-    # --- Line
+    # --- the message channel ------------------------------------------------------------------------------------------
 
     def listen(self, ears: Ears) -> None:
-        """See MessageChannel."""
         self._ears = ears
         if self._failure is not None:
             self._tell_soon(self._failure)
         self._going.set()
 
     async def send(self, outgoing: Outgoing) -> int:
-        """See MessageChannel. Any status that is a success will do."""
+        """Any success status is accepted."""
         if self._failure is not None or not self._target.done():
             raise trouble.ended(dispatched=False)
         headers = {name: value for name, value in outgoing.headers.items() if name.lower() not in _OURS}
@@ -89,32 +97,28 @@ class SseChannel:
         if answer[1].code in REDIRECTS:
             answer, _ = await self._origin.follow(outgoing, answer, target, until)
         connection, message, _ = answer
-        # Whatever it says there, the answer comes on the stream.
+        # The body is ignored: the answer comes on the stream.
         connection.release(linger=True)
         return message.code
 
     def pause(self) -> None:
-        """See MessageChannel."""
         self._going.clear()
 
     def resume(self) -> None:
-        """See MessageChannel."""
         self._going.set()
 
     def answered(self, size: int) -> None:
-        """See MessageChannel."""
         self._stream.answered(size)
 
     def drop(self) -> None:
-        """See MessageChannel."""
         self._was_dropped = True
         self._reading.cancel()
 
     async def over(self) -> None:
-        """Wait until nothing is left of it, and everybody knows."""
+        """Wait until the stream has ended and the listener has been told."""
         await asyncio.shield(self._over)
 
-    # --- what it hears
+    # --- reading ------------------------------------------------------------------------------------------------------
 
     async def _read(self) -> None:
         try:
@@ -134,20 +138,20 @@ class SseChannel:
             log.warning("a server sent something that is not a message; this and all like it are ignored")
 
     def _hear_other(self, type: bytes, data: bytes) -> None:
-        # The first one counts: to follow another would be to have the session moved.
+        # Only the first one counts: a later one would move the session.
         if type == ENDPOINT and not self._target.done():
             try:
                 self._target.set_result(self._place(data))
             except UpstreamFailed as failure:
                 self._target.set_exception(failure)
 
-    # --- its end
+    # --- the end ------------------------------------------------------------------------------------------------------
 
     def _ended(self, reading: "asyncio.Task[None]") -> None:
         failure = self._failure = self._why(reading)
         if not self._target.done():
             self._target.set_exception(self._why_at_once(failure))
-        # Nobody may have waited for it.
+        # Marks the exception as seen: there may be no waiter.
         self._target.exception()
         self._gone(self)
         if self._ears is None:

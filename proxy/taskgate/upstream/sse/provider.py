@@ -1,7 +1,9 @@
-"""Event streams of one server, made when a session is wanted, one for each and given to nobody else.
+"""Provider of SSE channels to one server: `SseChannelProvider` opens one event stream for each
+session.
 
-What must not live here: what is said and heard on one (`channel`). What holds: a stream is had by the headers of
-whoever wants it, and where messages go is of the server's own origin, or nobody is asked.
+A stream is opened with the headers (credentials) of the request that needs it and is never shared.
+The address for messages must be within the server's own origin, else the stream is refused. Used by
+`DuplexTransport`.
 """
 
 import asyncio
@@ -21,13 +23,15 @@ from taskgate.upstream.wire.origin import REDIRECTS, Origin, seconds
 from taskgate.upstream.wire.target import Target
 
 LONGEST: Final = 4096
-"""Bytes of an address that is believed to be one."""
+"""Bytes of an address for messages that are accepted."""
 
 
 class SseChannelProvider:
-    """The ChannelProvider of one server. `retried` is told the reason of every further try. Raises TlsFileRefused.
+    """A `ChannelProvider` (`duplex.base`). `retried` is called with the reason of every further
+    attempt.
 
-    A stream has the time of a connection to say where messages go, once it stands.
+    After the stream is open, the server has the connect timeout again to send its address. Raises
+    TlsFileRefused.
     """
 
     def __init__(self, settings: UpstreamSettings, retried: Callable[[str], None] = lambda reason: None) -> None:
@@ -39,11 +43,11 @@ class SseChannelProvider:
         self._closed = False
 
     async def take(self, wish: Wish) -> SseChannel:
-        """A line of its own; see ChannelProvider."""
+        """Return a new channel, used by one session only."""
         if self._closed:
             raise failures.let_go(dispatched=False)
         if wish.outgoing.only_listens:
-            # Nothing else is on a line of its own.
+            # A channel of its own carries nothing to listen to.
             raise failures.unreachable()
         stream, seen_at = await self._opened(wish.outgoing)
         if not 200 <= stream.status < 300:
@@ -62,11 +66,10 @@ class SseChannelProvider:
         return line
 
     def give_back(self, line: MessageChannel) -> None:
-        """See ChannelProvider: it was nobody else's."""
+        """Close the channel: it has no other user."""
         line.drop()
 
     async def close(self) -> None:
-        """See ChannelProvider."""
         self._closed = True
         lines = tuple(self._lines)
         for line in lines:
@@ -76,7 +79,7 @@ class SseChannelProvider:
         await self._origin.close()
 
     async def _opened(self, wanted: Outgoing) -> tuple[HttpIncoming, Target]:
-        """The answer to a GET for a stream, and whose it is."""
+        """Return the answer to a GET for a stream, and the target that gave it."""
         headers = {name: value for name, value in wanted.headers.items() if name not in POSTED}
         headers["Accept"] = "text/event-stream"
         asking = Outgoing(verb="GET", headers=headers, checks=wanted.checks)

@@ -1,1 +1,8 @@
-"""Bytes to and from one server: HTTP/1.1, its connections and TLS. Knows no session, no token and no message."""
+"""HTTP/1.1 to one server: requests, pooled connections, TLS and redirects.
+
+`transport` is the `Transport` of Streamable HTTP. It makes requests through `origin`, which takes
+connections from `pool`. `connection` is one connection on aiohttp's response parser, `dialing`
+opens it, `trust` is its TLS. `answer` reads a response, `target` writes the head of a request,
+`retrying` has the pauses between attempts. `sse` uses `origin` and `answer` too. Sessions, tokens
+and messages are elsewhere.
+"""

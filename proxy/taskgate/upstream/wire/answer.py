@@ -1,6 +1,7 @@
-"""An answer of a server as it is read: its head, the messages of its body, and when to be done with it.
+"""Response of a server as it is read: `HttpIncoming`, its head and the messages of its body.
 
-No exception of aiohttp passes from here. What a message means must not live here.
+`transport` and `sse` make one for each response. Limits on size, rate and noise apply while it is
+read and end in UpstreamFailed; exceptions of aiohttp stay inside.
 """
 
 import asyncio
@@ -24,25 +25,27 @@ from taskgate.upstream.beside import SAID_A_SECOND, LeftOut, NotificationBudget
 from taskgate.upstream.wire.connection import Connection
 
 _SESSION: Final = istr(SESSION_HEADER)
-# HttpProcessingError: from the parser that is not compiled.
+# HttpProcessingError comes from the pure Python parser.
 _BROKEN: Final = (ClientError, HttpProcessingError, OSError)
 
 
 A_TURN: Final = 32 * 1024
-"""Bytes of an event stream that are read before everybody else has a turn."""
+"""Bytes of an event stream that are processed before the event loop runs other tasks."""
 NOISE: Final = 64 * 1024
-"""Bytes of an event stream that may come to no message: comments, empty lines, events of other types."""
+"""Bytes of an event stream that may contain no message: comments, empty lines, events of other
+types."""
 NOISE_WITHIN: Final = 16.0
-"""Seconds in which no more of them may come; the first time is free, for it is not known since when they came."""
+"""Seconds in which the noise limit may be reached once. The first time is allowed, since the start
+of the noise is unknown."""
 
 
 class HttpIncoming:
-    """An answer whose head has arrived; it is its own iterator, so that leaving it half read costs nothing.
+    """An `Incoming` over HTTP. It is its own iterator, so that abandoning it half read costs
+    nothing.
 
-    Of an event stream everything is counted, but for what its reader says was an answer (`answered`). `left_out` is
-    told what of it is not handed out.
-
-    ValueError where its media type names an encoding that its own bytes break.
+    All bytes of an event stream count towards its limit, except answers, which its reader reports
+    by `answered`. `left_out` logs messages that are dropped. Raises ValueError where the media type
+    names an encoding that its own bytes break.
     """
 
     __slots__ = (
@@ -103,7 +106,7 @@ class HttpIncoming:
         self.streams = self._media_type == "text/event-stream"
 
     def messages(self, other: Callable[[bytes, bytes], None] | None = None) -> Self:
-        """The messages of the body; see Incoming. `other` gets type and data of what else a stream has for events."""
+        """`other` is called with type and data of events that are no message."""
         if self._ready is None:
             if not self.streams and self._media_type != "application/json":
                 raise failures.malformed("its answer is neither JSON nor an event stream")
@@ -144,11 +147,13 @@ class HttpIncoming:
         return self._ready.popleft()
 
     def answered(self, size: int) -> None:
-        """An answer of so many bytes was among the messages of a stream that has many: it does not count."""
+        """Take `size` bytes off the count: an answer was among the messages of a stream that
+        carries many."""
         self._fed -= size
 
     def _passed_on(self, messages: list[bytes]) -> list[bytes]:
-        """What is handed out of what came in a turn, and when to go on; not asked before the first turn is over."""
+        """Return the messages to deliver, and set the pause before more is read; not used in the
+        first turn."""
         beside = self._beside
         if beside is None:
             beside = self._beside = NotificationBudget(self._left_out)
@@ -157,16 +162,16 @@ class HttpIncoming:
         return beside.heard(messages, now)
 
     async def _some_of(self, chunk: bytes) -> bytes:
-        """What of a large chunk is read now; everybody else has a turn before the rest of it."""
+        """Return the first part of a large chunk; other tasks run before the rest."""
         if self._rest:
             await asyncio.sleep(0)
         self._rest = chunk[A_TURN:]
         return chunk[:A_TURN]
 
     def _expect_moderate(self, decoder: EventDecoder) -> None:
-        """Raise UpstreamFailed where a bound is passed again before its time; else it counts anew from now on.
+        """Raise UpstreamFailed where a limit is reached again too soon; else start to count anew.
 
-        An event that is not whole is not counted: it may be the answer, which has a bound of its own.
+        An unfinished event is not counted: it may be the answer, which has a limit of its own.
         """
         now = asyncio.get_running_loop().time()
         if decoder.noise > NOISE:
@@ -181,24 +186,20 @@ class HttpIncoming:
 
     @property
     def last_event(self) -> str | None:
-        """See Incoming."""
         return None if self._decoder is None else self._decoder.last_id
 
     @property
     def unfinished(self) -> int:
-        """See Incoming."""
         return 0 if self._decoder is None else self._decoder.unfinished
 
     @property
     def retry(self) -> timedelta | None:
-        """See Incoming."""
         milliseconds = None if self._decoder is None else self._decoder.retry
         return None if milliseconds is None else timedelta(milliseconds=milliseconds)
 
     async def release(self, *, answered: bool = False) -> None:
-        """Be done with the answer; see Incoming."""
         connection, self._connection = self._connection, None
-        # Whatever a body that broke off leaves in a circle is not to have the call in it.
+        # A body that broke off may stay in a reference cycle, which must not keep the call alive.
         self._placed = None
         if connection is not None:
             connection.release(linger=answered)
@@ -226,14 +227,15 @@ class HttpIncoming:
             placed(last_id)
 
     def _at_hand(self) -> bytes:
-        """What has come and was not read; empty where there is nothing, or the body is over."""
+        """Return what has arrived and was not read; empty if there is nothing, or the body has
+        ended."""
         try:
             return self._body.read_nowait()
         except _BROKEN:
             raise failures.broke_off() from None
 
     async def _chunk(self) -> bytes:
-        """What comes next; empty at the end."""
+        """Wait for more of the body and return it; empty at the end."""
         body = self._body
         if body.is_eof():
             return b""

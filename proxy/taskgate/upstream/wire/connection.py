@@ -1,7 +1,7 @@
-"""One connection over HTTP/1.1: one request at a time, and what comes back, as aiohttp's parser reads it.
+"""One HTTP/1.1 connection: `Connection`, an asyncio protocol on aiohttp's response parser.
 
-What must not live here: where the connection goes, how it is made, and who gets it next. What holds: a connection is
-kept only if its last answer came to its end, and nothing came besides.
+It has one request at a time. `pool` owns it and is its `ConnectionObserver`; `dialing` opens it. A
+connection is reused only if its last answer was read to the end and nothing else arrived.
 """
 
 import asyncio
@@ -17,18 +17,19 @@ from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
 from taskgate.upstream import failures
 
 LINGER: Final = 0.25
-"""Seconds that the end of a stream is waited for after its answer, so that the connection can serve the next call."""
+"""Seconds to wait for the end of a stream after its answer, so that the connection can be reused.
+"""
 
 _READ_AHEAD: Final = 2**18
-"""Bytes of a body that wait for their reader; from twice as many on nothing is read from the server."""
+"""Bytes of a body that wait for their reader; reading from the server stops at twice as many."""
 
 _ONE_PIECE: Final = 2**18
-"""Bytes that are handed to the event loop at once: it copies what the network does not take."""
+"""Bytes given to the event loop at once: it copies what the network does not take."""
 
 FRAMING: Final = 2**20
-"""Bytes beside its body that an answer may always have: heads, also of interim answers, and what frames chunks."""
+"""Bytes besides its body that every answer may have: heads, interim answers and chunk framing."""
 FRAMING_SHARE: Final = 4
-"""Bytes beside its body that it may have besides, for each byte of that; a chunk of one byte has five."""
+"""Further bytes besides its body, for each byte of it; a chunk of one byte has five."""
 
 _NOTHING: Final = memoryview(b"")
 _BODILESS: Final = frozenset({204, 304})
@@ -38,33 +39,33 @@ _Head = asyncio.Future[tuple[RawResponseMessage, StreamReader]]
 
 
 class ConnectionObserver(Protocol):
-    """Whom a connection tells of itself."""
+    """Receives the events of a connection; implemented by the pool."""
 
     def made(self, connection: "Connection") -> None:
-        """It stands."""
+        """The connection is open."""
         ...
 
     def keep(self, connection: "Connection") -> None:
-        """It can carry another request."""
+        """The connection can be used for another request."""
         ...
 
     def forget(self, connection: "Connection") -> None:
-        """It must not be given another request."""
+        """The connection must not get another request."""
         ...
 
     def lost(self, connection: "Connection") -> None:
-        """It is no more."""
+        """The connection is closed."""
         ...
 
 
 class Connection(BaseProtocol):
-    """One connection. `ask` and `release` take turns; `drop` may come at any time."""
+    """One connection. `ask` and `release` alternate; `drop` may be called at any time."""
 
     __slots__ = ("_body", "_came", "_head", "_keeper", "_lingering", "_reusable", "_unsent")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, keeper: ConnectionObserver) -> None:
         super().__init__(loop)
-        # Once for all answers: between two of them it has nothing to remember.
+        # One parser for all answers: it has no state between two of them.
         self._parser = HttpResponseParser(
             self,
             loop,
@@ -86,21 +87,21 @@ class Connection(BaseProtocol):
 
     @property
     def usable(self) -> bool:
-        """Whether it stands, as far as is known."""
+        """Whether the connection is open, as far as known."""
         return self.transport is not None and not self.transport.is_closing()
 
-    # The turn of a request.
+    # --- one request --------------------------------------------------------------------------------------------------
 
     async def ask(
         self, head: bytes, body: bytes | None, until: float | None, left: Callable[[], None] | None = None
     ) -> tuple[RawResponseMessage, StreamReader]:
-        """Send one request; the head of its answer, and a reader of its body.
+        """Send one request; return the head of its answer and a reader of its body.
 
-        `until` is the loop's time at which the wait ends, `left` is told right before the first byte is written. Raises
-        UpstreamFailed, unreachable where nothing was written; then, and where the wait is cancelled, the connection is
-        dropped.
+        `until` is the loop time at which the wait ends. `left` is called right before the first
+        byte is written. Raises UpstreamFailed, unreachable if nothing was written. On failure or
+        cancellation the connection is dropped.
         """
-        # It can end between the moment it is made and the one its maker goes on.
+        # It can close between the moment it is made and the one at which its maker continues.
         if self.transport is None or self.transport.is_closing():
             raise failures.unreachable()
         if left is not None:
@@ -124,7 +125,8 @@ class Connection(BaseProtocol):
                 timer.cancel()
 
     def release(self, *, linger: bool = False) -> None:
-        """The answer is not read any more. `linger` gives its end a moment to arrive; without its end it is dropped."""
+        """Stop reading the answer. `linger` waits a moment for its end; without its end the
+        connection is dropped."""
         if self._body is None or self._body.is_eof():
             self._settle()
         elif linger:
@@ -133,18 +135,19 @@ class Connection(BaseProtocol):
             self.drop()
 
     def drop(self) -> None:
-        """End it now, with whatever is under way on it."""
+        """Abort the connection and what runs on it."""
         self._keeper.forget(self)
         if self.transport is not None:
             self.transport.abort()
 
     def _send_more(self) -> None:
-        """As much as is taken now. Nobody waits for the rest: a server may answer before it has read everything."""
+        """Write as much as fits. The request does not wait: a server may answer before it has read
+        everything."""
         while self._unsent and not self._paused and self.transport is not None:
             piece, self._unsent = self._unsent[:_ONE_PIECE], self._unsent[_ONE_PIECE:]
             self.transport.write(piece)
         if not self._unsent:
-            # An empty piece of a body would hold the whole of it.
+            # An empty slice would keep the whole body in memory.
             self._unsent = _NOTHING
 
     def _settle(self) -> None:
@@ -164,7 +167,8 @@ class Connection(BaseProtocol):
             self.drop()
 
     def _began_another(self) -> bool:
-        """Whether the parser holds the beginning of an answer nobody asked for, which would be taken for the next."""
+        """Whether the parser has the start of an unrequested answer, which the next request would
+        take for its own."""
         assert self._parser is not None
         try:
             return self._parser.feed_eof() is not None
@@ -185,15 +189,14 @@ class Connection(BaseProtocol):
             self._lingering.cancel()
             self._lingering = None
 
-    # What the event loop tells.
+    # --- callbacks of the event loop ----------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """It stands."""
         super().connection_made(transport)
         self._keeper.made(self)
 
     def data_received(self, data: bytes) -> None:
-        """Parse what came; what came unasked ends the connection."""
+        """Parse the bytes; unrequested bytes end the connection."""
         if self._parser is None or self._upgraded:
             return
         if self._head is None and self._body is None:
@@ -228,7 +231,8 @@ class Connection(BaseProtocol):
             answer.set_result((message, EMPTY_PAYLOAD if status in _BODILESS else body))
 
     def _expect_body(self) -> None:
-        """End the connection where little of what came is of a body: no bound of bodies would ever be reached."""
+        """Drop the connection if little of what came belongs to a body: limits of bodies would not
+        apply."""
         body = self._body
         if self._came <= FRAMING + (1 + FRAMING_SHARE) * (0 if body is None else body.total_bytes):
             return
@@ -240,16 +244,15 @@ class Connection(BaseProtocol):
         self.drop()
 
     def resume_writing(self) -> None:
-        """The server takes more."""
         super().resume_writing()
         self._send_more()
 
     def eof_received(self) -> None:
-        """The server says no more; there is nothing left to say to it."""
+        """Drop the connection: the server has closed its side."""
         self.drop()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Tell who waits for an answer, or for the rest of one."""
+        """Fail the request that waits for an answer, or for the rest of one."""
         super().connection_lost(exc)
         self._keeper.lost(self)
         self._stop_lingering()
@@ -259,20 +262,20 @@ class Connection(BaseProtocol):
         self._unsent = _NOTHING
 
     def _break_off(self) -> None:
-        """No more of the body comes, which is the end of one that has no other."""
+        """End the body: no more of it arrives. For a body without a length, that is its end."""
         body, self._body = self._body, None
         if body is None or body.is_eof():
             return
         assert self._parser is not None
         try:
             self._parser.feed_eof()
-        except Exception:  # whatever the parser misses
+        except Exception:  # the parser raises errors of many kinds
             body.set_exception(ClientPayloadError())
         if not body.is_eof() and body.exception() is None:
             body.set_exception(ClientPayloadError())
 
     def resume_reading(self, resume_parser: bool = True) -> None:
-        """A reader asks for it whenever it has taken something."""
+        """Called by a reader whenever it has taken something."""
         if self._reading_paused:
-            # What is read from here on may be of another's request.
+            # Data read from here on may belong to another request's context.
             Context().run(super().resume_reading, resume_parser)

@@ -1,7 +1,8 @@
-"""The way to a connection: a name's addresses, tried one beside the other, and TLS where it is wanted.
+"""Opening of connections to one origin: `Dialer` resolves the name, races its addresses, and adds
+TLS.
 
-What must not live here: what becomes of a connection that stands, whom TLS trusts (`trust`). What holds: whoever
-cancels a way leaves no socket.
+The race starts another address beside one that does not answer soon ("happy eyeballs"). Cancelling
+`connect` leaves no socket open. Used by `pool`.
 """
 
 import asyncio
@@ -21,11 +22,11 @@ from taskgate.upstream.wire.connection import Connection
 from taskgate.upstream.wire.trust import tls_context
 
 NEXT_ADDRESS: Final = 0.25
-"""Seconds that an address is tried before the next one is tried beside it."""
+"""Seconds after which the next address is tried beside the current one."""
 
 
 class Dialer:
-    """How to reach one origin, whose scheme is http or https. Raises TlsFileRefused."""
+    """Connects to one http or https origin. Raises TlsFileRefused."""
 
     __slots__ = ("_ceiling", "_host", "_name", "_port", "_tls")
 
@@ -36,11 +37,12 @@ class Dialer:
         self._port = origin.port
         self._ceiling = descriptors.server_ceiling()
         self._tls = tls_context(tls) if origin.scheme == "https" else None
-        # Certificates name a host without the dot that ends a full name.
+        # Certificates name a host without the trailing dot of a full name.
         self._name = None if self._tls is None else tls.server_name or self._host.rstrip(".")
 
     async def connect(self, new: Callable[[], Connection]) -> Connection:
-        """A connection made by `new` that stands. OSError where none does, ValueError for a host that cannot be one."""
+        """Return an open connection made by `new`. OSError without one, ValueError for an
+        impossible host name."""
         return await self._first_of(await self._addresses(), new)
 
     async def _addresses(self) -> list[str]:
@@ -53,7 +55,7 @@ class Dialer:
         return [self._host]
 
     async def _reach(self, address: str, new: Callable[[], Connection]) -> Connection:
-        # Not with the loop's own race between addresses: cancelled at a bad moment, that one loses a socket.
+        # Does not use the race in asyncio: cancelled at a bad moment, that loses a socket.
         transport, connection = await asyncio.get_running_loop().create_connection(
             new, address, self._port, ssl=self._tls, server_hostname=self._name
         )
@@ -70,7 +72,7 @@ class Dialer:
         try:
             while winner is None and (addresses or running):
                 if addresses:
-                    # What it will be read in serves others later.
+                    # An empty context: the connection will serve other requests later.
                     attempt = loop.create_task(self._reach(addresses.pop(0), new), context=Context())
                     started.add(attempt)
                     running.add(attempt)
@@ -81,7 +83,7 @@ class Dialer:
             try:
                 await _end({attempt for attempt in started if attempt is not winner})
             except asyncio.CancelledError:
-                # Nobody will have it.
+                # The caller is cancelled, so the connection has no user.
                 if winner is not None:
                     winner.result().drop()
                 raise
@@ -103,7 +105,7 @@ async def _end(attempts: set[asyncio.Task[Connection]]) -> None:
 
 
 def _families_in_turn(found: list[tuple[int, str]]) -> list[str]:
-    """One of each family after another, in the order of the system's choice."""
+    """Return the addresses alternating between families, in the order of the system's resolver."""
     families: dict[int, list[str]] = {}
     for family, address in found:
         families.setdefault(family, []).append(address)

@@ -1,8 +1,8 @@
-"""Requests to the origin of one server: one pool of connections, bounded reads, and no wish of its own.
+"""Requests to the origin of one server: `Origin`, with one connection pool, retries and redirects.
 
-It keeps no cookie, follows no redirect but one within the server's own origin, reads no environment, and repeats
-nothing of which a byte may have left. No address passes from here. What must not live here: what an answer means, and
-which address is asked.
+It stores no cookies, reads no environment, and follows only redirects within the server's own
+origin. A request is repeated only while no byte of it may have been sent. No address appears in a
+failure. Used by `wire.transport` and by `sse`.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,24 +24,26 @@ from taskgate.upstream.wire.retrying import Retrying
 from taskgate.upstream.wire.target import Target
 
 REUSE_WITHIN: Final = 2.0
-"""Seconds. Servers close what is idle for five: a connection that may be closing is no place for a call made once."""
+"""Seconds for which an idle connection is reused. Servers close idle connections after five; a
+connection that may be closing must not get a call that is sent only once."""
 
 _UNMADE: Final = frozenset({UpstreamReason.UNREACHABLE.value, UpstreamReason.INTERNAL.value})
-"""No connection came about, by the server's fault or ours."""
+"""Reasons of failures to get a connection, by the server's fault or the gateway's."""
 REDIRECTS: Final = range(300, 400)
 Answer = tuple[Connection, RawResponseMessage, StreamReader]
 
 
 class Origin:
-    """Makes requests to one server. Connections are made when they are needed, as many as there are requests.
+    """Makes requests to one server. Connections are opened on demand, one for each concurrent
+    request.
 
-    `retried` is told the reason of every further try. Raises TlsFileRefused.
+    `retried` is called with the reason of every further attempt. Raises TlsFileRefused.
     """
 
     def __init__(self, settings: UpstreamSettings, retried: Callable[[str], None]) -> None:
         assert settings.url is not None, "an HTTP upstream has a URL"
         self.configured: Final = Target(URL(settings.url))
-        """Where the server is, as the operator says."""
+        """The URL that the operator configured."""
         self._pool = Pool(
             self.configured.url,
             connect=settings.connect.total_seconds(),
@@ -52,7 +54,8 @@ class Origin:
         self._closed = False
 
     async def request(self, outgoing: Outgoing, target: Target, until: float | None) -> Answer:
-        """One request, with as many tries to have a connection as there may be: the first that has one is the last."""
+        """Send one request. Tries to connect as often as configured; the first connection gets the
+        request."""
         pauses: Iterator[float] | None = None
         while True:
             try:
@@ -63,7 +66,7 @@ class Origin:
                 message, body = await connection.ask(head, outgoing.body, until, outgoing.left)
                 return connection, message, body
             except UpstreamFailed as failure:
-                # A stream comes back by itself, in its own time.
+                # A stream is reopened by its reader, with its own pauses.
                 if failure.reason not in _UNMADE or outgoing.only_listens:
                     raise
                 pauses = pauses or self._retrying.pauses()
@@ -76,7 +79,8 @@ class Origin:
     async def follow(
         self, outgoing: Outgoing, answer: Answer, target: Target, until: float | None
     ) -> tuple[Answer, Target]:
-        """Go once to where `target` sends us, and that place; only within the configured origin (22a)."""
+        """Follow one redirect of `target`, within the configured origin only; returns answer and
+        new target."""
         connection, message, _ = answer
         connection.release()
         inside = None
@@ -92,24 +96,25 @@ class Origin:
         return again, inside
 
     def inside(self, location: str | None, target: Target) -> Target | None:
-        """The place that a reference seen at `target` names; None where it is not within the origin, or is none."""
+        """Return the target of a reference seen at `target`; None if it is invalid or outside of
+        the origin."""
         try:
             url = target.url.join(URL(location or ""))
-            # An origin leaves out a user, which must not be taken from a server either.
+            # `origin()` drops a user name, which must not be taken from a server either.
             inside = bool(location) and url.origin() == self.configured.url.origin() and url.user is None
             return Target(url.with_fragment(None)) if inside else None
         except ValueError:
             return None
 
     async def close(self) -> None:
-        """Drop every connection; nothing can be sent any more."""
+        """Drop every connection; no further request can be sent."""
         self._closed = True
         self._retrying.close()
         await self._pool.close()
 
 
 def seconds(bound: timedelta | None) -> float | None:
-    """A bound as the loop counts it."""
+    """A timeout in seconds, as the event loop counts."""
     return None if bound is None else bound.total_seconds()
 
 

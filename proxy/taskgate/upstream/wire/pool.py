@@ -1,8 +1,9 @@
-"""The connections to one server: made when they are needed, and kept for a moment after.
+"""Connection pool of one server: `Pool` opens connections on demand and reuses idle ones for a
+short time.
 
-What must not live here: HTTP. What holds: nobody else knows which connections there are, and after `close` there are
-none, nor one that is being made. A connection and its timers are of nobody whom they serve: nothing that is ambient
-where one is asked for is ambient in them.
+`Origin` takes connections from it. The pool is the only owner of the connections: after `close`
+there are none, not even one that is being opened. Connections and their timers run in an empty
+context, because they serve many callers.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ from taskgate.upstream.wire.dialing import Dialer
 
 
 class Pool:
-    """As many connections as there are requests at once. `connect` and `reuse_within` are seconds.
+    """One connection for each concurrent request. `connect` and `reuse_within` are seconds.
 
     Raises TlsFileRefused.
     """
@@ -36,7 +37,8 @@ class Pool:
         self._closed = False
 
     def take(self) -> Connection | None:
-        """The connection that was used last, since the longest idle is what a server closes first."""
+        """Return the idle connection that was used last; a server closes the longest idle one
+        first."""
         idle = self._idle
         if not idle:
             return None
@@ -49,7 +51,8 @@ class Pool:
         return None
 
     async def dial(self, until: float | None) -> Connection:
-        """A new connection. `until` is the loop's time at which the caller's patience ends. Raises UpstreamFailed."""
+        """Open a connection. `until` is the loop time at which the caller's wait ends. Raises
+        UpstreamFailed."""
         if self._closed:
             raise failures.let_go(dispatched=False)
         loop = asyncio.get_running_loop()
@@ -60,7 +63,7 @@ class Pool:
         try:
             async with scope:
                 connection = await self._way.connect(lambda: Connection(loop, self))
-        # ValueError: a host name that cannot be one is noticed only here.
+        # ValueError: an impossible host name is only noticed here.
         except (OSError, ValueError) as error:
             if self._closed:
                 raise failures.let_go(dispatched=False) from None
@@ -73,7 +76,7 @@ class Pool:
         return connection
 
     async def close(self) -> None:
-        """Drop every connection, those too that carry a request or are being made; wait until they are gone."""
+        """Drop every connection, also those in use or being opened; wait until they are gone."""
         self._closed = True
         loop = asyncio.get_running_loop()
         if self._sweeping is not None:
@@ -88,25 +91,22 @@ class Pool:
             self._empty = self._empty or loop.create_future()
             await asyncio.shield(self._empty)
 
-    # What connections tell; see ConnectionObserver.
+    # --- the observer of its connections ------------------------------------------------------------------------------
 
     def made(self, connection: Connection) -> None:
-        """Count it."""
         self._standing.add(connection)
 
     def keep(self, connection: Connection) -> None:
-        """Have it wait for the next request, but not for long."""
+        """Store the connection for the next request, for a limited time."""
         loop = asyncio.get_running_loop()
         self._idle[connection] = loop.time()
         if self._sweeping is None:
             self._sweeping = loop.call_later(self._reuse_within, self._sweep, context=Context())
 
     def forget(self, connection: Connection) -> None:
-        """Give it to nobody."""
         self._idle.pop(connection, None)
 
     def lost(self, connection: Connection) -> None:
-        """Count it no more."""
         self._idle.pop(connection, None)
         self._standing.discard(connection)
         self._tell_if_empty()

@@ -1,7 +1,8 @@
-"""Another try at a connection that did not come about, after a pause that doubles and is never the same for two.
+"""Retries of failed connects: `Retrying` gives the pauses, which double and differ between
+requests.
 
-What must not live here: which failure may be tried again. What holds: nobody waits beyond their own patience, nor after
-`close`.
+`Origin` uses it and decides which failure is retried. A pause never outlasts the caller's timeout,
+and ends at `close`.
 """
 
 import asyncio
@@ -14,11 +15,11 @@ from taskgate.upstream.pauses import share
 from taskgate.upstream.settings import Retries
 
 CONNECT: Final = "connect"
-"""Why another try is made, as an observer is told: no connection came about."""
+"""The reason of a retry, as observers get it: no connection was made."""
 
 
 class Retrying:
-    """The tries at one server. `retries` None allows one try a request; `retried` hears of what `tell` tells."""
+    """Retries for one server. `retries` None allows one attempt; `retried` is called by `tell`."""
 
     def __init__(self, retries: Retries | None, name: str, retried: Callable[[str], None]) -> None:
         self._pauses = [] if retries is None else list(_pauses(retries))
@@ -28,7 +29,7 @@ class Retrying:
         self._ended = asyncio.Event()
 
     def pauses(self) -> Iterator[float]:
-        """The seconds to wait before each try of one request but the first."""
+        """Yield the seconds to wait before each further attempt of one request."""
         if not self._pauses:
             return
         request = f"{self._name} {next(self._requests)}"
@@ -36,7 +37,7 @@ class Retrying:
             yield pause * share(request, turn)
 
     async def wait(self, pause: float, until: float | None) -> bool:
-        """Wait that long; False, and at once, where the loop's time `until` would come before."""
+        """Wait for the pause; False at once if the loop time `until` would come first."""
         if until is not None and asyncio.get_running_loop().time() + pause >= until:
             return False
         with suppress(TimeoutError):
@@ -45,17 +46,17 @@ class Retrying:
         return True
 
     def tell(self) -> None:
-        """Another try is made now, unless `close` came before."""
+        """Report that another attempt is made now, unless `close` was called."""
         if not self._ended.is_set():
             self._retried(CONNECT)
 
     def close(self) -> None:
-        """Let nobody wait any more."""
+        """End all waits."""
         self._ended.set()
 
 
 def _pauses(retries: Retries) -> Iterator[float]:
-    """At most so long before each further try."""
+    """Yield the longest pause before each further attempt."""
     pause, most = retries.backoff.total_seconds(), retries.max_backoff.total_seconds()
     for _ in range(retries.attempts - 1):
         yield min(pause, most)

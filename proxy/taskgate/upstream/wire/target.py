@@ -1,7 +1,5 @@
-"""Where requests go, and the head of each: what is the same for all of them is written once.
-
-What must not live here: connections, and which target is taken.
-"""
+"""Address of a request, and its head: `Target` writes the part that is the same for all requests
+once."""
 
 import re
 from typing import Final
@@ -16,7 +14,8 @@ _WITHOUT_LENGTH: Final = frozenset({"GET", "HEAD"})
 
 
 class Target:
-    """One address within a server's origin. ValueError for a URL that cannot be one; its user is left out."""
+    """One URL within a server's origin. ValueError for an invalid URL; a user name in it is
+    dropped."""
 
     __slots__ = ("_same", "url")
 
@@ -28,11 +27,12 @@ class Target:
         self._same = f" {path} HTTP/1.1\r\nHost: {authority}\r\nAccept-Encoding: identity\r\nUser-Agent: taskgate\r\n"
 
     def head(self, outgoing: Outgoing) -> bytes:
-        """The head of a request. ValueError for control characters, which could make another request of it."""
+        """Return the head of a request. ValueError for control characters, which could inject
+        another request."""
         verb, body = outgoing.verb, outgoing.body
         lines = [f"{name}: {value}" for name, value in outgoing.headers.items()]
         text = "".join((verb, *lines))
-        # Nothing that is printable is forbidden, and to ask that is far cheaper.
+        # Printable text contains no forbidden character, and that test is far cheaper.
         if not text.isprintable() and _FORBIDDEN.search(text):
             raise ValueError("a header holds a control character")
         if body is not None:

@@ -1,7 +1,7 @@
-"""Bytes to and from one server over HTTP/1.1: each request a POST or GET of its own, to one address.
+"""Streamable HTTP to one server: `HttpTransport`, where each request is a POST or GET to one URL.
 
-Where the server sends us within its own origin is remembered. What must not live here: how one request is made
-(`origin`), and what a message means.
+A redirect within the server's own origin is remembered for later requests. `Origin` makes one
+request. Wrapped by `http.HttpUpstream`, used by the sessions of both eras.
 """
 
 import asyncio
@@ -19,9 +19,9 @@ UNKNOWN: Final = 404
 
 
 class HttpTransport:
-    """Moves bytes to and from one server. Connections are made when they are needed, as many as there are calls.
+    """The `Transport` over HTTP. Connections are opened on demand, one for each concurrent request.
 
-    `retried` is told the reason of every further try. Raises TlsFileRefused.
+    `retried` is called with the reason of every further attempt. Raises TlsFileRefused.
     """
 
     def __init__(self, settings: UpstreamSettings, retried: Callable[[str], None] = lambda reason: None) -> None:
@@ -31,7 +31,6 @@ class HttpTransport:
         self._target = self._origin.configured
 
     async def send(self, outgoing: Outgoing) -> HttpIncoming:
-        """The answer's head; see Transport."""
         patience = seconds(outgoing.first_byte)
         until = None if patience is None else asyncio.get_running_loop().time() + patience
         answer = await self._origin.request(outgoing, self._target, until)
@@ -39,7 +38,7 @@ class HttpTransport:
             answer, self._target = await self._origin.follow(outgoing, answer, self._target, until)
         connection, message, body = answer
         if message.code == UNKNOWN:
-            # What was remembered of a redirect may be what is gone.
+            # The target of an earlier redirect may be gone.
             self._target = self._origin.configured
         try:
             return HttpIncoming(
@@ -56,5 +55,5 @@ class HttpTransport:
             raise failures.malformed("its answer has an invalid Content-Type") from None
 
     async def close(self) -> None:
-        """Drop every connection; nothing can be sent any more."""
+        """Drop every connection; no further request can be sent."""
         await self._origin.close()

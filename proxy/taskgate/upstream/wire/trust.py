@@ -1,6 +1,7 @@
-"""Whom TLS trusts, and what the gateway shows of itself: the context of the connections to one server.
+"""TLS context for connections to one server: `tls_context`, from the files that the operator
+configured.
 
-What must not live here: connections.
+`Dialer` uses it; `cli`, `explain` and `wiring` report a `TlsFileRefused` to the operator.
 """
 
 import os
@@ -12,11 +13,12 @@ from taskgate.upstream.settings import UpstreamTls
 
 
 class TlsFileRefused(Exception):
-    """A file cannot be used; the text is for the operator: the key under `tls` that names it, no path, no content."""
+    """A file is unusable. The text is for the operator: the key under `tls` that names it, no path,
+    no content."""
 
 
 def tls_context(tls: UpstreamTls) -> ssl.SSLContext:
-    """TLS 1.2 or newer, and HTTP/1.1 within it. Reads the files. Raises TlsFileRefused."""
+    """Return a context for TLS 1.2 or newer with HTTP/1.1. Reads the files. Raises TlsFileRefused."""
     context = _trusting(tls.ca_file)
     context.set_alpn_protocols(["http/1.1"])
     if tls.insecure_skip_verify:
@@ -42,7 +44,7 @@ def _show(context: ssl.SSLContext, cert_file: Path, key_file: Path | None) -> No
     if key_file is not None:
         _expect_readable("tls.key_file", key_file, is_secret=True)
     try:
-        # Without an answer of ours OpenSSL would ask whoever sits at the terminal for the key's password.
+        # Without a password callback OpenSSL would prompt for the key's password on the terminal.
         context.load_cert_chain(cert_file, key_file, password=lambda: "")
     except (ssl.SSLError, ValueError):
         text = "tls.cert_file, tls.key_file: must hold a PEM certificate and its key without a password"
