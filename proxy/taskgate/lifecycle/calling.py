@@ -1,6 +1,7 @@
-"""A held call of a task: what comes of it, whoever or whatever ends it.
+"""The wait for the call of a task: `come_of`. It turns every way in which a call can end into the
+event that ends the task, or into None.
 
-What must not live here: how it gets to leave (`dispatch`), and how its end is written (`completions`).
+`TaskExecutor` uses it after the call was dispatched (`dispatch`). `Completions` writes the event.
 """
 
 from collections.abc import Callable
@@ -21,7 +22,7 @@ from taskgate.upstream import failures
 UNFORESEEN: Final = "The gateway failed while the call was running; it may or may not have completed"
 
 Outcome = Callable[[Response], CallSucceeded | CallFaulted]
-"""What a response means for a task. Raises UpstreamFailed where it is none."""
+"""Maps a response to the event that ends a task. Raises UpstreamFailed if it is no valid response."""
 
 log = getLogger("taskgate.runner")
 
@@ -29,10 +30,11 @@ log = getLogger("taskgate.runner")
 async def come_of(
     run: TaskRun, call: Call, outcome: Outcome, ticket: Ticket | None
 ) -> CallSucceeded | CallFaulted | None:
-    """What the call came to; None where somebody ended the task before, or goes on with the call elsewhere.
+    """Await a call, and return the event that ends its task.
 
-    Its slot is given back when it is over: how long its end takes to be written is no server's time. Raises Gone for
-    one that was to be gone on with, and may be made again.
+    Returns None if the task ended before, or another process continues the call. The permit is
+    released at the end of the call: the time to store the event is not the server's. Raises Gone if
+    a resumed call no longer exists at its server and may be sent again.
     """
     try:
         with run.scope:
@@ -45,12 +47,12 @@ async def come_of(
     except UpstreamFailed as failure:
         return call_failed(failure, ran=run.ran)
     except QueueFull as full:
-        # One that waited for its turn beside others which make the same call.
+        # The call waited for its permit together with equal calls.
         return call_ended(FaultReason.QUEUE, str(full), dispatched=run.ran, retry_after=full.retry_after)
     except Interrupted:
         pass
     except Exception as error:
-        # Whatever it was, the task must not stay unfinished for it.
+        # Whatever the error is, the task must not stay unfinished.
         log.error("Unexpected error in a call", exc_info=error)
         return call_ended(FaultReason.INTERNAL, UNFORESEEN, dispatched=True)
     finally:

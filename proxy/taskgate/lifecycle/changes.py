@@ -1,7 +1,9 @@
-"""Changes of a record that somebody else may be changing at the same moment: read, advance, swap, and again.
+"""The changes of stored task records: `Changes`, by compare-and-swap.
 
-What must not live here: what an event means (`domain/machine`), what is told of it (`reports`), and ends of tasks,
-which have to be written however long that takes (`completions`).
+Several processes may change a record at the same time. `make` loads it, asks a function for an
+event, and applies the event (`domain.machine`). Then it swaps the record if its revision is
+unchanged; else it starts again. Most modules of this folder change records with it. Final states
+are written by `Completions`, which waits as long as it takes.
 """
 
 import asyncio
@@ -21,37 +23,45 @@ from taskgate.telemetry.events import EventSink
 
 RETRY_FIRST: Final = 0.1
 RETRY_MOST: Final = 5.0
-"""Seconds between tries while the store does not take it."""
+"""Seconds between attempts while the store fails, from the first to the longest pause."""
 
 Choose = Callable[[TaskRecord], TaskEvent | None]
-"""From a record as it is now to what shall happen to it; None for nothing."""
+"""Returns the event that shall happen to the record; None for no change."""
 
 
 class Hold(Protocol):
-    """What a process holds in a store that others share: as who runs a task it writes only what is its own."""
+    """The leases of this process in a shared store. A process changes only tasks whose lease it
+    has. `Leasing` implements it.
+    """
 
     def holds(self, record: TaskRecord) -> bool:
-        """Whether the lease of an unfinished record is this process's, and was not lost meanwhile."""
+        """Return whether this process has the lease of an unfinished record, and did not lose it
+        meanwhile.
+        """
         ...
 
     def wrote(self, record: TaskRecord) -> None:
-        """A record is stored as it is here; a head does, unless it has just ended with an outcome."""
+        """Handle that a record was stored. It may be a head, unless it has just ended with a
+        result.
+        """
         ...
 
     def overslept(self, since: float) -> bool:
-        """Whether so much time has passed that a lease which was good then may be another's."""
+        """Return whether so much time has passed since then that another process may have the
+        lease.
+        """
         ...
 
     async def healed(self, task: TaskId, found: TaskRecord | None) -> bool:
-        """Put a task that runs here back where the store, which has `found`, forgot it; whether to look again.
+        """Restore a task of this process that the store, which has `found`, has lost.
 
-        Raises StoreUnavailable.
+        Returns whether to load it again. Raises StoreUnavailable.
         """
         ...
 
 
 class Changes:
-    """Makes events happen to stored records."""
+    """The changes of stored records. With a `hold`, only records whose lease it has are changed."""
 
     def __init__(self, *, store: TaskStore, event_sink: EventSink, clock: Clock, hold: Hold | None = None) -> None:
         self._store = store
@@ -60,18 +70,19 @@ class Changes:
         self._hold = hold
         self._suspicions = Suspicions(event_sink, clock)
         self.retrievals = Retrievals(store=store, event_sink=event_sink, clock=clock)
-        """The one change that nobody waits for."""
+        """Marks fetched results in the background."""
 
     def of_runs(self, hold: Hold) -> "Changes":
-        """The same, for those that run the tasks: what another process holds, or took over, is not changed."""
+        """Return the variant for running calls: it does not change tasks of other processes."""
         changes = Changes(store=self._store, event_sink=self._event_sink, clock=self._clock, hold=hold)
         changes._suspicions, changes.retrievals = self._suspicions, self.retrievals
         return changes
 
     async def make(self, owner: OwnerKey, task: TaskId, choose: Choose) -> TaskRecord | None:
-        """The record after what `choose` wants; None where that cannot be, because of its state or for want of it.
+        """Apply the event that `choose` returns, and return the changed record.
 
-        Raises StoreUnavailable: it may have happened then.
+        Returns None if there is no record, no event, or the record's state does not allow it.
+        Raises StoreUnavailable: the change may have happened then.
         """
         while True:
             now = self._clock.now()
@@ -95,7 +106,10 @@ class Changes:
                 return changed
 
     async def insist(self, owner: OwnerKey, task: TaskId, choose: Choose) -> TaskRecord | None:
-        """As `make`, but again and again while the store is not available; `choose` must bear what has happened."""
+        """Do the same as `make`, and retry while the store is unavailable.
+
+        `choose` must accept that an earlier attempt has succeeded.
+        """
         pause = RETRY_FIRST
         while True:
             try:
@@ -105,5 +119,5 @@ class Changes:
                 pause = min(pause * 2, RETRY_MOST)
 
     def unasked(self, owner: OwnerKey) -> None:
-        """Somebody answered what a task of theirs was never asked: that is told of, and nothing else comes of it."""
+        """Report an answer to a question that was never asked, as a security event."""
         self._suspicions.raise_once("input_key_unknown", owner.context, owner.mount)

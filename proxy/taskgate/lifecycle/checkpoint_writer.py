@@ -1,8 +1,10 @@
-"""Where the call of one task is at its server, on its way into the record: the newest counts, written now and then.
+"""The writer of a running call's checkpoint: `CheckpointWriter`, one for each task.
 
-Whoever takes the task over goes on from there, and the server tells it nothing again that was before. So nothing is
-kept that is behind a question which the record does not have. What must not live here: questions (`inputs`), what is
-sealed (`checkpoints`), and how a call goes on (`continuing`).
+A call at a server that supports resumption has a resume point: a session, the server's own task id,
+or an event id. It moves with each event. The newest is written into the record about once a second.
+A process that takes the task over resumes there, and the server does not repeat earlier events. So
+a resume point is written only after the questions before it are in the record. `TaskInputs` creates
+this object. `checkpoints` seals the text, `continuing` resumes the call.
 """
 
 import asyncio
@@ -17,27 +19,27 @@ from taskgate.lifecycle.checkpoints import AskedQuestion, CallCheckpoint, Checkp
 from taskgate.upstream.resume_points import ResumePoint
 
 KEEP_EVERY: Final = timedelta(seconds=1)
-"""How often, at most, it is written; but for the first time, which is at once."""
+"""The shortest time between two writes; the first one is immediate."""
 
 
 class QuestionState(Protocol):
-    """What the server asked, as far as keeping its call has to do with it."""
+    """The questions of the call, as the writer needs them. `TaskInputs` implements it."""
 
     def asked_in(self, record: TaskRecord) -> tuple[AskedQuestion, ...]:
-        """What of a record its server asked under names of its own, and may not have the answer to."""
+        """Return the questions in a record that have a key of the server and may lack their answer."""
         ...
 
     def arrived(self, keys: frozenset[str]) -> None:
-        """Nobody goes on from before the server had the answers under those keys."""
+        """Forget the answers under those keys: the server has them, and the record says so."""
         ...
 
     async def settled(self) -> None:
-        """Wait until all that was asked is in the record, or never will be."""
+        """Wait until every question asked so far is in the record, or never will be."""
         ...
 
 
 class CheckpointWriter:
-    """Keeps the call of one task."""
+    """The checkpoint of one running call."""
 
     __slots__ = (
         "_arrived",
@@ -67,20 +69,23 @@ class CheckpointWriter:
         self._is_due = False
         self._writing = False
         self.is_kept = False
-        """Whether another process can go on with the call as it is now."""
+        """Whether another process could resume the call now."""
 
     @property
     def holds(self) -> bool:
-        """Whether the call is to be kept, as far as is known."""
+        """Whether the call has a resume point to write."""
         return self._newest is not None
 
     def stand(self, resume_point: ResumePoint) -> None:
-        """It is kept there already."""
+        """Start from a resume point that is already in the record."""
         self._newest = self._safe = resume_point
         self.is_kept = True
 
     def hold(self, resume_point: ResumePoint | None, arrived: frozenset[str]) -> bool:
-        """Keep that from now on, None nothing; the server has the answers under those keys. Whether `write` is due."""
+        """Set the newest resume point, and return whether `write` must be started.
+
+        None removes the checkpoint. The server has the answers under the keys `arrived`.
+        """
         self._newest = resume_point
         self._arrived |= arrived
         if resume_point is None:
@@ -89,13 +94,16 @@ class CheckpointWriter:
         return is_first
 
     def including(self, record: TaskRecord, asked: AskedQuestion) -> SealedCheckpoint | None:
-        """What is kept once that question is in the record, too; None where nothing is, or what is stays."""
+        """Return a checkpoint that contains one more question.
+
+        Returns None if there is none yet, or the stored one may stay.
+        """
         if self._safe is None:
             return None
         return self._sealed(self._safe, (*self._questions.asked_in(record), asked))
 
     async def write(self) -> None:
-        """Write what is newest, and again while there is newer."""
+        """Write the newest resume point, and repeat while there is a newer one."""
         while self._is_due:
             self._is_due = False
             resume_point, arrived = self._newest, self._arrived

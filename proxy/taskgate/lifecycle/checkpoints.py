@@ -1,8 +1,15 @@
-"""What a record says of a call that others can go on with: sealed, so that only what one of us wrote counts (T25).
+"""The checkpoints of calls in task records, and their seals: `CheckpointSeals`.
 
-Whoever takes the call over finds what the next round takes, or where at its server the call is, and the server's keys
-for our input requests. Pure. What must not live here: when it is written (`round_checkpoints`, `checkpoint_writer`),
-and how the call goes on (`continuing`).
+From a checkpoint another process resumes a call. There are two kinds:
+
+- `RoundCheckpoint`: a modern server has asked something in its answer, and the call waits for the
+  next round. It has the server's state and the questions.
+- `CallCheckpoint`: the server is working on the call. It has the resume point, and the questions
+  that may have no answer.
+
+Both have, for each question, the server's key and the key of the input request. The text is sealed,
+so that only checkpoints written by this deployment count (T25). `checkpoint_writer` and
+`round_checkpoints` write them, `takeovers` and `runner` open them, `continuing` resumes the call.
 """
 
 import json
@@ -17,11 +24,14 @@ from taskgate.jsontext.spans import RawJson
 from taskgate.upstream.resume_points import ResumePoint
 
 MAX_SEALED: Final = 256 * 1024
-"""Characters: what is larger is not kept, for the head, written at every change, has it."""
+"""Characters of a sealed checkpoint. A larger one is not stored, because every change of a task
+writes its head, which contains the checkpoint."""
 
 
 class AskedQuestion(NamedTuple):
-    """A question of a server: its own key for it, the method, and the key of our input request, if there is one."""
+    """A question of a server: the server's key, the method, and the key of the input request, if
+    any.
+    """
 
     key: str
     method: str
@@ -29,27 +39,27 @@ class AskedQuestion(NamedTuple):
 
 
 class RoundCheckpoint(NamedTuple):
-    """A round whose answers are to come: the server's state, as it wrote it, and what it asked."""
+    """A call between two rounds: the server's state, as written, and its questions."""
 
     state: RawJson | None
     asked: tuple[AskedQuestion, ...]
 
 
 class CallCheckpoint(NamedTuple):
-    """A call that is at its server, and what that asked of it and may not have been answered."""
+    """A call at its server: the resume point, and the questions that may have no answer."""
 
     resume_point: ResumePoint
     asked: tuple[AskedQuestion, ...]
 
 
 class CheckpointSeals:
-    """Seals and opens them; each is good for one task."""
+    """The seals of checkpoints. A sealed text is valid for one task."""
 
     def __init__(self, seals: Seals) -> None:
         self._seals = seals
 
     def seal(self, owner: OwnerKey, task: TaskId, kept: RoundCheckpoint | CallCheckpoint) -> str | None:
-        """The text that a record keeps; None where it is too large."""
+        """Return the sealed text for the record; None if it is too large."""
         text = json.dumps([*owner, task, *kept] if isinstance(kept, RoundCheckpoint) else [*owner, task, kept])
         if len(text) > MAX_SEALED:
             return None
@@ -57,7 +67,7 @@ class CheckpointSeals:
         return sealed if len(sealed) <= MAX_SEALED else None
 
     def open(self, record: TaskRecord) -> RoundCheckpoint | CallCheckpoint | None:
-        """What of a call somebody else can go on with; None where nothing is, or nobody who may wrote that."""
+        """Return the checkpoint of a record; None if it has none, or the seal is invalid."""
         if record.checkpoint is None:
             return None
         try:
@@ -79,4 +89,4 @@ def _footing(said: tuple[Iterable[Any], Iterable[Iterable[Any]]]) -> CallCheckpo
 
 
 UNSEALED: Final = CheckpointSeals(SealKeys())
-"""For who has no key."""
+"""For a gateway without a key."""

@@ -1,6 +1,8 @@
-"""How the end of a task is written: once, however long the store takes to accept it.
+"""The final states of tasks: `Completions` writes each once, however long the store takes to accept
+it.
 
-What must not live here: calls (`runner`), what an event means (`domain/machine`).
+`TaskExecutor` calls `settle` with the event that ended a call, `Runner` and `Takeovers` with
+cancellations and failures. While the store is unavailable, results wait in memory, within a limit.
 """
 
 import asyncio
@@ -20,15 +22,15 @@ from taskgate.stores.base import TaskStore
 from taskgate.telemetry.events import EventSink, LateAnswerDropped, TaskFinished
 
 MAX_WAITING: Final = 64 * 1024 * 1024
-"""Characters of results that may wait, all together, for a store that does not take them."""
+"""Characters of all results that wait for the store."""
 NOT_KEPT: Final = "The call ended, but its result could not be stored: the task store was not available"
 
 Written = Callable[[int], None]
-"""Told the revision that is about to be written."""
+"""Called with the revision that is about to be written."""
 
 
 class Completions:
-    """Writes the ends of tasks. With a `hold`, only a cancel ends one that another process holds."""
+    """The writer of final states. With a `hold`, a task of another process can only be cancelled."""
 
     def __init__(self, *, store: TaskStore, event_sink: EventSink, clock: Clock, hold: Hold | None = None) -> None:
         self._store = store
@@ -40,9 +42,10 @@ class Completions:
     async def settle(
         self, owner: OwnerKey, task: TaskId, event: TaskEvent, *, written: Written = lambda _: None
     ) -> bool:
-        """Write the end of a task; False where it had ended before, and stays as it ended, or is another process's.
+        """Write the final state of a task.
 
-        While the store does not take it, it waits, but no more results than may: for one too many, its loss is written.
+        Returns False if the task had ended before, or belongs to another process. While the store
+        is unavailable, the result waits; if too many wait, a failure is written in its place.
         """
         with suppress(StoreUnavailable):
             if (stands := await self._tried(owner, task, event, written)) is not None:
@@ -67,7 +70,9 @@ class Completions:
                 pause = min(pause * 2, RETRY_MOST)
 
     async def _tried(self, owner: OwnerKey, task: TaskId, event: TaskEvent, written: Written) -> bool | None:
-        """See `settle`; None where somebody else changed the record meanwhile, and it is to be tried again."""
+        """Try `settle` once; return None if the record was changed meanwhile and the attempt must
+        be repeated.
+        """
         now = self._clock.now()
         record = await self._store.load(owner, task, now=now)
         if self._hold is not None:

@@ -1,6 +1,8 @@
-"""Calls that another process began, and that rested, or were at their server, when it was gone: they go on here.
+"""The continuation of a call that an earlier process began: `going_on` between two rounds,
+`standing` at a server that works on the call.
 
-What must not live here: who takes a task over (`takeovers`), and how a call ends (`runner`).
+`TaskExecutor` uses them for a task that was taken over, with the checkpoint of its record. Each
+returns a `Call`: a function that awaits the response.
 """
 
 from collections.abc import Awaitable, Callable
@@ -21,7 +23,7 @@ from taskgate.upstream.resume_points import NextRound, Resumed
 
 
 class CallRoute(NamedTuple):
-    """How a call gets to its server: over what, for whom, and when it is its turn."""
+    """The route of a call to its server: the upstream session, the principal, the permit."""
 
     upstream: UpstreamSession
     principal_source: Principal | None
@@ -29,7 +31,10 @@ class CallRoute(NamedTuple):
 
 
 def going_on(run: TaskRun, record: TaskRecord, rest: RoundCheckpoint, way: CallRoute, clock: Clock) -> Call:
-    """The rest of a call, once its host has answered: the server is neither asked nor told anything before."""
+    """Return the call that sends the next round, after the host has answered the questions.
+
+    The server gets no message before that.
+    """
     params, tool = record.call.params, record.call.tool
     assert params is not None, "a recovered record has its bodies"
     awaited = run.listener.awaits(record, rest)
@@ -60,7 +65,7 @@ def standing(
     clock: Clock,
     is_last: Callable[[], Awaitable[bool]],
 ) -> Call:
-    """The rest of a call that its server works at. It has its turn there, however many wait for one."""
+    """Return the call that resumes at its server. It needs no permit: the server is working on it."""
     params, tool = record.call.params, record.call.tool
     assert params is not None, "a recovered record has its bodies"
     asked, now = run.listener.stands(record, call_checkpoint), clock.now()

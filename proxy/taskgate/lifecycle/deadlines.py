@@ -1,6 +1,8 @@
-"""How long the call of a task may take, from when it leaves: as long as its task lives, or a deadline of its own.
+"""The time limits of a task's call: `bounded` and `wholly_bounded`.
 
-What must not live here: how long a call may be silent, which are its server's own bounds (`upstream`).
+A call may take as long as its task lives, or its own deadline if that is shorter. Both count from
+the moment that the call is sent. `TaskExecutor` and `Runner` wrap calls with these functions. The
+limit of a call that is silent belongs to the upstream (`upstream`).
 """
 
 import asyncio
@@ -17,23 +19,23 @@ from taskgate.upstream import failures
 DEADLINE: Final = "The call took longer than its deadline"
 
 Call = Callable[[], Awaitable[Response]]
-"""Makes a call, and gives the server's response to it; raises UpstreamFailed."""
+"""Makes a call, and returns the server's response. Raises UpstreamFailed."""
 
 
 def time_left(record: TaskRecord, now: datetime) -> timedelta:
-    """How long a task still lives; nothing for one that is over."""
+    """Return how long a task still lives; zero if it has expired."""
     return max(record.expires_at - now, timedelta())
 
 
 def bounded(call: Call, record: TaskRecord, now: datetime) -> Call:
-    """The call of a task that leaves now, which knows how long its task lives, and has no longer than its deadline."""
+    """Limit a call by its task's deadline. The call itself knows how long its task lives."""
     if record.deadline is None or record.deadline >= time_left(record, now):
         return call
     return partial(_within, call, record.deadline, _past_deadline)
 
 
 def wholly_bounded(call: Call, record: TaskRecord, now: datetime) -> Call:
-    """As `bounded`, for a call that was made before it had a task, and knows nothing of how long that lives."""
+    """Limit a call by deadline and lifetime. For a call that was sent before it had a task."""
     living = partial(_within, call, time_left(record, now), partial(failures.too_late, dispatched=True))
     return bounded(living, record, now)
 

@@ -1,7 +1,8 @@
-"""How the call of a task comes to leave: it waits for its turn at the server, says so, and is marked before it goes.
+"""The dispatch of a task's call: `Dispatcher`. It waits for the permit, writes the position in the
+queue into the record, and marks the record as dispatched before the call is sent.
 
-What must not live here: the call itself (`runner`), whose turn it is (`admission/bulkhead`). What holds: a call leaves
-once its record says so, and no sooner (decisions 3).
+A call is sent only after its mark is stored, so that no crash can send it twice. `TaskExecutor`
+calls `leave`, then sends the call. The order of permits is decided by `admission.bulkhead`.
 """
 
 from contextlib import suppress
@@ -28,7 +29,7 @@ NO_STORE: Final = "The call was not sent: the task store was not available"
 
 
 class Dispatcher:
-    """Lets calls of tasks leave."""
+    """The dispatcher of calls of tasks."""
 
     def __init__(
         self, *, store: TaskStore, changes: Changes, event_sink: EventSink, clock: Clock, hold: Hold | None = None
@@ -40,9 +41,10 @@ class Dispatcher:
         self._hold = hold
 
     async def leave(self, run: TaskRun, record: TaskRecord, ticket: Ticket) -> CallFaulted | None:
-        """Wait until the call may leave, which its record says from then on; else how the task is to end, unsent.
+        """Wait for the permit and store the mark; return None if the call may be sent.
 
-        Raises Interrupted where somebody else ended it, or runs it now.
+        Otherwise returns the failure that ends the task unsent. Raises Interrupted if the task was
+        ended, or another process has it now.
         """
         # A call that is sent again may have run before.
         unsent = partial(call_ended, dispatched=record.dispatched)
@@ -51,7 +53,7 @@ class Dispatcher:
                 await self._wait(run, record, ticket)
             if run.is_shut_down:
                 if self._hold is not None and not record.dispatched:
-                    # Another process sends it, once its lease has lapsed.
+                    # Another replica sends it, after its lease has lapsed.
                     raise Interrupted
                 return unsent(FaultReason.SHUTDOWN, SHUT_DOWN_UNSENT)
             since = self._clock.elapsed()
@@ -62,7 +64,8 @@ class Dispatcher:
         except StoreUnavailable:
             return unsent(FaultReason.INTERNAL, NO_STORE)
         if self._hold is not None and self._hold.overslept(since):
-            # The process stood still in between: another may have read the mark already, and said what it means.
+            # The process was suspended in between: another may have read the mark and declared the
+            # call lost.
             raise Interrupted
         self._event_sink.emit(TaskDispatched(marked, self._clock.now() - record.created_at))
         return None
@@ -74,7 +77,8 @@ class Dispatcher:
                 if run.stopped:
                     raise Interrupted
                 if record.status_message != queued(ticket.ahead):
-                    # Of an earlier process, or it moved while it was made.
+                    # The message is of an earlier process, or the call moved up while the record
+                    # was created.
                     await self._tell(run, ticket.ahead)
                 await ticket.turn(min(ticket.max_wait, left), partial(self._tell, run))
         except Interrupted:
@@ -82,10 +86,11 @@ class Dispatcher:
                 raise
 
     async def _tell(self, run: TaskRun, ahead: int) -> None:
-        """Say how many are before it; where the store is not there, the next place is told or none.
+        """Write the number of calls ahead into the record. If the store fails, a later position is
+        written.
 
-        Raises Interrupted where somebody ended it: that may have been at the revision that this was to have, and then
-        its news are taken for ours.
+        Raises Interrupted if the task was ended. The end may have the revision that was expected
+        here, and its notification would then be ignored as the process's own.
         """
 
         def place(record: TaskRecord) -> Progressed:
@@ -97,10 +102,12 @@ class Dispatcher:
                 raise Interrupted
 
     async def _mark_at_once(self, run: TaskRun, record: TaskRecord) -> TaskRecord | None:
-        """As `_mark`, where nothing was done to the record since it was made, as is usual; else None."""
+        """Try `_mark` without a load: usually the record is unchanged since it was created. Else
+        return None.
+        """
         leaving = Dispatched()
         marked = advance(record, leaving, self._clock.now())
-        # Before it is written: its news comes first.
+        # Before the write, because the change notification may arrive first.
         run.wrote(marked.revision)
         if not await self._store.swap(marked, expected=record.revision):
             return None
@@ -110,13 +117,14 @@ class Dispatcher:
         return marked
 
     async def _mark(self, run: TaskRun) -> TaskRecord:
-        """Say that the call leaves, whatever the record is now: from here on it counts as having run."""
+        """Mark the record as dispatched, whatever its state: from here on the call counts as sent."""
 
         def leaving(found: TaskRecord) -> Dispatched:
             run.wrote(found.revision + 1)
             return Dispatched()
 
-        # Its place was told meanwhile, a host answered what an earlier run asked, or somebody ended it.
+        # Meanwhile its position was written, a host answered a question of an earlier run, or it
+        # was ended.
         marked = await self._changes.make(run.owner, run.id, leaving)
         if marked is None:
             raise Interrupted

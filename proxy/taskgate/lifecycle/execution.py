@@ -1,8 +1,10 @@
-"""One call behind a task, from dispatch to the end of its record, or to where another process takes it up.
+"""The execution of one call of a task, from dispatch to the stored end: `TaskExecutor`.
 
-At most once: the mark that the call left is durable before its first byte is (`dispatch`), or, for a call that became
-a task on its way, with the record (decisions 2, 3); a call is sent again only when its process was lost and the
-operator wants it so. What must not live here: which calls there are (`runner`).
+A call is sent at most once. Before its first byte the record says durably that it was dispatched
+(`dispatch`). For a call that became a task after it was sent, the new record says it. A call is
+sent again only if its process was lost and the operator allows it. `Runner` decides which calls
+run, and starts an execution as an asyncio task. It ends with a final state (`completions`), or
+leaves the call to another process.
 """
 
 from collections import Counter
@@ -29,7 +31,7 @@ from taskgate.upstream.failures import Gone
 
 
 class TaskExecutor:
-    """Sees calls of tasks through."""
+    """The executor of calls of tasks."""
 
     def __init__(
         self,
@@ -50,7 +52,7 @@ class TaskExecutor:
         self._counts: Counter[str] = Counter()
 
     async def run(self, run: TaskRun, record: TaskRecord, way: CallRoute) -> None:
-        """Have a call leave in its turn, which its record says before, and see it through."""
+        """Dispatch a call, send it, and store its result."""
         assert record.call.params is not None, "a new or recovered record has its bodies"
         try:
             unsent = await self._dispatcher.leave(run, record, way.ticket)
@@ -60,7 +62,8 @@ class TaskExecutor:
             way.ticket.close()
             await self._settle(run, unsent)
             return
-        # For whoever asked, and not for whom the session was last used by: their token may be good for more.
+        # As the caller of the task, not the last user of the session: their token may be valid for
+        # longer.
         now = self._clock.now()
         call = partial(
             way.upstream.run,
@@ -71,14 +74,14 @@ class TaskExecutor:
             principal=way.principal_source,
         )
         has_bound = bounded(call, record, now)
-        # A held call keeps as little as it can: the record is in the store.
+        # A running call holds little memory: its record is in the store.
         del record
         await self.see_through(run, has_bound, way.upstream.outcome, way.ticket)
 
     def go_on(
         self, run: TaskRun, record: TaskRecord, rest: RoundCheckpoint, way: CallRoute
     ) -> Coroutine[Any, Any, None]:
-        """See a call through that an earlier process had, and that rested between two rounds."""
+        """Resume a call of an earlier process that waits between two rounds."""
         call = going_on(run, record, rest, way, self._clock)
         return self.see_through(run, call, way.upstream.outcome, way.ticket)
 
@@ -90,9 +93,10 @@ class TaskExecutor:
         way: CallRoute,
         anew: Callable[[], tuple[CallRoute, Callable[[], None]]],
     ) -> None:
-        """See a call through that an earlier process had, and that is at its server.
+        """Resume a call of an earlier process at its server.
 
-        Where it is not any more, and may be made again, it is, over a way that `anew` gives.
+        If the server no longer has the call and it may be sent again, it is sent over a new route
+        from `anew`.
         """
         run.may_be_made_again = record.is_dispatchable
         is_last = partial(self._takeovers.is_last_in, record, call_checkpoint.resume_point.session)
@@ -109,9 +113,9 @@ class TaskExecutor:
                 part()
 
     async def see_through(self, run: TaskRun, call: Call, outcome: Outcome, ticket: Ticket | None = None) -> None:
-        """See a call through that has left, and write how it ended, unless another process goes on with it.
+        """Await a sent call and store its final state, unless another process continues it.
 
-        Raises Gone for one that was to be gone on with, and may be made again.
+        Raises Gone if a resumed call no longer exists at its server and may be sent again.
         """
         self._count(run.owner.mount, 1)
         try:
@@ -119,9 +123,10 @@ class TaskExecutor:
         finally:
             self._count(run.owner.mount, -1)
         if event is None and run.is_left:
-            # Another process goes on with it, once its lease has lapsed, or the next one that starts here.
+            # Another replica resumes it after its lease has lapsed, or the next process that starts
+            # here.
             return
-        # Before the end is written: nothing is told of a task after it.
+        # Before the final state is written: no notification of a task follows it.
         run.listener.close()
         stands = event is not None and await self._settle(run, event)
         if self._leasing is not None and not stands and await self._takeovers.was_taken(run):

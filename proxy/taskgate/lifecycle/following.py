@@ -1,6 +1,10 @@
-"""How a host waits for its task: for the outcome on a `tasks/result`, which carries the task's questions meanwhile.
+"""The wait of a legacy host for the result of a task: `ResultWaiter`, for `tasks/result`.
 
-And how it answers them. What must not live here: where questions come from (`inputs`), how they are claimed (`offers`).
+`InSessionMessages` calls `outcome`. A host that accepts an event stream gets one, which also
+delivers the task's questions and notifications. The host answers a question with another POST
+request, which reaches `answer`. A host that lost the stream may resume it with a GET request, also
+at another replica: `Resuming` calls `hold` and `take_up`. `inputs` stores questions in the record,
+`offers` claims them for a stream.
 """
 
 import asyncio
@@ -32,16 +36,17 @@ from taskgate.streams.log_entries import StreamOrigin
 from taskgate.system.interruption import Interrupted, Interruptible
 
 PATIENCE: Final = timedelta(seconds=30)
-"""How long one wait for news lasts before the record is read again."""
+"""The longest wait for changes, after which the record is read again."""
 
 
 log = getLogger("taskgate.following")
 
 
 class Moved(NamedTuple):
-    """A wait that began at another process: the stream that it goes on with, and what was heard on the one before.
+    """A wait that began in another process: the stream that continues it, and where it began.
 
-    `ahead` is how many events more than are known there.
+    `ahead` is the number of notifications that the host has received beyond the last known
+    position.
     """
 
     feed: ResumableEventStream
@@ -50,7 +55,7 @@ class Moved(NamedTuple):
 
 
 class ResultWaiter:
-    """Waits for tasks, and takes the answers that they wait for."""
+    """The waits for results in this process, and the receiver of answers."""
 
     def __init__(
         self,
@@ -79,14 +84,16 @@ class ResultWaiter:
     async def outcome(
         self, exchange: Exchange, caller: AuthContext, host_session: HostSession, task: TaskId, method: str
     ) -> TaskRecord:
-        """The whole record of a task, once it is terminal; until then the host waits on an event stream if it can.
+        """Wait until a task has ended, and return its whole record.
 
-        That stream carries the questions of the task, too, unless a GET stream of the session that made it does.
+        If the host accepts an event stream, it gets one. It delivers the task's questions, unless a
+        GET stream of the session that created the task does.
 
-        Raises TooManyTasks where too many waits are open, TaskNotFound, also when the task expires meanwhile, and
-        Interrupted when the host leaves for good. Raises Draining when the gateway ends and the task does not. Raises
-        Unauthenticated when the token ends first: nothing is given out after that (T9). A stream that the host can take
-        up again only pauses then.
+        Raises TooManyTasks for too many open waits, and TaskNotFound, also if the task expires
+        meanwhile. Raises Interrupted when the host disconnects for good, and Draining when the
+        gateway shuts down before the task ends. Raises Unauthenticated when the token expires:
+        nothing is sent after that (T9). A resumable stream only closes then, and the host may
+        resume it with a new token.
         """
         record = await self._lookups.find(exchange, caller, host_session.mount.name, task, method)
         if not record.status.is_terminal:
@@ -94,7 +101,10 @@ class ResultWaiter:
         return await self._whole(record, caller)
 
     def leave(self, tasks: frozenset[TaskId], patience: timedelta) -> None:
-        """These do not end here any more: whoever waits for one is told to ask again in so long."""
+        """End the waits for tasks that do not end in this process; their hosts are told to retry.
+
+        `patience` is the retry delay.
+        """
         self._left = patience
         for waiting, task in self._waiting.items():
             if task in tasks:
@@ -122,9 +132,10 @@ class ResultWaiter:
         return record
 
     async def take_up(self, exchange: Exchange, caller: AuthContext, host_session: HostSession, moved: Moved) -> None:
-        """Go on with a wait on its stream, and end that with what comes of it; raises nothing but cancellation.
+        """Continue a wait of another process on its stream, and end that with the answer.
 
-        The exchange is the one that asks for the stream; the wait outlives it, as it did the one that it began with.
+        Raises only CancelledError. `exchange` is the request that resumes the stream; the wait
+        outlives it.
         """
         feed, about, waiting = moved.feed, moved.about, Interruptible()
         assert about.request is not None
@@ -147,7 +158,7 @@ class ResultWaiter:
         feed.finish(answer)
 
     async def _whole(self, record: TaskRecord, caller: AuthContext) -> TaskRecord:
-        """A task that has ended, with what came of it, which its owner is given now. Raises TaskNotFound."""
+        """Return an ended task with its result, and mark it as fetched. Raises TaskNotFound."""
         whole = await self._lookups.outcomes.whole(record, caller.key)
         if whole is None:
             raise TaskNotFound
@@ -155,7 +166,9 @@ class ResultWaiter:
         return whole
 
     async def hold(self, feed: ResumableEventStream, caller: AuthContext) -> None:
-        """Carry a stream on the connection that it has now, to its end; one of a wait no longer than the token."""
+        """Serve a stream on its present connection until it closes or, for a wait, the token
+        expires.
+        """
         if caller.expires_at is None or feed not in self._waits:
             await feed.wait_closed()
             return
@@ -168,17 +181,18 @@ class ResultWaiter:
                 feed.close()
 
     async def go_on(self, feed: EventStream, peer: Peer) -> None:
-        """A stream that a host has taken up again carries the questions of the task that is waited for on it."""
+        """Send the task's questions on a stream that a host has resumed."""
         waiting = self._waits.get(feed)
         if waiting is not None:
             record = await self._lookups.again(waiting)
             await self._offer(record, feed, peer)
 
     async def answer(self, caller: AuthContext, mount: str, given: AnswerInput) -> None:
-        """Take the answer to a question of a task of the caller's; the first counts, whatever session it comes from.
+        """Store the answer to a question of a caller's task. The first counts, whichever session
+        sends it.
 
-        One to a question that is answered, withdrawn, foreign or unknown does nothing, and nobody can tell which.
-        Raises StoreUnavailable.
+        An answer to a question that is answered, withdrawn, foreign or unknown has no effect, and
+        the sender cannot tell which it was. Raises StoreUnavailable.
         """
         for owner in caller.owners(mount):
             record = await self._store.load(owner, given.task, now=self._clock.now())
@@ -189,7 +203,9 @@ class ResultWaiter:
                     await self._changes.make(owner, given.task, lambda now: self._answered(now, given))
 
     def _answered(self, record: TaskRecord, given: AnswerInput) -> TaskEvent:
-        """What an answer is to the task: the last word, or the handle of a task of the host's own."""
+        """Return the event for an answer: the final answer, or the handle of the host's own task
+        for it.
+        """
         asked = next((each.params for each in record.inputs if each.key == given.key), "")
         if given.deferred_to is not None and self._dialect.wants_task(asked):
             return InputDeferred(key=given.key, response=given.answer, deferred_to=given.deferred_to)
@@ -203,7 +219,9 @@ class ResultWaiter:
         host_session: HostSession,
         heard: Heard | None = None,
     ) -> TaskRecord:
-        """The record once it is terminal; its questions are asked on the stream meanwhile (T-18, T-19)."""
+        """Wait until the task has ended; send its questions and notifications meanwhile (T-18,
+        T-19).
+        """
         feed.on_connection_lost(lambda: self._offers.give_back(feed))
         self._waits[feed] = record
         listening = self._listening(feed, host_session, heard)
@@ -220,7 +238,7 @@ class ResultWaiter:
                     except Unauthenticated:
                         if not isinstance(feed, ResumableEventStream):
                             raise
-                        # As if the connection were lost: the host comes back for the rest, with another token.
+                        # As if the connection were lost: the host reconnects with another token.
                         good_until = None
                         if feed.connection is first:
                             feed.close()
@@ -236,21 +254,26 @@ class ResultWaiter:
                 await listening.close()
 
     def _listening(self, feed: EventStream, host_session: HostSession, heard: Heard | None) -> RemoteWait | None:
-        """What hears the notes of the task while it runs elsewhere; None where there is no elsewhere."""
+        """Return the receiver of notifications while the task runs elsewhere; None without other
+        replicas.
+        """
         resumable = host_session.resumable
         if self._streams.afar is None or resumable is None or not isinstance(feed, ResumableEventStream):
             return None
         return self._streams.afar.listen(resumable, feed, host_session.id, heard)
 
     async def _offer(self, record: TaskRecord, feed: EventStream, peer: Peer) -> None:
-        """Ask what nobody is asked yet: on a GET stream if there is one, else on this one (decisions 15)."""
+        """Send the unclaimed questions: on a GET stream of the session if there is one, else on
+        this one.
+        """
         if not record.inputs:
             return
         place = self._streams.asking(origin_of(record))
         if place is not None:
             await self._offers.offer(record, place[0], place[1].peer)
         elif not feed.is_closed:
-            # One without a connection would claim a question, give it back, and hear of that as news, for ever.
+            # A stream without a connection would claim a question and release it. It would take
+            # that for a change of the record, without end.
             await self._offers.offer(record, feed, peer)
 
     async def _news(self, record: TaskRecord, good_until: datetime | None) -> None:

@@ -1,7 +1,14 @@
-"""What a server says while it works on a task: progress, log lines, questions; each to where it belongs.
+"""The listener of a task's call: `TaskListener`.
 
-What must not live here: the call itself (`runner`), how questions reach the record (`inputs`), which stream carries
-what (`task_streams`).
+A server sends messages while it works on a call. Each goes where it belongs:
+
+- progress: into the record as status message, at most once a second, and to the host;
+- log messages: to the host (`task_streams`);
+- questions: into the record as input requests (`inputs`);
+- checkpoints: into the record (`checkpoint_writer`, `round_checkpoints`).
+
+`Runner` creates a listener for each call, from the shared `TaskListeners`. The constant at the end
+is the listener of sessions that have no host.
 """
 
 import asyncio
@@ -29,11 +36,14 @@ from taskgate.upstream.principal import Principal
 from taskgate.upstream.resume_points import Leave, ResumePoint
 
 WRITE_EVERY: Final = timedelta(seconds=1)
-"""How often, at most, the progress of a task is written."""
+"""The shortest time between two writes of a task's progress."""
 
 
 class TaskListeners:
-    """What the hearers of all tasks share. `outlives` is whether records are still there when this process is gone."""
+    """The factory of task listeners, with what they share.
+
+    `outlives` is whether records survive this process.
+    """
 
     def __init__(
         self,
@@ -53,13 +63,13 @@ class TaskListeners:
         self.outlives = outlives
 
     def of(self, record: TaskRecord) -> "TaskListener":
-        """Who hears the call of one task; to be closed."""
+        """Create the listener of one task's call; it must be closed."""
         self.streams.speak(record.id)
         return TaskListener(self, record.owner, origin_of(record), record.call.progress_token)
 
 
 class TaskListener:
-    """Hears one task's call; see CallListener. Nothing is heard any more once it is closed."""
+    """A `CallListener` for the call of one task. After `close` it ignores messages."""
 
     __slots__ = (
         "_background",
@@ -80,7 +90,7 @@ class TaskListener:
 
     def __init__(self, hearing: TaskListeners, owner: OwnerKey, origin: TaskOrigin, token: RequestId | None) -> None:
         self._hearing = hearing
-        # The rules that the task began with.
+        # The operator's rules when the task began.
         self._bounds = hearing.live.now.questions
         self._owner = owner
         self._origin = origin
@@ -93,12 +103,11 @@ class TaskListener:
         self._background: Background | None = None
         self._closed = False
         self.leaves = False
-        """See CallListener."""
+        """Whether the call stays as it is at its server when it is cancelled here."""
         self.principal: Principal | None = None
-        """Who answered last."""
+        """The caller who answered last; the server gets the answers as from them."""
 
     def on_notification(self, notification: Notification) -> None:
-        """See CallListener."""
         if self._closed:
             return
         if notification.method == NOTE_PROGRESS:
@@ -106,59 +115,61 @@ class TaskListener:
         elif notification.method == NOTE_MESSAGE:
             self._tell(notification, None)
         else:
-            # Not about the task: it came on the call's stream, as servers may have it.
+            # Not about the task: servers may send notifications of the session on the call's
+            # stream.
             host_session = self._hearing.streams.session(self._origin)
             if host_session is not None:
                 host_session.on_notification(notification)
 
     def clog(self) -> None:
-        """See CallListener: a task waits for no host."""
+        """Return None: a task does not wait for a slow host."""
 
     @property
     def passes_rounds(self) -> bool:
-        """See CallListener."""
         return False
 
     @property
     def can_be_asked(self) -> bool:
-        """See CallListener: it hears a call."""
         return False
 
     def asked(self, question: ServerQuestion) -> None:
-        """See CallListener."""
         if not self._closed:
             self._asking().ask(question)
         elif not self.leaves:
             question.refuse()
 
     def keep(self, between: Between) -> Leave | None:
-        """See CallListener: the record keeps it."""
         if self._closed or self._inputs is None:
             return None
         self._resting = resting = self._inputs.rest(between, self._hearing.checkpoints)
         return resting.leave
 
     def awaits(self, record: TaskRecord, rest: RoundCheckpoint) -> RoundWaiter:
-        """The round that the call rests in since another process had it."""
+        """Return the waiter for the round that an earlier process began."""
         self._resting = awaited = RoundWaiter(record, rest, changes=self._hearing.changes, wait=self._bounds.wait)
         return awaited
 
     def on_checkpoint(self, resume_point: ResumePoint) -> None:
-        """See CallListener: the record keeps it, where it outlives this process."""
         if self._hearing.outlives and not self._closed:
             self._asking().on_checkpoint(resume_point, self._hearing.checkpoints)
 
     def stands(self, record: TaskRecord, call_checkpoint: CallCheckpoint) -> Mapping[str, Question]:
-        """The call is at its server since another process had it; what that may still wait for, by its own keys."""
+        """Resume the checkpoint of an earlier process.
+
+        Returns the questions that the server may still wait for, by the server's keys.
+        """
         return self._asking().stand(record, call_checkpoint, self._hearing.checkpoints)
 
     def sinks(self) -> None:
-        """Nobody can go on with the call from where it was: it begins anew."""
+        """Drop the checkpoint: the call cannot be resumed and starts again."""
         if self._inputs is not None:
             self._inputs.sink()
 
     def leave(self) -> bool:
-        """The call is given up here; whether another process goes on with it. Then its questions are not withdrawn."""
+        """Cancel the call here, and return whether another process resumes it.
+
+        If it does, the questions are not withdrawn.
+        """
         self.leaves = self.leaves or (self.is_resting and self._hearing.outlives)
         if self.leaves:
             self.close()
@@ -166,31 +177,31 @@ class TaskListener:
 
     @property
     def is_resting(self) -> bool:
-        """Whether another process can go on with the call as it is now."""
+        """Whether another process could resume the call now."""
         checkpoints, stands = self._resting, self._inputs
         return (checkpoints is not None and checkpoints.is_kept) or (stands is not None and stands.is_kept)
 
     def refused(self, required: Mapping[str, Any]) -> None:
-        """See CallListener: a task ends as its server has it end."""
+        """Ignore it: a task ends as its server ends it."""
 
     def obey(self, record: TaskRecord) -> None:
-        """Act on what others did to the record."""
+        """Act on changes that others made to the record."""
         if isinstance(self._resting, RoundWaiter):
             self._resting.obey(record)
         if self._inputs is not None and record.answers:
             self._inputs.obey(record, self.principal)
 
     def free(self, key: str, claim: str) -> None:
-        """A question may be asked on another stream than it was claimed for: that one's process is gone."""
+        """Release a question from the stream that claimed it, whose process is gone."""
         if self._inputs is not None and not self._closed:
             self._inputs.free(key, claim)
 
     def find(self, key: str) -> ServerQuestion | None:
-        """The open question under a key."""
+        """Return the open question under a key of an input request."""
         return None if self._inputs is None else self._inputs.find(key)
 
     def close(self) -> None:
-        """The call is over."""
+        """End the notifications of the task, because its call is over."""
         if not self._closed:
             self._hearing.streams.fall_silent(self._origin.task)
         self._closed = True
@@ -215,7 +226,7 @@ class TaskListener:
         progress = read_progress(notification)
         if progress is None or (self._done is not None and progress.done < self._done):
             return
-        # Hosts may rely on it that progress grows (L-PROG-1); its words may change without that.
+        # Hosts may rely on growing progress (L-PROG-1); the text may change without it.
         is_further = self._done is None or progress.done > self._done
         self._done = progress.done
         self._told = progress.status_message
@@ -232,7 +243,9 @@ class TaskListener:
         self._hearing.streams.tell(self._origin, dialect.on_notification(notification, token, task))
 
     async def _write(self) -> None:
-        """Write the newest progress, and again while there is newer: one write at a time, so that none overtakes."""
+        """Write the newest progress, and repeat while there is newer: one write at a time, in
+        order.
+        """
         told = ""
 
         def newest(_: TaskRecord) -> TaskEvent:
@@ -247,28 +260,26 @@ class TaskListener:
 
 
 class _Nobody(UnsavedCallListener):
-    """Hears what belongs to no call of a session that has no host."""
+    """The listener of a session without a host. It drops messages and refuses questions."""
 
     def met(self, server: Server) -> None:
-        """See SessionCallListener; nobody is there."""
+        """Ignore it: there is no host."""
 
     def on_notification(self, notification: Notification) -> None:
-        """See CallListener; nobody is there."""
+        """Ignore it: there is no host."""
 
     def clog(self) -> None:
-        """See CallListener; nobody is there."""
+        """Return None: there is no host."""
 
     @property
     def passes_rounds(self) -> bool:
-        """See CallListener."""
         return False
 
     def asked(self, question: ServerQuestion) -> None:
-        """See CallListener; nobody is there."""
         question.refuse()
 
     def refused(self, required: Mapping[str, Any]) -> None:
-        """See CallListener; nobody is there."""
+        """Ignore it: there is no host."""
 
 
 NOBODY: Final = _Nobody()

@@ -1,6 +1,8 @@
-"""Signs of life from a thread of their own, so that a loop that stalls for a moment loses nothing that it holds.
+"""The heartbeats of this process in a shared store: `Heartbeat`, on a thread of its own.
 
-What must not live here: what a sign of life says, whether one may be given, and what comes of it (`leasing`).
+The thread has its own event loop and its own connection. So the leases survive a moment in which
+the main loop is blocked. `Leasing` provides the function that sends one heartbeat and handles the
+reply.
 """
 
 import asyncio
@@ -14,16 +16,13 @@ from typing import Final
 from taskgate.stores.shared import LeaseStore, LeaseStoreFactory
 
 RETRY: Final = timedelta(seconds=1)
-"""How soon a sign of life is tried again that did not arrive."""
+"""The delay before a failed heartbeat is repeated."""
 
 log = getLogger("taskgate.leases")
 
 
 class Heartbeat:
-    """Calls `beat` again and again, on a thread with an event loop and a connection that nobody else has.
-
-    `beat` tells whether the store heard it.
-    """
+    """A thread that calls `beat` periodically. `beat` returns whether the store received it."""
 
     def __init__(
         self, apart: LeaseStoreFactory, beat: Callable[[LeaseStore], Awaitable[bool]], *, every: timedelta
@@ -35,13 +34,13 @@ class Heartbeat:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, args=(self._loop,), name="taskgate-heartbeat", daemon=True)
         self._thread.start()
 
     async def stop(self) -> None:
-        """End; a sign of life that is on its way is given up."""
+        """Stop the thread. A heartbeat under way is cancelled."""
         loop, thread = self._loop, self._thread
         self._loop = self._thread = None
         if loop is not None and thread is not None:
@@ -60,7 +59,8 @@ class Heartbeat:
                 async with self._apart() as leases:
                     await self._beat_on(leases)
             except Exception:
-                # Without signs of life others take over all that runs here: whatever it was, try again.
+                # Without heartbeats other replicas take over all tasks of this one, so retry after
+                # any error.
                 log.exception("Unexpected error while renewing leases; trying again")
                 await asyncio.sleep(RETRY.total_seconds())
 

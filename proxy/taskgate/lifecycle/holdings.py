@@ -1,7 +1,8 @@
-"""What a store that several processes share is known to have of the tasks of this one: enough to put it back.
+"""The copies of this process's task records: `Holdings`. From them lost tasks are restored.
 
-Kept are whole records, of what runs here and, until it is sure to stay stored, of what has just ended. What must not
-live here: the store, and when something is put back (`leasing`).
+A shared store may lose data, for example after a failover. So a replica has the whole record of
+each task that it runs. It also has the record of a task that has just ended, until that is sure to
+stay stored. `Leasing` updates the copies, and `Restoring` writes them back.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,16 +12,18 @@ from taskgate.domain.record import Lease, TaskId, TaskRecord, evolve
 from taskgate.stores.capacity import stored_size
 
 BEATS: Final = 2
-"""For how many heartbeats an ending has to have been stored until it is believed to stay, once it is found again."""
+"""The number of heartbeats for which a final state must have been stored before its copy is
+dropped."""
 MAX_ENDED: Final = 16 * 1024 * 1024
-"""Bytes of endings that are kept for that; one too many is not."""
+"""Bytes of the copies of ended tasks. A copy beyond that is dropped."""
 
 
 class Holdings:
-    """Belongs to one event loop, but `revisions`, which may be asked for from any thread.
+    """The copies of one process. It belongs to one event loop, except `revisions`, which any thread
+    may call.
 
-    An ending is kept until it is found `patience` seconds after it was stored: then it is believed to stay. Moments are
-    of the stopwatch.
+    The copy of an ended task is dropped when the store reports it `patience` seconds or more after
+    it was stored. Times are those of the monotonic clock.
     """
 
     def __init__(self, patience: float) -> None:
@@ -31,30 +34,30 @@ class Holdings:
         self._bytes = 0
 
     def revisions(self) -> dict[TaskId, int]:
-        """Of everything that is kept, the revision that the store has, or a newer one."""
-        # One step for the interpreter: no other thread changes it meanwhile.
+        """Return the newest known revision of each task."""
+        # Atomic in the interpreter: no other thread changes it meanwhile.
         return self._revisions.copy()
 
     def revision(self, task: TaskId) -> int | None:
-        """The same of one task; None where it is not kept."""
+        """Return the newest known revision of one task; None without a copy."""
         return self._revisions.get(task)
 
     def records(self) -> Iterable[TaskRecord]:
-        """The newest that is known of everything that is kept."""
+        """Return the copies."""
         return self._records.values()
 
     def whole(self, task: TaskId, lease: Lease) -> TaskRecord | None:
-        """The newest that is known, under that lease while it is unfinished."""
+        """Return the copy of a task, with that lease if it is unfinished."""
         record = self._records.get(task)
         return record if record is None or record.status.is_terminal else evolve(record, lease=lease)
 
     def begin(self, record: TaskRecord) -> None:
-        """Keep a task from now on; its record is whole."""
+        """Add the whole record of a task."""
         self.end(record.id, forget=True)
         self._set(record)
 
     def put(self, record: TaskRecord, *, at: float) -> None:
-        """What is stored, since `at`, of something that is kept; heads do."""
+        """Update a copy with a record, or its head, that was stored at the time `at`."""
         known = self._records.get(record.id)
         if known is None or known.revision >= record.revision or known.status.is_terminal:
             return
@@ -68,12 +71,16 @@ class Holdings:
                 self._ended[record.id] = at
 
     def put_back(self, task: TaskId, *, at: float) -> None:
-        """It is stored again: an ending is believed to stay as late as if it were a new one."""
+        """Handle that a copy was restored: the time until an ended task may be dropped starts
+        again.
+        """
         if task in self._ended:
             self._ended[task] = at
 
     def end(self, task: TaskId, *, forget: bool = False) -> None:
-        """Keep it no longer; an ending is, until it was found, unless it is to be forgotten."""
+        """Drop the copy of a task. That of an ended task stays until the store reports it, unless
+        `forget`.
+        """
         if forget or task not in self._ended:
             record = self._records.pop(task, None)
             self._revisions.pop(task, None)
@@ -81,10 +88,13 @@ class Holdings:
                 self._bytes -= _size(record)
 
     def found(self, revisions: Mapping[TaskId, int], *, asked: float) -> None:
-        """A sign of life that left then found these in the store, at least at these revisions."""
+        """Handle that the store had these revisions, or newer, at a heartbeat sent at the time
+        `asked`.
+        """
         for task, revision in revisions.items():
             since = self._ended.get(task) if revision == self._revisions.get(task) else None
-            # However many signs of life were given meanwhile: what takes over may take a while to be without it.
+            # By time, not by number of heartbeats: a store's failover may take a while to lose the
+            # record.
             if since is not None and asked - since >= self._patience:
                 self.end(task, forget=True)
 

@@ -1,7 +1,16 @@
-"""The questions of a server during one task: from the server into the record, and the answers back to the server.
+"""The questions of a server during one task: `TaskInputs`. It stores them in the record as input
+requests, and passes the stored answers to the server.
 
-The record is the mailbox: who delivers a question, and who answers it, may be anywhere (`offers`, `following`). What
-must not live here: hosts and their streams. What holds: a server that asks is always answered, or has gone.
+The record is the mailbox: any process may deliver a question (`offers`) and receive its answer
+(`following`). A question goes through these steps:
+
+    server asks      →  `ask`: InputRequested in the record     status input_required
+    host answers     →  InputAnswered in the record             by any process
+    `obey`           →  the server gets the answer              AnswerForwarded
+
+Every question gets an answer, a refusal, or the call is over. `TaskListener` creates this object at
+the first question or checkpoint. The second part of the class is for calls that another process can
+resume (`checkpoint_writer`).
 """
 
 import asyncio
@@ -37,7 +46,7 @@ log = getLogger("taskgate.inputs")
 
 
 class TaskInputs:
-    """The questions of one task, in the process that holds its call."""
+    """The questions of one task, in the process that runs its call."""
 
     def __init__(
         self, owner: OwnerKey, task: TaskId, *, changes: Changes, dialect: DownstreamDialect, bounds: QuestionBounds
@@ -55,9 +64,10 @@ class TaskInputs:
         self._names = QuestionNames()
 
     def ask(self, question: ServerQuestion) -> None:
-        """Put a question to the task's host; one too many, or one too large, is refused at once.
+        """Store a question as an input request. One beyond the limits of number and size is
+        refused.
 
-        One that an earlier process was asked is in the record already.
+        A question that an earlier process was asked is already in the record.
         """
         wait, outstanding = self._bounds
         timer = asyncio.get_running_loop().call_later(wait.total_seconds(), self._expire, question)
@@ -67,11 +77,11 @@ class TaskInputs:
             self._background.run(partial(self._meet, slot))
             return
         if self._keeping is not None and not is_name(question.key):
-            # Who takes the call over could not answer it.
+            # A process that takes the call over could not answer it.
             self._hold(None)
         if len(self._slots) > outstanding or self._slots.size > MAX_QUESTION:
             if not self._has_told:
-                # Once: how often it happens is the server's to decide.
+                # Logged once, because the server decides how often it happens.
                 self._has_told = True
                 log.warning(
                     "input requests of a server are rejected: too many or too large", extra={"upstream": self._mount}
@@ -82,7 +92,7 @@ class TaskInputs:
             self._background.run(partial(self._put, slot))
 
     def obey(self, record: TaskRecord, principal: Principal | None) -> None:
-        """Give the server the answers that the record holds; `principal` is who answered last."""
+        """Pass the record's answers to the server; `principal` is the caller who answered last."""
         kept = {request.deferred_to: request.key for request in record.inputs if request.deferred_to is not None}
         for key, answer in record.answers.items():
             slot = self._slots.under(key)
@@ -95,11 +105,12 @@ class TaskInputs:
             method, params = slot.question.question
             last = None if params is None else self._dialect.settles(method, params.with_token(""), answer)
             if last is not None and last in kept:
-                # What the host kept a task for is answered only now (L-HOST-5).
+                # Only now is the question answered for which the host runs a task of its own
+                # (L-HOST-5).
                 self._end(kept[last], InputResolution.ANSWERED)
 
     def free(self, key: str, claim: str) -> None:
-        """The stream that a question was claimed for is gone, and its process with it: another is to have it."""
+        """Release a question from the stream that claimed it: its process is gone."""
 
         def give_back(record: TaskRecord) -> TaskEvent | None:
             is_claimed = any(each.key == key and each.claimed_by == claim for each in record.inputs)
@@ -108,7 +119,7 @@ class TaskInputs:
         self._background.run(partial(self._changes.insist, self._owner, self._task, give_back))
 
     def rest(self, between: Between, checkpoints: CheckpointSeals) -> RoundCheckpointWriter:
-        """Keep what the next round takes, whose questions were all asked here."""
+        """Write the checkpoint between two rounds, whose questions were all asked here."""
         slots = {key: self._slots.at(question) for key, (_, question) in between.asked.items() if question is not None}
         inputs = {key: slot.input for key, slot in slots.items() if slot is not None}
         resting = RoundCheckpointWriter(
@@ -117,10 +128,10 @@ class TaskInputs:
         self._background.run(partial(self._keep, resting))
         return resting
 
-    # --- a call that is at its server, where another process can go on with it
+    # --- checkpoints of a call at its server --------------------------------------------------------------------------
 
     def on_checkpoint(self, resume_point: ResumePoint, checkpoints: CheckpointSeals) -> None:
-        """Keep where the call is, and what it asked under which name; see CallListener."""
+        """Store where the call is, with its questions and their keys; see CallListener."""
         if not self._slots.are_named:
             return
         if self._keeping is None:
@@ -130,7 +141,11 @@ class TaskInputs:
     def stand(
         self, record: TaskRecord, call_checkpoint: CallCheckpoint, checkpoints: CheckpointSeals
     ) -> dict[str, Question]:
-        """Go on from there; what its server may still wait for, by its names, which it is to ask anew."""
+        """Resume a checkpoint of an earlier process.
+
+        Returns the questions that the server may still wait for, by its keys; it will ask them
+        again.
+        """
         self._keeping = self._new_keeping(checkpoints)
         self._keeping.stand(call_checkpoint.resume_point)
         still = {request.key for request in record.inputs}
@@ -140,42 +155,39 @@ class TaskInputs:
             timer = asyncio.get_running_loop().call_later(wait, self._expire_unmet, each.key)
             self._names.expect(each, timer)
         for key in still.difference(each.input for each in waited_for):
-            # Whatever it was asked for, nobody can answer it any more.
+            # Its question is unknown to the checkpoint, so its answer could not be passed on.
             self._make(InputWithdrawn(key=key))
         return {each.key: Question(each.method, None) for each in waited_for}
 
     def sink(self) -> None:
-        """Keep nothing any more: what was kept was good for nothing."""
+        """Remove the checkpoint, because the call could not be resumed."""
         if self._keeping is not None:
             self._hold(None)
 
     def asked_in(self, record: TaskRecord) -> tuple[AskedQuestion, ...]:
-        """See Questions."""
         there = {request.key for request in record.inputs} | record.answers.keys()
         return tuple(each for key, each in (self._names.others | self._slots.asked).items() if key in there)
 
     def arrived(self, keys: frozenset[str]) -> None:
-        """See Questions."""
         self._names.forget(keys)
 
     async def settled(self) -> None:
-        """See Questions."""
         async with self._in_turn:
-            # All that was asked before is there by now, or never will be.
+            # Every earlier question is stored by now, or never will be.
             pass
 
     @property
     def is_kept(self) -> bool:
-        """Whether another process can go on with the call as it is now."""
+        """Whether another process could resume the call now."""
         return self._keeping is not None and self._keeping.is_kept
 
     def find(self, key: str) -> ServerQuestion | None:
-        """The open question under a key."""
+        """Return the open question under a key of an input request."""
         slot = self._slots.under(key)
         return None if slot is None else slot.question
 
     def close(self) -> None:
-        """The call is over: there is nobody left to answer."""
+        """Stop all timers and writes, because the call is over."""
         for slot in self._slots:
             self._slots.free(slot)
         self._names.close()
@@ -188,7 +200,8 @@ class TaskInputs:
     async def _put(self, slot: QuestionSlot) -> None:
         def request(record: TaskRecord) -> TaskEvent | None:
             if slot.key is not None and slot.key != record.next_input_key:
-                # Only this task's own server asks: the last try was written, although the store could not say so.
+                # Only this call adds input requests: the last attempt was stored, although the
+                # store reported a failure.
                 slot.is_there = True
                 return None
             if not slot.question.is_open:
@@ -198,7 +211,7 @@ class TaskInputs:
                 request=self._request(slot.key, slot.question), checkpoint=self._kept_with(record, slot)
             )
 
-        # One at a time, so that the first question asked is the first of the record.
+        # One at a time, so that the record has the questions in their order.
         async with self._in_turn:
             if await self._changes.insist(self._owner, self._task, request) is not None:
                 slot.is_there = True
@@ -208,11 +221,11 @@ class TaskInputs:
         elif self._slots.at(slot.question) is not None:
             slot.question.when_withdrawn(partial(self._withdraw, slot, InputResolution.SUPERSEDED))
         elif slot.key is not None:
-            # Its time was up before it could be seen there.
+            # It expired before it was known to be stored.
             self._make(InputWithdrawn(key=slot.key, resolution=InputResolution.EXPIRED))
 
     async def _meet(self, slot: QuestionSlot) -> None:
-        """Go on with a question that is in the record: its answer may be there, or nobody wait for one any more."""
+        """Continue a question that is in the record: it may be answered, or no longer wait."""
         is_waiting = False
 
         def look(record: TaskRecord) -> None:
@@ -243,7 +256,9 @@ class TaskInputs:
         return None if self._keeping is None else self._keeping.including(record, slot.asked(record.next_input_key))
 
     def _forwarded(self, slot: QuestionSlot, key: str, answer: RawJson) -> None:
-        """The server is given that answer; until it has it, whoever takes the call over has to give it again."""
+        """Record that the server was given an answer. A process that takes over may have to repeat
+        it.
+        """
         if self._keeping is None or not self._keeping.holds:
             self._make(AnswerForwarded(key=key))
         elif not self._names.answered(slot.asked(key), key, len(answer)):
@@ -262,7 +277,7 @@ class TaskInputs:
         self._withdraw(slot, InputResolution.EXPIRED)
 
     def _expire_unmet(self, name: str) -> None:
-        """A question of an earlier process, that the server did not ask anew, was not answered in time."""
+        """Withdraw a question of an earlier process that the server did not ask again in time."""
         key = self._names.met(name)
         if key is not None:
             self._make(InputWithdrawn(key=key, resolution=InputResolution.EXPIRED))

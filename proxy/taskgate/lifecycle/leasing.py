@@ -1,12 +1,18 @@
-"""Which tasks this process holds in a store that others share: said to the store, and heard from it.
+"""The leases of this process in a shared store: `Leasing`.
 
-A call that runs here has a lease. It is renewed with each sign of life (`heartbeat`), which is given only while the
-loop that runs the calls has itself shown life within a lease: a process that hangs is taken for gone. What the store
-says to a sign of life is obeyed here: a task that another took over stops; one that the store has forgotten is put
-back, as it was last written; a question whose stream went with its process is free. What must not live here: how a call
-runs and ends (`runner`), who takes over (`sweeper`).
+Each running task has a lease, which heartbeats renew (`heartbeat`). A heartbeat sends the tasks of
+this process with their revisions. The reply tells what the store knows otherwise:
 
-`open` once the store is open, before the runner is; `close` after the runner has stopped and before the store closes.
+- lost: another process took the task over, so its call is cancelled here;
+- ended: the task has ended, for example by a cancellation, so its call stops;
+- behind: the store lost the task or its newest state, so it is restored (`restoring`);
+- alive: the live processes. A question whose stream belonged to another is released.
+
+Heartbeats are sent only while the main loop has shown activity within a lease: a process that hangs
+counts as gone. `Runner` runs the calls, the sweeper takes over tasks of other processes.
+
+Call `open` after the store is open and before the runner is. Call `close` after the runner has
+stopped and before the store closes.
 """
 
 import asyncio
@@ -29,20 +35,23 @@ from taskgate.system.background import Background
 from taskgate.telemetry.events import EventSink, LeaseLost
 
 STEADY_BEATS: Final = 2
-"""For how many heartbeats the store has to be there before anything is taken over: by then all others were heard."""
+"""The number of heartbeats for which the store must be available before a takeover. By then all
+live processes have renewed their leases."""
 PULSES: Final = 4
-"""How often, in a heartbeat, the loop shows that it lives."""
+"""How often the main loop shows activity in the time of a heartbeat."""
 
 
 class LeaseRules(NamedTuple):
-    """How long after its last sign of life a process is taken for gone, and how often it gives one."""
+    """The length of a lease, and the time between two heartbeats."""
 
     length: timedelta
     heartbeat: timedelta
 
 
 class _Sign(NamedTuple):
-    """A sign of life on its way: what is held, when it left, how long it is good, until when the one before was."""
+    """A heartbeat under way: the held tasks with their revisions, the time it was sent, the length
+    of the leases. `before` is the end of the leases that the previous one renewed.
+    """
 
     held: Mapping[TaskId, int]
     asked: float
@@ -51,7 +60,7 @@ class _Sign(NamedTuple):
 
 
 class Leasing:
-    """What this process, `holder`, holds. It belongs to one event loop; `open` and `close` are for that, too."""
+    """The leases of one process, `holder`. It belongs to one event loop, as do `open` and `close`."""
 
     def __init__(
         self,
@@ -84,7 +93,7 @@ class Leasing:
         self._full = False
 
     async def open(self) -> None:
-        """Take the store's time, if it is there, and begin to give signs of life."""
+        """Read the store's clock, if it is available, and start the heartbeats."""
         with suppress(StoreUnavailable):
             await self.beat()
         self._loop = asyncio.get_running_loop()
@@ -92,7 +101,9 @@ class Leasing:
         self._heartbeat.start()
 
     async def close(self) -> None:
-        """Give none any more, and say so. Leases stay as they are: what is left unfinished is taken over."""
+        """Stop the heartbeats, and announce that. Leases stay as they are: other processes take
+        over.
+        """
         loop, self._loop = self._loop, None
         if loop is None:
             return
@@ -105,23 +116,27 @@ class Leasing:
 
     @property
     def processes(self) -> int:
-        """How many were alive at the last sign of life, this one included."""
+        """The number of live processes at the last heartbeat, including this one."""
         return len(self._others) + 1
 
     @property
     def is_heard(self) -> bool:
-        """Whether the store takes what this process has to say: it has it that this lives, and room for more."""
+        """Whether the store accepts work of this process: its last heartbeat is valid, and there is
+        room.
+        """
         return self._until is not None and self._clock.now() < self._until and not self._full
 
     @property
     def may_take_over(self) -> bool:
-        """Whether who has not renewed a lease had the time to: the store has been there, and whole, for long enough."""
+        """Whether a lapsed lease is reliable: the store has been available and complete for long
+        enough.
+        """
         if self._steady is None:
             return False
         return self._clock.elapsed() - self._steady >= STEADY_BEATS * self.rules.heartbeat.total_seconds()
 
     async def beat(self) -> None:
-        """Give a sign of life at once, and obey what the store says to it. Raises StoreUnavailable."""
+        """Send a heartbeat now, and handle the reply. Raises StoreUnavailable."""
         sign = _Sign(self._kept.revisions(), self._clock.elapsed(), self.rules.length, self._until)
         try:
             said = await self._leases.beat(self.holder, sign.held, lease=sign.lease)
@@ -130,24 +145,24 @@ class Leasing:
             raise
         self._hear(said, sign, self._clock.elapsed())
 
-    # --- what runs here
+    # --- tasks of this process ----------------------------------------------------------------------------------------
 
     def begin(self, run: TaskRun, record: TaskRecord) -> None:
-        """A call runs here from now on; its record is stored, whole, and ours."""
+        """Add a call that runs here. Its whole record is stored with this process's lease."""
         run.begun = self._clock.elapsed()
         self._runs[record.id] = run
         self._kept.begin(record)
 
     def end(self, run: TaskRun) -> None:
-        """It is over, however it ended."""
+        """Remove a call that is over."""
         if self._runs.get(run.id) is run:
             del self._runs[run.id]
             self._kept.end(run.id)
 
     def keeps(self, run: TaskRun, record: TaskRecord) -> bool:
-        """Whether a call goes on whose lease lapsed and is ours again; else it is given up.
+        """Return whether a call continues whose lease had lapsed; otherwise it is cancelled.
 
-        It does where nobody has changed its record since this process last wrote it, or looked.
+        It continues if no other process changed its record meanwhile.
         """
         if not run.is_lost and self._kept.revision(record.id) == record.revision:
             return True
@@ -155,35 +170,31 @@ class Leasing:
         return False
 
     def lose(self, run: TaskRun) -> None:
-        """Another process has, or had, the task: its call is given up, if it still runs, and that is told once."""
+        """Cancel a call whose task another process has or had, and report that once."""
         if not run.is_lost:
             self._event_sink.emit(LeaseLost("task"))
             run.lose()
             self._kept.end(run.id, forget=True)
 
-    # --- see Hold
+    # --- the Hold protocol --------------------------------------------------------------------------------------------
 
     def holds(self, record: TaskRecord) -> bool:
-        """See Hold."""
         run = self._runs.get(record.id)
         return record.lease is not None and record.lease.holder == self.holder and not (run is not None and run.is_lost)
 
     def wrote(self, record: TaskRecord) -> None:
-        """See Hold."""
         self._kept.put(record, at=self._clock.elapsed())
 
     def overslept(self, since: float) -> bool:
-        """See Hold."""
         return self._clock.elapsed() - since >= self.rules.length.total_seconds()
 
     async def healed(self, task: TaskId, found: TaskRecord | None) -> bool:
-        """See Hold."""
         known = self._kept.revision(task)
         if known is None or (found is not None and (found.revision >= known or found.status.is_terminal)):
             return False
         return await self._restoring.restore(task)
 
-    # --- signs of life
+    # --- heartbeats ---------------------------------------------------------------------------------------------------
 
     def _show_life(self) -> None:
         self._alive = self._clock.elapsed()
@@ -192,12 +203,12 @@ class Leasing:
             self._pulse = self._loop.call_later(pause, self._show_life)
 
     async def _beat_apart(self, leases: LeaseStore) -> bool:
-        """One sign of life, on the thread of signs; whether the store heard it, or was not to."""
+        """Send a heartbeat on the heartbeat thread; return whether it succeeded or was not due."""
         asked = self._clock.elapsed()
         age = timedelta(seconds=asked - self._alive)
         if age >= self.rules.length:
             return True
-        # What a loop holds that shows none itself is held for no longer than it takes to be sure.
+        # If the main loop shows no activity, its leases end as soon as that is certain.
         lease = min(self.rules.length, self.rules.length - age + self.rules.heartbeat)
         sign = _Sign(self._kept.revisions(), asked, lease, self._until)
         try:
@@ -210,7 +221,7 @@ class Leasing:
 
     def _tell(self, what: Callable[[], None]) -> None:
         loop = self._loop
-        # A loop that has been closed needs to know nothing any more.
+        # After the main loop was closed, replies have no receiver.
         with suppress(RuntimeError):
             if loop is not None:
                 loop.call_soon_threadsafe(what)
@@ -227,12 +238,12 @@ class Leasing:
         forgotten = self._restoring.forgotten(said.behind)
         refused = self._restoring.refused(forgotten)
         for run in self._running(refused, asked):
-            # It was not to be put back, and is not there as it was: another has it.
+            # It could not be restored and is not there as it was: another process has it.
             self.lose(run)
         for task in refused - self._runs.keys():
             self._kept.end(task, forget=True)
         if forgotten or _is_older(said, sign) or self._was_set():
-            # Others may not have found it out yet: until they have, their leases are not what they seem.
+            # Other processes may not know it yet: until they do, their leases may be missing.
             self._miss()
         elif self._steady is None or _is_late(said, sign):
             self._steady = answered
@@ -247,28 +258,30 @@ class Leasing:
         self._free_strays(said.alive, asked)
 
     def _was_set(self) -> bool:
-        """Whether the store's clock went another way than ours since the last sign of life that was heard."""
+        """Return whether the store's clock was set since the last reply."""
         before, self._zero = self._zero, self._clock.now() - timedelta(seconds=self._clock.elapsed())
         return before is not None and abs(self._zero - before) > self.rules.heartbeat
 
     def _free_strays(self, alive: frozenset[str], asked: float) -> None:
-        """Have questions asked again whose streams went with their processes."""
+        """Release questions whose streams belonged to processes that are gone."""
         if self.may_take_over:
             for stray in self._orphaned_claims.look(self._kept.records(), alive, asked):
                 if (run := self._runs.get(stray.task)) is not None:
                     run.listener.free(stray.key, stray.claim)
 
     def _running(self, tasks: Iterable[TaskId], asked: float) -> Iterator[TaskRun]:
-        """Those of them that ran here when something was asked: one that was taken over again since is another."""
+        """Return those that already ran here at that time. One that was taken over since is a new
+        run.
+        """
         runs = [self._runs[task] for task in tasks if task in self._runs]
         return (run for run in runs if run.begun <= asked)
 
 
 def _is_late(said: HeartbeatReply, sign: _Sign) -> bool:
-    """Whether this process was itself taken for gone: what held it up, a machine or a store, may hold up others."""
+    """Return whether this process itself counted as gone: its cause may also delay others."""
     return sign.before is not None and sign.before < said.time
 
 
 def _is_older(said: HeartbeatReply, sign: _Sign) -> bool:
-    """Whether the store is not as it was when it last heard us: it came back with what was true before."""
+    """Return whether the store lost the last heartbeat, and so returned with an older state."""
     return sign.before is not None and (said.before is None or said.before < sign.before)

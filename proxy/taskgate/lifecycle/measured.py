@@ -1,7 +1,9 @@
-"""A store that reports what it is used for: the same promises, each operation timed.
+"""The store with metrics: `MeasuredStore`, and `MeasuredRates` and `MeasuredLeases` for a shared
+store.
 
-Of one that processes share, rates and signs of life are timed as well; words and streams are written behind what hosts
-wait for, and are not.
+Each wraps an object of the same protocol and emits an event with the duration and the success of
+each operation. Messages and streams of a shared store are not measured: hosts do not wait for them.
+`wiring` wraps the stores.
 """
 
 from collections.abc import Awaitable, Coroutine, Mapping, Sequence
@@ -31,7 +33,7 @@ T = TypeVar("T")
 
 
 class MeasuredStore:
-    """Hands everything to `inner` and every duration to `audit`; a wait for news is no operation and is not timed."""
+    """A `Store` that measures `inner`. The wait for changes is not measured."""
 
     def __init__(self, inner: Store, *, event_sink: EventSink, clock: Clock) -> None:
         self._inner = inner
@@ -41,10 +43,10 @@ class MeasuredStore:
 
     @property
     def fault(self) -> StoreFault | None:
-        """What keeps the store from working, where that is known."""
+        """The known fault of the store, if any."""
         return self._health.fault
 
-    # What every task needs is timed in place: another coroutine to wait through costs at each of them.
+    # The operations of every task are measured in place: another coroutine would cost each of them.
 
     async def insert(self, record: TaskRecord, *, caps: tuple[Cap, ...]) -> TaskId:
         begun = self._clock.elapsed()
@@ -98,7 +100,8 @@ class MeasuredStore:
         return await self._timed("page", found)
 
     def changed(self, watch: Watch, *, timeout: timedelta) -> Coroutine[Any, Any, ChangeBatch]:
-        # Of the many that wait none has a frame of ours.
+        # Returns the inner coroutine itself: many tasks wait here, and each would have one more
+        # frame.
         return self._inner.changed(watch, timeout=timeout)
 
     async def renew(self, holder: str, ids: frozenset[TaskId], until: datetime) -> None:
@@ -129,7 +132,9 @@ class MeasuredStore:
         return await self._timed("census", self._inner.census())
 
     async def check(self) -> None:
-        """See Store.check; writes only where there was a fault, and nothing has failed lately. Else it only looks."""
+        """Write a test value if there was a fault and nothing failed lately; otherwise only
+        `verify`.
+        """
         if self._health.wants_check:
             await self._timed("check", self._inner.check())
             self._health.recovered()
@@ -137,7 +142,7 @@ class MeasuredStore:
         await self.verify()
 
     async def verify(self) -> None:
-        """See Store.verify; only one that fails is counted, as a `check`."""
+        """Verify that the store is there; only a failure is counted, as `check`."""
         begun = self._clock.elapsed()
         try:
             await self._inner.verify()
@@ -167,7 +172,7 @@ class MeasuredStore:
 
 
 class MeasuredRates:
-    """The same of the rates that processes share."""
+    """A `RateStore` that measures `inner`."""
 
     def __init__(self, inner: RateStore, *, event_sink: EventSink, clock: Clock) -> None:
         self._inner = inner
@@ -179,7 +184,9 @@ class MeasuredRates:
 
 
 class MeasuredLeases:
-    """The same of signs of life, and of what is put back; what comes from another thread is not to be given to this."""
+    """A `LeaseStore` that measures `inner`, for the main loop only. The heartbeat thread has its
+    own store.
+    """
 
     def __init__(self, inner: LeaseStore, *, event_sink: EventSink, clock: Clock) -> None:
         self._inner = inner

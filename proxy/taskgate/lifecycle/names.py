@@ -1,7 +1,10 @@
-"""Which question of a server is which input request of a task, by the names that the server has for its questions.
+"""The server's keys for the questions of one task: `QuestionNames`. It maps each to the key of its
+input request.
 
-A process that takes the call over answers by them. Pure but for timers that whoever expects a question brings. What
-must not live here: questions that are open here (`inputs`), and how names are kept (`checkpoint_writer`).
+A server that supports resumption names its questions. After a takeover it asks them again, and the
+names tell which input request each is. `TaskInputs` uses this for questions that are not open here:
+those asked of an earlier process, and those answered a moment ago. Pure but for the timers that
+callers pass.
 """
 
 from asyncio import TimerHandle
@@ -11,16 +14,16 @@ from taskgate.domain.machine import MAX_CHECKPOINT_ANSWERS
 from taskgate.lifecycle.checkpoints import AskedQuestion
 
 MAX_NAME: Final = 1024
-"""Characters: a server that has longer names for its questions is not gone on with."""
+"""Characters of a name. A call whose questions have longer names is not resumed."""
 
 
 def is_name(key: str | None) -> bool:
-    """Whether a question with that key of its server can be answered by another process."""
+    """Return whether a question with that key can be answered by another process."""
     return key is not None and len(key) <= MAX_NAME
 
 
 class QuestionNames:
-    """Of one task, the questions that are not open here: asked of an earlier process, or answered a moment ago."""
+    """The named questions of one task that are not open in this process."""
 
     __slots__ = ("_expected", "_given", "_known", "_size")
 
@@ -37,12 +40,14 @@ class QuestionNames:
         return {**expected, **{key: asked for key, (asked, _) in self._given.items()}}
 
     def expect(self, asked: AskedQuestion, timer: TimerHandle) -> None:
-        """An earlier process was asked that; the timer is stopped once it is asked anew."""
+        """Add a question that an earlier process was asked. The timer is cancelled when it is asked
+        again.
+        """
         self._known[asked.key] = asked
         self._expected[asked.key] = timer
 
     def met(self, name: str | None) -> str | None:
-        """The key of the input request that a question is which was expected; None for another."""
+        """Return the key of the input request if the question was expected; else None."""
         known = None if name is None else self._known.get(name)
         if known is None or name is None:
             return None
@@ -52,7 +57,7 @@ class QuestionNames:
         return known.input
 
     def answered(self, asked: AskedQuestion, key: str, size: int) -> bool:
-        """The server is given an answer of that size; False where too many wait to arrive to keep one more."""
+        """Add an answer that was sent to the server; return False if too many wait to arrive."""
         if self._size + size > MAX_CHECKPOINT_ANSWERS:
             return False
         self._size += size
@@ -61,17 +66,17 @@ class QuestionNames:
 
     @property
     def given(self) -> frozenset[str]:
-        """The keys of the input requests whose answers the server was given."""
+        """The keys of the input requests whose answers were sent."""
         return frozenset(self._given)
 
     def forget(self, keys: frozenset[str]) -> None:
-        """What was answered under those keys is not told of again, wherever somebody goes on."""
+        """Remove answers that arrived and need not be repeated after a takeover."""
         for key in keys.intersection(self._given):
             _, size = self._given.pop(key)
             self._size -= size
 
     def close(self) -> None:
-        """Expect nothing any more."""
+        """Cancel all timers."""
         for timer in self._expected.values():
             timer.cancel()
         self._expected.clear()

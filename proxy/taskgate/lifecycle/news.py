@@ -1,8 +1,9 @@
-"""The news of tasks on GET streams, and the questions that tasks wait with.
+"""The status notifications of tasks and their questions, on GET streams: `StatusNotifier`.
 
-Both go to the session that created the task and to no other: without authentication that is the only tie between a task
-and a host (decisions h). Hosts must not depend on news, so none is repeated; a question waits until it is answered.
-What must not live here: the streams themselves (`listen`), and those of `tasks/result` (`following`).
+Both go only to the session that created the task: without authentication nothing else ties a task
+to a host. Hosts must not depend on notifications, so none is repeated. A question waits until it is
+answered. `GetStreams` calls `attend` and `leave`; the notifier watches the store's change feed for
+each owner with an open stream. `listen` has the streams, and `following` those of `tasks/result`.
 """
 
 import asyncio
@@ -25,23 +26,24 @@ from taskgate.system.background import Background
 from taskgate.telemetry.request_context import no_request
 
 PATIENCE: Final = timedelta(seconds=30)
-"""How long one wait for news lasts before the store is asked again."""
+"""The longest wait for changes, after which the store is asked again."""
 
 RETRY: Final = 1.0
-"""Seconds until a store that did not answer is asked again."""
+"""Seconds until a store that failed is asked again."""
 
 TRIES: Final = 600
-"""How often, at most, a store is asked for what waited for a stream: a record that nobody can read is not for ever."""
+"""The limit of attempts to read what waited for a stream: a record may stay unreadable."""
 
 AT_ONCE: Final = 100
-"""Tasks that are looked for at once, of those that wait with questions."""
+"""The page size for tasks with questions."""
 
 ACQUAINTANCE: Final = timedelta(seconds=1)
-"""How old a task is before it asks on a stream beside the one that its handle went out on, unless its host knows it."""
+"""The age before which a task's questions are not sent, unless its host has shown that it knows the
+task. They may go out on another stream than the task's handle."""
 
 
 class StatusNotifier:
-    """Watches the tasks of owners who listen."""
+    """The watcher of tasks whose owners have open GET streams."""
 
     def __init__(
         self,
@@ -65,15 +67,15 @@ class StatusNotifier:
         self._background = Background()
 
     def attend(self, owner: OwnerKey, host_session: HostSession) -> None:
-        """The session listens for the owner's tasks; to be paired with `leave`."""
+        """Start to send the owner's tasks to a session; `leave` must follow."""
         self._listening.setdefault(owner, []).append(host_session)
         if owner not in self._watchers:
-            # It goes on for whoever listens after the one who is first.
+            # It continues for later sessions, so it is not part of this request.
             with no_request():
                 self._watchers[owner] = asyncio.get_running_loop().create_task(self._watch(owner))
 
     def leave(self, owner: OwnerKey, host_session: HostSession) -> None:
-        """It listens no more."""
+        """Stop sending the owner's tasks to a session."""
         sessions = self._listening[owner]
         sessions.remove(host_session)
         if not sessions:
@@ -81,7 +83,9 @@ class StatusNotifier:
             self._watchers.pop(owner).cancel()
 
     async def catch_up(self, owners: Sequence[OwnerKey], host_session: HostSession) -> None:
-        """Ask what waited for a stream of the session, however long the store takes to tell."""
+        """Send the questions that waited for a stream of the session, and retry while the store
+        fails.
+        """
         for owner in owners:
             for _ in range(TRIES):
                 if await self._caught_up(owner, host_session):
@@ -89,7 +93,7 @@ class StatusNotifier:
                 await asyncio.sleep(RETRY)
 
     async def _caught_up(self, owner: OwnerKey, host_session: HostSession) -> bool:
-        """Whether all of the owner's tasks that wait could be looked at."""
+        """Return whether all waiting tasks of the owner could be read."""
         asking = TaskFilter(states=frozenset({TaskState(TaskStatus.INPUT_REQUIRED)}))
         after: Position | None = None
         is_whole = True
@@ -116,12 +120,14 @@ class StatusNotifier:
         return True
 
     def met(self, task: TaskId) -> None:
-        """The host asks about a task, so it has the handle: what was held back may be asked now."""
+        """Send the questions that were held back: the host asks about the task, so it has the
+        handle.
+        """
         if task in self._held:
             self._release(task)
 
     async def close(self) -> None:
-        """Stop watching; what was held back is asked by nobody."""
+        """Stop watching; questions that were held back are not sent."""
         watchers = tuple(self._watchers.values())
         for _, timer in self._held.values():
             timer.cancel()
@@ -143,14 +149,16 @@ class StatusNotifier:
                 continue
             since = news.place
             if not news.complete:
-                # Whatever it was that is not remembered: what still waits is asked.
+                # Some changes are no longer in the feed: send all questions that still wait.
                 for host_session in tuple(self._listening[owner]):
                     self._background.run(partial(self.catch_up, (owner,), host_session))
             unread.update((change.id, None) for change in news.changes)
             unread = {task: None for task in unread if not await self._told_of(owner, task, told)}
 
     async def _told_of(self, owner: OwnerKey, task: TaskId, told: dict[TaskId, datetime]) -> bool:
-        """Tell of a task; False where it could not be read: one that never can keeps no other from being told of."""
+        """Handle a changed task; return False if it could not be read. It does not delay the
+        others.
+        """
         try:
             await self._tell(owner, task, told)
         except StoreUnavailable:
@@ -158,14 +166,18 @@ class StatusNotifier:
         return True
 
     async def _tell(self, owner: OwnerKey, task: TaskId, told: dict[TaskId, datetime]) -> None:
-        """Tell of a change; `told` has, for the tasks that go on, when the change was that was told last."""
+        """Send a status notification for a changed task.
+
+        `told` has, by running task, the time of the last change that was sent.
+        """
         record = await self._store.load(owner, task, now=self._clock.now())
         self._offers.settle(task, record)
         if record is None:
             told.pop(task, None)
             return
         is_new = record.status is TaskStatus.WORKING and record.status_message is None and task not in told
-        # Who carries a question is no news: only what a host can see moves the time of the update.
+        # A claim of a question is no change for a host: only visible changes move the time of the
+        # update.
         if not is_new and told.get(task) != record.updated_at:
             self._streams.tell_session(origin_of(record), self._dialect.task_changed(self._polls.advised(record)))
         told[task] = record.updated_at
@@ -174,7 +186,7 @@ class StatusNotifier:
         await self._ask(record)
 
     async def _ask(self, record: TaskRecord) -> None:
-        """Ask on a GET stream of the session that made the task what nobody asks yet (decisions 15)."""
+        """Send the unclaimed questions on a GET stream of the session that created the task."""
         if record.status is not TaskStatus.INPUT_REQUIRED or record.id in self._held:
             return
         place = self._streams.asking(origin_of(record))
@@ -182,7 +194,8 @@ class StatusNotifier:
             return
         early = (record.created_at + ACQUAINTANCE - self._clock.now()).total_seconds()
         if early > 0:
-            # Hosts refuse a question that overtakes the handle of its task: they cannot place it.
+            # Hosts refuse a question that arrives before the handle of its task: they do not know
+            # the task.
             self._hold(record, early)
         else:
             await self._offers.offer(record, place[0], place[1].peer)
@@ -192,7 +205,7 @@ class StatusNotifier:
         self._held[record.id] = record, timer
 
     def _release(self, task: TaskId) -> None:
-        """Ask what was held back, whatever the task's age."""
+        """Send the questions that were held back, whatever the task's age."""
         record, timer = self._held.pop(task)
         timer.cancel()
         self._background.run(partial(self._ask_now, record))

@@ -1,7 +1,10 @@
-"""Input requests on their way to hosts: claimed in the record, sent on one stream, given back when that stream dies.
+"""The delivery of input requests to hosts: `InputDelivery`.
 
-What must not live here: where requests come from (`inputs`), and which stream is to have one (`listen`,
-`task_service`). What holds: no request is on two streams (H-LEG-8), and none stays with a stream that has ended.
+An input request is in the task's record. Before it is sent on a stream, the record is changed: the
+request is claimed for that stream. When the stream ends without an answer, the claim is removed,
+and another stream may deliver it. So a request is on one stream at a time (H-LEG-8), and none stays
+with a stream that has ended. `StatusNotifier` and `ResultWaiter` choose the stream. `inputs` stores
+the requests.
 """
 
 import asyncio
@@ -22,7 +25,7 @@ from taskgate.system.background import Background
 
 
 class _Offer(NamedTuple):
-    """One request on one stream; `claim` is how the record knows the stream."""
+    """A request that was sent on a stream; `claim` names the stream in the record."""
 
     owner: OwnerKey
     feed: EventStream
@@ -30,7 +33,7 @@ class _Offer(NamedTuple):
 
 
 class InputDelivery:
-    """The input requests that streams of this process carry. `holder` names the process."""
+    """The input requests on streams of this process. `holder` is the name of the process."""
 
     def __init__(self, *, holder: str, changes: Changes, dialect: DownstreamDialect) -> None:
         self._holder = holder
@@ -41,14 +44,14 @@ class InputDelivery:
         self._background = Background()
 
     async def offer(self, record: TaskRecord, feed: EventStream, peer: Peer) -> None:
-        """Send what nobody carries on a stream of a host that can be asked it. Raises StoreUnavailable."""
+        """Claim and send the unclaimed requests that the host can answer. Raises StoreUnavailable."""
         for request in record.inputs:
             if _is_free(request) and self._dialect.takes(peer, request.method, request.params):
                 await self._claim(record, request, feed)
 
     @contextmanager
     def answering(self, task: TaskId, key: str) -> Iterator[None]:
-        """The host answers: the request is not its matter any more, unless its answer could not be kept."""
+        """A block in which an answer is stored. If that fails, the request stays with its stream."""
         place = task, key
         offer = self._offers.pop(place, None)
         try:
@@ -61,7 +64,7 @@ class InputDelivery:
             raise
 
     def settle(self, task: TaskId, record: TaskRecord | None) -> None:
-        """Tell hosts which of the requests that they hold are not waited for any more, by the record as it is now."""
+        """Send withdrawals of requests that no longer wait, by the present record."""
         if not self._offers:
             return
         outstanding = set() if record is None else {request.key for request in record.inputs}
@@ -71,14 +74,14 @@ class InputDelivery:
                 offer.feed.send(self._dialect.withdrawal(self._dialect.input_id(task, key), GIVEN_UP))
 
     def give_back(self, feed: EventStream) -> None:
-        """A stream ended: what it carried is for another one, and is given back in the background."""
+        """Release the requests of a stream that has ended, in the background."""
         for place, offer in tuple(self._offers.items()):
             if offer.feed is feed:
                 del self._offers[place]
                 self._return(offer, *place)
 
     async def close(self) -> None:
-        """Give up what is still to be given back."""
+        """Cancel the releases under way."""
         await self._background.close()
 
     async def _claim(self, record: TaskRecord, request: InputRequest, feed: EventStream) -> None:
@@ -93,7 +96,7 @@ class InputDelivery:
         try:
             claimed = await asyncio.shield(making)
         except BaseException:
-            # It may be claimed all the same, or will be in a moment.
+            # The claim may be stored all the same, now or in a moment.
             making.add_done_callback(lambda _: self._return(offer, record.id, key))
             raise
         if claimed is None:
@@ -112,10 +115,10 @@ class InputDelivery:
 
 
 def carrier(claim: str) -> str:
-    """Which process has the stream that a request was claimed for."""
+    """Return the name of the process whose stream claimed a request."""
     return claim.rpartition("/")[0]
 
 
 def _is_free(request: InputRequest) -> bool:
-    """Whether nobody carries a request that waits for an answer."""
+    """Return whether a request is neither claimed nor deferred to a task of the host."""
     return request.claimed_by is None and request.deferred_to is None

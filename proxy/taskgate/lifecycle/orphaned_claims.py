@@ -1,8 +1,9 @@
-"""Questions of tasks that run here, on their way to hosts on streams of processes that are not heard of any more.
+"""The claims of questions by processes that are gone: `OrphanedClaims`.
 
-Only who runs a task judges that: there it is known which of its questions are claimed. What must not live here: who is
-alive (`leasing`), and giving a question back (`inputs`). What holds: a process that was not heard of for a moment keeps
-what its streams carry, so that no host is asked twice (H-LEG-8).
+A question of a task may have been sent on a stream of another replica (`offers`). If that replica
+stops, its claim would block the question. Only the process that runs the task decides this, because
+it has the record. `Leasing` passes the live processes at each heartbeat, and releases what is
+found. A process must be missing for a while: a short gap must not ask a host twice (H-LEG-8).
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -13,7 +14,7 @@ from taskgate.lifecycle.offers import carrier
 
 
 class OrphanedClaim(NamedTuple):
-    """A question, and the stream that it was claimed for."""
+    """A question, and the claim of its stream."""
 
     task: TaskId
     key: str
@@ -21,17 +22,20 @@ class OrphanedClaim(NamedTuple):
 
 
 class OrphanedClaims:
-    """Since when strays are known. A question is given up for lost `patience` seconds after its process was missed."""
+    """The claims of missing processes. A claim is orphaned `patience` seconds after it was first
+    missed.
+    """
 
     def __init__(self, patience: float) -> None:
         self._patience = patience
         self._since: dict[OrphanedClaim, float] = {}
 
     def look(self, records: Iterable[TaskRecord], alive: Collection[str], asked: float) -> list[OrphanedClaim]:
-        """What is lost by now, of what was claimed, as far as is known; `alive` are those that lived after `asked`.
+        """Return the claims that are orphaned by now; `alive` are processes that lived at the time
+        `asked`.
 
-        It is given again after as long a time, should it be claimed still. Who is missed for the first time may have
-        come, and claimed, after `alive` was found out: so one look alone finds nothing.
+        A claim is returned again after the same time if it still exists. A process that is missing
+        for the first time may have started after `alive` was read, so one look is never enough.
         """
         missed = [stray for record in records for stray in _claimed(record) if carrier(stray.claim) not in alive]
         self._since = {stray: self._since.get(stray, asked) for stray in missed}
@@ -40,7 +44,7 @@ class OrphanedClaims:
         return lost
 
     def forget(self) -> None:
-        """Nobody can be missed for now: the store was away."""
+        """Start again, because the store was unavailable: a missing process proves nothing for now."""
         self._since.clear()
 
 

@@ -1,12 +1,18 @@
-"""Notes of tasks on their way from the process that runs a task to those where hosts wait for it.
+"""The notifications of a task for hosts that wait at another replica: `RemoteNotifications`, and
+`RemoteWait` on the waiting side.
 
-Made once for a process, where there is a log that processes share. `TaskStreams` has it as `afar`, where `following`
-finds it, too.
+A host may wait for a task's result at a replica that does not run the task. The waiting replica
+announces this over the cluster bus. The running replica appends notifications to a shared log,
+which the waiting one reads:
 
-Who waits says so to whoever runs the task, and reads a log of that wait, which moves with the wait from stream to
-stream and from process to process; each note's place in it goes along with the stream (`StreamOrigin.last_note`), so
-that none is heard twice. Nothing is sent where nobody waits elsewhere. What must not live here: what a note says
-(`hearing`), and which stream of this process has it (`task_streams`).
+    waiting:  AwaitsNotes(task, session, wait, is_new)   bus, repeated every SAID_AGAIN seconds
+    running:  append to the log `<wait>/notes`           shared log of event streams
+    waiting:  read the log, send each note on the stream
+
+The log belongs to the wait, which may move to other streams and replicas. The position of the last
+note moves with it (`StreamOrigin.last_note`), so that no note is sent twice. Without a remote wait
+nothing is written. `TaskStreams` has the object as `afar`; None without other replicas. `hearing`
+makes the notifications.
 """
 
 import asyncio
@@ -26,19 +32,20 @@ from taskgate.streams.log_entries import RELEASED, StreamOrigin
 from taskgate.streams.resumable import ResumableStreams
 
 SAID_AGAIN: Final = 20.0
-"""Seconds after which who waits says so again."""
+"""Seconds between two announcements of a wait."""
 LOOK: Final = timedelta(seconds=5)
 RETRY: Final = 0.5
 LAST_WORDS: Final = 1.0
-"""Seconds that notes have to arrive which were said before the task ended."""
+"""Seconds to wait for notes that were sent before the task ended."""
 MOST: Final = 10_000
-"""Tasks that are waited for elsewhere, as far as they are remembered."""
+"""The limit of tasks with remote waits."""
 
 
 class AwaitsNotes(NamedTuple):
-    """The sender has a stream that waits for a task, and hears its notes; said again while it does.
+    """A bus message: the sender waits for a task, and reads its notes. It is repeated during the
+    wait.
 
-    `is_new` is whether there is no log of the wait yet.
+    `is_new` is whether the log of the wait does not exist yet.
     """
 
     task: str
@@ -48,7 +55,7 @@ class AwaitsNotes(NamedTuple):
 
 
 class _Ear(NamedTuple):
-    """A wait elsewhere, and until when it counts without being said again."""
+    """A wait at another replica, and until when it counts without another announcement."""
 
     session: str
     wait: str
@@ -56,26 +63,26 @@ class _Ear(NamedTuple):
 
 
 class RemoteNotifications:
-    """What this process has to do with waits of others, and others with its own."""
+    """The remote waits for tasks of this process, and the local waits for tasks of others."""
 
     def __init__(self, shared: SharedResumableStreams, *, clock: Clock) -> None:
         self._shared = shared
         self._clock = clock
         self._running: set[TaskId] = set()
-        # By task, the newest last.
+        # By task, then by wait; the newest is last.
         self._ears: dict[TaskId, dict[str, _Ear]] = {}
         self._newest = 0
         shared.bus.subscribe(AwaitsNotes, self._awaited)
         shared.on_released(self._left)
 
-    # --- where the task runs
+    # --- the replica that runs the task -------------------------------------------------------------------------------
 
     def speak(self, task: TaskId) -> None:
-        """A task runs here from now on."""
+        """Add a task that runs here."""
         self._running.add(task)
 
     def tell(self, task: TaskId, message: str) -> bool:
-        """Say something of a task where it is waited for; whether anybody waits for it elsewhere."""
+        """Send a notification to the newest remote wait of a task; return whether there is one."""
         ears = self._ears.get(task)
         if not ears:
             return False
@@ -87,13 +94,13 @@ class RemoteNotifications:
         return True
 
     def fall_silent(self, task: TaskId) -> None:
-        """Nothing more is said of a task here."""
+        """Remove a task, and end the notes of its waits."""
         self._running.discard(task)
         for ear in self._ears.pop(task, {}).values():
             self._say(ear, RELEASED)
 
     def _left(self, session: str, about: StreamOrigin) -> None:
-        """A wait goes on elsewhere: who has it is not known yet, but reads what is said from now on."""
+        """Handle that a wait moves to an unknown replica. It will read what is written from now on."""
         if about.task in self._running and about.wait is not None:
             self._awaited(AwaitsNotes(about.task, session, about.wait, True), "")
 
@@ -109,21 +116,26 @@ class RemoteNotifications:
             del self._ears[next(iter(self._ears))]
 
     def _say(self, ear: _Ear, note: bytes) -> None:
-        # By the time, so that whoever runs the task after this process goes on with larger ones.
+        # Numbered by time, so that the next process that runs the task continues with larger
+        # numbers.
         self._newest = max(self._newest + 1, int(self._clock.now().timestamp() * 1_000_000))
         self._shared.writer.append(ear.session, _notes_of(ear.wait), self._newest, note, at_once=True)
 
-    # --- where it is waited for
+    # --- the replica at which a host waits ----------------------------------------------------------------------------
 
     def listen(
         self, resumable: ResumableStreams, feed: ResumableEventStream, session: str, heard: "Heard | None"
     ) -> "RemoteWait":
-        """Hear the notes of a task on a stream; to be closed. `heard` is of a wait that began elsewhere."""
+        """Create a local wait on a stream; it must be closed. `heard` is given if it began
+        elsewhere.
+        """
         return RemoteWait(self._shared, self._awaited, _Stream(resumable, feed, session), heard)
 
 
 class Heard(NamedTuple):
-    """What was heard of a wait on the streams before: its name, the place of the last note, and how many more."""
+    """The state of a wait that moved: its name, the position of the last note, and how many more
+    notes the host has received.
+    """
 
     wait: str
     place: int = 0
@@ -131,7 +143,7 @@ class Heard(NamedTuple):
 
 
 class _Stream(NamedTuple):
-    """A stream that waits for a task, and whose it is."""
+    """A stream that waits for a task, and its session."""
 
     resumable: ResumableStreams
     feed: ResumableEventStream
@@ -139,7 +151,9 @@ class _Stream(NamedTuple):
 
 
 class RemoteWait:
-    """One wait for a task that runs elsewhere, or may come to; `awaited` is what is said where it runs here."""
+    """One wait for a task that runs elsewhere, or may come to. `awaited` announces it in this
+    process.
+    """
 
     def __init__(
         self,
@@ -160,9 +174,9 @@ class RemoteWait:
         self._reading: asyncio.Task[None] | None = None
 
     def follow(self, record: TaskRecord) -> bool:
-        """Hear of the task from whoever runs it, by its record; whether its notes come through here, and no other way.
+        """Announce the wait to the process that runs the task, if that has changed.
 
-        Once they do, they always do, for they are to come in their order.
+        Returns whether notes arrive through here. Once they do, they always do, to stay in order.
         """
         holder = None if record.lease is None else record.lease.holder
         if record.status.is_terminal or holder is None:
@@ -179,7 +193,7 @@ class RemoteWait:
         return True
 
     async def last_words(self) -> None:
-        """The task has ended: wait for what was said before, if it is soon."""
+        """Wait briefly for the last notes, because the task has ended."""
         if self._reading is None:
             return
         with suppress(TimeoutError):
@@ -188,7 +202,7 @@ class RemoteWait:
         self._shared.writer.end(self._session, _notes_of(self._wait), self._place + 1, RELEASED)
 
     async def close(self) -> None:
-        """Hear no more."""
+        """Stop reading."""
         if self._reading is not None:
             self._reading.cancel()
             await asyncio.wait([self._reading])
@@ -202,7 +216,7 @@ class RemoteWait:
             self._shared.bus.send(word, to=self._holder)
 
     async def _read(self) -> None:
-        """Read, and say every now and then that this is done."""
+        """Read the log, and repeat the announcement periodically."""
         stream, loop, said_at = _notes_of(self._wait), asyncio.get_running_loop(), 0.0
         while True:
             try:

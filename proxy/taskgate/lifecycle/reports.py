@@ -1,7 +1,8 @@
-"""What is told of a change of a record: the move to another state, and what became of its questions.
+"""The events for a changed task record: `report` and `report_unanswered`.
 
-What must not live here: how a change comes about (`changes`, `completions`), and that a task was made or ended, which
-those who make and end them tell. What holds: a change that was not written is not told of.
+Every module that has stored a change calls `report` with the record before and after. It emits the
+new status, and the fate of each question. A change that was not stored is not reported. Events for
+the creation and the end of a task are emitted where those happen.
 """
 
 from collections.abc import Mapping
@@ -17,11 +18,11 @@ from taskgate.telemetry.events import EventSink, InputRequestOpened, InputSettle
 _KINDS: Final[Mapping[str, str]] = MappingProxyType(
     {words.ELICITATION_CREATE: "elicitation", words.SAMPLING_CREATE: "sampling", words.ROOTS_LIST: "roots"}
 )
-"""What else a server asks is about tasks of the host's own, and no question to anybody."""
+"""Other methods concern tasks of the host's own; they are not questions for a person."""
 
 
 def report(event_sink: EventSink, before: TaskRecord, event: TaskEvent, after: TaskRecord) -> None:
-    """Tell what `event` changed, which has been written."""
+    """Emit the events for a stored change."""
     if after.status is not before.status:
         event_sink.emit(TaskTransitioned(after, before.status))
         if before.waiting_since is not None:
@@ -31,7 +32,7 @@ def report(event_sink: EventSink, before: TaskRecord, event: TaskEvent, after: T
 
 
 def report_unanswered(event_sink: EventSink, record: TaskRecord) -> None:
-    """Tell that a task expired with questions that nobody answered, if it had any."""
+    """Emit the events for a task that expired with open questions."""
     if record.waiting_since is not None:
         event_sink.emit(InputWaited(record, record.expires_at - record.waiting_since))
     for asked in record.inputs:
@@ -56,7 +57,7 @@ def _how(event: TaskEvent, asked: InputRequest) -> InputResolution:
             return InputResolution.DECLINED if is_declined(asked.method, answer) else InputResolution.ANSWERED
         case InputWithdrawn(resolution=settled):
             return settled
-    # The task ended, or its call is made again: its server waits no more.
+    # The task ended, or its call is sent again: the server no longer waits.
     return InputResolution.SUPERSEDED
 
 

@@ -1,6 +1,7 @@
-"""Putting back what a store that others share forgot, or came back with as it was before.
+"""The restoration of tasks that a shared store lost: `Restoring`.
 
-What must not live here: what is known of it (`holdings`), and how it is heard that it was forgotten (`leasing`).
+A store may return from a failover without the newest writes. `Leasing` learns this from a
+heartbeat's reply and calls `forgotten`, then `restore_all`. The records come from `Holdings`.
 """
 
 from collections.abc import Iterable, Set
@@ -18,7 +19,9 @@ log = getLogger("taskgate.leases")
 
 
 class Restoring:
-    """Of one process, `holder`, whose leases have that length. Belongs to one event loop."""
+    """The restoration for one process, `holder`; `length` is that of its leases. For one event
+    loop.
+    """
 
     def __init__(self, kept: Holdings, leases: LeaseStore, *, holder: str, length: timedelta, clock: Clock) -> None:
         self._kept = kept
@@ -29,7 +32,7 @@ class Restoring:
         self._refused: set[TaskId] = set()
 
     def forgotten(self, behind: Iterable[TaskId]) -> frozenset[TaskId]:
-        """Of what the store has older, or not at all, that which it should have."""
+        """Return those of the missing or older tasks that the store should have."""
         now, forgotten = self._clock.now(), set()
         for task in behind:
             record = self._kept.whole(task, self._lease(now))
@@ -40,7 +43,7 @@ class Restoring:
         return frozenset(forgotten)
 
     def refused(self, forgotten: Set[TaskId]) -> frozenset[TaskId]:
-        """Those of them that it did not take back when it was asked to: told once."""
+        """Return those that the store refused to take back at the last attempt, and log them."""
         refused = frozenset(self._refused.intersection(forgotten))
         self._refused.clear()
         if refused:
@@ -50,7 +53,7 @@ class Restoring:
         return refused
 
     async def restore_all(self, tasks: Iterable[TaskId]) -> None:
-        """Put them back, as many as the store takes now: what it still lacks is heard of again."""
+        """Restore as many tasks as the store accepts. What is still missing is reported again."""
         count = 0
         with suppress(StoreUnavailable):
             for task in tasks:
@@ -62,7 +65,7 @@ class Restoring:
             log.warning("the store had lost tasks; they were restored", extra={"tasks": count})
 
     async def restore(self, task: TaskId) -> bool:
-        """Put one back, as it was last written; whether it was taken. Raises StoreUnavailable."""
+        """Restore one task, and return whether the store accepted it. Raises StoreUnavailable."""
         now = self._clock.now()
         record = self._kept.whole(task, self._lease(now))
         if record is None or record.expires_at <= now or not await self._leases.restore(record):

@@ -1,7 +1,8 @@
-"""Outcomes that were given to the owners of their tasks: told each time, and kept with the record the first time.
+"""The record of which results were fetched: `Retrievals`.
 
-What must not live here: how an outcome is asked for (`following`, `task_requests`, `subscriptions`). What holds: nobody
-who is given one waits for its record, nor fails with it.
+Each time that an owner gets the result of a task, an event is emitted; the first time, the record
+is marked too. The mark is written in the background: no host waits for it or fails with it. All
+that deliver results call `note`: `following`, `task_requests`, `subscriptions`.
 """
 
 from functools import partial
@@ -19,14 +20,14 @@ from taskgate.telemetry.events import EventSink, TaskRetrieved
 from taskgate.telemetry.request_context import no_request
 
 AT_ONCE: Final = 1024
-"""Records that are written at once; one too many is written when its outcome is asked for again."""
+"""The limit of marks written at once. A result beyond it is marked when it is fetched again."""
 
 REMEMBERED: Final = 4096
-"""Tasks that are known to have been told of, should their record not say so yet; the oldest is forgotten first."""
+"""The limit of tasks remembered as reported before their record is marked; the oldest is dropped."""
 
 
 class Retrievals:
-    """Keeps account of them, for all tasks."""
+    """The marks of fetched results, for all tasks."""
 
     def __init__(self, *, store: TaskStore, event_sink: EventSink, clock: Clock) -> None:
         self._store = store
@@ -35,13 +36,13 @@ class Retrievals:
         self._told: dict[TaskId, None] = {}
         self._writing = 0
         self.background = Background()
-        """What is still being written."""
+        """The writes under way."""
         self.unfetched = Unfetched(clock)
 
     def note(self, record: TaskRecord) -> None:
-        """The owner of a task was given what it came to, if it came to anything: `record` is whole.
+        """Handle that an owner got the result of a task. `record` is whole, and may have no result.
 
-        Where the store does not take it, that is lost, until the outcome is given again.
+        If the store fails, the mark is lost until the result is fetched again.
         """
         if record.outcome is None:
             return
@@ -57,14 +58,14 @@ class Retrievals:
             self._remember(record.id)
         if self._writing < AT_ONCE:
             self._writing += 1
-            # Its outcome is in the store already, and is not written again.
+            # Without the result, which is in the store already.
             marked = advance(evolve(record, outcome=None), ResultRetrieved(), now)
             with no_request():
                 self.background.run(partial(self._keep, marked, record.revision))
 
     async def _keep(self, marked: TaskRecord, expected: int) -> None:
         try:
-            # Whoever was quicker has written the same.
+            # If the swap fails, a quicker process has written the same.
             await self._store.swap(marked, expected=expected)
         except StoreUnavailable:
             pass

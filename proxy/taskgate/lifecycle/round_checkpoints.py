@@ -1,7 +1,10 @@
-"""Calls that rest between two rounds, in the record: kept while they do, and cleared before the next round leaves.
+"""The checkpoint of a call between two rounds: `RoundCheckpointWriter`.
 
-Cleared durably, so that whoever takes the task over never makes a round that has left: at most once. What must not live
-here: what is kept (`checkpoints`), and questions on their way into the record (`inputs`).
+A modern server may answer with questions instead of a result; the call then waits for answers and
+sends the next round. The checkpoint is stored during the wait. It is removed durably before the
+next round is sent, so that a process which takes the task over never sends a round twice.
+`TaskInputs` creates it; the upstream session awaits `leave` before the next round. `checkpoints`
+defines the content.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,11 +16,13 @@ from taskgate.lifecycle.checkpoints import AskedQuestion, CheckpointSeals, Round
 from taskgate.upstream.call_listener import Between
 
 InputOf = Callable[[], str | None]
-"""The key of the input request that a question became; None where it became none."""
+"""Returns the key of the input request that a question became; None if it became none."""
 
 
 class RoundCheckpointWriter:
-    """One round that a call of this process rests in; `inputs` tells by the server's keys what was asked as what."""
+    """The checkpoint of one round. `inputs` maps the server's keys to the keys of the input
+    requests.
+    """
 
     __slots__ = (
         "_between",
@@ -50,15 +55,18 @@ class RoundCheckpointWriter:
         self._is_over = False
         self._may_be_there = False
         self.is_kept = False
-        """Whether another process can go on with the call as it is now."""
+        """Whether another process could resume the call now."""
 
     async def keep(self) -> None:
-        """Write down what the next round takes, once every question of this one is in the record."""
+        """Write the checkpoint, after all questions of the round are in the record."""
         written = await self._changes.insist(self._owner, self._task, self._kept)
         self.is_kept = written is not None and not self._is_over
 
     async def leave(self) -> bool:
-        """See Leave. While the store does not take it, the round waits."""
+        """Remove the checkpoint, and return whether the next round may be sent.
+
+        While the store is unavailable, the round waits.
+        """
         self._is_over, self.is_kept = True, False
         if not self._may_be_there:
             return True
@@ -66,7 +74,8 @@ class RoundCheckpointWriter:
 
     def _kept(self, _: TaskRecord) -> CheckpointSaved | None:
         if self._is_over:
-            # What has been chosen before is refused for its revision, or is cleared.
+            # An event chosen before is refused because of its revision, or its checkpoint is
+            # removed.
             return None
         state, asked, given = self._between
         inputs = {key: of() for key, of in self._inputs.items()}
@@ -84,5 +93,7 @@ class RoundCheckpointWriter:
 
 
 async def left(changes: Changes, owner: OwnerKey, task: TaskId) -> bool:
-    """Write that the next round leaves; False where the task has ended, or is another process's."""
+    """Store that the next round is sent; return False if the task has ended or is another
+    process's.
+    """
     return await changes.insist(owner, task, lambda _: RoundDispatched()) is not None

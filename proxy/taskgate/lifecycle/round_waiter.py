@@ -1,6 +1,8 @@
-"""The answers that a round waits for which another process began: heard from the record, where hosts put them.
+"""The wait for the answers of a round that an earlier process began: `RoundWaiter`.
 
-What must not live here: how a round is kept (`round_checkpoints`), and how its call goes on (`continuing`).
+After a takeover the questions are in the record, and hosts store their answers there. The waiter
+reads them; `continuing` then sends the next round. `TaskListener` creates it and passes the changed
+records.
 """
 
 import asyncio
@@ -16,29 +18,31 @@ from taskgate.protocol.questions import Answer, Question
 
 
 class RoundWaiter:
-    """The round `rest` of a task; its questions have as long as others, from now on."""
+    """The round `rest` of a task. Its questions have the usual time, starting now."""
 
     __slots__ = ("_changes", "_over", "_record", "_wait", "is_kept", "rest")
 
     def __init__(self, record: TaskRecord, rest: RoundCheckpoint, *, changes: Changes, wait: timedelta) -> None:
         self.rest = rest
         self.is_kept = True
-        """Whether another process can go on with the call as it is now."""
+        """Whether another process could resume the call now."""
         self._record = record
         self._changes = changes
         self._wait = wait
         self._over = asyncio.Event()
 
     def obey(self, record: TaskRecord) -> None:
-        """Hear of the newest record."""
+        """Read the newest record."""
         if record.revision >= self._record.revision:
             self._record = record
         if not self._outstanding():
             self._over.set()
 
     async def answers(self) -> dict[str, tuple[Question, Answer | None]]:
-        """All of them, by the server's keys; None for a question that nobody answered, or nobody could be asked."""
-        # What was answered before this was there to hear of it.
+        """Wait for the answers, and return them by the server's keys; None for a question without
+        an answer.
+        """
+        # Answers may have been stored before this object existed.
         await self._look()
         try:
             async with asyncio.timeout(self._wait.total_seconds()):
@@ -52,7 +56,7 @@ class RoundWaiter:
         return {each.key: (Question(each.method, None), given.get(each.input)) for each in self.rest.asked}
 
     async def leave(self) -> bool:
-        """See Leave."""
+        """Remove the checkpoint, and return whether the next round may be sent."""
         self.is_kept = False
         return await left(self._changes, self._record.owner, self._record.id)
 

@@ -1,7 +1,10 @@
-"""The calls behind tasks: those that run in this process, how each comes to, and how all of them end.
+"""The calls of tasks that run in this process: `Runner`.
 
-The record is the mailbox: a cancel arrives as a newer revision, from this process or another. What must not live here:
-what becomes of one call on its way (`execution`).
+`TaskService` calls `start` for a new task and `adopt` for a call that became a task after it was
+sent. The sweeper calls `recover` for tasks of processes that are gone, `wiring` calls `idle` and
+`stop` at shutdown. Each call is a `TaskRun`, executed by `TaskExecutor` as an asyncio task. The
+record is the mailbox: a cancellation arrives as a newer revision, from this process or another
+(`RecordWatcher`).
 """
 
 import asyncio
@@ -38,18 +41,18 @@ from taskgate.upstream.principal import Principal
 
 NOT_MADE: Final = "The task was not created: the task store was not available"
 MAX_DISOWNED: Final = 256
-"""Tasks that may have been stored, and wait at once for a store that can say so."""
+"""The limit of tasks that may have been stored, and wait for a store that can tell."""
 ENDING_PATIENCE: Final = 3.0
-"""Seconds that a shutdown waits for endings to be written; what is not is ended by the next start.
+"""Seconds that a shutdown waits for final states to be written. The rest is ended at the next
+start.
 
-Well below `signals.GRACE`, after which the process is ended hard.
-"""
+Far below `signals.GRACE`, after which the process is killed."""
 
 
 class Runner:
-    """Every running call of this process. `holder` names the process in leases.
+    """The running calls of this process. `holder` is the name of the process in leases.
 
-    `leasing` is there where other processes share the store, and `hearing` has the changes that are made of it.
+    `leasing` is given if replicas share the store. `hearing` creates the listeners.
     """
 
     def __init__(
@@ -94,25 +97,27 @@ class Runner:
         self._ending = Background()
         self._stopping = False
         self.left: set[TaskId] = set()
-        """Tasks that did not end when the gateway did, and go on after it."""
+        """Tasks that did not end before the shutdown, and continue after it."""
         self._expected = 0
         self._change = asyncio.Event()
 
     def open(self) -> None:
-        """Begin to listen for what others do to the tasks that run here."""
+        """Start to watch for changes that others make to running tasks."""
         self._watcher = asyncio.get_running_loop().create_task(self._lookout.watch())
 
     def expecting(self, place: CallSite) -> TaskCreation:
-        """A block in which a task is being made there: its server's end stays open, and `idle` waits for what comes."""
+        """Return a block in which a task is created: its session stays open, and `idle` waits for
+        the task.
+        """
         return TaskCreation(place, self._expect, self._expect_no_more)
 
     def start(self, record: TaskRecord, place: CallSite, caller: AuthContext, ticket: Ticket) -> None:
-        """Run the call of a new task of `caller`, in its turn, over the server's end of its place.
+        """Run the call of a new task of `caller`, when it gets its permit.
 
-        That stays open, and the ticket is not closed, until the call is over.
+        The session stays open, and the ticket is not closed, until the call is over.
         """
         if record.id in self._runs:
-            # It was taken over here, before the store had answered that it was kept.
+            # It was taken over here before the store had confirmed that it was stored.
             ticket.close()
             return
         place.hold()
@@ -125,7 +130,9 @@ class Runner:
         self._launch(run, self._executor.run(run, record, CallRoute(place.upstream, principal(caller), ticket)), part)
 
     def adopt(self, record: TaskRecord, underway: OngoingCall, place: CallSite) -> None:
-        """Make a call that has left over its place the call of a task, whose record says so; otherwise as `start`."""
+        """Make a sent call the call of a task, whose record says that it was sent. Otherwise like
+        `start`.
+        """
         if record.id in self._runs:
             underway.close()
             return
@@ -134,7 +141,7 @@ class Runner:
         call = wholly_bounded(underway.response, record, self._clock.now())
 
         def part() -> None:
-            # Whatever ended the task, and even one that ended before it began.
+            # However the task ended, even if it ended before it began.
             underway.close()
             place.release()
 
@@ -142,10 +149,12 @@ class Runner:
         underway.heard_by(run.listener)
 
     async def recover(self, record: TaskRecord, mount: Mount | None) -> None:
-        """Take over a task of a process that is gone: run what was never sent, or may be sent again, and end the rest.
+        """Take over a task of a process that is gone.
 
-        What rested between two rounds goes on with the next, in its turn, however many wait; what is at its server goes
-        on there at once. Raises StoreUnavailable where others share the store.
+        A call that was never sent, or may be sent again, is run; one with a checkpoint is resumed.
+        Any other task ends as lost. A call between two rounds waits for its permit, whatever the
+        queue's length; a call at its server continues at once. Raises StoreUnavailable if replicas
+        share the store.
         """
         run = self._runs.get(record.id)
         if run is not None and not await self._parted(run, record):
@@ -156,7 +165,7 @@ class Runner:
         record = taken
         run = self._runs.get(record.id)
         if run is not None and not await self._parted(run, record):
-            # It was being made here meanwhile, and has heard of it.
+            # It was being created here meanwhile, and was told.
             return
         begun, kept = self._new_run(record, ran=record.dispatched), self._hearing.checkpoints.open(record)
         way, part = self._way(begun, record, mount)
@@ -170,8 +179,11 @@ class Runner:
         self._event_sink.emit(TaskRecovered(record, "retried"))
 
     def _way(self, run: TaskRun, record: TaskRecord, mount: Mount) -> tuple[CallRoute, Callable[[], None]]:
-        """A way of its own for a call that was taken over, and what is to be done at its end."""
-        # Tokens are not stored, so where one is needed the call ends unsent, or goes on for whoever answers.
+        """Return a route of its own for a call that was taken over, and the function that closes
+        it.
+        """
+        # Tokens are not stored. If the server needs one, the call ends unsent, or continues with
+        # the token of the caller who answers a question.
         owner = Principal(context=record.owner.context, is_known=False)
         upstream = mount.upstream.session(NOBODY, lambda: run.listener.principal or owner, record.call.peer)
         ticket = mount.bulkhead.ask(record.owner.context, must=True)
@@ -183,37 +195,39 @@ class Runner:
         return CallRoute(upstream, None, ticket), part
 
     def cancel(self, owner: OwnerKey, task: TaskId) -> None:
-        """Cancel a task in the background, however long the store takes to be there: its host left (H-MOD-9)."""
+        """Cancel a task in the background, because its host disconnected (H-MOD-9)."""
         self._ending.run(partial(self._completions.settle, owner, task, CancelRequested()))
 
     def disown(self, owner: OwnerKey, task: TaskId, *, dispatched: bool) -> None:
-        """End a task that nobody runs, should it be there, in the background: the store could not say.
+        """End a task in the background that may have been stored and runs nowhere.
 
-        While too many wait for the store, one too many is left to expire.
+        If too many wait for the store, one more is left to expire.
         """
         if len(self._ending.running) < MAX_DISOWNED:
             failed = call_ended(FaultReason.INTERNAL, NOT_MADE, dispatched=dispatched)
             self._ending.run(partial(self._completions.settle, owner, task, failed))
 
     def answers(self, owners: Sequence[OwnerKey], task: TaskId, caller: AuthContext) -> None:
-        """The caller answers a question of a task: where it runs here and is theirs, its server hears it from them."""
+        """Set the caller who answers a question of a task. The server gets the answer as from them."""
         run = self._runs.get(task)
         if run is not None and run.owner in owners:
             run.listener.principal = principal(caller)
 
     def find_question(self, owners: Sequence[OwnerKey], task: TaskId, key: str) -> ServerQuestion | None:
-        """The question that a task of one of the owners waits with, if its call runs here."""
+        """Return the open question of a task of one of the owners, if its call runs here."""
         run = self._runs.get(task)
         return run.listener.find(key) if run is not None and run.owner in owners else None
 
     async def idle(self) -> None:
-        """Wait until no call runs and no task is being made."""
+        """Wait until no call runs and no task is being created."""
         while self._runs or self._expected:
             self._change.clear()
             await self._change.wait()
 
     async def stop(self) -> None:
-        """End what still runs, or would begin, as shut down; hear of nothing any more. All is settled after."""
+        """End all calls as shut down, and stop watching. All final states are written, or time is
+        over.
+        """
         self._stopping = True
         for run in tuple(self._runs.values()):
             run.shut_down()
@@ -231,9 +245,10 @@ class Runner:
             await asyncio.gather(watcher, return_exceptions=True)
 
     async def _parted(self, run: TaskRun, record: TaskRecord) -> bool:
-        """Whether a task whose lease lapsed while it runs here is ours to take over; its call has ended then.
+        """Return whether to take over a task that runs here and whose lease had lapsed; its call
+        has ended.
 
-        It goes on where nobody else had it meanwhile.
+        It continues here if no other process had it meanwhile.
         """
         if self._leasing is None or self._leasing.keeps(run, record):
             return False
@@ -250,7 +265,7 @@ class Runner:
         return run
 
     def _launch(self, run: TaskRun, work: Coroutine[Any, Any, None], part: Callable[[], None]) -> None:
-        # What is done when it ends, too: a context keeps its visit, and that its message.
+        # The callbacks too: a context holds its RequestContext, and that its message.
         with in_request(run.request_context()):
             run.task = asyncio.get_running_loop().create_task(work)
             run.task.add_done_callback(lambda _: self._forget(run))

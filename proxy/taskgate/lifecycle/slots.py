@@ -1,6 +1,7 @@
-"""The questions of one task that wait at once, each in its place, until it has its last answer or none will come.
+"""The open questions of one task: `Slots`, with a `QuestionSlot` for each.
 
-What must not live here: how they get into the record and back (`inputs`).
+`TaskInputs` takes a slot for each question of the server and frees it after the answer, the
+refusal, or the end of its time.
 """
 
 import asyncio
@@ -12,7 +13,9 @@ from taskgate.upstream.call_listener import ServerQuestion
 
 
 class QuestionSlot:
-    """A question's place; `timer` ends its time."""
+    """An open question, its key in the record, and the timer that ends it. `is_there` is whether
+    the record has it.
+    """
 
     __slots__ = ("is_there", "key", "question", "size", "timer")
 
@@ -25,16 +28,16 @@ class QuestionSlot:
         self.is_there = False
 
     def input(self) -> str | None:
-        """The key under which it is in the record, or was."""
+        """Return the key of the input request, if it was stored."""
         return self.key if self.is_there else None
 
     def asked(self, key: str) -> AskedQuestion:
-        """What it is called by its server, and in the record."""
+        """Return the question with its two keys, for a checkpoint."""
         return AskedQuestion(self.question.key or "", self.question.question.method, key)
 
 
 class Slots:
-    """All of them."""
+    """All open questions of one task."""
 
     def __init__(self) -> None:
         self._slots: dict[ServerQuestion, QuestionSlot] = {}
@@ -47,33 +50,33 @@ class Slots:
 
     @property
     def size(self) -> int:
-        """Of the parameters of all of them, in characters."""
+        """The characters of all parameters."""
         return sum(each.size for each in self._slots.values())
 
     @property
     def are_named(self) -> bool:
-        """Whether another process could answer all that wait."""
+        """Whether another process could answer all of them."""
         return all(is_name(each.question.key) or not each.question.is_open for each in self._slots.values())
 
     @property
     def asked(self) -> dict[str, AskedQuestion]:
-        """What they are called by their server, by the keys that they have in the record, or may have."""
+        """The questions for a checkpoint, by the keys that they have, or may have, in the record."""
         return {each.key: each.asked(each.key) for each in self._slots.values() if each.key is not None}
 
     def take(self, question: ServerQuestion, timer: asyncio.TimerHandle) -> QuestionSlot:
-        """A place for one more."""
+        """Add a question."""
         slot = self._slots[question] = QuestionSlot(question, timer)
         return slot
 
     def at(self, question: ServerQuestion) -> QuestionSlot | None:
-        """The place of a question."""
+        """Return the slot of a question."""
         return self._slots.get(question)
 
     def under(self, key: str) -> QuestionSlot | None:
-        """The place of the one under a key of the record."""
+        """Return the slot with that key of an input request."""
         return next((slot for slot in self._slots.values() if slot.key == key), None)
 
     def free(self, slot: QuestionSlot) -> None:
-        """It needs none any more."""
+        """Remove a slot, and stop its timer."""
         slot.timer.cancel()
         self._slots.pop(slot.question, None)

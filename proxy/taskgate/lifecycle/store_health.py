@@ -1,7 +1,7 @@
-"""Whether the store takes what is written: `StoreHealth`, which remembers its fault until a check finds it over.
+"""The health of the store: `StoreHealth`. It remembers a fault until a check finds that it is over.
 
-The log says once what is wrong and what to do, and once that it is over. What must not live here: operations of the
-store (`measured`), and when it is checked (`sweeper`).
+`MeasuredStore` reports failures and successful checks. The log says once what is wrong and what to
+do, and once that it is over. The sweeper checks the store.
 """
 
 from logging import getLogger
@@ -12,9 +12,10 @@ from taskgate.errors import StoreFault, StoreUnavailable
 from taskgate.telemetry.events import EventSink, StoreFaulted
 
 CALM: Final = 6.0
-"""Seconds without a failure before the store is checked: longer than the pause between two tries of one ending."""
+"""Seconds without a failure before the store is checked. Longer than the pause between two attempts
+to write a final state."""
 QUIET: Final = 60.0
-"""Seconds for which a fault that comes back is not logged again."""
+"""Seconds in which a returning fault is not logged again."""
 
 _TOLD: Final = {
     StoreFault.DISK_FULL: "the disk is full; free some space",
@@ -30,7 +31,7 @@ log = getLogger("taskgate.stores")
 
 
 class StoreHealth:
-    """What is known of one store. For one thread."""
+    """The known fault of one store. For one thread."""
 
     def __init__(self, *, event_sink: EventSink, clock: Clock) -> None:
         self._event_sink = event_sink
@@ -38,7 +39,7 @@ class StoreHealth:
         self._failed_at = 0.0
         self._logged: dict[StoreFault, float] = {}
         self.fault: StoreFault | None = None
-        """What keeps the store from working; None where nothing is known to."""
+        """The present fault; None if none is known."""
 
     @property
     def wants_check(self) -> bool:
@@ -46,7 +47,7 @@ class StoreHealth:
         return self.fault is not None and self._clock.elapsed() - self._failed_at >= CALM
 
     def failed(self, error: StoreUnavailable) -> None:
-        """The store refused something; without a fault that tells nothing of the store as a whole."""
+        """Handle a failed operation. Without a fault code it does not concern the store as a whole."""
         fault, now = error.fault, self._clock.elapsed()
         if fault is None:
             return
@@ -61,7 +62,7 @@ class StoreHealth:
             self._logged[fault] = now
 
     def recovered(self) -> None:
-        """A check found that the store works."""
+        """Handle that a check succeeded."""
         if self.fault is not None:
             fault = self.fault.value
             self._set(None)

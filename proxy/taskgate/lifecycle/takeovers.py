@@ -1,7 +1,10 @@
-"""Tasks of processes that are gone: which of them this one is to run, and how the others end (decisions 2, 3).
+"""The takeover of tasks whose process is gone: `Takeovers` decides which calls run here, and ends
+the other tasks.
 
-What must not live here: finding them (`sweeper`), and their calls (`runner`). What holds, where several processes share
-the store: who takes a task over writes that first, so that whatever its earlier holder still writes of it is refused.
+The sweeper finds tasks whose lease has lapsed, and `Runner` asks `taken` for each. A call that was
+never sent, or may be sent again, runs; a call with a checkpoint is resumed; any other task ends as
+lost. If replicas share the store, the takeover is written first. After that every write of the
+earlier process is refused.
 """
 
 from typing import Final
@@ -23,12 +26,13 @@ from taskgate.telemetry.events import EventSink, TaskRecovered
 OUTCOME_UNKNOWN: Final = "The gateway stopped while the call was running; it may or may not have completed"
 _UNFINISHED: Final = frozenset(TaskState(status) for status in TaskStatus if not status.is_terminal)
 MAX_LOOKED_AT: Final = 50
-"""Tasks of one owner: whoever has more at once keeps their server's sessions until it forgets them by itself."""
+"""Tasks of one owner that are searched. With more at once, sessions stay open at the server until
+it ends them."""
 NEVER_SENT: Final = "The gateway stopped before the call was sent, and its server is no longer configured"
 
 
 class Takeovers:
-    """Takes tasks over; without a `hold` nobody else can have them."""
+    """The takeovers of one process. Without a `hold`, no other process can have its tasks."""
 
     def __init__(
         self,
@@ -48,10 +52,11 @@ class Takeovers:
         self._checkpoints = checkpoints
 
     async def taken(self, record: TaskRecord, *, is_served: bool) -> TaskRecord | None:
-        """The record of a task whose call is to be sent, or to go on; None where it was ended, or is another's by now.
+        """Return the record of a task whose call is to be sent or resumed.
 
-        The record is one that a store gave as lapsed; `is_served` is whether there is a server for its call. Raises
-        StoreUnavailable: then it lapses again.
+        Returns None if the task was ended, or another process has it. `record` is lapsed;
+        `is_served` is whether its server is configured. Raises StoreUnavailable: then the task
+        lapses again.
         """
         found: TaskRecord | None = record
         while found is not None and is_served and (found.is_dispatchable or self._checkpoints.open(found) is not None):
@@ -66,7 +71,9 @@ class Takeovers:
         return None
 
     async def was_taken(self, run: TaskRun) -> bool:
-        """Whether another process has, or had, what was given up or dropped here; False where that cannot be seen."""
+        """Return whether another process has, or had, a task that was cancelled here; False if
+        unknown.
+        """
         if self._hold is None:
             return False
         try:
@@ -75,11 +82,11 @@ class Takeovers:
             return False
         if found is None or not found.status.is_terminal:
             return found is not None and not self._hold.holds(found)
-        # Its host can cancel it, but not have it fail.
+        # A host can cancel a task, but only a process can fail it.
         return found.status is TaskStatus.FAILED and found.revision != run.revision
 
     async def is_last_in(self, record: TaskRecord, session: str | None) -> bool:
-        """Whether no other task of its owner has a call in that session at their server; False where nobody knows."""
+        """Return whether no other task of the owner has a call in that session; False if unknown."""
         now, unfinished = self._clock.now(), TaskFilter(states=_UNFINISHED)
         try:
             page = await self._store.page(
@@ -95,11 +102,13 @@ class Takeovers:
         return page.next is None and session not in there
 
     async def _again(self, record: TaskRecord) -> TaskRecord | None:
-        """What became of a record that somebody changed meanwhile; None where it is no more to be taken over."""
+        """Read a record that was changed meanwhile; return None if it need not be taken over any
+        more.
+        """
         found = await self._store.load(record.owner, record.id, now=self._clock.now(), bodies=True)
         if found is None or found.status.is_terminal or (self._hold is not None and not self._hold.holds(found)):
             return None
-        # Where nobody else can have it, what is read may be older than the lease that it was given with.
+        # Without other processes the record may be older than the lease that it was found with.
         return found if self._hold is not None else evolve(found, lease=record.lease)
 
     async def _end(self, record: TaskRecord) -> None:

@@ -1,6 +1,8 @@
-"""The calls of tasks that run in this process, and the look-out for what others do to their records.
+"""A running call of a task, `TaskRun`, and the watcher of changes that others make to the records
+of running calls, `RecordWatcher`.
 
-What must not live here: the calls themselves, and how they end (`runner`).
+`Runner` has a `TaskRun` for each call. The watcher waits for the store's change feed: a task that
+was ended stops its call, and answers to questions are passed to its listener.
 """
 
 import asyncio
@@ -20,17 +22,20 @@ from taskgate.telemetry.tracing import stored_span
 
 PATIENCE: Final = timedelta(seconds=30)
 RETRY_WATCH: Final = timedelta(seconds=1)
-"""How soon a task is looked at again that could not be when it changed."""
+"""The delay before a task that could not be read is read again."""
 _WITH_OUTCOME: Final = (TaskStatus.COMPLETED, TaskStatus.FAILED)
 
 
 class TaskRun:
-    """One call in this process. `revision` is the newest of the record that this process wrote.
+    """One call in this process.
 
-    `ran` is whether an earlier process may have made the call. `may_be_made_again` is whether it is to be, should it
-    not be at its server any more; `is_left` whether another process goes on with it. `trace` is where the request
-    stands that made its task. `begun` is when it began, in seconds of the stopwatch, in a store that several processes
-    share.
+    - `revision`: the newest revision of the record that this process wrote.
+    - `ran`: whether an earlier process may have sent the call.
+    - `may_be_made_again`: whether it is sent again if its server no longer has it.
+    - `is_left`: whether another process resumes it.
+    - `is_lost`: whether another process has taken the task over.
+    - `trace`: the trace position of the request that created the task.
+    - `begun`: the start, in seconds of the monotonic clock; set if replicas share the store.
     """
 
     __slots__ = (
@@ -67,7 +72,9 @@ class TaskRun:
         self.task: asyncio.Task[None] | None = None
 
     def request_context(self) -> RequestContext:
-        """What its call belongs to: what is left of the request that makes it, or, where there is none, itself."""
+        """Return the context of the call: that of the present request without its message, or a new
+        one.
+        """
         here = current()
         if here is not None:
             request_context = here.for_background()
@@ -78,29 +85,31 @@ class TaskRun:
         return request_context
 
     def stop(self) -> None:
-        """Give the call up, now or as soon as it would leave. What is being written is still written."""
+        """Cancel the call, now or before it is sent. Writes under way are completed."""
         self.stopped = True
         self.scope.interrupt()
 
     def shut_down(self) -> None:
-        """Give the call up because the gateway ends; where another can go on with it, it is left as it is."""
+        """Cancel the call because the gateway shuts down. If another process can resume it, it
+        stays as it is.
+        """
         self.is_left = self.listener.leave()
         self.is_shut_down = True
         self.stop()
 
     def lose(self) -> None:
-        """Give the call up because another process has taken it over: nothing of it is written any more."""
+        """Cancel the call because another process has the task: nothing more is written."""
         self.listener.leave()
         self.is_lost = True
         self.stop()
 
     def wrote(self, revision: int) -> None:
-        """That revision is ours: news of it needs no look at the record."""
+        """Store that this process wrote a revision: a change notification of it needs no read."""
         self.revision = revision
 
 
 class RecordWatcher:
-    """Looks out for changes of the tasks that run in a process, `holder`, and lets their calls obey them."""
+    """The watcher of the tasks that run in the process `holder`."""
 
     def __init__(
         self, *, holder: str, store: TaskStore, runs: Mapping[TaskId, TaskRun], clock: Clock, hold: Hold | None = None
@@ -112,7 +121,7 @@ class RecordWatcher:
         self._hold = hold
 
     async def watch(self) -> None:
-        """Look out until it is cancelled."""
+        """Watch until cancelled."""
         since: int | None = None
         unread: list[TaskId] = []
         while True:
@@ -127,12 +136,12 @@ class RecordWatcher:
             unread = [task for task in dict.fromkeys((*unread, *told)) if not await self._obeyed(task)]
 
     def _is_news(self, change: RecordChange) -> bool:
-        """Whether a change of a task that runs here was made by somebody else."""
+        """Return whether another party changed a task that runs here."""
         run = self._runs.get(change.id)
         return run is not None and run.revision != change.revision
 
     async def _obeyed(self, task: TaskId) -> bool:
-        """Stop the call of a task that somebody ended; False where that could not be looked up."""
+        """Stop the call of a task that was ended; return False if the record could not be read."""
         run = self._runs.get(task)
         if run is None:
             return True

@@ -1,6 +1,8 @@
-"""What hosts may do with tasks: create, read, cancel. Each starts from the caller, so none sees another's.
+"""The operations of hosts on tasks: `TaskService` creates, reads and cancels them.
 
-What must not live here: how a task is waited for, and how its questions are answered (`following`).
+The handlers of both eras use it (`gateway.legacy`, `gateway.modern`). Every method starts from the
+caller, so that none reaches a task of another. `terms` decides how a task is created, `Runner` runs
+its call. `following` waits for results.
 """
 
 import asyncio
@@ -71,23 +73,26 @@ class TaskService:
         self._clock = clock
 
     def decided(self, place: CallSite, tool: str) -> PromotionDecision | None:
-        """See TaskTerms.decided."""
+        """Return the promotion decision if it needs no wait; see `TaskTerms.decided`."""
         return self._terms.decided(place, tool)
 
     def decide(self, place: CallSite, tool: str) -> Coroutine[Any, Any, PromotionDecision]:
-        """See TaskTerms.decide."""
+        """Return the promotion decision, with the server's catalogue; see `TaskTerms.decide`."""
         return self._terms.decide(place, tool)
 
     async def create(
         self, caller: AuthContext, place: CallSite, intent: CallTool, *, ticket: Ticket | None = None
     ) -> TaskRecord:
-        """A new task of the caller, durable and about to run, or waiting for its turn (decisions 3).
+        """Create a task of the caller, and start its call.
 
-        It is an earlier one where the call has the key of that, or is a retry that is to join it. `ticket` is for its
-        turn where it waits for one already; it is closed where an earlier task is found, and left where this raises.
-        Raises InvalidParams for a tool the server does not list or a key of another call, TaskSupportMismatch for a
-        tool that cannot be a task, TooManyTasks, TooManyBytes, QueueFull, StoreUnavailable, or UpstreamFailed where
-        the catalogue cannot be read; nothing is stored then.
+        Returns an earlier task if the call has its idempotency key, or is a retry that may join it.
+        `ticket` is the permit of a call that already waits for one. It is closed if an earlier task
+        is found, and untouched if this raises.
+
+        Nothing is stored if this raises. Raises InvalidParams for a tool that the server does not
+        list or a key of another call, TaskSupportMismatch for a tool that cannot be a task. Raises
+        TooManyTasks, TooManyBytes, QueueFull, StoreUnavailable, and UpstreamFailed if the catalogue
+        cannot be read.
         """
         with self._runner.expecting(place):
             decision = await self._terms.admit(place, intent)
@@ -107,9 +112,11 @@ class TaskService:
     async def promote(
         self, caller: AuthContext, place: CallSite, intent: CallTool, underway: OngoingCall
     ) -> TaskRecord:
-        """A new task of the caller that is durable, and whose call left before; raises as `create` does.
+        """Create a task of the caller for a call that was already sent. Raises what `create`
+        raises.
 
-        Where it raises, nothing has happened to the call. Where an earlier task stands for it, it is given up.
+        If it raises, the call is unchanged. If an earlier task stands for the call, the call is
+        cancelled.
         """
         with self._runner.expecting(place):
             decision = await self._terms.admit(place, intent)
@@ -121,25 +128,27 @@ class TaskService:
         return self._polls.advised(record)
 
     async def earlier(self, caller: AuthContext, place: CallSite, intent: CallTool) -> TaskRecord | None:
-        """The task that the key of a call stands for; None where there is none yet, or the call has no key.
+        """Return the task of an earlier call with the same idempotency key; None without one.
 
-        Raises InvalidParams where the key is of another call, and StoreUnavailable.
+        Raises InvalidParams if the key is of another call, and StoreUnavailable.
         """
         record = await self._earlier(caller, place, intent)
         return None if record is None else self._polls.advised(record)
 
     def abandon(self, owner: OwnerKey, task: TaskId) -> None:
-        """Cancel a task in the background, whose host left without knowing of it."""
+        """Cancel a task in the background, because its host disconnected without its id."""
         self._runner.cancel(owner, task)
 
     async def get(self, exchange: Exchange, caller: AuthContext, mount: str, task: TaskId, method: str) -> TaskRecord:
-        """The head of a task. Raises TaskNotFound for whatever is not the caller's, or not any more; see Lookups."""
+        """Return the head of a task. Raises TaskNotFound for an unknown, expired or foreign task;
+        see Lookups.
+        """
         return await self._lookups.find(exchange, caller, mount, task, method)
 
     async def cancel(
         self, exchange: Exchange, caller: AuthContext, mount: str, task: TaskId, method: str
     ) -> TaskRecord:
-        """The task, cancelled. Raises TaskNotFound, or TaskAlreadyFinished for one that ended before (L-CANCEL-1)."""
+        """Cancel a task. Raises TaskNotFound, and TaskAlreadyFinished if it had ended (L-CANCEL-1)."""
         while True:
             record = await self.get(exchange, caller, mount, task, method)
             if record.status.is_terminal:
@@ -162,13 +171,14 @@ class TaskService:
         decision: PromotionDecision,
         make: Callable[[], Coroutine[Any, Any, TaskRecord]],
     ) -> Coroutine[Any, Any, TaskRecord]:
-        """What `make` makes, or the task that an identical call was made or becomes; its id tells which."""
+        """Return the task that `make` creates, or that of an identical call; its id tells which."""
         window = decision.join_retries
         if draft.intent.repeat_key is not None or window is None:
             return make()
 
         async def apart() -> TaskRecord:
-            # Whoever came first may leave before the task is made: it holds its place by itself.
+            # The first request may disconnect before the task exists, so this block holds the
+            # session too.
             with self._runner.expecting(place):
                 return await make()
 
@@ -200,13 +210,15 @@ class TaskService:
         return record
 
     async def _kept(self, draft: Draft) -> TaskRecord:
-        """The draft's record, kept, or the earlier one that has its key. Raises as `create`."""
+        """Store the draft's record; return it, or the earlier one with its key. Raises what
+        `create` raises.
+        """
         record, stands = draft.record, None
         while stands is None:
             try:
                 id = await self._store.insert(record, caps=draft.caps)
             except (StoreUnavailable, asyncio.CancelledError):
-                # It may be there all the same.
+                # It may be stored all the same.
                 self._runner.disown(record.owner, record.id, dispatched=record.dispatched)
                 raise
             except (TooManyTasks, TooManyBytes) as refusal:
@@ -216,7 +228,7 @@ class TaskService:
             if id == record.id:
                 self._event_sink.emit(TaskCreated(record, _adjustment(draft.intent.ttl, record.ttl)))
                 return record
-            # It may be purged meanwhile, or have ended unsent; then there is none that has the key.
+            # The earlier task may be purged meanwhile, or have ended unsent: then none has the key.
             stands = await self._named(record.owner, id, record.created_at)
         return await self._joined(stands, draft.intent)
 
@@ -232,7 +244,7 @@ class TaskService:
         return None
 
     async def _named(self, owner: OwnerKey, id: TaskId, now: datetime) -> TaskRecord | None:
-        """A record with its bodies, if it still stands for a key."""
+        """Return a whole record, if it still has its idempotency key."""
         record = await self._store.load(owner, id, now=now, bodies=True)
         return record if record is not None and record.repeat_key is not None else None
 
@@ -247,7 +259,9 @@ class TaskService:
 
 
 def _is_made(draft: Draft, record: TaskRecord) -> bool:
-    """Whether the record is the draft's own; then the request that is being answered made that task."""
+    """Return whether the record is the draft's own; then note the new task in the request's
+    context.
+    """
     is_new, request_context = record.id == draft.record.id, current()
     if is_new and request_context is not None:
         request_context.task = record.id

@@ -1,7 +1,9 @@
-"""Where a host hears of a running task: on the stream of its `tasks/result`, else on its session's GET stream (AMB-20).
+"""The streams on which hosts get a task's notifications: `TaskStreams`.
 
-What must not live here: what is told. What holds: a message goes out on one stream or on none (H-LEG-8), and on no
-stream of anybody who may not read the task.
+A notification goes out on one stream or none (H-LEG-8). That is the stream of a `tasks/result`,
+else a GET stream of the session that created the task (AMB-20), here or at another replica. The
+stream's caller must be allowed to read the task. `TaskListener` and `StatusNotifier` send
+notifications, `ResultWaiter` registers its streams.
 """
 
 from collections.abc import Iterator
@@ -19,7 +21,7 @@ from taskgate.streams.event_stream import EventStream
 
 
 class TaskOrigin(NamedTuple):
-    """Where a task comes from: all that is needed to find who may hear of it."""
+    """The origin of a task: what is needed to find the hosts that may get its notifications."""
 
     task: TaskId
     mount: str
@@ -28,14 +30,15 @@ class TaskOrigin(NamedTuple):
 
 
 def origin_of(record: TaskRecord) -> TaskOrigin:
-    """Where the task of a record comes from."""
+    """Return the origin of a record's task."""
     return TaskOrigin(record.id, record.owner.mount, record.call.tool, record.call.host_session)
 
 
 class TaskStreams:
-    """The streams of this process on which tasks can be told of; `afar` are those of others, None without any.
+    """The streams of this process on which tasks can be reported.
 
-    `open` counts who waits for one, with or without a stream.
+    `afar` are the waits at other replicas, None without any. `open` counts the waits of each
+    caller, with or without a stream.
     """
 
     def __init__(
@@ -49,7 +52,7 @@ class TaskStreams:
 
     @contextmanager
     def result(self, task: TaskId, feed: EventStream) -> Iterator[None]:
-        """The stream of a `tasks/result`, for as long as it is waited on."""
+        """Register the stream of a `tasks/result` for the time of the block."""
         feeds = self._results.setdefault(task, [])
         feeds.append(feed)
         try:
@@ -60,17 +63,17 @@ class TaskStreams:
                 self._results.pop(task, None)
 
     def speak(self, task: TaskId) -> None:
-        """A task runs here from now on, and may be told of; to be paired with `fall_silent`."""
+        """Add a task that runs here; `fall_silent` must follow."""
         if self.afar is not None:
             self.afar.speak(task)
 
     def fall_silent(self, task: TaskId) -> None:
-        """It does no more."""
+        """Remove a task that no longer runs here."""
         if self.afar is not None:
             self.afar.fall_silent(task)
 
     def tell(self, origin: TaskOrigin, message: str) -> bool:
-        """Say something of a task once; whether anybody hears it."""
+        """Send a notification of a task once; return whether a stream took it."""
         waiting = [*reversed(self._results.get(origin.task, ()))]
         if any(not feed.is_closed and feed.send(message) for feed in waiting):
             return True
@@ -78,23 +81,27 @@ class TaskStreams:
             return True
         if self.tell_session(origin, message) or self._tell_elsewhere(origin, message):
             return True
-        # One that lost its connection keeps what is said until its host is back: better than nobody, and no better.
+        # A stream without a connection stores it until its host returns: the last choice.
         return any(feed.send(message) for feed in waiting)
 
     def _tell_elsewhere(self, origin: TaskOrigin, message: str) -> bool:
-        """The same on a GET stream that another process has of the session that made the task."""
+        """Send it on a GET stream that another replica has of the session that created the task."""
         host_session = self.session(origin)
         if host_session is None or not self._may(host_session.caller, origin, TASKS_GET):
             return False
         return host_session.elsewhere.publish(message)
 
     def tell_session(self, origin: TaskOrigin, message: str) -> bool:
-        """Say something of a task on a GET stream of the session that made it; whether anybody hears it."""
+        """Send a notification on a GET stream of the session that created the task; return whether
+        it went.
+        """
         host_session = self.session(origin)
         return host_session is not None and host_session.publish(message, lambda who: self._may(who, origin, TASKS_GET))
 
     def asking(self, origin: TaskOrigin) -> tuple[EventStream, HostSession] | None:
-        """The newest open GET stream of the session that made the task, if one may answer what is asked there."""
+        """Return the newest open GET stream of the session that created the task, if its caller may
+        answer.
+        """
         host_session = self.session(origin)
         if host_session is None:
             return None
@@ -104,7 +111,9 @@ class TaskStreams:
         return None if feed is None else (feed, host_session)
 
     def session(self, origin: TaskOrigin) -> HostSession | None:
-        """The session that made the task, while it is alive here; it was its owner's, and never changes hands."""
+        """Return the session that created the task, if it is active here. It always has the same
+        owner.
+        """
         return self._sessions.peek(origin.host_session)
 
     def _may(self, caller: AuthContext, origin: TaskOrigin, method: str) -> bool:

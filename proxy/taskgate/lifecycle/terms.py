@@ -1,6 +1,8 @@
-"""On what terms a call is let in, and becomes a task: the operator's rules, put to one call of one caller.
+"""The terms on which a call becomes a task: `TaskTerms`. It applies the operator's rules to one
+call of one caller, and drafts the task's record.
 
-What must not live here: keeping and running tasks (`task_service`), and what a rule means (`domain/policy`).
+`TaskService` uses it. `domain.policy` defines the rules. A call is a task always, automatically or
+never; the decision may depend on what the server's catalogue says of the tool.
 """
 
 from base64 import urlsafe_b64encode
@@ -26,14 +28,14 @@ from taskgate.telemetry.request_context import current
 ID_BYTES: Final = 24
 
 RERUNS: Final = 1
-"""How often a call is sent again that may be: one that brings its process down must not do so for ever."""
+"""How often a call may be sent again: one that crashes its process must not do so forever."""
 
 _NO_CAPS: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """A record that is to be kept, for which call, and what it is held against."""
+    """The record of a task to be stored, its call, and the caps that it must fit."""
 
     record: TaskRecord
     intent: CallTool
@@ -41,9 +43,10 @@ class Draft:
 
 
 class TaskTerms:
-    """The rules as they are at each call.
+    """The operator's rules as they are at each call.
 
-    `lease` is for how long a new task is its process's, unless that says that it lives; None for as long as it is kept.
+    `lease` is how long a new task belongs to its process without a heartbeat. None means for the
+    whole lifetime of the task.
     """
 
     def __init__(
@@ -62,10 +65,10 @@ class TaskTerms:
         self._lease = lease
 
     def decided(self, place: CallSite, tool: str) -> PromotionDecision | None:
-        """What the operator's rules say of a call; None where they ask for what the server lists of the tool.
+        """Return the decision for a call; None if it needs the server's catalogue.
 
-        They do not ask whether only views call the tool: `decide` and `admit` know that, before a call is made a task
-        or refused for being none.
+        It ignores whether only app views may call the tool. `decide` and `admit` check that before
+        a call becomes a task, or is refused for not being one.
         """
         rules, mount = self._live.now, place.mount.name
         if mount in rules.access.only_listed:
@@ -73,10 +76,11 @@ class TaskTerms:
         return None if rules.policy.needs_hints(mount) else rules.policy.decide(mount, tool)
 
     async def decide(self, place: CallSite, tool: str) -> PromotionDecision:
-        """What the operator's rules say of a call, with what the server lists of the tool.
+        """Return the decision for a call, with the hints of the server's catalogue.
 
-        Waits only where the server's catalogue was not read yet. Where it cannot be read, no hint is known. Raises
-        InvalidParams for a tool that has to be listed and is not, and UpstreamFailed where that cannot be found out.
+        Waits only if the catalogue was not read yet. If it cannot be read, there are no hints.
+        Raises InvalidParams for a tool that must be listed and is not, UpstreamFailed if that is
+        unknown.
         """
         has_to_be_listed = place.mount.name in self._live.now.access.only_listed
         try:
@@ -90,10 +94,10 @@ class TaskTerms:
         return self._live.now.policy.decide(place.mount.name, tool, None if listed is None else listed.hints)
 
     async def admit(self, place: CallSite, intent: CallTool) -> PromotionDecision:
-        """What the rules say of a call that is to be a task.
+        """Return the decision for a call that is to be a task.
 
-        Raises InvalidParams for a tool the server does not list, TaskSupportMismatch for one that cannot be a task, and
-        UpstreamFailed where the catalogue cannot be read.
+        Raises InvalidParams for a tool that the server does not list, and TaskSupportMismatch for
+        one that cannot be a task. Raises UpstreamFailed if the catalogue cannot be read.
         """
         listed = place.upstream.listed(intent.tool) or (await place.upstream.tools()).get(intent.tool)
         if listed is None:
@@ -106,7 +110,7 @@ class TaskTerms:
     def draft(
         self, caller: AuthContext, place: CallSite, intent: CallTool, decision: PromotionDecision, holder: str
     ) -> Draft:
-        """The record of a new task that `holder` is to run and that was not sent, and what it is held against."""
+        """Draft the record of a new task, not sent yet, that `holder` is to run."""
         now, rules, standing = self._clock.now(), self._live.now, self._standings.of(caller)
         override = standing.override
         ttl = decision.clamp_ttl(intent.ttl, None if override is None else override.ttl_max)
@@ -117,7 +121,7 @@ class TaskTerms:
                 tool=intent.tool,
                 peer=place.peer,
                 host_session=place.host_session,
-                # Without a session there is no stream that could still carry progress under it.
+                # Without a host session no stream could carry progress with this token.
                 progress_token=None if place.host_session is None else intent.progress_token,
                 params=intent.kept,
             ),
@@ -140,6 +144,6 @@ class TaskTerms:
 
 
 def _trace() -> str | None:
-    """Where the request that is being answered stands in its trace."""
+    """Return the trace position of the present request."""
     request_context = current()
     return None if request_context is None or request_context.span is None else request_context.span.traceparent

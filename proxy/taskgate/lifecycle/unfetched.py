@@ -1,6 +1,8 @@
-"""Tasks that end while the gateway drains, until their hosts have fetched the outcome or had the time for that.
+"""The results that hosts have not fetched during a drain: `Unfetched`.
 
-What must not live here: what else a drain waits for (`parting`). What holds: outside of a drain nothing is remembered.
+When the gateway drains, tasks that end still have a result to fetch. The shutdown waits in
+`fetched` until each was fetched, or its host had the time for that. `Retrievals` has the object;
+outside of a drain it stores nothing.
 """
 
 import asyncio
@@ -13,11 +15,11 @@ from taskgate.clock import Clock
 from taskgate.domain.record import TaskId
 
 POLLS: Final = 2
-"""How many of its poll intervals a host has: one of them may have begun just before the end."""
+"""The number of poll intervals that a host gets: one may have begun just before the end."""
 
 
 class Unfetched:
-    """The tasks that ended here since `begin`, and were not fetched."""
+    """The tasks that ended here since `begin` and were not fetched."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -27,23 +29,23 @@ class Unfetched:
         self._change = asyncio.Event()
 
     def begin(self, interval: Callable[[TaskId], timedelta]) -> None:
-        """Remember what ends from now on; `interval` is how often the host of a task was told to ask."""
+        """Start to remember tasks; `interval` is the poll interval that a task's host was told."""
         self._interval = interval
 
     def ended(self, task: TaskId) -> None:
-        """The call of a task is over here."""
+        """Handle that the call of a task is over here."""
         if self._interval is not None and task not in self._fetched:
             self._until[task] = self._clock.elapsed() + POLLS * self._interval(task).total_seconds()
 
     def given(self, task: TaskId) -> None:
-        """The owner of a task was given its outcome, which may be before the call is over here."""
+        """Handle that the owner of a task got its result, possibly before the call is over here."""
         if self._interval is not None:
             self._fetched.add(task)
             if self._until.pop(task, None) is not None:
                 self._change.set()
 
     async def fetched(self) -> None:
-        """Wait until each was fetched, or its host had the time for that."""
+        """Wait until each result was fetched, or its host had the time for that."""
         while self._until:
             now = self._clock.elapsed()
             self._until = {task: until for task, until in self._until.items() if until > now}
