@@ -613,64 +613,16 @@ class AuditLinesDropped:
 
 
 Event = (
-    HttpAnswered
-    | HttpRefused
-    | BatchItemAnswered
-    | StreamOpened
-    | StreamEnded
-    | RpcAnswered
-    | ToolCalled
-    | ShadowPromotion
-    | CallCoalesced
-    | TokenChecked
-    | KeysFetched
-    | AccessRefused
-    | SuspicionRaised
-    | OperatorRequestAnswered
-    | RateLimitChecked
-    | RateFallbackUsed
-    | CapRefused
-    | ConcurrencyChanged
-    | QueueRefused
-    | TaskCreated
-    | TaskDispatched
-    | TaskTransitioned
-    | TaskFinished
-    | TaskExpired
-    | TaskPurged
-    | TaskCancelRequested
-    | TaskRecovered
-    | TaskRetrieved
-    | TaskDenied
-    | TaskPolled
-    | PollAdvised
-    | PollsCounted
-    | InputRequestOpened
-    | InputSettled
-    | InputWaited
-    | LeaseLost
-    | CallsRunning
-    | UpstreamAnswered
-    | UpstreamAdded
-    | UpstreamRetried
-    | CircuitChanged
-    | HealthChecked
-    | ProgramRestarted
-    | ProgramsCounted
-    | ProgramAvailabilityChanged
-    | SessionLost
-    | LateAnswerDropped
-    | ExtensionDenied
-    | CredentialsFetched
-    | StoreUsed
-    | StoreFaulted
-    | StoreCounted
-    | GatewayPhaseChanged
-    | ConfigReloaded
-    | AuditEventRecorded
-    | AuditLinesWritten
-    | AuditLinesDropped
-)
+    HttpAnswered | HttpRefused | BatchItemAnswered | StreamOpened | StreamEnded | RpcAnswered | ToolCalled
+    | ShadowPromotion | CallCoalesced | TokenChecked | KeysFetched | AccessRefused | SuspicionRaised
+    | OperatorRequestAnswered | RateLimitChecked | RateFallbackUsed | CapRefused | ConcurrencyChanged | QueueRefused
+    | TaskCreated | TaskDispatched | TaskTransitioned | TaskFinished | TaskExpired | TaskPurged | TaskCancelRequested
+    | TaskRecovered | TaskRetrieved | TaskDenied | TaskPolled | PollAdvised | PollsCounted | InputRequestOpened
+    | InputSettled | InputWaited | LeaseLost | CallsRunning | UpstreamAnswered | UpstreamAdded | UpstreamRetried
+    | CircuitChanged | HealthChecked | ProgramRestarted | ProgramsCounted | ProgramAvailabilityChanged | SessionLost
+    | LateAnswerDropped | ExtensionDenied | CredentialsFetched | StoreUsed | StoreFaulted | StoreCounted
+    | GatewayPhaseChanged | ConfigReloaded | AuditEventRecorded | AuditLinesWritten | AuditLinesDropped
+)  # fmt: skip
 
 # --- ports -----------------------------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from taskgate.protocol.envelope import Message, Request
 from taskgate.telemetry.tracing import Span
 
 
-class Identity(Protocol):
+class CallerIdentity(Protocol):
     """The claims of a token that reports show; implemented by `auth.context.Identity`."""
 
     @property
@@ -38,7 +38,7 @@ class Caller(Protocol):
     @property
     def key(self) -> str: ...
     @property
-    def identity(self) -> Identity | None: ...
+    def identity(self) -> CallerIdentity | None: ...
 
 
 class Client(NamedTuple):

@@ -16,7 +16,7 @@ from taskgate.protocol.vocabulary import TOOLS_CALL
 from taskgate.telemetry.auditlog.events import AuditEvent, summary_in
 from taskgate.telemetry.auditlog.formats.native import NativeRenderer, actor_of, rounded
 from taskgate.telemetry.auditlog.formats.redaction import scrubbed
-from taskgate.telemetry.request_context import Caller, Identity, RequestContext
+from taskgate.telemetry.request_context import Caller, CallerIdentity, RequestContext
 
 MAX_TEMPLATES: Final = 512
 """Templates kept at most, and actors; when there are more, all are dropped."""
@@ -31,7 +31,7 @@ class LineTemplates:
     def __init__(self, native: NativeRenderer) -> None:
         self._native = native
         self._templates: dict[tuple[object, ...], bytes] = {}
-        self._actors: dict[str, tuple[Identity | None, bytes]] = {}
+        self._actors: dict[str, tuple[CallerIdentity | None, bytes]] = {}
 
     def line(self, event: AuditEvent, seq: int, prev: bytes) -> bytes | None:
         """The line with these `seq` and `prev` (JSON text).
