@@ -32,8 +32,7 @@ own.
 A task notification of 2026-07-28 may hold the task's result, so it may be as large as a result.
 """
 MESSAGES: Final = RateLimit(every=1 / 5000, burst=5000)
-"""Messages of one event stream that are read: a burst, and per second. Others wait at the server.
-"""
+"""Messages of one event stream that are read: a burst, and per second. Others wait at the server."""
 PROGRESS: Final = RateLimit(every=1 / 200, burst=1000)
 """Progress notifications of one call that are all delivered; beyond this rate they are merged."""
 TOKENS: Final = 64

@@ -17,8 +17,7 @@ from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
 from taskgate.upstream import failures
 
 LINGER: Final = 0.25
-"""Seconds to wait for the end of a stream after its answer, so that the connection can be reused.
-"""
+"""Seconds to wait for the end of a stream after its answer, so that the connection can be reused."""
 
 _READ_AHEAD: Final = 2**18
 """Bytes of a body that wait for their reader; reading from the server stops at twice as many."""
