@@ -1,7 +1,9 @@
-"""Sessions that processes which are gone began at a server, and whose calls go on here: each is one conversation.
+"""Upstream sessions that another process opened, resumed here with their calls: `Adoptions`,
+`Adopting`.
 
-A server may have been asked several things in one session, whose calls come here one by one. What must not live here:
-how a conversation is begun (`beginning`), and calls that are made here (`session`).
+After a takeover, the calls of one server session come here one by one, as `Resumed`. `Adoptions`
+shares one connection (`Talk`) between those of the same auth context and session; `Adopting` is the
+part of one `HttpSession`. `beginning.Beginnings.adopt` makes the connection.
 """
 
 import asyncio
@@ -18,12 +20,14 @@ from taskgate.upstream.single import SingleFlight
 
 
 class _Key(NamedTuple):
+    """Auth context of the calls, and session id at the server."""
+
     context: str
     session: str
 
 
 class Adopted:
-    """One such session, for as long as somebody uses it."""
+    """One resumed server session, shared by its users."""
 
     __slots__ = ("_adoptions", "_key", "_users", "talk")
 
@@ -34,16 +38,16 @@ class Adopted:
         self._users = 0
 
     def use(self) -> None:
-        """Somebody more uses it, until they call `give_back`."""
+        """Count one more user, until it calls `give_back`."""
         self._users += 1
 
     def forget(self) -> None:
-        """The server does not know it any more: nobody else is to use it."""
+        """Give it to no further user: the server no longer knows the session."""
         if self._key is not None:
             self._adoptions.forget(self._key, self)
 
     async def give_back(self, resumed: Resumed) -> None:
-        """End it where nobody uses it here any more; its server hears of that where nobody does anywhere."""
+        """End it after its last user here; the server is told if no other process uses the session."""
         self._users -= 1
         if self._users:
             return
@@ -54,15 +58,16 @@ class Adopted:
 
 
 class Adoptions:
-    """All of them at one server."""
+    """All resumed sessions with one server."""
 
     def __init__(self) -> None:
         self._shared: dict[_Key, Adopted] = {}
 
     def take(self, resumed: Resumed, adopt: Callable[[ResumePoint], Talk]) -> Adopted:
-        """The session of a foothold, for one use. `adopt` makes it where nobody of the same context has it yet."""
+        """Return the session of a resume point for one user; `adopt` makes it if the context has
+        none yet."""
         session = resumed.resume_point.session
-        # Who has no session id has nothing that could be shared.
+        # Without a session id there is nothing to share.
         key = None if session is None else _Key(resumed.context, session)
         found = None if key is None else self._shared.get(key)
         if found is None:
@@ -73,13 +78,14 @@ class Adoptions:
         return found
 
     def forget(self, key: _Key, adopted: Adopted) -> None:
-        """Whoever comes from now on does not find it."""
+        """Remove the entry; later callers do not find it."""
         if self._shared.get(key) is adopted:
             del self._shared[key]
 
 
 class Adopting:
-    """What of that one session needs, which goes on with a call: `talk` has its conversation, `adopt` makes one."""
+    """Resumption of calls in one session: `talk` has its connection, `adopt` makes one from a
+    resume point."""
 
     def __init__(
         self,
@@ -97,9 +103,10 @@ class Adopting:
         self._resumed: Resumed | None = None
 
     async def go_on(self, errand: UpstreamRequest, resumed: Resumed) -> Response:
-        """The answer to a call that another process made. Raises UpstreamFailed: Gone where it is not there any more.
+        """Resume a call of another process and return its answer. Raises UpstreamFailed: Gone if it
+        is lost.
 
-        `errand` is that call as this process would make it, which it does not.
+        `errand` is the call as this process would send it; it is not sent.
         """
         try:
             return await self._taken_up(errand, self.stand(resumed), resumed)
@@ -107,7 +114,8 @@ class Adopting:
             raise failures.sent(failure) from None
 
     def stand(self, resumed: Resumed) -> Talk:
-        """The conversation in which the call was made, for the whole session from now on. Raises Gone."""
+        """Return the connection in which the call was made; the session uses it from now on. Raises
+        Gone."""
         if self._talk.is_empty:
             self._adopted, self._resumed = self._adoptions.take(resumed, self._adopt), resumed
             self._talk.put(self._adopted.talk)
@@ -117,13 +125,13 @@ class Adopting:
         return talk
 
     def lost(self) -> None:
-        """The server does not know that session any more."""
+        """Forget the session: the server no longer knows it."""
         adopted, self._adopted = self._adopted, None
         if adopted is not None:
             adopted.forget()
 
     async def gave_back(self, talk: Talk) -> bool:
-        """End the use of a conversation that was adopted; whether it was."""
+        """End the use of a connection if it was adopted; returns whether it was."""
         adopted, resumed, self._adopted = self._adopted, self._resumed, None
         if adopted is None or resumed is None or adopted.talk is not talk:
             return False
@@ -147,6 +155,6 @@ class Adopting:
         finally:
             self._upstream_context.observer.answered(errand.method, asyncio.get_running_loop().time() - began, error)
         if self._upstream_context.dialect.request_contexts(response, talk.conversation.host):
-            # Nobody knows whether it was made again once its host had been there.
+            # It is unknown whether the call was sent again after its host had visited the URL.
             raise failures.Gone
         return response

@@ -1,6 +1,6 @@
-"""What is said to a server beside the calls: answers to what it asked, notifications. Each is sent in the background.
+"""Messages to a server that have no answer: `BackgroundPosts` sends each in a background task.
 
-What must not live here: what is said, and when.
+They are answers to the server's questions, notifications and cancellations. One per `Conversation`.
 """
 
 import asyncio
@@ -12,10 +12,11 @@ from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.upstream.principal import Principal
 
 MAX_ASIDES: Final = 64
-"""Messages that may be on their way at once before what can be dropped is dropped."""
+"""Messages that may be under way before droppable ones are dropped."""
 
 PAUSES: Final = (0.5, 2.0, 8.0)
-"""Seconds before each further try of a message that a server waits for: to have it twice harms none."""
+"""Seconds before each further attempt to send a message that the server waits for; a duplicate is
+harmless."""
 
 _AGAIN: Final = frozenset({408, 429, 500, 502, 503, 504})
 
@@ -23,7 +24,8 @@ log = getLogger("taskgate.upstream")
 
 
 class BackgroundPosts:
-    """Messages that have no answer; whether one arrives is the server's affair. `send` sends one, for its status."""
+    """Sends messages by `send`, which returns the HTTP status. Delivery is not reported to the
+    sender."""
 
     def __init__(self, send: Callable[[str, Principal | None], Coroutine[Any, Any, int]]) -> None:
         self._send = send
@@ -32,22 +34,24 @@ class BackgroundPosts:
         self._after_answers: dict[int, Callable[[], None]] = {}
 
     def say(self, message: str, *, droppable: bool = False, insists: bool = False) -> None:
-        """Send a message in the background; where that matters, again and again while it is only not taken for now.
+        """Send a message in the background; `insists` repeats it while the refusal is temporary.
 
-        What somebody else decides the number of is droppable, so that it is bounded.
+        Droppable are messages whose number another party decides, so that it is bounded.
         """
         if not (droppable and len(self._sending) >= MAX_ASIDES):
             self._begin(self._say(message, insists=insists))
 
     def answer(self, message: str, principal: Principal | None) -> None:
-        """Send what the server waits for, for whom it is; again and again while it is only not taken for now."""
+        """Send an answer that the server waits for, on behalf of `principal`; repeated while
+        refusals are temporary."""
         self._answers += 1
         self._begin(self._insist(message, principal))
 
     def after_answers(self, about: int, tell: Callable[[], None]) -> None:
-        """Call `tell` once the server has every answer that is on its way now; at once if none is.
+        """Call `tell` once the server has every answer that is under way now; at once if there is
+        none.
 
-        Only what was said last about the same is told.
+        A later call with the same `about` replaces the earlier one.
         """
         if self._answers:
             self._after_answers[about] = tell
@@ -55,12 +59,12 @@ class BackgroundPosts:
             tell()
 
     async def sent(self) -> None:
-        """Wait until everything was sent."""
+        """Wait until every message was sent."""
         if self._sending:
             await asyncio.wait(tuple(self._sending))
 
     async def drop(self) -> None:
-        """Give up what is still on its way."""
+        """Cancel the messages that are under way."""
         asides = tuple(self._sending)
         for aside in asides:
             aside.cancel()
@@ -84,7 +88,7 @@ class BackgroundPosts:
                 tell()
 
     async def _insist_on(self, message: str, principal: Principal | None) -> bool:
-        """Whether it arrived in the end."""
+        """Send until it is accepted; returns whether it was."""
         for pause in PAUSES:
             if await self._arrived(message, principal):
                 return True
@@ -95,7 +99,7 @@ class BackgroundPosts:
         await (self._insist_on(message, None) if insists else self._arrived(message, None))
 
     async def _arrived(self, message: str, principal: Principal | None) -> bool:
-        """Whether there is no reason to send it again."""
+        """Send once; returns whether sending again is useless."""
         try:
             return await self._send(message, principal) not in _AGAIN
         except UpstreamFailed as failure:

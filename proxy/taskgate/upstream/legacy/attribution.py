@@ -1,7 +1,9 @@
-"""Which call a question of a server is for, in one conversation; one that cannot be told yet is kept until it can.
+"""Attribution of a server's questions to calls, in one conversation: `Attribution`.
 
-A server may ask for a task before its answer, which says of which call it made that, was read. What must not live here:
-who is asked (whoever hears the call decides), and what is open (`questions`).
+A question belongs to the call on whose stream it came, or to the call of the task that it names. A
+server may ask for a task before the answer that says which call it made the task of was read. Such
+a question waits for that answer, at most `PATIENCE`. `Conversation` then asks the listener of the
+call; `questions` has the open ones.
 """
 
 import asyncio
@@ -16,28 +18,32 @@ from taskgate.upstream.legacy.followed import FollowedCalls, TaskCall
 from taskgate.upstream.legacy.questions import MAX_OPEN
 
 PATIENCE: Final = 2.0
-"""Seconds that a question is kept for answers which are on their way."""
+"""Seconds that a question waits for answers which are under way."""
 
 
 class Hear(Protocol):
-    """Told of a question, and of the call that it is for: None where it is for none.
+    """Callback for a question and the call that it is for, None if it is for none.
 
-    `guessed` tells that it may be for another call as well.
+    `came_aside`: it came outside of the call's stream. `guessed`: it may be for another call as
+    well.
     """
 
     def __call__(self, asked: ReceivedQuestion, call: Call | None, *, came_aside: bool, guessed: bool) -> None: ...
 
 
 class _Kept(NamedTuple):
+    """A question that waits; `making` are the ids of calls that may become its task."""
+
     asked: ReceivedQuestion
     making: frozenset[int]
     patience: asyncio.TimerHandle
 
 
 class Attribution:
-    """That of one conversation: `calls` wait for their answers in it, and `followed` are tasks of its server.
+    """The questions of one conversation.
 
-    `session_asks` tells whether the session itself can be asked what belongs to no call.
+    `calls` wait for their answers in it, `followed` are calls that became tasks. `session_asks`
+    tells whether the session itself can be asked what belongs to no call.
     """
 
     def __init__(
@@ -50,16 +56,18 @@ class Attribution:
         self._kept: dict[RequestId, _Kept] = {}
 
     def take(self, asked: ReceivedQuestion, call: Call | None) -> None:
-        """Have a question heard, now or in a moment; `call` is the one on whose stream it came, if any."""
+        """Pass a question on, now or after a wait; `call` is the one on whose stream it came, if
+        any."""
         if call is None and self._will_be_told(asked.task) and len(self._kept) < MAX_OPEN:
             self._keep(asked)
         else:
             self._tell(asked, call)
 
     def of(self, call: Call | None, task: str | None) -> Call | None:
-        """The call that a question is for: that of the task which it names, or the one on whose stream it came.
+        """Return the call that a question is for: by its task, else by the stream on which it came.
 
-        One that came on none is for the only call that can be asked, unless that is known to be another task.
+        A question outside of any stream is for the only call that can be asked, unless that is
+        known to be another task.
         """
         named = None if task is None else self._followed.of_task(task)
         if named is not None or call is not None:
@@ -69,19 +77,19 @@ class Attribution:
         return heard[0] if len(heard) == 1 and not is_another else None
 
     def look_again(self) -> None:
-        """It turned out of what a task was made, or that none was."""
+        """Decide waiting questions again: a call turned out to be a task, or not to be one."""
         for id_, kept in tuple(self._kept.items()):
             if not self._will_be_told(kept.asked.task) or not kept.making & self._followed.making:
                 self._let_go(id_)
 
     def withdraw(self, id: RequestId) -> None:
-        """The server does not wait any more for what it asked under that id."""
+        """Forget a waiting question: the server withdrew it."""
         kept = self._kept.pop(id, None)
         if kept is not None:
             kept.patience.cancel()
 
     def end(self) -> None:
-        """The conversation is over, and nobody is asked any more."""
+        """Forget all waiting questions: the conversation is over."""
         for id_ in tuple(self._kept):
             self.withdraw(id_)
 
@@ -89,11 +97,12 @@ class Attribution:
         return [call for call in (*self._calls.values(), *self._followed) if call.listener is not None]
 
     def _will_be_told(self, task: str | None) -> bool:
-        """Whether an answer that is on its way may say whose task that is, and nothing else does."""
+        """Whether an answer under way may say whose task this is, and nothing else does."""
         making = self._followed.making
         if task is None or not making or self._followed.of_task(task) is not None:
             return False
-        # The only call there is, is not kept waiting: its server may answer it only once it is told.
+        # A single call does not wait: its server may answer it only after the question was
+        # answered.
         return len(self._hearing()) > 1
 
     def _keep(self, asked: ReceivedQuestion) -> None:
@@ -109,6 +118,6 @@ class Attribution:
     def _tell(self, asked: ReceivedQuestion, call: Call | None) -> None:
         found = self.of(call, asked.task)
         heard = self._hearing() if found is None and not self._session_asks() else []
-        # All of them are of one caller, who is shown it with the newest rather than not at all.
+        # All calls have the same caller; the newest one is asked rather than none.
         newest = max(heard, key=lambda one: one.id) if heard else None
         self._hear(asked, found or newest, came_aside=call is None, guessed=newest is not None)

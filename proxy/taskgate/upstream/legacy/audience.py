@@ -1,4 +1,5 @@
-"""Who hears what a server says in a session, whatever becomes of the conversations in it."""
+"""Receivers of what a server sends in a session outside of calls: `Audience`, shared by its
+conversations."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,9 +11,10 @@ from taskgate.upstream.calls import Call
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audience:
-    """Who hears what a server says in a session, but for what belongs to a call.
+    """Receivers of a session's messages that belong to no call.
 
-    `host` is who can be asked. `catalogue_changed` is told of a change of the server's tools, besides whoever hears it.
+    `host` is the host that can be asked. `catalogue_changed` is called, besides the listener, when
+    the server says that its tools changed.
     """
 
     listener: CallListener
@@ -21,5 +23,5 @@ class Audience:
 
 
 def is_left(call: Call) -> bool:
-    """Whether somebody else goes on with a call that is given up here."""
+    """Whether another process will resume a call that is given up here."""
     return call.listener is not None and call.listener.leaves

@@ -1,6 +1,7 @@
-"""How a conversation comes to stand: by a handshake, or by adoption, and with the stream that belongs to it.
+"""Opening of connections for one legacy session: `Beginnings`, by a handshake or by adoption.
 
-What must not live here: when there is to be one (`session`), and what is said in it.
+`begin` sends `initialize`, then opens the GET stream, and restores log level and subscriptions.
+`adopt` continues a session that another process opened. `HttpSession` decides when.
 """
 
 import asyncio
@@ -24,14 +25,15 @@ from taskgate.upstream.legacy.talk import Talk
 from taskgate.upstream.resume_points import ResumePoint
 
 STREAM_PATIENCE: Final = 0.1
-"""Seconds that the first call waits for the server's own stream to stand: what is told before that is lost."""
+"""Seconds that the first call waits for the GET stream; notifications before it is open are lost."""
 
 
 class Beginnings:
-    """Begins the conversations of one session.
+    """Opens the connections (`Talk`) of one session.
 
-    What of `lasting` is left from before is asked for again. `met` hears who the server says that it is. `unwelcome` is
-    told when it may have left its era, `lost` when a conversation is over though no call met its end.
+    The settings in `lasting` are sent again. `met` receives the server's identity. `unwelcome` is
+    called when the server may have left the legacy era. `lost` is called when a conversation ended
+    outside of a call.
     """
 
     def __init__(
@@ -54,7 +56,7 @@ class Beginnings:
         self._lost = lost
 
     async def begin(self) -> Talk:
-        """A new conversation, after its handshake. Raises UpstreamFailed."""
+        """Open a new connection, with its handshake. Raises UpstreamFailed."""
         upstream_context = self._upstream_context
         conversation, handshake = Conversation(upstream_context, self._audience), Handshake(upstream_context)
         began = self._clock.elapsed()
@@ -77,7 +79,7 @@ class Beginnings:
         return talk
 
     def adopt(self, resume_point: ResumePoint) -> Talk:
-        """A conversation in the session of a foothold, which stands already. Raises Gone where there can be none."""
+        """Continue the server session of a resume point. Raises Gone if that is impossible."""
         revision = find_revision(resume_point.revision)
         if revision is None:
             raise failures.Gone

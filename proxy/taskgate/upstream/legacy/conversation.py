@@ -1,7 +1,10 @@
-"""One session at a server, from its handshake to its end: requests go out, and whatever the server says is heard.
+"""One session at a server, from its handshake to its end: `Conversation`, with its calls and
+questions.
 
-A conversation is never opened again; after the server ended it there is another one. What must not live here: when to
-open one (`session`), HTTP (`exchanges`), what a message means (a dialect).
+Requests go out through `LegacyExchanges`. Each message of the server comes to `hear`, which finds
+the call it belongs to: answers, progress, notifications, questions. A conversation is not reopened;
+after the server ended it, `HttpSession` opens another. `Talk` holds it together with its GET
+stream.
 """
 
 import asyncio
@@ -43,7 +46,7 @@ from taskgate.upstream.principal import Principal
 from taskgate.upstream.resume_points import ResumePoint
 
 FAREWELL: Final = 2.0
-"""Seconds that a server has for what it is told last."""
+"""Seconds for the last messages at the end of a conversation."""
 
 UNWANTED: Final = "The answer is no longer needed"
 
@@ -59,41 +62,43 @@ class Conversation:
         self._asides = BackgroundPosts(self._exchanges.say)
         self._questions = Questions(upstream_context.dialect, self.say, self._answer)
         self.followed = FollowedCalls()
-        """The calls that the server made tasks of, and that are followed in it now."""
+        """The calls that became tasks of the server and are followed in this conversation now."""
         self._attribution = Attribution(
             self._calls, self.followed, self._hear_question, lambda: audience.listener.can_be_asked
         )
         self.cancels = 0
-        """How many calls the server was told to give up: released ones end the whole session for it."""
+        """How many calls were cancelled at the server: some released servers end the whole session
+        for one."""
         self.cancelled_at = 0.0
-        """When it was told the last time, by the event loop's clock."""
+        """The loop time of the last cancellation."""
         self._server: Server | None = None
         self._ended = False
         self._is_left = False
 
     @property
     def session(self) -> str | None:
-        """The server's id of it, where it gave one."""
+        """The server's session id, if it gave one."""
         return self._exchanges.session
 
     @property
     def host(self) -> Peer | None:
-        """Who can be asked in it."""
+        """The host that can be asked in it."""
         return self._audience.host
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """What goes with whatever is sent in it."""
+        """The headers of every message in it."""
         return self._exchanges.headers
 
     @property
     def server(self) -> Server:
-        """What the server said in the handshake."""
+        """The answer to the handshake."""
         assert self._server is not None, "the handshake comes first"
         return self._server
 
     async def begin(self, handshake: Handshake) -> None:
-        """The handshake. Raises UpstreamFailed, or Unwelcome of them; `end` is still to be called then."""
+        """Make the handshake. Raises UpstreamFailed, such as Unwelcome; `end` must be called then
+        as well."""
         dialect, settings = self._upstream_context.dialect, self._upstream_context.settings
         asks = handshake.asks(self._audience.host)
         self._server = handshake.read(await self.ask(handshake.call, asks, first_byte=settings.first_byte))
@@ -103,28 +108,32 @@ class Conversation:
             raise failures.refused(status)
 
     def adopt(self, session: str | None, revision: Revision) -> None:
-        """Instead of `begin`: go on with a session that another process began. Of its server nothing more is known."""
+        """Continue a session of another process, instead of `begin`. Nothing else is known of the
+        server."""
         self._exchanges.adopt(session, revision)
         self._server = Server(
             peer=Peer(revision=revision, capabilities={}, info={}), capabilities="{}", instructions=None
         )
 
     def ask(self, call: Call, message: str, *, first_byte: timedelta | None) -> Coroutine[Any, Any, Response]:
-        """The server's response to one request. Raises UpstreamFailed; to cancel it tells the server."""
+        """Send a request and return the response. Raises UpstreamFailed; cancelling it cancels at
+        the server."""
         return self._waited_for(call, self._exchanges.ask(call, message, first_byte))
 
     def take_up(self, call: Call, event: str, asked: Mapping[str, Question]) -> Coroutine[Any, Any, Response]:
-        """As `ask`, of a request that another process made and heard up to that event; `asked`: see Resumed."""
+        """Resume a request that another process sent, after `event`; `asked` as in Resumed. Else as
+        `ask`."""
         call.leave()
         return self._waited_for(call, self._taken_up(call, event, asked))
 
     def ask_anew(self, call: Call, asked: Mapping[str, Question]) -> None:
-        """Tell the call's hearer anew what the server asked another process, by the server's names for it."""
+        """Give the listener of the call the questions that another process got, by the server's
+        keys."""
         for again in asked_again(asked):
             self._attribution.take(again, call)
 
     def over(self, call: Call) -> None:
-        """A call is over that was more than one request: nobody answers any more what was asked for it."""
+        """End a call that was more than one request: its open questions are withdrawn."""
         self.followed.end(call)
         if is_left(call):
             self.leave()
@@ -157,9 +166,9 @@ class Conversation:
                 self._forget(call)
 
     async def hear(self, message: bytes, call: Call | None) -> Response | None:
-        """Act on a message of the server; its response to a call is handed back instead.
+        """Handle a message of the server; a response to a call is returned instead.
 
-        `call` is the one on whose stream it came, None for the session's own (U-HTTP-3).
+        `call` is the call on whose stream it came, None for the GET stream (U-HTTP-3).
         """
         hear, host = self._upstream_context.dialect.hear, self._audience.host
         heard = hear(message, host) if len(message) <= LARGE else await heard_aside(partial(hear, message, host))
@@ -186,7 +195,7 @@ class Conversation:
         return None
 
     async def hear_aside(self, message: bytes) -> None:
-        """Act on a message that came on no call's own stream: some servers answer calls there."""
+        """Handle a message of the GET stream; some servers answer calls there."""
         response = await self.hear(message, None)
         call = None if response is None or isinstance(response.id, str) else self._calls.get(response.id)
         if call is not None and call.answer is None:
@@ -194,18 +203,19 @@ class Conversation:
             call.wake()
 
     def say(self, message: str, *, droppable: bool = False, insists: bool = False) -> None:
-        """Send a message whose answer nobody needs, in the background; see BackgroundPosts."""
+        """Send a message that has no answer, in the background; as in BackgroundPosts."""
         if not self._ended:
             self._asides.say(message, droppable=droppable, insists=insists)
 
     async def said(self, within: float) -> None:
-        """Wait until everything that is on its way was sent, no longer than `within` seconds."""
+        """Wait until the messages under way were sent, at most `within` seconds."""
         with suppress(TimeoutError):
             async with asyncio.timeout(within):
                 await self._asides.sent()
 
     def met(self, id: int, call: TaskCall | None) -> None:
-        """What might become a task did, and is followed as `call` with all that was asked of it, or it did not."""
+        """Report whether a call became a task: `call` follows it and takes over its questions, None
+        if not."""
         if self.followed.met(id) and id in self._calls:
             if call is not None:
                 self._questions.hand_over(self._calls[id], call)
@@ -215,7 +225,8 @@ class Conversation:
         self._attribution.look_again()
 
     def fall_silent(self, id: int) -> bool:
-        """Nobody hears the call with that id any more, of which only the answer matters; whether it has left."""
+        """Detach the listener of a call of which only the answer matters; returns whether it was
+        sent."""
         call = self._calls.get(id)
         if call is None:
             return False
@@ -224,19 +235,20 @@ class Conversation:
         return call.sent
 
     def hold(self, call: Call, **place: Any) -> None:
-        """The call can be gone on with from that place in the session by whoever comes there; see ResumePoint."""
+        """Give the listener a resume point of the call; `place` has its fields."""
         if call.listener is None or self._server is None or not self._upstream_context.outlives:
             return
         resume_point = ResumePoint(self.session, self._server.peer.revision.value, request=call.id, **place)
-        # Who goes on from there asks nothing again that was asked before it: the answers are to be there.
+        # A process that resumes there does not ask earlier questions again, so their answers must
+        # have arrived.
         self._asides.after_answers(call.id, partial(call.listener.on_checkpoint, resume_point))
 
     def leave(self) -> None:
-        """Somebody else may go on in the session: its server is not told any more that it is over."""
+        """Leave the session open at the server at the end: another process may resume it."""
         self._is_left = True
 
     async def end(self) -> None:
-        """Let go of every call, and tell the server that the session is over, unless somebody goes on in it."""
+        """End all calls, and the session at the server unless another process resumes it."""
         for call in tuple(self._calls.values()):
             call.was_let_go = True
             call.wake()
@@ -251,7 +263,7 @@ class Conversation:
             await self.drop()
 
     async def drop(self) -> None:
-        """Forget a session that the server does not know any more; calls that still run may end by themselves."""
+        """Forget a session that the server no longer knows; running calls may complete."""
         self._ended = True
         self._end_questions()
         await self._asides.drop()
@@ -271,10 +283,11 @@ class Conversation:
         if is_left(call):
             self.leave()
             return
-        # The handshake must not be cancelled, and before its end there is nobody to tell.
+        # The handshake must not be cancelled, and before its end no session could be told.
         if call.sent and call.answer is None and self._server is not None:
             self.say(self._upstream_context.dialect.cancel(call.id, UNWANTED))
-            # What only the gateway wants to know is no call; to count it would be to ask for ever.
+            # Requests of the gateway itself do not count: counting them would cause further pings
+            # for ever.
             self.cancels += call.is_lasting or call.listener is not None
             self.cancelled_at = asyncio.get_running_loop().time()
 
@@ -290,7 +303,7 @@ class Conversation:
         del self._calls[call.id]
         self.over(call)
 
-    # --- what the server says
+    # --- messages of the server ---------------------------------------------------------------------------------------
 
     def _hearer_of(self, call: Call | None) -> CallListener:
         whole = None if call is None else self.followed.whole(call)

@@ -1,7 +1,9 @@
-"""Visits to URLs that a server wants made before it does what it was asked for: each is a question to the host.
+"""URL elicitation before a request is repeated (-32042): `Detours` asks the host, then sends it
+again.
 
-A server of the legacy era refuses the request and names them (-32042); nobody waits at the server meanwhile. What
-must not live here: which errors mean that (a dialect), and how a request is made.
+A legacy server refuses the request and names URLs that the user has to visit first. Each URL is a
+question to the host. The server does not wait meanwhile. If the host agrees to all, `HttpSession`
+sends the request again (docs/decisions/0019).
 """
 
 import asyncio
@@ -19,16 +21,19 @@ from taskgate.upstream.calls import UpstreamRequest
 from taskgate.upstream.principal import Principal
 
 MAX_ROUNDS: Final = 4
-"""How often one request is refused for another visit before the refusal is the answer."""
+"""How often one request is repeated before the refusal is the answer."""
 
 
 class Detour:
-    """One question that its server does not wait for; see ServerQuestion. `decide` hears its answer, None without."""
+    """One URL to visit, as a `ServerQuestion` that its server does not wait for.
+
+    `decide` is called with the host's answer, None without one.
+    """
 
     __slots__ = ("_decide", "_forgets", "_was_withdrawn", "question")
 
     key: Final = None
-    """See ServerQuestion: nobody waits at the server."""
+    """None: no server waits for the answer."""
 
     def __init__(self, question: Question, decide: Callable[["Detour", Answer | None], None]) -> None:
         self.question = question
@@ -38,29 +43,25 @@ class Detour:
 
     @property
     def is_open(self) -> bool:
-        """See ServerQuestion."""
         return self._decide is not None
 
     def answer(self, answer: Answer, principal: Principal | None = None) -> None:
-        """See ServerQuestion."""
         self._end(answer)
 
     def refuse(self) -> None:
-        """See ServerQuestion."""
         self._end(None)
 
     def tell(self, notification: Notification) -> None:
-        """See ServerQuestion; no server asked to know."""
+        """Ignored: the server did not ask for progress."""
 
     def when_withdrawn(self, forget: Callable[[], None]) -> None:
-        """See ServerQuestion."""
         if self._decide is not None:
             self._forgets.append(forget)
         elif self._was_withdrawn:
             forget()
 
     def withdraw(self) -> None:
-        """The answer does not matter any more."""
+        """Withdraw the question: its answer no longer matters."""
         if self._decide is None:
             return
         self._decide, self._was_withdrawn = None, True
@@ -76,7 +77,7 @@ class Detour:
 
 
 class Detours:
-    """The visits that the requests of one session wait for; `host` may be asked to make them."""
+    """The URL elicitations of one session; `host` may be asked."""
 
     def __init__(self, dialect: UpstreamDialect, host: Peer | None) -> None:
         self._dialect = dialect
@@ -87,7 +88,8 @@ class Detours:
     async def after(
         self, errand: UpstreamRequest, response: Response, ask: Callable[[UpstreamRequest], Awaitable[Response]]
     ) -> Response:
-        """The answer to a refused request, sent again by `ask` after what its server wanted to be done first (10.3)."""
+        """Handle a refusal: ask the host, send the request again by `ask`, and return the last
+        answer."""
         if errand.listener is None:
             return response
         loop = asyncio.get_running_loop()
@@ -96,7 +98,7 @@ class Detours:
             request_contexts = self._dialect.request_contexts(response, self._host)
             if not request_contexts or not await self._agreed_by(ends, request_contexts, errand.listener):
                 break
-            # The server refused before it acted, so this is the first time that it may.
+            # The server refused before it acted, so it acts at most once.
             left = timedelta(seconds=ends - loop.time())
             response = await ask(errand._replace(bounds=errand.bounds.within(left)))
         return response
@@ -109,9 +111,9 @@ class Detours:
             raise failures.too_late(dispatched=False) from None
 
     async def _agreed(self, questions: Sequence[Question], listener: CallListener) -> bool:
-        """Whether `listener` has every one of these agreed to; the first that is not decides.
+        """Whether the host agrees to every question; the first refusal decides.
 
-        What is still open when this ends, however it does, is withdrawn.
+        Questions that are still open at the end are withdrawn.
         """
         decided: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         waiting: set[Detour] = set()
@@ -137,7 +139,7 @@ class Detours:
                 detour.withdraw()
 
     def end(self) -> None:
-        """Nobody is asked any more, and nothing was agreed to."""
+        """End all questions as not agreed; no more are asked."""
         self._ended = True
         for decided in tuple(self._deciding):
             _settle(decided, agreed=False)

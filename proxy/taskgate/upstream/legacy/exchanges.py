@@ -1,6 +1,12 @@
-"""One session at a server as HTTP: the headers that go with whatever is sent in it, and requests up to their answers.
+"""HTTP of one conversation: `LegacyExchanges` sends requests with the session's headers and reads
+answers.
 
-What must not live here: what a message means, and who waits for what.
+    POST  request            -> 200, a JSON document, or an event stream with the response
+    POST  answer, notice     -> 202
+    GET   Last-Event-ID      -> the rest of a stream that ended early (`resuming`)
+    DELETE                   -> end of the session
+
+`Conversation` handles the messages.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -24,9 +30,10 @@ _WITHOUT_VERSION_HEADER: Final = frozenset({Revision.R2024_11_05, Revision.R2025
 
 
 class LegacyExchanges:
-    """The requests of one session. `hear` acts on a message that came on a call's stream, and hands responses back.
+    """The requests of one server session.
 
-    `placed` is told up to which event that stream was heard.
+    `hear` handles a message of a call's stream, and returns it if it is a response. `placed` is
+    called with the last event id that was handled.
     """
 
     def __init__(
@@ -40,30 +47,31 @@ class LegacyExchanges:
         self._placed = placed
         self.session: str | None = None
         self.is_open = False
-        """Whether the server welcomed us: from then on its session does not change."""
+        """Whether the handshake succeeded: from then on the session id is fixed."""
         self.headers: dict[str, str] = {}
         self._posting: dict[str, str] = POSTED
 
     def welcome(self, revision: Revision) -> None:
-        """The session stands, in that revision."""
+        """Mark the session as open, in this revision."""
         self.is_open = True
         if revision not in _WITHOUT_VERSION_HEADER:
             self._send_always(VERSION_HEADER, revision.value)
 
     def adopt(self, session: str | None, revision: Revision) -> None:
-        """Go on with a session that stands already, in that revision."""
+        """Continue a session that another process opened, in this revision."""
         self._take_session(session)
         self.welcome(revision)
 
     async def take_up(self, call: Call, event: str) -> Response:
-        """The answer to a request that another process made, from what comes after that event. Raises UpstreamFailed.
+        """Return the answer to a request of another process, reading on after `event`. Raises
+        UpstreamFailed.
 
-        Gone where the server does not know of it any more.
+        Gone if the server no longer knows the stream.
         """
         return await self._go_on(call, behind(event), failures.Gone)
 
     async def ask(self, call: Call, message: str, first_byte: timedelta | None) -> Response:
-        """The answer to a request. Raises UpstreamFailed."""
+        """Send a request and return its answer. Raises UpstreamFailed."""
         incoming = await self._post(message, first_byte, call)
         answered = False
         try:
@@ -74,13 +82,13 @@ class LegacyExchanges:
             await incoming.release(answered=answered)
 
     async def say(self, message: str, principal: Principal | None = None) -> int:
-        """Send what has no answer; the HTTP status of what came back. Raises UpstreamFailed."""
+        """Send a message without an answer; return the HTTP status. Raises UpstreamFailed."""
         incoming = await self._post(message, self._upstream_context.settings.first_byte, principal=principal)
         await incoming.release()
         return incoming.status
 
     async def part(self) -> None:
-        """Tell the server that the session is over. Raises UpstreamFailed."""
+        """End the session at the server by DELETE. Raises UpstreamFailed."""
         incoming = await self._upstream_context.transport.send(
             Outgoing(verb="DELETE", headers=self.headers, follows=True)
         )
@@ -130,7 +138,7 @@ class LegacyExchanges:
         return go_on(self._upstream_context.transport, taking_up, place, partial(self._read, call), gone=gone)
 
     async def _read(self, call: Call, messages: AsyncIterator[bytes]) -> Response | None:
-        """The answer on a stream of the call; None where that ends before it, however it does."""
+        """Return the response on a stream of the call; None if the stream ends before it."""
         self._upstream_context.observer.stream_opened("response")
         try:
             async for message in messages:
@@ -139,7 +147,8 @@ class LegacyExchanges:
                     return response
                 clog = None if call.listener is None else call.listener.clog()
                 if clog is not None:
-                    # A host that reads slowly makes its server wait, not the gateway's memory grow.
+                    # Backpressure: a slow host makes its server wait, instead of filling the
+                    # gateway's memory.
                     await clog
         except UpstreamFailed as failure:
             if failure.reason != UpstreamReason.CLOSED.value or isinstance(failure, failures.Severed):
@@ -157,13 +166,15 @@ class LegacyExchanges:
         raise failures.malformed("its answer matches no request of the gateway")
 
     async def _refusal(self, call: Call, incoming: Incoming) -> Response:
-        """The server's own answer where an error status carries one; else the failure that the status means.
+        """Return the server's answer if an error status carries one; else raise what the status
+        means.
 
-        Servers that restarted answer 404 for a session they do not know, as they must, or 400, as released SDKs do.
+        A restarted server answers an unknown session with 404, as it must, or 400, as released SDKs
+        do.
         """
         status = incoming.status
         if not self.is_open and failures.tells_nothing(status):
-            # Whatever the body says, it is no answer of a server to the handshake.
+            # Such a status is no answer of the server to the handshake, whatever its body.
             raise failures.refused(status)
         if status == 404 and self.session is not None:
             raise failures.session_lost()

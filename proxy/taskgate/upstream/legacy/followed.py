@@ -1,6 +1,8 @@
-"""Calls that their server made tasks of, for as long as each is followed to its end: what is told of them is for these.
+"""Calls that their server made tasks of (2025-11-25): `TaskCall`, and those of a conversation,
+`FollowedCalls`.
 
-What must not live here: requests, and when a task is looked at (`native`).
+They receive what the server says of its tasks and asks for them. `native` makes a `TaskCall`,
+`following` polls its task, and `Conversation` finds it by token, task or request id.
 """
 
 import asyncio
@@ -13,10 +15,10 @@ from taskgate.upstream.calls import Call, UpstreamRequest
 
 
 class TaskCall(Call):
-    """A call whose task at the server is followed; see Call. `task` is as it was shown last.
+    """A `Call` whose task at the server is followed. `task` is its last known state.
 
-    `stirs` is set whenever there is something to do for it. Where its host wants to know how far it is, it is told what
-    the task says of itself, too.
+    `stirs` is set when there is something to do for it. If its host wants progress, status messages
+    of the task are sent as progress too.
     """
 
     __slots__ = ("_said", "_tells", "_turn", "is_ahead", "stirs", "task")
@@ -27,21 +29,22 @@ class TaskCall(Call):
         self.stirs = asyncio.Event()
         self.task = task._replace(message=None)
         self.is_ahead = False
-        """Whether its server was given an answer since it was held last; see CallListener."""
+        """Whether an answer was sent to the server since the last resume point; see
+        `CallListener.on_checkpoint`."""
         self._tells = tells
         self._said: str | None = None
         self._turn = 0
 
     def is_working(self) -> bool:
-        """Whether its task goes on by itself: it is neither over, nor does it wait for somebody."""
+        """Whether its task runs: it is neither over nor does it wait for input."""
         return self.task.status is TaskStatus.WORKING
 
     def is_over(self) -> bool:
-        """Whether its task has ended, however it did."""
+        """Whether its task has ended."""
         return self.task.status.is_terminal
 
     def shows(self, task: ServerTask) -> None:
-        """Its server shows how its task is. What is told after the task was over is late, and means nothing."""
+        """Take a new state of the task. A state after the terminal one is late and ignored."""
         before = self.task
         if self.is_over():
             return
@@ -55,14 +58,13 @@ class TaskCall(Call):
             self.stirs.set()
 
     def asks(self, questions: int) -> None:
-        """See Call."""
         super().asks(questions)
         if questions < 0:
             self.is_ahead = True
             self.stirs.set()
 
     def _tell(self, message: str) -> None:
-        """Tell what the task says of itself, further than whatever was told in numbers."""
+        """Send a status message of the task as progress, with a number above the last one."""
         self._turn += 1
         after = None if self.told is None else done_of(self.told)
         if self._tells and self.listener is not None:
@@ -81,52 +83,52 @@ class FollowedCalls:
         return iter(tuple(self._calls.values()))
 
     def expect(self, id: int) -> None:
-        """A call with that id is about to leave, of which the server may make a task."""
+        """Register a call that is about to be sent and may become a task."""
         self._expected.add(id)
 
     @property
     def making(self) -> frozenset[int]:
-        """The ids of all calls of which that may still turn out."""
+        """The ids of calls that may still become tasks."""
         return frozenset(self._expected)
 
     def expects(self, id: int) -> bool:
-        """Whether that may still turn out."""
+        """Whether this call may still become a task."""
         return id in self._expected
 
     def met(self, id: int) -> bool:
-        """It turned out; whether it was expected."""
+        """Report that it is known whether the call became a task; returns whether it was expected."""
         was_expected = id in self._expected
         self._expected.discard(id)
         return was_expected
 
     def begin(self, call: TaskCall) -> None:
-        """It is followed from now on."""
+        """Start to follow a call."""
         self._calls[call.id] = call
 
     def end(self, call: Call) -> None:
-        """It is not followed any more, nor is any request a part of it."""
+        """Stop to follow a call, with the requests that are parts of it."""
         if self._calls.get(call.id) is call:
             del self._calls[call.id]
             self._parts = {part: whole for part, whole in self._parts.items() if whole is not call}
 
     def has_part(self, part: int, whole: TaskCall) -> None:
-        """What is said and asked on the stream of the request with that id is said and asked of the call."""
+        """Make a request a part of a call: messages on its stream belong to the call."""
         self._parts[part] = whole
 
     def whole(self, call: Call) -> Call:
-        """The call that a request is made for: itself, nearly always."""
+        """Return the call that a request is made for: nearly always itself."""
         return self._parts.get(call.id, call)
 
     def of_token(self, token: int) -> TaskCall | None:
-        """The call that was given that progress token."""
+        """Return the call with that progress token."""
         return self._calls.get(token)
 
     def of_task(self, task: str) -> TaskCall | None:
-        """The call that the server made that task of."""
+        """Return the call that became that task."""
         return next((call for call in self._calls.values() if call.task.id == task), None)
 
     def shows(self, task: ServerTask) -> None:
-        """The server tells by itself how a task is; one that is not followed is none of ours to know."""
+        """Take a status notification of the server; tasks that are not followed are ignored."""
         call = self.of_task(task.id)
         if call is not None:
             call.shows(task)

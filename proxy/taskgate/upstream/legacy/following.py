@@ -1,7 +1,11 @@
-"""One task of a server on its way to its end: looked at, and its result waited for once it is over, or wants an answer.
+"""One task of a legacy server, followed to its end: `TaskFollower` polls it and waits for its
+result.
 
-A server asks on the stream of the result (L-INPUT-3), so that is held open from when it wants to. What must not live
-here: how there comes to be a task, and who ends it (`native`).
+    tasks/get      while it is working, at the interval that the server asks for
+    tasks/result   once it is over or requires input; the request stays open
+
+The server asks its questions on the stream of `tasks/result` (L-INPUT-3), so that request is sent
+as soon as the task requires input. `native` creates the follower and ends the task.
 """
 
 import asyncio
@@ -23,18 +27,18 @@ from taskgate.upstream.looks import Looks
 from taskgate.upstream.patience import CallBounds, briefly
 
 Ask = Callable[[UpstreamRequest], Coroutine[Any, Any, Response]]
-"""Makes one request of a session, in whatever conversation stands."""
+"""Sends one request of a session, in its current connection."""
 
 _FOR_GOOD: Final = frozenset(
     {UpstreamReason.MALFORMED.value, UpstreamReason.TOO_LARGE.value, UpstreamReason.REDIRECT.value}
 )
-"""Failures that are the same however often something is asked for."""
+"""Failures that would be the same for every retry."""
 _ENDLESS: Final = timedelta(days=36_500).total_seconds()
-"""What bounds a result that is waited for is the call that it is of."""
+"""Timeout of `tasks/result`: its call has the real one."""
 
 
 class TaskFollower:
-    """Follows one task. `talk` tells which conversation stands now, if any."""
+    """Follows one task. `talk` returns the current connection, if any."""
 
     def __init__(
         self, upstream_context: UpstreamContext, call: TaskCall, *, ask: Ask, talk: Callable[[], Talk | None]
@@ -52,7 +56,8 @@ class TaskFollower:
         """Whether there is nothing left to end at the server."""
 
     async def outcome(self, task: ServerTask | None) -> Response:
-        """What the call itself would have been answered with. `task` is its handle, None where that is not at hand.
+        """Return the response of the call that became the task. `task` is its handle, None if
+        unknown.
 
         Raises UpstreamFailed.
         """
@@ -77,7 +82,7 @@ class TaskFollower:
             await self._let_go()
 
     def _hold(self) -> None:
-        """Begin to wait for the result, where it is time to."""
+        """Send `tasks/result` when it is due."""
         call = self._call
         if self._held is not None or call.is_working() or self._now() < self._hold_at:
             return
@@ -94,7 +99,7 @@ class TaskFollower:
         self._held.add_done_callback(lambda _: call.stirs.set())
 
     async def _stirred(self) -> None:
-        """Wait until something is told of the task, the result is there, or it is time to ask."""
+        """Wait until the task changes, the result arrives, or a request is due."""
         call = self._call
         times = [] if call.is_over() else [self._look_at]
         if self._held is None and not call.is_working():
@@ -108,7 +113,8 @@ class TaskFollower:
                 timer.cancel()
 
     async def _came_of(self, held: asyncio.Task[Response]) -> Response | None:
-        """What the call came to, by the answer to `tasks/result`; None where that is still to be waited for."""
+        """Return the result of the call from the answer to `tasks/result`; None if it must be asked
+        again."""
         call = self._call
         self._held = None
         try:
@@ -119,7 +125,7 @@ class TaskFollower:
         came = await self._read(response)
         if came is not None or call.is_over():
             return came
-        # It was over when that was said, or its server does not let anybody wait.
+        # The task may have ended since, or the server does not hold `tasks/result` open.
         await self._look()
         self._hold_at = max(self._hold_at, self._look_at)
         return await self._read(response) if call.is_over() else None
@@ -139,7 +145,7 @@ class TaskFollower:
         call, upstream_context = self._call, self._upstream_context
         bounds = briefly(upstream_context.settings.first_byte)
         try:
-            # For whom the session speaks at all: whoever made the call may be gone long since, and their token too.
+            # Asked for the principal of the session: the caller and their token may be gone by now.
             response = await self._ask(UpstreamRequest(TASKS_GET, self._about(TASKS_GET), bounds))
             shown = upstream_context.dialect.native.shown(call.task.id, response)
         except UpstreamFailed as failure:
@@ -157,7 +163,7 @@ class TaskFollower:
         self._look_at = self._now() + self._looks.after(self._call.task.interval)
 
     def _stand(self) -> None:
-        """Be told of in the conversation that stands now, where the call can be gone on with by somebody else, too."""
+        """Register with the current connection, and give the listener a resume point there."""
         call, talk = self._call, self._talk()
         if talk is None or talk is self._stands_in:
             return
@@ -170,17 +176,17 @@ class TaskFollower:
         talk.conversation.hold(self._call, task=self._call.task.id)
 
     def _stumble(self, failure: UpstreamFailed) -> None:
-        """Be patient with a server that does not answer. Raises what it failed with where that makes no sense."""
+        """Schedule a retry after a failed request. Raises the failure where a retry is useless."""
         now = self._now()
         pause = None
         if failure.reason not in _FOR_GOOD:
-            # Whose token is over may come with another, for as long as the call has time.
+            # The caller may send a new token as long as the call has time.
             was_made = not isinstance(failure, failures.StaleToken)
             pause = self._looks.after_failure(self._call.task.interval, now, was_made=was_made)
         if pause is None:
             raise failures.sent(failure) from failure
         if failure.reason == UpstreamReason.SESSION_LOST.value and self._was_seen:
-            # It did look, and there will be another session to ask in.
+            # The server did answer, and a new session will be opened.
             pause = 0.0
         self._was_seen = False
         if failure.retry_after is not None:

@@ -1,6 +1,6 @@
-"""The handshake of one conversation: what is asked, and what to make of the answer, for the session and for the log.
+"""The `initialize` request of one conversation, and its answer: `Handshake`.
 
-What must not live here: how it gets to the server (`conversation`), and when there is to be one (`session`).
+`Conversation.begin` sends it; `beginning` reports a failure for the log.
 """
 
 from taskgate.domain.versions import NEWEST_LEGACY, Peer
@@ -16,7 +16,7 @@ from taskgate.upstream.settings import TransportKind
 
 
 class Handshake:
-    """One handshake; `call` is what waits for its answer."""
+    """One handshake; `call` waits for its answer."""
 
     __slots__ = ("_said", "_upstream_context", "call")
 
@@ -26,14 +26,14 @@ class Handshake:
         self.call = Call(next(upstream_context.ids), None, briefly(upstream_context.settings.first_byte))
 
     def asks(self, host: Peer | None) -> str:
-        """The request, for what that host can be asked."""
+        """Return the request, with the capabilities of `host`."""
         upstream_context = self._upstream_context
         return upstream_context.dialect.handshake(
             self.call.id, host, upstream_context.settings.revision or NEWEST_LEGACY
         )
 
     def read(self, response: Response) -> Server:
-        """Who the server says that it is. Raises UpstreamFailed, Unwelcome where it refuses."""
+        """Return the server's identity. Raises UpstreamFailed; Unwelcome if the server refuses."""
         if response.error is not None:
             raise failures.no_session(failures.said_in(response))
         named = (response.result.members or {}) if response.result is not None else {}
@@ -42,12 +42,12 @@ class Handshake:
         return self._upstream_context.dialect.read_welcome(response)
 
     def failed(self, failure: UpstreamFailed) -> None:
-        """It came to nothing: have the operator know, where the server heard of it and its era does not explain it.
+        """Log a failed handshake if the server got it, and its era does not explain the failure.
 
-        Whether it does is found out by whoever finds the era, and told there.
+        If the era is not configured, `era` decides that and logs it.
         """
         settings = self._upstream_context.settings
-        # An event stream may be refused to us before anything can be said.
+        # With HTTP+SSE the event stream may be refused before the request is sent.
         was_asked = self.call.sent or settings.transport is TransportKind.SSE
         if was_asked and not (isinstance(failure, Unwelcome) and settings.era is None):
             self._upstream_context.reception.failed(settings, failure, self._said)

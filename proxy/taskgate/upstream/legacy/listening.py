@@ -1,7 +1,8 @@
-"""The GET stream of a session: what a server says outside of any answer, progress of most servers included.
+"""GET stream of a session: `ServerStream` receives what the server sends outside of answers.
 
-Opened once after the handshake and again whenever it breaks, from the last event that came; a server that has none
-says so and is left alone. What must not live here: what is heard.
+Most servers also send progress there. It is opened once after the handshake and reopened whenever
+it breaks, from the last event. A server without such a stream says so and is not asked again.
+`Talk` has it; messages go to `Conversation.hear_aside`.
 """
 
 import asyncio
@@ -20,9 +21,11 @@ from taskgate.upstream.settings import UpstreamObserver
 
 
 class ServerStream:
-    """Holds one GET stream open until it is closed. `hear` gets every message; what it cannot read is passed over.
+    """Keeps one GET stream open until it is closed. `hear` gets every message; invalid ones are
+    skipped.
 
-    The session's id in `headers` tells streams apart. `lost` is told where the stream says that the session is over.
+    The session id in `headers` tells streams apart. `lost` is called if the server ends the session
+    there.
     """
 
     def __init__(
@@ -45,11 +48,11 @@ class ServerStream:
         self._observer = observer
         self._clock = clock
         self._known = asyncio.Event()
-        # It is heard for whatever the session is used for later.
+        # An empty context: the stream serves all later uses of the session.
         self._task = asyncio.get_running_loop().create_task(self._listen(), context=Context())
 
     async def known(self, within: float) -> None:
-        """Wait until the server opened the stream or refused to, but no longer than `within` seconds."""
+        """Wait until the server opened the stream or refused it, at most `within` seconds."""
         try:
             async with asyncio.timeout(within):
                 await self._known.wait()
@@ -57,7 +60,7 @@ class ServerStream:
             pass
 
     async def close(self) -> None:
-        """End the stream, and wait until it has ended."""
+        """End the stream, and wait for its end."""
         self._task.cancel()
         await asyncio.wait((self._task,))
 
@@ -79,7 +82,7 @@ class ServerStream:
             if self._clock.elapsed() - began > PAUSE_MOST:
                 pause = PAUSE_FIRST
             if self._wished is not None:
-                # The server means to be asked again, and no sooner: its stream did not break.
+                # The server asked for this pause; its stream did not break.
                 await asyncio.sleep(self._wished * (0.5 + share(self._session, turn)))
                 pause = PAUSE_FIRST
                 continue
@@ -87,7 +90,7 @@ class ServerStream:
             pause = min(pause * 2, PAUSE_MOST)
 
     async def _hold(self) -> bool:
-        """Hear one stream to its end; whether there may be another."""
+        """Read one stream to its end; returns whether there may be another."""
         self._wished = None
         headers = takes_up(self._headers, self._last_event)
         incoming = await self._transport.send(Outgoing(verb="GET", headers=headers, only_listens=True))
@@ -95,7 +98,8 @@ class ServerStream:
             if incoming.status in FOR_NOW or incoming.status == TAKEN:
                 return True
             if incoming.status != 200 or not incoming.streams:
-                # What it does not know any more may be the event alone.
+                # The server may have forgotten only the event: open the stream without it next
+                # time.
                 was_resumed, self._last_event = self._last_event is not None, None
                 return was_resumed
             self._known.set()
@@ -115,6 +119,6 @@ class ServerStream:
             self._wished = wished(incoming)
 
     async def _hear_one(self, message: bytes) -> None:
-        # Whatever it is, it answers nothing: the stream is still good for the next message.
+        # An invalid message answers no call, and the stream is still usable.
         with suppress(UpstreamFailed):
             await self._hear(message)

@@ -1,7 +1,8 @@
-"""Calls that a server of 2025-11-25 makes tasks of: asked for, followed to their end, and ended there if need be.
+"""Calls that a server of 2025-11-25 makes tasks of: `Natives` sends, follows and cancels them.
 
-For whoever makes one it is a call as any other. What must not live here: which calls are made so (`session`), how a
-task is seen to its end (`following`), and what a message means (a dialect).
+The caller sees an ordinary call that takes long (docs/decisions/0041). `tools/call` is sent with a
+task request; the answer is a task handle, which a `TaskFollower` turns into the result. If the call
+is given up, the task is cancelled at the server. `HttpSession` decides which calls are made so.
 """
 
 import asyncio
@@ -31,16 +32,17 @@ from taskgate.upstream.legacy.talk import SIGN_OF_LIFE, Talk
 from taskgate.upstream.resume_points import Resumed
 
 MUST_BE: Final = frozenset({TaskSupport.REQUIRED})
-"""What its server says of a tool that is called as a task whoever calls it."""
+"""Tools that are always called as a task, because their server requires it."""
 MAY_BE: Final = frozenset({TaskSupport.REQUIRED, TaskSupport.OPTIONAL})
-"""What it says of one whose call is a task's."""
+"""Tools that are called as a task where the call is a task of the gateway."""
 
 
 class Reach(NamedTuple):
-    """What of a session the calls in it use.
+    """Functions of the session that calls in it use.
 
-    `ask` makes a request, of whose time some seconds are spent; `talk` is the conversation that stands now, if any, and
-    `ready` makes one stand for a request, and tells how long that took. For `listed` and `tools` see UpstreamSession.
+    `ask` sends a request, of whose time some seconds may be spent. `talk` returns the current
+    connection, if any. `ready` opens one for a request, and returns how long that took. `listed`
+    and `tools` are those of UpstreamSession.
     """
 
     ask: Callable[..., Coroutine[Any, Any, Response]]
@@ -62,9 +64,10 @@ class Natives:
         self._is_closed = False
 
     def way(self, tool: str, params: Params, kinds: Collection[TaskSupport]) -> Ask:
-        """What makes a call of that tool, with these parameters: as a task where its server says one of `kinds` of it.
+        """Return the function that sends a call of the tool: as a task if its support is one of
+        `kinds`.
 
-        Nothing is in its way where the server makes no tasks.
+        For a server without tasks that is the plain `ask`.
         """
         talk = self._reach.talk()
         if talk is not None and not talk.makes_tasks:
@@ -86,13 +89,15 @@ class Natives:
             return await self._call(errand, params, began)
         response = await self._reach.ask(errand, loop.time() - began)
         if talk.makes_tasks and (task := self._upstream_context.dialect.native.created(response)) is not None:
-            # No host is to hear of it (decisions 1), and nobody follows it.
+            # Hosts are not told of server tasks (docs/decisions/0041), and this one has no
+            # follower.
             self._end(task.id)
             raise failures.malformed("it created a task for a call that did not ask for one")
         return response
 
     async def _support(self, tool: str) -> TaskSupport | None:
-        """What the server says of the tool; nothing where it does not list it, or does not say what it lists."""
+        """Return the tool's task support; None if the tool is not listed or the list cannot be
+        read."""
         listed = self._reach.listed(tool)
         if listed is None:
             with suppress(UpstreamFailed):
@@ -100,9 +105,9 @@ class Natives:
         return None if listed is None else listed.support
 
     async def _call(self, errand: UpstreamRequest, params: Params, began: float) -> Response:
-        """What a `tools/call` with these parameters comes to, as a task of the server or in any other way it answers.
+        """Send a `tools/call` as a task and return its result, whichever way the server answers.
 
-        `errand` has what goes with it. Raises UpstreamFailed; to cancel it ends the task at the server.
+        Raises UpstreamFailed; cancelling it cancels the task at the server.
         """
         dialect = self._upstream_context.dialect
         wish = dialect.native.wanting(params, timedelta(seconds=errand.bounds.ceiling))
@@ -116,7 +121,7 @@ class Natives:
         return await self._follow(beginning, await self._created(beginning, write))
 
     async def _follow(self, beginning: "_Beginning", response: Response) -> Response:
-        """What a call comes to of which this is the first answer: it may be that there is a task."""
+        """Return the result of a call after its first answer, which may be a task handle."""
         task = None
         try:
             task = self._upstream_context.dialect.native.created(response)
@@ -133,9 +138,9 @@ class Natives:
         return await self._see_through(call, task)
 
     async def go_on(self, errand: UpstreamRequest, resumed: Resumed, adopting: Adopting) -> Response:
-        """What a call comes to that another process made, from its foothold on; Gone where it is not there any more.
+        """Resume a call of another process and return its result; Gone if it is lost.
 
-        `errand` is that call as this process would make it, which it does not.
+        `errand` is the call as this process would send it; it is not sent.
         """
         resume_point, beginning = (
             resumed.resume_point,
@@ -154,9 +159,9 @@ class Natives:
         return await self._follow(beginning, response)
 
     async def close(self) -> None:
-        """Let go of every call; what is not to be gone on with by somebody else is cancelled at the server.
+        """End every call; those that no other process resumes are cancelled at the server.
 
-        Where that may make a task of one just now, its answer has a moment.
+        A call that may become a task just now has a short time to be answered.
         """
         self._is_closed = True
         for call in tuple(self._calls):
@@ -172,9 +177,11 @@ class Natives:
             await asyncio.wait(late)
 
     async def _created(self, beginning: "_Beginning", write: Callable[[int], str]) -> Response:
-        """The answer to a call that is to become a task. Once that left, it is awaited a moment though nobody wants it.
+        """Return the first answer. A cancelled call that was sent is awaited for a short time all
+        the same.
 
-        Only who knows the task can end it. A server that makes none by then hears of the cancel as of any other.
+        Only with the task id can the task be ended. If none is made by then, the call is cancelled
+        as any other.
         """
         loop = asyncio.get_running_loop()
         errand, spent = beginning.errand._replace(write=write), loop.time() - beginning.began
@@ -195,6 +202,7 @@ class Natives:
             raise
 
     def _end_late(self, beginning: "_Beginning", patience: asyncio.TimerHandle, asking: asyncio.Task[Response]) -> None:
+        """Cancel the task that a late answer names."""
         patience.cancel()
         self._late.discard(asking)
         beginning.over()
@@ -229,7 +237,7 @@ class Natives:
                 talk.conversation.over(call)
 
     def _cancel(self, call: TaskCall) -> None:
-        """Have the server end a task that is not over, in the background, unless somebody else goes on with it."""
+        """Cancel a running task at the server in the background, unless another process resumes it."""
         if not (call.was_let_go or is_left(call) or call.is_over()):
             self._end(call.task.id)
 
@@ -241,7 +249,7 @@ class Natives:
 
 
 class _Beginning:
-    """A call of which the server may make a task, until that is known. `began` is when, by the clock of the loop."""
+    """A call that may become a task, until that is known. `began` is the loop time of its start."""
 
     __slots__ = ("_conversation", "_id", "_tells", "began", "errand")
 
@@ -253,21 +261,21 @@ class _Beginning:
         self._conversation: Conversation | None = None
 
     def leaves(self, id: int, conversation: Conversation | None) -> None:
-        """It is about to leave under that id, in that conversation."""
+        """Register it as about to be sent, under that id, in that conversation."""
         self._id, self._conversation = id, conversation
         if conversation is not None:
             conversation.followed.expect(id)
 
     def call(self, task: ServerTask) -> TaskCall:
-        """It became that task."""
+        """Return the followed call: it became this task."""
         spent = asyncio.get_running_loop().time() - self.began
         return TaskCall(self._id, self.errand, task, tells=self._tells, spent=spent)
 
     def over(self) -> None:
-        """It became none, or nobody cares any more."""
+        """Report that it became no task, or that it no longer matters."""
         if self._conversation is not None:
             self._conversation.met(self._id, None)
 
     def fall_silent(self) -> bool:
-        """Nobody hears it any more; whether it has left."""
+        """Detach its listener; returns whether it was sent."""
         return self._conversation is not None and self._conversation.fall_silent(self._id)

@@ -1,6 +1,7 @@
-"""What a server asked in one conversation and waits for: each is answered once, or withdrawn, and told about it.
+"""Open questions of a server in one conversation: `Questions`, each answered once or withdrawn.
 
-What must not live here: who is asked (whoever hears it decides), what a message means (a dialect).
+`attribution` finds the call, `Conversation` gives the `OpenQuestion` to its listener, and the
+answer is posted in the background.
 """
 
 import json
@@ -16,7 +17,7 @@ from taskgate.upstream.calls import Call
 from taskgate.upstream.principal import Principal
 
 MAX_OPEN: Final = 64
-"""Questions that one conversation may have open: more than any tool asks at once, and a bound for a mad one."""
+"""Questions that may be open in one conversation: more than any tool asks at once."""
 
 
 class Say(Protocol):
@@ -26,11 +27,15 @@ class Say(Protocol):
 
 
 Reply = Callable[[str, Principal | None], None]
-"""Sends an answer in the background, for whom it is."""
+"""Sends an answer in the background, on behalf of a principal."""
 
 
 class OpenQuestion:
-    """One question; see ServerQuestion. `call` is the one it is asked for, None where it belongs to none."""
+    """A `ServerQuestion` of a legacy server. `call` is the call that it is asked for, None if there
+    is none.
+
+    `came_aside`: it came outside of the call's stream. `guessed`: it may be for another call.
+    """
 
     __slots__ = (
         "_forgets", "_id", "_questions", "_token", "_was_withdrawn",
@@ -54,35 +59,30 @@ class OpenQuestion:
 
     @property
     def is_open(self) -> bool:
-        """See ServerQuestion."""
         return self._questions is not None
 
     def answer(self, answer: Answer, principal: Principal | None = None) -> None:
-        """See ServerQuestion."""
         questions, self._questions = self._questions, None
         if questions is not None:
             self._forgets = []
             questions.answered(self._id, answer, principal)
 
     def refuse(self) -> None:
-        """See ServerQuestion."""
         if self._questions is not None:
             self.answer(self._questions.no_answer(self.question.method))
 
     def tell(self, notification: Notification) -> None:
-        """See ServerQuestion."""
         if self._questions is not None and self._token is not None:
             self._questions.tell(notification, self._token)
 
     def when_withdrawn(self, forget: Callable[[], None]) -> None:
-        """See ServerQuestion."""
         if self._questions is not None:
             self._forgets.append(forget)
         elif self._was_withdrawn:
             forget()
 
     def withdraw(self) -> None:
-        """Nobody can answer it any more."""
+        """Withdraw the question: it can no longer be answered."""
         self._questions, self._was_withdrawn = None, True
         forgets, self._forgets = self._forgets, []
         for forget in forgets:
@@ -101,9 +101,10 @@ class Questions:
     def ask(
         self, asked: ReceivedQuestion, call: Call | None, *, came_aside: bool, guessed: bool = False
     ) -> OpenQuestion | None:
-        """A new question; None where it is asked already, and where it is one too many, which the server is told."""
+        """Register a question; None if it is open already, or beyond the limit, which refuses it at
+        the server."""
         if asked.id in self._open:
-            # Asked again, by a stream that was taken up again for one: it will be answered.
+            # Repeated by a stream that was reopened; the first one will be answered.
             return None
         if len(self._open) >= MAX_OPEN:
             refusal = self._dialect.no_answer(asked.question.method)
@@ -115,36 +116,36 @@ class Questions:
         return question
 
     def answered(self, id: RequestId, answer: Answer, principal: Principal | None) -> None:
-        """Somebody answered: the server hears it."""
+        """Send an answer to the server."""
         self._taken(id)
         self._reply(self._dialect.answer(id, answer), principal)
 
     def no_answer(self, method: str) -> Answer:
-        """What stands for the answer to such a question where nobody gave any."""
+        """Return the answer to such a question when the host gave none."""
         return self._dialect.no_answer(method)
 
     def tell(self, notification: Notification, token: RequestId) -> None:
-        """Somebody is so far with it."""
+        """Send the host's progress on a question."""
         self._say(self._dialect.pass_on(notification, token), droppable=True)
 
     def withdraw(self, id: RequestId) -> None:
-        """The server does not wait any more; an id that it did not ask under names nothing."""
+        """Withdraw a question on behalf of the server; an unknown id is ignored."""
         question = self._taken(id)
         if question is not None:
             question.withdraw()
 
     def hand_over(self, call: Call, whole: Call) -> None:
-        """What was asked for that call is asked for another, of which it was the first part."""
+        """Move the questions of a call to `whole`, the call that it is a part of."""
         for question in self._open.values():
             if question.call is call:
                 question.call = whole
                 whole.asks(1)
 
     def end_of(self, call: Call, *, is_left: bool) -> list[ReceivedQuestion]:
-        """That call is over here, and with it what was asked for it; what may be for another call is handed back.
+        """Withdraw the questions of a call that is over; return those that may be for another call.
 
-        What came beside its stream may belong to more than the call: its server hears that nobody answers, unless the
-        call is left for somebody else to go on with.
+        A question outside of the call's stream may have a wider scope: it is refused at the server,
+        unless another process resumes the call.
         """
         others: list[ReceivedQuestion] = []
         for id_, question in tuple(self._open.items()):
@@ -157,7 +158,7 @@ class Questions:
         return others
 
     def end(self) -> None:
-        """The conversation is over."""
+        """Withdraw all questions: the conversation is over."""
         for id_ in tuple(self._open):
             self.withdraw(id_)
 
@@ -169,7 +170,8 @@ class Questions:
 
 
 def asked_again(asked: Mapping[str, Question]) -> Iterator[ReceivedQuestion]:
-    """What a server asked another process, by the keys that it had there; what can be none is passed over."""
+    """Yield the questions that another process got, by the keys they had there; invalid keys are
+    skipped."""
     for key, question in asked.items():
         with suppress(ValueError):
             id_ = json.loads(key)

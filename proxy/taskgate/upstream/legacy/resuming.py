@@ -1,8 +1,9 @@
-"""Streams that are taken up again where they ended: with the id of their last event, after the pause they asked for.
+"""Resumption of an event stream after it ended: `go_on` reopens it by GET with its last event id.
 
-Servers end streams on purpose and wait to be asked again (SEP-1699), so an end alone is no failure. And there are
-released ones that say again what they have kept, and nothing on that connection that comes later: so a stream that was
-taken up and is silent is asked for anew. What must not live here: what is heard.
+Servers close streams on purpose and expect them to be reopened after a pause (SEP-1699), so an end
+alone is no failure. Some released servers replay stored events on the new connection, but send
+nothing new there. So a reopened stream that stays silent is opened again. Used by `exchanges` for
+calls and by `listening`.
 """
 
 import asyncio
@@ -15,45 +16,52 @@ from taskgate.upstream.base import Incoming, Outgoing, Transport
 from taskgate.upstream.pauses import FOR_NOW
 
 PAUSE: Final = 1.0
-"""Seconds before a stream is taken up again whose server did not say how many."""
+"""Seconds before a stream is reopened if its server asked for no pause."""
 PAUSE_LEAST: Final = 0.1
 PAUSE_MOST: Final = 300.0
-"""Seconds between which a server's wish is granted. A call's own time ends a longer wait."""
+"""PAUSE_LEAST to PAUSE_MOST: seconds of a server's pause that are accepted. The timeout of a call
+ends a longer one."""
 PAUSE_GROWN: Final = 30.0
-"""Seconds to which a pause grows, doubling, before a stream that another connection has, or of a process before."""
+"""Seconds up to which the pause doubles, for a stream that another connection or an earlier process
+has."""
 MAX_FAILURES: Final = 5
-"""Attempts in a row that may fail before the stream is lost."""
+"""Failed attempts in a row after which a stream is lost."""
 MAX_FAILURES_AFTER: Final = 10
-"""The same of a stream that a process before this one had: two minutes and a half, for what ended that one may have
-ended more. And of one that was left here because it was silent: it might have been good."""
+"""The same for a stream of an earlier process: two and a half minutes, since the outage may have
+had other victims.
+
+Also for a stream that was closed here because of its silence: it may have been good.
+"""
 SILENCE: Final = 15.0
-"""Seconds without a message after which a stream that was taken up is asked for anew. Keep-alives are none: a server
-sends them on a connection on which it says nothing else."""
+"""Seconds without a message after which a reopened stream is opened again. Keep-alives do not
+count: a server sends them on a connection on which it sends nothing else."""
 SILENCE_GROWN: Final = 60.0
-"""Seconds to which that grows, doubling, while nothing is heard. Where silence ends a call it grows further, so that it
-still does."""
+"""Seconds to which SILENCE doubles while nothing arrives. If silence ends the call, it grows
+further, so that the call's own limit still applies."""
 TAKEN: Final = 409
-"""Another connection has the stream, for all that its server knows: that one's end takes a while to be noticed."""
+"""Status: the server thinks another connection has the stream. It notices the end of that one only
+after a while."""
 
 _Found = TypeVar("_Found")
 
 
 def takes_up(headers: Mapping[str, str], last_event: str | None) -> dict[str, str]:
-    """The headers of a GET for a stream: for what came after that event, where there was one."""
+    """Return the headers of a GET for a stream, from after `last_event` if there is one."""
     known = {} if last_event is None else {"Last-Event-ID": last_event}
     return {**headers, **known, "Accept": "text/event-stream"}
 
 
 def wished(incoming: Incoming) -> float | None:
-    """The seconds that the server wants between this stream and the next; None where it said nothing."""
+    """Return the pause in seconds that the server asked for; None if it asked for none."""
     retry = incoming.retry
     return None if retry is None else min(max(retry.total_seconds(), PAUSE_LEAST), PAUSE_MOST)
 
 
 class EventPosition(NamedTuple):
-    """Up to where a stream was heard: its last event, None where it has no ids.
+    """Position in a stream: its last event id, None if it has no ids.
 
-    It is taken up after a pause of so many seconds; `was_heard_here` unless a process before this one heard it.
+    It is reopened after `pause` seconds. `was_heard_here` is False for a stream of an earlier
+    process.
     """
 
     last_event: str | None
@@ -62,19 +70,20 @@ class EventPosition(NamedTuple):
 
 
 def behind(event: str) -> EventPosition:
-    """A stream that another process heard up to that event, and that is taken up at once."""
+    """Return the position of a stream that another process read up to `event`; it is reopened at
+    once."""
     return EventPosition(event, PAUSE, was_heard_here=False)
 
 
 def end_of(over: Incoming) -> EventPosition:
-    """Where a stream goes on that has ended."""
+    """Return the position of a stream that has ended."""
     return EventPosition(over.last_event, wished(over) or PAUSE)
 
 
 class UntilSilent:
-    """The messages of a stream up to a silence of so many seconds, which is their end as any other.
+    """Iterator of a stream's messages that ends after a silence of so many seconds.
 
-    It is none while more and more of a message comes.
+    While bytes of an unfinished message arrive, the stream is not silent.
     """
 
     __slots__ = ("_incoming", "_messages", "_silence", "fell_silent", "was_heard")
@@ -84,7 +93,7 @@ class UntilSilent:
         self._messages = incoming.messages()
         self._silence = silence
         self.was_heard = False
-        """Whether there was any."""
+        """Whether there was any message."""
         self.fell_silent = False
 
     def __aiter__(self) -> Self:
@@ -113,11 +122,11 @@ async def go_on(
     *,
     gone: Callable[[], UpstreamFailed] = failures.broke_off,
 ) -> _Found:
-    """What `read` finds in what follows on that place of a stream; it finds None at the end of another part of it.
+    """Reopen a stream until `read` returns something other than None; return that.
 
-    A part ends with its connection, and where nothing is heard on that for a while. `outgoing` is a GET without the id.
-    Raises UpstreamFailed: closed where the stream cannot be taken up, `gone` where its server says that there is no
-    such stream, or what `read` raises.
+    `read` gets the messages up to the end of each connection, or to its silence. `outgoing` is the
+    GET, without the event id. Raises UpstreamFailed: closed if the stream cannot be reopened,
+    `gone` if the server has no such stream, or what `read` raises.
     """
     last_event, pause, failed, taken = place.last_event, place.pause, 0, 0
     silence, is_patient = SILENCE, not place.was_heard_here
@@ -131,7 +140,7 @@ async def go_on(
         except UpstreamFailed as failure:
             if failure.reason in _FOR_GOOD:
                 break
-            # A server may begin to answer only when there is something to say: that it does not yet is no failure.
+            # A server may send the head only with the first message: a timeout here is no failure.
             failed -= failure.reason == UpstreamReason.TIMEOUT.value
             continue
         try:
@@ -148,7 +157,8 @@ async def go_on(
             if found is not None:
                 return found
             last_event, pause = incoming.last_event or last_event, wished(incoming) or pause
-            # It was us who ended one that fell silent: the server has a moment to notice, and wished for no pause.
+            # The gateway closed a silent stream: the server needs a moment to notice, and asked for
+            # no pause.
             until_then, failed, taken = (PAUSE_LEAST if heard.fell_silent else pause), 0, 0
             silence = SILENCE if heard.was_heard else min(silence * 2, _longest_silence(outgoing))
             is_patient = heard.fell_silent or not place.was_heard_here
@@ -158,7 +168,7 @@ async def go_on(
 
 
 def _longest_silence(outgoing: Outgoing) -> float:
-    """Beyond that of which a stream ends as failed, where there is one."""
+    """Return the silence after which the call would fail by its own limit, if it has one."""
     return SILENCE_GROWN if outgoing.idle is None else max(SILENCE_GROWN, outgoing.idle.total_seconds() + SILENCE)
 
 

@@ -1,8 +1,8 @@
-"""A session with a server as its users see it: opened when it is first needed, and again after the server ended it.
+"""Session with a legacy server as the gateway uses it: `HttpSession`, an `UpstreamSession`.
 
-It lives through any number of conversations, one at a time. No call is ever made twice: the one that meets the end of
-a conversation fails, and the next call opens another; only one of which nothing was written yet is made in that other
-itself. What must not live here: the wire (`conversation`, `transport`).
+It opens a connection (`Talk`) on first use, and another one after the server ended that. No call is
+sent twice. The call that notices the end fails, and the next one opens a new connection. Only a
+call of which nothing was sent yet is repeated. Created by `http` and `session_of_any_era`.
 """
 
 import asyncio
@@ -40,13 +40,14 @@ from taskgate.upstream.resume_points import NextRound, Resumes
 from taskgate.upstream.single import Abandoned, SingleFlight
 
 _TAKING_LONG: Final = frozenset({TOOLS_CALL, TASKS_RESULT})
-"""Requests that may be answered long after they were made."""
+"""Methods whose answer may take long, so that the wait for a response head is not bounded."""
 
 
 class HttpSession:
-    """One session with one server; see UpstreamSession.
+    """One session with one server.
 
-    What of `lasting` is left from before is asked for again. `unwelcome` is told when the server may have left its era.
+    The settings in `lasting` are sent again in each new connection. `unwelcome` is called when the
+    server may have left the legacy era.
     """
 
     era: Final = Era.LEGACY
@@ -90,11 +91,9 @@ class HttpSession:
         self._closed = False
 
     async def open(self) -> Server:
-        """See UpstreamSession."""
         return (await self._open()).conversation.server
 
     async def welcome(self) -> Server:
-        """See UpstreamSession."""
         return await self._welcome.told(self.open())
 
     async def relay(
@@ -108,7 +107,6 @@ class HttpSession:
         log_level: str | None = None,
         repeated: Mapping[str, str] | None = None,
     ) -> Response:
-        """See UpstreamSession."""
         write = self._upstream_context.dialect.call
         bounds = self._upstream_context.patience.of(tool, method)
         errand = UpstreamRequest(method, lambda id_: write(id_, method, params), bounds, listener, principal, log_level)
@@ -135,7 +133,6 @@ class HttpSession:
         repeated: Mapping[str, str] | None = None,
         resumes: Resumes | None = None,
     ) -> Response:
-        """See UpstreamSession."""
         if isinstance(resumes, NextRound):
             raise failures.no_rounds()
         dialect = self._upstream_context.dialect
@@ -151,17 +148,15 @@ class HttpSession:
         return response if response.error is None else await self._detours.after(errand, response, ask)
 
     def outcome(self, response: Response) -> CallSucceeded | CallFaulted:
-        """See UpstreamSession."""
         return self._upstream_context.dialect.outcome(response)
 
     def tell(self, notification: Notification) -> None:
-        """See UpstreamSession. What its server was not told to expect of the host is dropped too."""
+        """Notifications that the server was not told to expect of the host are dropped too."""
         talk, dialect = self._talk.value, self._upstream_context.dialect
         if talk is not None and dialect.passes(notification, self._host):
             talk.conversation.say(dialect.pass_on(notification), droppable=True)
 
     async def tools(self) -> Mapping[str, ListedTool]:
-        """See UpstreamSession."""
         try:
             return await self._catalogue.get()
         except UpstreamFailed as failure:
@@ -170,16 +165,14 @@ class HttpSession:
             raise failures.let_go(dispatched=False) from None
 
     def listed(self, tool: str) -> ListedTool | None:
-        """See UpstreamSession."""
         known = self._catalogue.value
         return self._told.get(tool) if known is None else known.get(tool)
 
     def grants(self, filters: frozenset[str]) -> frozenset[str]:
-        """See UpstreamSession. A server of this era has no filter: it tells of what it declares."""
+        """A legacy server has no filters: all that it declares is granted."""
         return filters
 
     async def close(self) -> None:
-        """See UpstreamSession."""
         if self._closed:
             return
         self._closed = True
@@ -199,7 +192,7 @@ class HttpSession:
         try:
             return self._talk.value or await self._talk.get()
         except UpstreamFailed as failure:
-            # Whatever became of the handshake, the call it was made for has not left.
+            # The call that needed the handshake was not sent.
             raise failures.unsent(failure) from None
         except Abandoned:
             raise failures.let_go(dispatched=False) from None
@@ -232,25 +225,26 @@ class HttpSession:
         finally:
             upstream_context.observer.answered(errand.method, clock.elapsed() - began, error)
         if response is None:
-            # The server ended it a moment before, and saw nothing of the request.
+            # The server had ended the session before, and got nothing of the request.
             return await self._ask(errand, spent + asyncio.get_running_loop().time() - asked_at, is_again=True)
         if response.error is not None and is_strange(call, response):
             await self._doubt(talk)
         return response
 
     async def _doubt(self, talk: Talk) -> None:
-        """The server may have left this era: see whether it still knows a request of it, which harms none."""
+        """Ping a server that may have left the legacy era, which is harmless; report it if it does
+        not understand."""
         if not self._closed and not await talk.is_understood():
             self._unwelcome()
 
     def _expect_era(self, response: Response) -> None:
-        """Take an answer that says that the server left this era for the end of the conversation; it did not act."""
+        """Raise session_lost for an answer that shows another era; the server did not act then."""
         if response.error is not None and era_of_refusal(failures.said_in(response)) is not None:
             self._unwelcome()
             raise failures.session_lost()
 
     async def _made_ready(self, errand: UpstreamRequest) -> tuple[Talk, float]:
-        """A conversation that can take the request, and the seconds that it took to have one."""
+        """Return a connection that can take the request, and the seconds that it took."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:
@@ -273,7 +267,7 @@ class HttpSession:
         except UpstreamFailed:
             if self._closed or talk is None or talk is self._talk.value:
                 raise
-        # The server ended the conversation meanwhile; to have it say twice what it has harms nobody.
+        # The server ended the session meanwhile; reading the list again is harmless.
         return await read(self._upstream_context.settings.catalogue)
 
     def _ask_for_page(self, cursor: RawJson | None) -> Coroutine[Any, Any, Response]:
@@ -285,13 +279,15 @@ class HttpSession:
         self._told.forget()
 
     def _lose_conversation(self, conversation: Conversation) -> None:
-        """That one is over, and nobody met its end in a call: the next call need not."""
+        """Drop a conversation whose end was noticed outside of a call, so that the next call need
+        not fail."""
         talk = self._talk.value
         if talk is not None and talk.conversation is conversation:
             self._lose(talk)
 
     def _lose(self, talk: Talk) -> None:
-        """The server ended the conversation: the next call opens another. Only the first to notice does anything."""
+        """Drop a connection that the server ended; the next call opens another. Only the first
+        report counts."""
         if self._talk.value is not talk:
             return
         self._talk.forget()

@@ -1,7 +1,8 @@
-"""One conversation as a session holds it: with the stream that belongs to it, and with what we ask of it ourselves.
+"""An open connection to a legacy server: `Talk`, a conversation with its GET stream and own
+requests.
 
-That is whether the server still takes part, how much it logs, and what a host asked for once and for all. What must not
-live here: when there is another conversation (`session`).
+The gateway's own requests are pings to see whether the server still takes part, `logging/setLevel`,
+and the settings that are restored in a new session. `HttpSession` has one `Talk` at a time.
 """
 
 import asyncio
@@ -22,15 +23,15 @@ from taskgate.upstream.principal import Principal
 from taskgate.upstream.single import Abandoned, SingleFlight
 
 SIGN_OF_LIFE: Final = timedelta(seconds=2)
-"""How long a server has to answer what nobody but the gateway wants to know."""
+"""Time for a server to answer a request of the gateway itself."""
 
 DYING: Final = 0.1
-"""Seconds after a cancel in which a server may be about to end its session."""
+"""Seconds after a cancellation in which a server may be ending its session."""
 _OVER: Final = frozenset({UpstreamReason.CLOSED.value, UpstreamReason.SESSION_LOST.value})
 
 
 class Talk:
-    """A conversation that stands; `stream` None where it has none of its own."""
+    """An open conversation; `stream` is None if it has no GET stream."""
 
     __slots__ = (
         "_again",
@@ -52,20 +53,22 @@ class Talk:
         self.conversation = conversation
         self.stream = stream
         self.makes_tasks = upstream_context.dialect.native.serves(conversation.server.peer)
-        """Whether the server makes tasks of calls where it is asked to."""
+        """Whether the server makes tasks of calls on request."""
         self._alive = SingleFlight(self._ping)
         self._outliving = SingleFlight(self._outlives)
         self.outlived = 0
-        """How many cancels the conversation is known to have outlived; see `outlives_cancels`."""
+        """How many cancellations the conversation is known to have survived; see
+        `outlives_cancels`."""
         logs = isinstance(conversation.server.peer.capabilities.get("logging"), dict)
         self._level = len(LOG_LEVELS) if logs else 0
         self._levelling = asyncio.Lock()
         self._again: asyncio.Task[None] | None = None
 
     async def log_from(self, level: str, principal: Principal | None) -> None:
-        """Have the server log what is as severe as that, or more, unless it was asked for as much before (10.3).
+        """Ask the server to log from `level` on, unless it already logs as much.
 
-        It has a moment to agree, and whether it does is its own affair. A server without a log is asked nothing.
+        The server has a short time to agree; a refusal is ignored. A server without logging is not
+        asked.
         """
         place = LOG_LEVELS.index(level)
         if place >= self._level:
@@ -76,17 +79,17 @@ class Talk:
                 self._level = place
 
     def ask_again(self, lasting: Lasting) -> None:
-        """Ask in the background for what a host has from conversations before this one.
-
-        Whether it gets it is the server's affair.
-        """
+        """Restore the host's settings from earlier connections in the background. Refusals are
+        ignored."""
         if lasting.level is not None or lasting.uris:
             self._again = asyncio.get_running_loop().create_task(self._ask_again(lasting))
 
     async def is_over(self, failure: UpstreamFailed) -> bool:
-        """Whether a failure is the end of the conversation: as the server says, or by asking it once for all calls.
+        """Whether a failure is the end of the conversation: by its reason, or by one ping for all
+        calls.
 
-        Released servers let a session die without a word, of a cancellation for one: every call of it then breaks off.
+        Released servers let a session die without notice, for example after a cancellation: then
+        every call of it breaks off.
         """
         if failure.reason != UpstreamReason.CLOSED.value:
             return failure.reason == UpstreamReason.SESSION_LOST.value
@@ -98,9 +101,9 @@ class Talk:
             self._alive.forget()
 
     async def outlives_cancels(self) -> bool:
-        """Whether the server still takes part after all cancels that it was sent; it is asked once for all calls.
+        """Whether the server survived all cancellations so far; one ping for all calls.
 
-        Servers on released SDKs take a cancel, and let the whole session die of it without a word.
+        Servers on released SDKs accept a cancellation and let the whole session die without notice.
         """
         while self.outlived != self.conversation.cancels:
             try:
@@ -113,7 +116,7 @@ class Talk:
         return True
 
     async def is_understood(self) -> bool:
-        """Whether the server answers a ping as one of its era does, or nothing speaks against it."""
+        """Whether the server answers a ping as a legacy server does, or nothing contradicts that."""
         try:
             call, response = await self._ask(PING, None)
         except UpstreamFailed as failure:
@@ -121,12 +124,12 @@ class Talk:
         return not is_strange(call, response)
 
     async def end(self) -> None:
-        """Tell the server that it is over."""
+        """Close the connection and end the session at the server."""
         await self._fall_silent()
         await self.conversation.end()
 
     async def drop(self) -> None:
-        """Forget what the server does not know any more."""
+        """Close a connection whose session the server no longer knows."""
         await self._fall_silent()
         await self.conversation.drop()
 
@@ -142,7 +145,7 @@ class Talk:
     async def _outlives(self) -> bool:
         cancels = self.conversation.cancels
         await self.conversation.said(SIGN_OF_LIFE.total_seconds())
-        # A request that meets a session while it dies of a cancel takes the whole of some servers down.
+        # Some servers crash on a request that arrives while a session dies of a cancellation.
         if asyncio.get_running_loop().time() - self.conversation.cancelled_at < SIGN_OF_LIFE.total_seconds():
             await asyncio.sleep(DYING)
         is_alive = await self._ping()
@@ -153,7 +156,8 @@ class Talk:
         return await self._answers(PING, None)
 
     async def _answers(self, method: str, params: Params | None, principal: Principal | None = None) -> bool:
-        """Whether the server answers a request in the conversation, or at least does not end it again."""
+        """Send a request; returns whether the server answers, or at least does not end the
+        conversation."""
         try:
             await self._ask(method, params, principal)
         except UpstreamFailed as failure:
@@ -172,11 +176,12 @@ class Talk:
         if lasting.level is not None:
             await self._answers(LOGGING_SET_LEVEL, level_params(lasting.level))
         for uri in tuple(lasting.uris):
-            # The host may have changed its mind meanwhile.
+            # The host may have unsubscribed meanwhile.
             if uri in lasting.uris and not await self._answers(RESOURCES_SUBSCRIBE, uri_params(uri)):
                 return
 
 
 def is_strange(call: Call, response: Response) -> bool:
-    """Whether a server of this era would hardly answer like that: one of the other refuses by HTTP status and code."""
+    """Whether a legacy server would hardly answer like that: a modern one refuses by HTTP status
+    and code."""
     return response.error is not None and (call.was_refused or response.error_code in MODERN_ERRORS)

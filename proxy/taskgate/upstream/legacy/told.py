@@ -1,6 +1,6 @@
-"""What a session knows of its server's tools before it has read the catalogue itself: what its host was told of them.
+"""Cache of tools that the host was last told of: `ToldTools`, one per session.
 
-What must not live here: the catalogue (`upstream.catalogue`), which is read for whatever must be certain of all tools.
+`HttpSession.listed` uses it until the session has read the whole catalogue itself.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ _CURSOR: Final = '"cursor"'
 
 
 class ToldTools:
-    """The tools of the last list that the host was told whole, on one page."""
+    """Tools of the last list that the host got complete, on one page."""
 
     __slots__ = ("_dialect", "_mark", "_tools")
 
@@ -27,13 +27,14 @@ class ToldTools:
         self._tools: Mapping[str, ListedTool] = {}
 
     async def note(self, params: Params | None, response: Response) -> None:
-        """The host asked for a list with these parameters, and has this result. What is no list is passed over."""
+        """Store the tools in a response to the host; `params` are those of its request. Invalid
+        lists are ignored."""
         result = response.result
         if result is None or (params is not None and _CURSOR in params.with_token(0)):
             return
         mark = hash(response.text[result.start : result.end])
         if mark == self._mark:
-            # Servers say the same again and again.
+            # The list is often unchanged.
             return
         with suppress(UpstreamFailed):
             page = await offloaded(len(response.text), partial(self._dialect.read_tools, response))
@@ -41,9 +42,9 @@ class ToldTools:
                 self._mark, self._tools = mark, page.tools
 
     def get(self, tool: str) -> ListedTool | None:
-        """A tool of that list."""
+        """Return a tool of that list."""
         return self._tools.get(tool)
 
     def forget(self) -> None:
-        """The server may have others now."""
+        """Empty the cache: the server's tools may have changed."""
         self._mark, self._tools = None, {}
