@@ -1,6 +1,8 @@
-"""The tools of a server of this era, as one session knows them: which there are, and what headers of calls repeat.
+"""Tools of a modern server as one session knows them: `Catalogue`, read on demand.
 
-What must not live here: how a page is had in time (`session`).
+A tool may name arguments that headers of its calls repeat; `mirrored` returns those.
+`ModernSession` sends the requests for pages, and forgets the catalogue when the server says that it
+changed.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -20,13 +22,15 @@ from taskgate.upstream.modern.rounds import Mirrored
 from taskgate.upstream.single import Abandoned, SingleFlight
 
 MOST_NAMED: Final = 16
-"""Tools of a page that are left out and told of by name: a mad server has more of them than a log should."""
+"""Tools of a page that are logged by name when they are left out; a faulty server may have very
+many."""
 
 log = getLogger("taskgate.upstream")
 
 
 class Catalogue:
-    """Read when it is first wanted, and again after it was forgotten. `ask` has the answer to a written request."""
+    """Tool list, read on first use and again after `forget`. `ask` sends a request and returns the
+    answer."""
 
     def __init__(
         self,
@@ -43,23 +47,24 @@ class Catalogue:
         self._tools = SingleFlight(self._read)
         self.forget = self._tools.forget
         self.get = self._tools.get
-        """All tools by name. Raises UpstreamFailed, or Abandoned where it was closed meanwhile."""
+        """Return all tools by name. Raises UpstreamFailed, or Abandoned if it was closed meanwhile."""
         self.close = self._tools.close
 
     @property
     def value(self) -> Mapping[str, ListedTool] | None:
-        """What is there without waiting."""
+        """The tools if they were read; None otherwise."""
         return self._tools.value
 
     def listed(self, tool: str) -> ListedTool | None:
-        """The tool, as it was last read; no reason to read it."""
+        """Return the tool as it was last read, without reading."""
         known = self._tools.value
         return None if known is None else known.get(tool)
 
     async def mirrored(self, tool: str) -> Mirrored:
-        """What headers of a call of that tool repeat; nothing where the catalogue cannot be had.
+        """Return the arguments that headers of the tool's calls repeat; none if the list cannot be
+        read.
 
-        Its server then refuses what it misses.
+        The server then refuses a call that lacks a header.
         """
         try:
             listed = (self.value or await self.get()).get(tool)
@@ -68,7 +73,7 @@ class Catalogue:
         return {} if listed is None else listed.mirrored
 
     async def mirrored_anew(self, tool: str) -> Mirrored:
-        """The same by a catalogue that is read now."""
+        """Read the list again, then do as `mirrored`."""
         self.forget()
         return await self.mirrored(tool)
 

@@ -1,4 +1,8 @@
-"""What all sessions of this era with one server share. Values only."""
+"""Shared state of all modern sessions with one server: `ModernUpstreamContext`.
+
+`http` creates one for each session from the legacy `UpstreamContext`; all fields but `era_lost` are
+shared.
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -13,11 +17,13 @@ from taskgate.upstream.settings import UpstreamObserver, UpstreamSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModernUpstreamContext:
-    """What every session with one server shares. Ids are unique among all of them, as tokens of progress must be.
+    """Shared state of all modern sessions with one server.
 
-    `alarms` bound the calls, for as long as `patience` says; `running` counts them. `era_lost` is told whenever the
-    server answers as if it did not speak this era any more: it may be wrong, and must neither raise nor wait.
-    `outlives` is whether the server is still there, with the tasks that it made, when this process is gone.
+    `ids` gives the request ids and progress tokens, which are unique among all sessions. `alarms`
+    are the timers of calls, for as long as `patience` says; `running` counts the calls. `era_lost`
+    is called when the server answers as if it had left this era. That may be wrong, and the call
+    must neither raise nor wait. `outlives`: the server and its tasks survive the end of this
+    process.
     """
 
     transport: Transport

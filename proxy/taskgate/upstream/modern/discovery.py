@@ -1,6 +1,8 @@
-"""What one session knows of its server: asked once, doubted when it answers as one of the other era would, asked again.
+"""Identity of a modern server in one session: `Discovery` asks `server/discover` and remembers the
+answer.
 
-What must not live here: the server's tools (`catalogue`), and how a request gets its answer.
+It asks again when an answer looks like one of a legacy server, and reports `era_lost` if the server
+left the modern era. `ModernSession` uses it before the first request.
 """
 
 import asyncio
@@ -24,7 +26,7 @@ from taskgate.upstream.patience import briefly
 from taskgate.upstream.single import Abandoned, SingleFlight
 
 SURE_FOR: Final = 30.0
-"""Seconds for which a server is not doubted that has said who it is, whatever else it answers."""
+"""Seconds after an answer to `server/discover` in which no other answer casts doubt on the era."""
 
 _OF_ANY_ERA: Final = frozenset(
     {
@@ -34,11 +36,12 @@ _OF_ANY_ERA: Final = frozenset(
         UpstreamReason.TOO_LARGE.value,
     }
 )
-"""What may come of asking a server of the other era who it is: it need not know the question."""
+"""Failures that a legacy server may cause when it gets `server/discover`, which it need not know."""
 
 
 class Discovery:
-    """Who the server is. `met` is awaited with what it said, before anybody hears of that; `lost` when it left."""
+    """The server's identity. `met` is awaited with it before any caller gets it; `lost` is called
+    when it is lost."""
 
     def __init__(
         self,
@@ -61,35 +64,36 @@ class Discovery:
         self._server = SingleFlight(self._discover)
         self._sure_since = 0.0
         self.serves_tasks = False
-        """Whether it said last that it may make tasks of calls."""
+        """Whether the server last said that it makes tasks of calls."""
         self._closed = False
 
     @property
     def value(self) -> Server | None:
-        """What is known without waiting; None once it is closed."""
+        """The identity if it is known; None once closed."""
         return None if self._closed else self._server.value
 
     async def get(self) -> Server:
-        """What it said of itself. Raises UpstreamFailed: nothing that is to come after has left."""
+        """Return the identity. Raises UpstreamFailed; the call that needs it has not been sent."""
         if self._closed:
             raise failures.let_go(dispatched=False)
         try:
             return self._server.value or await self._server.get()
         except UpstreamFailed as failure:
-            # Whatever became of the discovery, the call it was made for has not left.
+            # The call that needed the discovery was not sent.
             raise failures.unsent(failure) from None
         except Abandoned:
             raise failures.let_go(dispatched=False) from None
 
     def doubt(self, response: Response) -> None:
-        """Where a server of the other era answers like that, have the next request go to one that says who it is."""
+        """After an answer that a legacy server could give, have the next request ask for the
+        identity again."""
         if response.error is None or response.error_code in MODERN_ERRORS:
             return
         if self._clock.elapsed() - self._sure_since >= SURE_FOR:
             self._server.forget()
 
     async def see(self) -> None:
-        """It refused without a word: ask at once whether it left this era, unless it is being asked."""
+        """After a bare refusal, ask at once whether the server left this era."""
         if self._server.value is not None:
             self._server.forget()
         with suppress(UpstreamFailed, TimeoutError):
@@ -97,12 +101,12 @@ class Discovery:
                 await self.get()
 
     def expect_era(self, response: Response) -> None:
-        """Refuse an answer that says that the server does not speak this revision any more; it did not act then."""
+        """Raise for an answer that the server does not support this revision; it did not act then."""
         if response.error_code == UNSUPPORTED_VERSION:
             raise self._other_era()
 
     async def close(self) -> None:
-        """Nobody wants to know any more: give up what is being asked, and say so to whoever asks still."""
+        """Stop the request that runs; its waiters get a failure."""
         self._closed = True
         await self._server.close()
 

@@ -1,8 +1,8 @@
-"""Requests of this era up to their answers: each a POST of its own, and what comes on its stream heard.
+"""HTTP of modern requests: `ModernExchanges` POSTs each and handles the messages on its stream.
 
-To stop waiting is to close the stream, which is how a server of this era is told that nobody waits (H-MOD-10). A stream
-that breaks off is lost and never asked for again (H-MOD-11). What must not live here: rounds, and what belongs to no
-call.
+Closing the stream is the cancellation in this era (H-MOD-10). A stream that breaks off is lost and
+never reopened (H-MOD-11). `rounds`, `discovery` and `follow_ups` send through it; notifications
+outside of calls come by `listen_stream`.
 """
 
 from collections.abc import Coroutine
@@ -24,7 +24,7 @@ from taskgate.upstream.modern.context import ModernUpstreamContext
 
 
 class ModernExchanges:
-    """The requests to one server."""
+    """Requests to one server for one host."""
 
     def __init__(self, upstream_context: ModernUpstreamContext, host: Peer | None) -> None:
         self._upstream_context = upstream_context
@@ -33,18 +33,19 @@ class ModernExchanges:
     def ask(
         self, call: Call, written: WrittenRequest, first_byte: timedelta | None, *, asks_who: bool = False
     ) -> Coroutine[Any, Any, Response]:
-        """The answer to a request that was written under the call's id. Raises UpstreamFailed.
+        """Return the answer to a request that was written under the call's id. Raises
+        UpstreamFailed.
 
-        `asks_who` tells that the request is to find out who the server is: what comes under a status that tells nothing
-        of a server is no answer then.
+        `asks_who`: the request is `server/discover`. An HTTP status that says nothing about the
+        server is then a failure, whatever its body.
         """
         return self._ask(call, self._outgoing(call, written, first_byte), asks_who=asks_who)
 
     async def follow_up(self, call: Call, written: WrittenRequest) -> Response:
-        """The answer to a request about what the server has begun: it tells of it, is told more, or ends it."""
+        """Return the answer to a request about a task that the server has begun."""
         patience = self._upstream_context.settings.first_byte
         outgoing = self._outgoing(call, written, patience)
-        # Its answer is there already, and comes without a pause.
+        # The answer needs no work, so it comes without a pause.
         return await self._ask(call, outgoing._replace(idle=patience, follows=True))
 
     def _outgoing(self, call: Call, written: WrittenRequest, first_byte: timedelta | None) -> Outgoing:
@@ -71,7 +72,7 @@ class ModernExchanges:
             await incoming.release(answered=answered)
 
     def _answer(self, call: Call, incoming: Incoming) -> Coroutine[Any, Any, Response]:
-        # Handed on rather than awaited: every answer comes this way.
+        # Returns the coroutine: every answer goes this way.
         if not 200 <= incoming.status < 300:
             return self._refusal(call, incoming)
         return self._read(call, incoming) if incoming.streams else self._document(call, incoming)
@@ -85,14 +86,15 @@ class ModernExchanges:
                     return response
                 clog = None if call.listener is None else call.listener.clog()
                 if clog is not None:
-                    # A host that reads slowly makes its server wait, not the gateway's memory grow.
+                    # Backpressure: a slow host makes its server wait, instead of filling the
+                    # gateway's memory.
                     await clog
         finally:
             self._upstream_context.observer.stream_ended("response")
         raise failures.broke_off()
 
     async def _hear(self, message: bytes, call: Call) -> Response | None:
-        """Act on a message of the call's stream; its response is handed back instead."""
+        """Handle a message on the call's stream; its response is returned instead."""
         hear = self._upstream_context.dialect.hear
         host = self._host
         match hear(message, host) if len(message) <= LARGE else await heard_aside(partial(hear, message, host)):
@@ -123,7 +125,8 @@ class ModernExchanges:
         raise failures.malformed("its answer matches no request of the gateway")
 
     async def _refusal(self, call: Call, incoming: Incoming) -> Response:
-        """The server's own answer where an error status carries one; else the failure that the status means."""
+        """Return the server's answer if an error status carries one; else raise what the status
+        means."""
         status = incoming.status
         try:
             response = await self._document(call, incoming)

@@ -1,7 +1,7 @@
-"""Requests about a task that a server made of a call: to show it, to take what it asked for, to end it.
+"""Requests about a server's task: `FollowUps` sends `tasks/get`, `tasks/update` and `tasks/cancel`.
 
-Each belongs to what the server has begun, and is told to the observer under its own method. What must not live here:
-when they are made (`followed`), and what an answer means.
+Each passes an open circuit, since it follows something begun, and is reported under its own method.
+`FollowedTask` and `ServerTasks` decide when.
 """
 
 from typing import Final
@@ -21,13 +21,13 @@ from taskgate.upstream.patience import briefly
 FOR_GOOD: Final = frozenset(
     {UpstreamReason.MALFORMED.value, UpstreamReason.TOO_LARGE.value, UpstreamReason.REDIRECT.value}
 )
-"""Failures that the same request would come to again; any other may be of the moment."""
+"""Failures that a retry would meet again; others may be temporary."""
 
 
 class FollowUps:
-    """Makes them for one session. `of` is the call that the task was made of, and whose they are.
+    """Sends them for one session. `of` is the call that became the task; its principal is used.
 
-    Each raises UpstreamFailed.
+    Each method raises UpstreamFailed.
     """
 
     def __init__(
@@ -39,19 +39,19 @@ class FollowUps:
         self._clock = clock
 
     async def look(self, of: Call, task: str) -> Response:
-        """What the server says of it."""
+        """Return the answer to `tasks/get`."""
         call = self._call(of)
         return await self._ask(TASKS_GET, call, self._upstream_context.dialect.look(call.id, task, self._host))
 
     async def bring(self, of: Call, task: str, answers: RawJson) -> Response:
-        """What it says to the answers."""
+        """Return the answer to `tasks/update` with these answers."""
         call = self._call(of)
         return await self._ask(
             TASKS_UPDATE, call, self._upstream_context.dialect.update(call.id, task, answers, self._host)
         )
 
     async def end(self, of: Call, task: str) -> Response:
-        """What it says to the wish that it ends."""
+        """Return the answer to `tasks/cancel`."""
         call = self._call(of)
         return await self._ask(TASKS_CANCEL, call, self._upstream_context.dialect.cancel(call.id, task, self._host))
 

@@ -1,8 +1,9 @@
-"""One call that a server made a task of, from then until there is an answer: looked at, answered, and told of.
+"""One call that a modern server made a task of: `FollowedTask` polls it until there is a result.
 
-What the task says of itself in words goes on as progress of the call, what it asks as questions, and what it comes to
-is the call's own response. What must not live here: who ends a task that nobody waits for any more (`native`), and how
-often a task is looked at (`upstream.looks`).
+Status messages of the task become progress of the call, its input requests become questions
+(`task_questions`), and its result becomes the response. Answers are sent by `tasks/update` before
+the next poll. `upstream.looks` has the poll schedule, `task_news` shortens it, and `native` cancels
+a task that is given up.
 """
 
 import asyncio
@@ -40,11 +41,11 @@ _SPOKEN: Final = MODERN[-1].value
 _UNKNOWN: Final = frozenset(
     {INVALID_PARAMS, METHOD_NOT_FOUND, MISSING_CAPABILITY, HEADER_MISMATCH, UNSUPPORTED_VERSION}
 )
-"""Errors by which a server says that it has no such task, or none of the kind."""
+"""Error codes by which a server says that it does not have this task."""
 
 
 class FollowedTask:
-    """The task that became of one call; `task` is how it was first told of, `questions` are its."""
+    """The task that one call became; `task` is its first state."""
 
     def __init__(
         self,
@@ -70,10 +71,11 @@ class FollowedTask:
         self._looked = self._due = asyncio.get_running_loop().time()
         self.id = task.id
         self.runs = True
-        """Whether the server may still work at it, as far as is known."""
+        """Whether the server may still work on it."""
 
     async def response(self, questions: TaskQuestions, asked: Mapping[str, Question]) -> Response:
-        """What the call comes to; `asked` is what the task may wait for already. Raises UpstreamFailed."""
+        """Return the call's response; `asked` are questions that may already be open. Raises
+        UpstreamFailed."""
         self._due += self._looks.after(self._seen.interval)
         try:
             if not asked:
@@ -87,12 +89,12 @@ class FollowedTask:
             questions.close()
 
     def stir(self) -> None:
-        """There is something to bring."""
+        """Wake the follower: there are answers to send."""
         self._stirred.set()
 
     def _told(self) -> None:
-        """The server says that there is something to see."""
-        # However often it says so.
+        """Poll soon: the server reports a change."""
+        # At most this often, however many reports come.
         self._due = min(self._due, self._looked + LEAST)
         self._stirred.set()
 
@@ -110,7 +112,7 @@ class FollowedTask:
                     return response
 
     async def _stirs(self) -> None:
-        """Wait until there is an answer to bring, news, or it is time to look."""
+        """Wait until there is an answer to send, a report, or a poll is due."""
         try:
             async with asyncio.timeout_at(self._due):
                 await self._stirred.wait()
@@ -119,7 +121,7 @@ class FollowedTask:
         self._stirred.clear()
 
     async def _bring(self, questions: TaskQuestions) -> None:
-        """Let the server have the answers; what does not arrive is brought before the next look."""
+        """Send the answers; those that do not arrive are sent again before the next poll."""
         given = questions.bringing()
         answers = self._dialect.answers(given)
         assert answers is not None, "every answer can be encoded"
@@ -133,7 +135,7 @@ class FollowedTask:
         self._hold(questions)
 
     async def _look(self, questions: TaskQuestions) -> Response | None:
-        """What it came to, if it did."""
+        """Poll the task; returns the response if it has ended."""
         seen: ServerTask | None = None
         failed: UpstreamFailed | None = None
         try:
@@ -156,9 +158,9 @@ class FollowedTask:
 
     def _look_later(self, failure: UpstreamFailed | None) -> None:
         if failure is not None and failure.reason == UpstreamReason.REFUSED.value:
-            # Whose token has run out may have shown another one since.
+            # The caller of an expired token may have sent a newer one since.
             self._call.principal = None
-        # Who comes with another may do so for as long as the call has time.
+        # A caller may send a new token for as long as the call has time.
         was_made = not isinstance(failure, failures.StaleToken)
         pause = self._looks.after_failure(self._seen.interval, self._looked, was_made=was_made)
         if pause is None:
@@ -186,7 +188,7 @@ class FollowedTask:
         return seen.response
 
     def _hold(self, questions: TaskQuestions) -> None:
-        """From here on somebody else can go on with it, who has to bring no answer that was given before."""
+        """Give the listener a resume point, unless an answer is still to be sent."""
         if self._outlives and not questions.given:
             self._is_held = True
             self._listener.on_checkpoint(ResumePoint(revision=_SPOKEN, task=self.id))

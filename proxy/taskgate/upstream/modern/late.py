@@ -1,6 +1,8 @@
-"""Calls that are given up while their server answers: what it makes a task of just then is known by that answer alone.
+"""Late answers to calls that were given up: `Late` waits a short time for them, to cancel their
+tasks.
 
-So it is heard for a moment, by nobody, and its task ended. What must not live here: how a task is ended (`native`).
+A server may make a task of a call at the moment at which the call is cancelled. Only the answer has
+the id of that task. So the answer is awaited, and `end` cancels its task. Used by `native`.
 """
 
 import asyncio
@@ -18,7 +20,7 @@ from taskgate.upstream.modern.context import ModernUpstreamContext
 
 
 class Late:
-    """Those of one session. `end` has the server end a task of a call, in the background."""
+    """Late answers of one session. `end` cancels a task of a call at the server, in the background."""
 
     def __init__(self, upstream_context: ModernUpstreamContext, end: Callable[[Call, str], None]) -> None:
         self._upstream_context = upstream_context
@@ -26,9 +28,10 @@ class Late:
         self._answers: set[asyncio.Task[Response]] = set()
 
     async def asked(self, call: Call, asked: Coroutine[Any, Any, Response]) -> Response:
-        """The answer to a call of which the server may make a task. Raises UpstreamFailed.
+        """Return the answer to a call that may become a task. Raises UpstreamFailed.
 
-        Once the call left, to cancel this closes its stream only a moment later: the answer may be on its way.
+        If the call was sent, cancelling this closes its stream only after a short time: the answer
+        may be under way.
         """
         answer = asyncio.get_running_loop().create_task(asked)
         self._answers.add(answer)
@@ -40,12 +43,12 @@ class Late:
             raise
 
     async def over(self) -> None:
-        """Wait until there is none any more."""
+        """Wait until no late answer is awaited."""
         while self._answers:
             await asyncio.wait(tuple(self._answers))
 
     async def close(self) -> None:
-        """Wait for none any more."""
+        """Stop to wait for late answers."""
         for answer in self._answers:
             answer.cancel()
         await self.over()

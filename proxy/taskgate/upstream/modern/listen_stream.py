@@ -1,6 +1,7 @@
-"""One stream of `subscriptions/listen`, asked for again whenever it ends: servers keep nothing of it (M-SUB-2).
+"""One stream of `subscriptions/listen`: `SubscriptionStream`, reopened whenever it ends.
 
-What must not live here: what is wanted, and what becomes of what is heard.
+Servers keep nothing of a stream (M-SUB-2), so each new one names everything again. `listening` uses
+it for the server's lists and resources, `task_news` for tasks.
 """
 
 import asyncio
@@ -26,16 +27,18 @@ from taskgate.upstream.pauses import FOR_NOW, PAUSE_FIRST, PAUSE_MOST, share
 
 
 class Stands(Protocol):
-    """Told that a stream is heard; `again` where it was heard before, so that something may have been missed."""
+    """Callback for an open stream; `again`: it was open before, so that notifications may have been
+    missed."""
 
     def __call__(self, stream: "SubscriptionStream", *, again: bool) -> None: ...
 
 
 class SubscriptionStream:
-    """Holds one stream open until it is stopped, or its server has none. What cannot be read is passed over.
+    """Keeps one stream open until it is stopped or its server refuses it. Invalid messages are
+    skipped.
 
-    The ids of the requests tell streams apart: no two have the same. `hear` gets what is told of the server, `news` the
-    ids of its tasks that something is told of.
+    The request ids tell streams apart. `hear` gets notifications of the server, `news` the ids of
+    its tasks that changed.
     """
 
     def __init__(
@@ -60,29 +63,29 @@ class SubscriptionStream:
         self._known = asyncio.Event()
         self._was_refused = False
         self.is_refused = False
-        """Whether the server has none like it, and so it has ended by itself."""
+        """Whether the server has no such stream, so that it is not reopened."""
         self.tasks: frozenset[str] = frozenset()
-        """The tasks that it tells of."""
+        """The tasks that the server reports on it."""
         self.filters: frozenset[str] = frozenset()
-        """The members of extensions that it grants."""
+        """The extension members that the server grants on it."""
         self.is_heard = False
-        """Whether the server tells on it at this moment."""
-        # It is heard for everybody who comes to want the same.
+        """Whether the stream is open now."""
+        # An empty context: the stream serves later callers too.
         self._task = asyncio.get_running_loop().create_task(self._listen(), context=Context())
 
     async def known(self, within: float) -> None:
-        """Wait until the server tells on it, or did not open it, but no longer than `within` seconds."""
+        """Wait until the server opened the stream or refused it, at most `within` seconds."""
         with suppress(TimeoutError):
             async with asyncio.timeout(within):
                 await self._known.wait()
 
     def tells_of(self, uri: str) -> bool:
-        """Whether it tells of that resource, or is to as soon as it stands."""
+        """Whether it reports changes of that resource, or will once it is open."""
         return not self._task.done() if self._granted is None else uri in self._granted
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended, and is not asked for again."""
+        """Whether it has ended and is not reopened."""
         return self._task.done()
 
     def when_over(self, forget: Callable[["SubscriptionStream"], None]) -> None:
@@ -90,7 +93,7 @@ class SubscriptionStream:
         self._task.add_done_callback(lambda _: forget(self))
 
     def stop(self) -> None:
-        """End it; does not wait."""
+        """End it without a wait."""
         self._task.cancel()
         self._known.set()
 
@@ -121,7 +124,7 @@ class SubscriptionStream:
             pause = min(pause * 2, PAUSE_MOST)
 
     async def _hold(self, id: int) -> bool:
-        """Hear one stream to its end; whether there may be another."""
+        """Read one stream to its end; returns whether there may be another."""
         written = self._upstream_context.dialect.listen(id, self._wants, self._host)
         outgoing = Outgoing(
             verb="POST",
@@ -145,7 +148,7 @@ class SubscriptionStream:
         self._upstream_context.observer.stream_opened("listen")
         try:
             async for message in incoming.messages():
-                # Whatever cannot be read, it answers nothing: the stream is still good for the next message.
+                # An invalid message answers no call, and the stream is still usable.
                 with suppress(UpstreamFailed):
                     hear = partial(self._upstream_context.dialect.hear, message, self._host)
                     if self._is_end(hear() if len(message) <= LARGE else await heard_aside(hear), id):

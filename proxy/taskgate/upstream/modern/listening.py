@@ -1,7 +1,7 @@
-"""What a server says besides its answers: one stream of `subscriptions/listen`, for as long as anything is wanted.
+"""Notifications of a modern server to one session: `SubscriptionListener`, one stream at a time.
 
-Another one takes its place when more or less is wanted, and the old one is held until the new one stands. What must not
-live here: what is heard, and how one stream is held (`listen_stream`).
+The stream is open as long as the session wants list changes or resource updates. When that changes,
+a new `SubscriptionStream` replaces it, and the old one stays until the new one is open.
 """
 
 import asyncio
@@ -19,13 +19,14 @@ from taskgate.upstream.modern.context import ModernUpstreamContext
 from taskgate.upstream.modern.listen_stream import SubscriptionStream
 
 STREAM_PATIENCE: Final = 0.1
-"""Seconds that the first call waits for the stream to stand: what is told before that is lost."""
+"""Seconds that the first call waits for the stream; notifications before it is open are lost."""
 
 
 class SubscriptionListener:
-    """The stream of one session. `hear` gets every notification; `resumed` is told when some may have been missed.
+    """The subscriptions of one session.
 
-    The resources that are listened to are those of `lasting`.
+    `hear` gets every notification; `resumed` is called when some may have been missed. The
+    subscribed resources are those of `lasting`.
     """
 
     def __init__(
@@ -50,9 +51,10 @@ class SubscriptionListener:
         self._closed = False
 
     async def begin(self, server: Server) -> None:
-        """Listen to the changes of lists that the server declares, and wait a moment until it is heard.
+        """Listen to the list changes that the server declares, and wait a short time for the
+        stream.
 
-        A stream that tells of them already goes on.
+        A stream that already reports them stays.
         """
         said = server.peer.capabilities
         kinds = Listened(
@@ -69,12 +71,13 @@ class SubscriptionListener:
 
     @property
     def granted(self) -> frozenset[str]:
-        """The members of carried extensions that the server grants, as far as it has said."""
-        # One takes the place of another: what either grants is told.
+        """The extension members that the server grants, as far as known."""
+        # During a replacement two streams are open, and both deliver.
         return frozenset[str]().union(*(stream.filters for stream in self._streams))
 
     async def subscribe(self, uri: str, within: float) -> bool:
-        """Listen to that resource too, once more; whether the server tells of it, as far as it says within seconds."""
+        """Count a subscription of a resource; returns whether the server reports it, as known
+        within `within` seconds."""
         if uri not in self._uris and len(self._uris) >= MAX_URIS:
             return False
         self._uris[uri] = self._uris.get(uri, 0) + 1
@@ -86,7 +89,7 @@ class SubscriptionListener:
         return False
 
     def unsubscribe(self, uri: str) -> None:
-        """Listen to that resource once less; nothing where nobody does."""
+        """Count a subscription of a resource less; nothing if there is none."""
         times = self._uris.pop(uri, 0)
         if times > 1:
             self._uris[uri] = times - 1
@@ -94,7 +97,7 @@ class SubscriptionListener:
             self._change()
 
     async def close(self) -> None:
-        """Stop, and wait until it has stopped."""
+        """Stop, and wait until all streams have ended."""
         self._closed = True
         for stream in tuple(self._streams):
             await stream.close()
@@ -109,14 +112,14 @@ class SubscriptionListener:
         loop = asyncio.get_running_loop()
         until = loop.time() + within
         stream = None
-        # Others may want something else meanwhile, which another stream tells of.
+        # Another subscription may replace the stream meanwhile.
         while self._newest is not None and stream is not self._newest:
             stream = self._newest
             await stream.known(until - loop.time())
         return stream is not None and stream.tells_of(uri)
 
     def _change(self) -> None:
-        """Listen to what is wanted now."""
+        """Open a stream for what is wanted now."""
         wants = replace(self._kinds, uris=tuple(self._uris))
         self._newest = None
         if not wants.is_nothing and not self._closed:
@@ -126,7 +129,7 @@ class SubscriptionListener:
             self._streams.add(stream)
             stream.when_over(self._streams.discard)
             self._newest = stream
-        # What is heard now is heard until the new one is.
+        # Open streams stay until the new one is open.
         self._stop_all_but(lambda each: self._newest is not None and (each is self._newest or each.is_heard))
 
     def _took_over(self, stream: SubscriptionStream, *, again: bool) -> None:

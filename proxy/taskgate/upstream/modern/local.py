@@ -1,6 +1,7 @@
-"""Requests of the legacy era that no server of this era knows, served in its place.
+"""Legacy requests that modern servers lack, answered by the gateway: `LocalWords`.
 
-What must not live here: the stream that serves subscriptions (`listening`).
+They are `ping`, `logging/setLevel`, `resources/subscribe` and `resources/unsubscribe`.
+`ModernSession.relay` calls it. Subscriptions are served by `listening`.
 """
 
 from collections.abc import Awaitable, Callable
@@ -22,11 +23,11 @@ from taskgate.upstream.modern.listening import SubscriptionListener
 
 _SUBSCRIPTIONS: Final = (RESOURCES_SUBSCRIBE, RESOURCES_UNSUBSCRIBE)
 SERVED_HERE: Final = frozenset({PING, LOGGING_SET_LEVEL, *_SUBSCRIPTIONS})
-"""What the server itself does not answer."""
+"""Methods that are answered here."""
 
 
 class LocalWords:
-    """Serves one session."""
+    """Answers such requests for one session."""
 
     def __init__(
         self,
@@ -42,11 +43,11 @@ class LocalWords:
 
     @property
     def log_level(self) -> str | None:
-        """What goes with every request from the moment that a host has set it."""
+        """The log level that is sent with every request once a host has set it."""
         return self._lasting.level
 
     async def answer(self, method: str, params: Params | None) -> Response:
-        """The answer to a request that is not forwarded. Raises UpstreamFailed."""
+        """Return the answer to a request of `SERVED_HERE`. Raises UpstreamFailed."""
         if method == PING:
             return self._done()
         if method == LOGGING_SET_LEVEL and await self._declares("logging"):

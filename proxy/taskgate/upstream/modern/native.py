@@ -1,7 +1,8 @@
-"""Calls that their server makes tasks of: followed to their end for whoever waits, and ended where nobody does.
+"""Calls that a modern server makes tasks of: `ServerTasks` follows them, and cancels those given
+up.
 
-For the host nothing shows: its call takes long, as any may (decisions 1). What must not live here: what is done with
-one task (`followed`), and how a call comes to be one (`rounds`).
+The host sees an ordinary call that takes long (docs/decisions/0041). `rounds` finds the task handle
+in an answer; `FollowedTask` polls one task to its end.
 """
 
 import asyncio
@@ -30,13 +31,13 @@ from taskgate.upstream.modern.task_questions import TaskQuestions
 from taskgate.upstream.resume_points import Resumed
 
 PAUSES: Final = (0.5, 2.0, 8.0)
-"""Seconds before each further try to end a task: its server works at it for nobody until it hears."""
+"""Seconds before each further attempt to cancel a task; until it arrives the server works in vain."""
 
 log = getLogger("taskgate.upstream")
 
 
 class ServerTasks:
-    """The tasks that a server made of the calls of one session."""
+    """The tasks that the calls of one session became."""
 
     def __init__(
         self, upstream_context: ModernUpstreamContext, exchanges: ModernExchanges, host: Peer | None, clock: Clock
@@ -51,13 +52,16 @@ class ServerTasks:
         self._late = Late(upstream_context, self._end)
 
     def asked(self, call: Call, asked: Coroutine[Any, Any, Response]) -> Coroutine[Any, Any, Response]:
-        """The answer to a call that may become a task; one that becomes it when nobody waits any more is ended."""
+        """Return the answer to a call that may become a task; if the call is given up, its task is
+        cancelled."""
         return self._late.asked(call, asked)
 
     async def follow(self, call: Call, task: ServerTask, asked: Mapping[str, Question] | None = None) -> Response:
-        """What a call comes to that its server made that task of; `asked` is what it may wait for already.
+        """Return the response of a call that became this task; `asked` are questions that may be
+        open already.
 
-        Raises UpstreamFailed, dispatched. The server hears that nobody waits any more, unless somebody else goes on.
+        Raises UpstreamFailed, dispatched. A task that is given up is cancelled, unless another
+        process resumes it.
         """
         call.is_task = True
         followed = FollowedTask(self._upstream_context, self._follow_ups, self._news, call, task)
@@ -78,7 +82,8 @@ class ServerTasks:
             self._left.set()
 
     async def resume(self, call: Call, resumed: Resumed) -> Response:
-        """What a call comes to that another process made, and its server a task of. Raises UpstreamFailed."""
+        """Return the response of a call that another process made and that became a task. Raises
+        UpstreamFailed."""
         call.leave()
         task = resumed.resume_point.task
         if task is None:
@@ -86,7 +91,7 @@ class ServerTasks:
         return await self.follow(call, ServerTask(task, TaskStatus.WORKING), resumed.asked)
 
     async def close(self) -> None:
-        """Wait a moment until the server has heard of all that nobody waits for any more."""
+        """Wait a short time until the server has the cancellations of all tasks given up."""
         with suppress(TimeoutError):
             async with asyncio.timeout(SIGN_OF_LIFE.total_seconds()):
                 while self._followed:
@@ -108,7 +113,7 @@ class ServerTasks:
         ending.add_done_callback(self._ending.discard)
 
     async def _call_off(self, call: Call, task: str) -> None:
-        """A cancel that arrives twice harms none."""
+        """Cancel a task at the server; a cancellation that arrives twice is harmless."""
         for pause in (0.0, *PAUSES):
             await asyncio.sleep(pause)
             try:

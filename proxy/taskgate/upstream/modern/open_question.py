@@ -1,6 +1,7 @@
-"""A question of a server of this era while nobody has answered it: in a round, or of a task of the server's own.
+"""Open question of a modern server: `RoundQuestion`, in a round of a call or of a server's task.
 
-What must not live here: who is asked (whoever hears it decides), and how the answer gets to the server.
+`questions` and `task_questions` create it as its `Asker` and give it to the call's listener. They
+send the answer to the server.
 """
 
 from collections.abc import Callable
@@ -12,21 +13,21 @@ from taskgate.upstream.principal import Principal
 
 
 class Asker(Protocol):
-    """Whoever waits for the answer."""
+    """Receiver of the answer."""
 
     def answered(self, name: str, answer: Answer, principal: Principal | None) -> None:
-        """Somebody answered; told once."""
+        """Receive the answer; called once."""
         ...
 
     def no_answer(self, question: Question) -> Answer:
-        """What stands for the answer where nobody gave any."""
+        """Return the answer for a host that gave none."""
         ...
 
 
 class RoundQuestion:
-    """One question, which its server calls `name`; see ServerQuestion.
+    """A `ServerQuestion` that the server calls `name`.
 
-    `lasts` is of a name that is good for more than the next request: by that another process can answer.
+    `lasts`: the name is valid beyond the next request, so that another process can answer by it.
     """
 
     __slots__ = ("_asker", "_forgets", "_name", "_was_withdrawn", "key", "question")
@@ -34,7 +35,7 @@ class RoundQuestion:
     def __init__(self, name: str, question: Question, asker: Asker, *, lasts: bool = False) -> None:
         self.question = question
         self.key = name if lasts else None
-        """See ServerQuestion."""
+        """The server's name, if it is valid in other processes; None otherwise."""
         self._name = name
         self._asker: Asker | None = asker
         self._forgets: list[Callable[[], None]] = []
@@ -42,33 +43,29 @@ class RoundQuestion:
 
     @property
     def is_open(self) -> bool:
-        """See ServerQuestion."""
         return self._asker is not None
 
     def answer(self, answer: Answer, principal: Principal | None = None) -> None:
-        """See ServerQuestion."""
         asker, self._asker = self._asker, None
         if asker is not None:
             self._forgets = []
             asker.answered(self._name, answer, principal)
 
     def refuse(self) -> None:
-        """See ServerQuestion."""
         if self._asker is not None:
             self.answer(self._asker.no_answer(self.question))
 
     def tell(self, notification: Notification) -> None:
-        """See ServerQuestion. A server of this era does not hear of it: it waits for nothing on any stream."""
+        """Ignored: a modern server gets no progress, since it does not wait on a stream."""
 
     def when_withdrawn(self, forget: Callable[[], None]) -> None:
-        """See ServerQuestion."""
         if self._asker is not None:
             self._forgets.append(forget)
         elif self._was_withdrawn:
             forget()
 
     def withdraw(self) -> None:
-        """Nobody can answer it any more."""
+        """Withdraw the question: it can no longer be answered."""
         self._asker, self._was_withdrawn = None, True
         forgets, self._forgets = self._forgets, []
         for forget in forgets:

@@ -1,7 +1,8 @@
-"""The questions of one round: each asked once, and the round over when all are answered or one cannot be.
+"""Questions of one round of a modern call: `OpenRound` asks each once and gathers the answers.
 
-The server hears all answers of a round together, and who makes the next round has its own names for what this one
-asked. What must not live here: who is asked (whoever hears it decides), and what becomes of the answers.
+The round is over when all are answered, or one answer cannot be expressed in this era. The server
+gets all answers of a round in one request, which `rounds` sends. A next round may reuse the names
+of questions.
 """
 
 import asyncio
@@ -18,9 +19,10 @@ from taskgate.upstream.resume_points import Leave
 
 
 class OpenRound:
-    """The questions of one round of a call. `principal` is who answered last, None for nobody in particular.
+    """The questions of one round.
 
-    `leave` is there while somebody keeps what the next round takes.
+    `principal` is the last one who answered, None if unknown. `leave` is set while the round's
+    checkpoint is stored.
     """
 
     def __init__(self, dialect: ModernServerDialect, call: Call, asked: ServerRound) -> None:
@@ -35,9 +37,9 @@ class OpenRound:
         self.leave: Leave | None = None
 
     async def gather(self, host: Peer | None) -> RawJson | None:
-        """All answers, as the server is told; None where there is one that it cannot be told.
+        """Return all answers encoded for the server; None if there is one that cannot be encoded.
 
-        What the host did not declare it is not asked: nobody answers that (L-INPUT-6).
+        A question that the host did not declare is not asked: it counts as unanswered (L-INPUT-6).
         """
         unasked = {key for key, each in self._questions.items() if not self._dialect.declared(host, each)}
         self._open = {
@@ -55,14 +57,12 @@ class OpenRound:
         return self._dialect.answers({key: (each, self._answers[key]) for key, each in asked if key in self._answers})
 
     def answered(self, name: str, answer: Answer, principal: Principal | None) -> None:
-        """See Asker."""
         del self._open[name]
         self._call.asks(-1)
         self.principal = principal or self.principal
         self._take(name, answer)
 
     def no_answer(self, question: Question) -> Answer:
-        """See Asker."""
         return self._dialect.no_answer(question)
 
     def _ask(self) -> None:
@@ -70,7 +70,7 @@ class OpenRound:
         assert listener is not None, "only a call with a listener has rounds"
         heard = dict(self._open)
         for question in heard.values():
-            # Whoever heard the one before may have ended the round.
+            # The listener may have ended the round in the call before.
             if question.is_open and not self._over.is_set():
                 listener.asked(question)
         if not self._over.is_set():

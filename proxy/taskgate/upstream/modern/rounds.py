@@ -1,6 +1,10 @@
-"""A call through all its rounds: what a server asks for is gathered, and the request sent again, until it answers.
+"""A modern call through its rounds: `RoundRunner` sends it, gathers answers, and sends it again.
 
-What must not live here: HTTP (`exchanges`), and the time that a call has (`session`).
+    request                  -> input required: questions, state
+    request, answers, state  -> input required, or a task, or the result
+
+Each round has a new request id (M-MRTR-3). `OpenRound` asks the questions, `ServerTasks` follows a
+task, `ModernExchanges` does the HTTP, and `ModernSession` bounds the time.
 """
 
 import asyncio
@@ -25,26 +29,28 @@ from taskgate.upstream.modern.questions import OpenRound
 from taskgate.upstream.resume_points import Leave, NextRound
 
 MAX_ROUNDS: Final = 64
-"""In one call: more than any tool needs, and an end for one that would go on for ever."""
+"""Rounds of one call: more than any tool needs, and an end for one without end."""
 
 MAX_EMPTY: Final = 12
-"""Rounds in a row that ask nobody anything: a server that is short of time, and gets some."""
+"""Rounds in a row without questions: the server only asks for more time."""
 
 PAUSE_FIRST: Final = 0.05
 PAUSE_MOST: Final = 5.0
-"""Seconds before such a one is answered; doubles while they go on."""
+"""PAUSE_FIRST to PAUSE_MOST: seconds before such a round is sent again; doubles."""
 
 MOST_NOTED: Final = 1024
-"""Tools that are known to run as tasks alone; of any other that is found out with each call."""
+"""Tools that are known to run as tasks only; others are found out with each call."""
 
 Mirrored = Mapping[str, tuple[str, ...]]
 
 
 class RoundRunner:
-    """The calls to one server for one host. `mirrored_anew` reads again what headers of a tool's calls repeat.
+    """Calls to one server for one host. `mirrored_anew` reads again what headers of a tool's calls
+    repeat.
 
-    The extension is declared with a call that may become a task (`Saying.follows_tasks`), and with any call of a tool
-    that the server refused without it: where it `serves_tasks`, a host without tasks loses no tool.
+    The tasks extension is declared with a call that may become a task (`Saying.follows_tasks`). It
+    is also declared with calls of a tool that the server refused without it, if `serves_tasks`: so
+    hosts without tasks can use such tools.
     """
 
     def __init__(
@@ -65,7 +71,8 @@ class RoundRunner:
         self._only_as_tasks: set[str] = set()
 
     async def ask(self, call: Call, saying: Saying, tool: str | None, first_byte: timedelta | None) -> Response:
-        """The server's last word. Raises UpstreamFailed. Each round goes out under an id of its own (M-MRTR-3)."""
+        """Return the server's last answer. Raises UpstreamFailed. Each round has an id of its own
+        (M-MRTR-3)."""
         if call.resumes is not None:
             resumed = await self._resumed(saying, call.resumes)
             if resumed is None:
@@ -90,14 +97,15 @@ class RoundRunner:
             try:
                 response = await self._send_again(call, saying, first_byte)
             except UpstreamFailed as failure:
-                # Whatever became of this request, the server may have acted on the ones before.
+                # The server may have acted on earlier rounds.
                 raise failures.sent(failure) from None
         raise failures.malformed("it requests input without end")
 
     async def _begun(
         self, call: Call, saying: Saying, tool: str | None, first_byte: timedelta | None
     ) -> tuple[Saying, Response]:
-        """The first answer of a server that did not refuse the request unread, and the request as it took it."""
+        """Return the first answer that is no refusal of the request's form, and the request that
+        got it."""
         if tool in self._only_as_tasks:
             saying = saying._replace(follows_tasks=True)
         response = await self._send(call, saying, first_byte)
@@ -107,7 +115,8 @@ class RoundRunner:
             saying = saying._replace(follows_tasks=True)
             response = await self._send_again(call, saying, first_byte)
         if tool is not None and saying.method == TOOLS_CALL and _is_mismatch(response):
-            # The server refused before it acted; what it wants repeated may have changed (H-MOD-7).
+            # The server refused before it acted; the headers that it requires may have changed
+            # (H-MOD-7).
             mirrored = await self._mirrored_anew(tool)
             if mirrored != saying.mirrored:
                 saying = saying._replace(mirrored=mirrored)
@@ -120,7 +129,7 @@ class RoundRunner:
         )
 
     async def _answered(self, call: Call, saying: Saying, asked: ServerRound, empty: int) -> Saying | None:
-        """The request with what the server asked for; None where it gets no answer that it could be told (10.2)."""
+        """Return the request with the answers of a round; None if an answer cannot be expressed."""
         if not asked.questions:
             if empty > MAX_EMPTY:
                 raise failures.malformed("it requests input without end")
@@ -128,7 +137,7 @@ class RoundRunner:
             return saying._replace(answers=None, state=asked.state)
         open_round = OpenRound(self._upstream_context.dialect, call, asked)
         answers = await open_round.gather(self._host)
-        # The newest token of whoever answers is as good as that of the call, and lasts longer.
+        # The newest token of the caller is as valid as the call's, and lasts longer.
         call.principal = open_round.principal or call.principal
         if answers is None:
             return None
@@ -137,7 +146,8 @@ class RoundRunner:
         return saying._replace(answers=answers, state=asked.state)
 
     async def _resumed(self, saying: Saying, resumes: NextRound) -> Saying | None:
-        """As `_answered`, of a round that another process was asked."""
+        """Return the request with the answers of a round that another process gathered; None as in
+        `_answered`."""
         dialect = self._upstream_context.dialect
         given = {
             key: (asked, dialect.no_answer(asked) if answer is None else answer)
@@ -167,7 +177,7 @@ class RoundRunner:
 
 
 async def _left(leave: Leave) -> None:
-    """Raise where nobody waits for the call any more, or it is another's by now."""
+    """Raise if the call was given up, or another process has it now."""
     if not await leave():
         raise failures.let_go(dispatched=True)
 

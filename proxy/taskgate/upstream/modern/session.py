@@ -1,8 +1,8 @@
-"""A session with a server of this era as its users see it; for the server there is none, only requests.
+"""Session with a modern server as the gateway uses it: `ModernSession`, an `UpstreamSession`.
 
-No request is ever made twice, but for one that its server refused for its headers (H-MOD-7). What must not live here:
-the wire (`exchanges`), rounds (`rounds`), what is told besides answers (`listening`), who the server is (`discovery`)
-and its tools (`catalogue`), how long is waited (`waits`).
+The server only sees requests. No request is sent twice, except one that the server refused for its
+headers (H-MOD-7). A request first waits for `discovery`, a call also for `catalogue`; then `rounds`
+runs it within the time limits of `waits`. Notifications come by `listening`.
 """
 
 from collections.abc import Coroutine, Mapping
@@ -41,7 +41,7 @@ from taskgate.upstream.single import Abandoned
 
 
 class ModernSession:
-    """One session with one server; see UpstreamSession."""
+    """One session with one server."""
 
     era: Final = Era.MODERN
 
@@ -83,11 +83,9 @@ class ModernSession:
         self._closed = False
 
     def open(self) -> Coroutine[Any, Any, Server]:
-        """See UpstreamSession."""
         return self._discovery.get()
 
     async def welcome(self) -> Server:
-        """See UpstreamSession."""
         return await self._welcome.told(self.open())
 
     def relay(
@@ -101,7 +99,6 @@ class ModernSession:
         log_level: str | None = None,
         repeated: Mapping[str, str] | None = None,
     ) -> Coroutine[Any, Any, Response]:
-        """See UpstreamSession."""
         if method in SERVED_HERE:
             return self._local.answer(method, params)
         level = log_level or self._local.log_level
@@ -123,11 +120,10 @@ class ModernSession:
         repeated: Mapping[str, str] | None = None,
         resumes: Resumes | None = None,
     ) -> Response:
-        """See UpstreamSession."""
         bounds = self._upstream_context.patience.of(tool).within(within)
         call = Call(next(self._upstream_context.ids), listener, bounds, principal=principal)
         if isinstance(resumes, Resumed):
-            # Nothing is asked of the server before: it may need a moment to be there again, as this process did.
+            # No discovery before: the server may need a moment to be back, as this process did.
             resumed = self._natives.resume(call, resumes)
             return await self._waits.bounded(call, TOOLS_CALL, resumed, self._discovery.expect_era)
         call.resumes = resumes
@@ -143,14 +139,13 @@ class ModernSession:
         return await self._ask(call, saying, tool)
 
     def outcome(self, response: Response) -> CallSucceeded | CallFaulted:
-        """See UpstreamSession."""
         return self._upstream_context.dialect.outcome(response)
 
     def tell(self, notification: Notification) -> None:
-        """See UpstreamSession. A server of this era is told nothing: it asks when it wants to know (H-MOD-12)."""
+        """Ignored: a modern server gets no notifications of the host; it asks when it wants to know
+        (H-MOD-12)."""
 
     async def tools(self) -> Mapping[str, ListedTool]:
-        """See UpstreamSession."""
         if self._closed:
             raise failures.let_go(dispatched=False)
         try:
@@ -161,15 +156,13 @@ class ModernSession:
             raise failures.let_go(dispatched=False) from None
 
     def listed(self, tool: str) -> ListedTool | None:
-        """See UpstreamSession."""
         return self._catalogue.listed(tool)
 
     def grants(self, filters: frozenset[str]) -> frozenset[str]:
-        """See UpstreamSession."""
         return filters & self._listening.granted
 
     async def close(self) -> None:
-        """See UpstreamSession. The server is not told: it has no session to end."""
+        """The server has no session, so it is not told."""
         self._closed = True
         self._waits.let_go()
         await self._discovery.close()

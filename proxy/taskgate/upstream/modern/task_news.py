@@ -1,7 +1,8 @@
-"""What a server tells of its tasks by itself, where it does: a reason to look at one sooner than it would be looked at.
+"""Task notifications of a modern server: `ServerTaskNews` opens a stream per task, to poll it
+sooner.
 
-A stream each, while it is followed; nothing depends on them. What must not live here: looks (`followed`), and how a
-stream is held (`listen_stream`).
+Polls remain in any case; nothing depends on the streams. `FollowedTask` asks for one after its
+first poll.
 """
 
 import asyncio
@@ -16,11 +17,12 @@ from taskgate.upstream.modern.context import ModernUpstreamContext
 from taskgate.upstream.modern.listen_stream import SubscriptionStream
 
 RARE: Final = 2.0
-"""Seconds between two looks from which on news are worth a connection."""
+"""Seconds between two polls from which on a stream is worth its connection."""
 
 
 class ServerTaskNews:
-    """The streams of one session. Where its server has none, or does not tell of tasks, it is asked for no other."""
+    """The streams of one session. After the server refused one, or reports no tasks, no other is
+    opened."""
 
     def __init__(self, upstream_context: ModernUpstreamContext, host: Peer | None, clock: Clock) -> None:
         self._upstream_context = upstream_context
@@ -30,9 +32,10 @@ class ServerTaskNews:
         self._are_told = True
 
     def listen(self, task: str, interval: float | None, tell: Callable[[], None]) -> SubscriptionStream | None:
-        """A stream that calls `tell` for news of that task, to be stopped; None where there is no use in one.
+        """Open a stream that calls `tell` for each report on the task; None if it is of no use. To
+        be stopped.
 
-        `interval` is how rarely it is looked at.
+        `interval` is the poll interval in seconds.
         """
         if not self._are_told or interval is None or interval < RARE:
             return None
@@ -55,7 +58,7 @@ class ServerTaskNews:
         return stream
 
     async def close(self) -> None:
-        """Listen to nothing any more."""
+        """End all streams."""
         await asyncio.gather(*(stream.close() for stream in tuple(self._streams)))
 
     def _end(self, stream: SubscriptionStream) -> None:
@@ -65,4 +68,4 @@ class ServerTaskNews:
 
 
 def _ignore(notification: Notification) -> None:
-    """Nothing else was asked for."""
+    """Ignored: only tasks were asked for."""

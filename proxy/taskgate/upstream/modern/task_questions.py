@@ -1,6 +1,9 @@
-"""What a server's task waits for: each question heard once, and its answer brought until the server shows it no more.
+"""Input requests of one server task: `TaskQuestions`, each asked once and its answer sent until
+accepted.
 
-What must not live here: requests (`followed`). What holds: no two questions of a task have one key (M-UPD-4).
+The server shows the open questions in each poll. `FollowedTask` passes them on, and sends the
+answers by `tasks/update`. A question that the server no longer shows is withdrawn. Keys of a task's
+questions are unique (M-UPD-4).
 """
 
 from collections.abc import Callable, Mapping
@@ -16,11 +19,12 @@ from taskgate.upstream.modern.open_question import RoundQuestion
 from taskgate.upstream.principal import Principal
 
 TRIES: Final = 3
-"""How often an answer is brought that the server does not take, for a reason that may be its own."""
+"""How often an answer is sent that the server refuses, for a reason that may be temporary."""
 
 
 class TaskQuestions:
-    """The questions of one task, which is what became of `call`. `stir` is told when there is something to bring."""
+    """The questions of the task that `call` became. `stir` is called when there is an answer to
+    send."""
 
     def __init__(
         self, upstream_context: ModernUpstreamContext, host: Peer | None, call: Call, stir: Callable[[], None]
@@ -35,37 +39,37 @@ class TaskQuestions:
         self._brought: dict[str, Answer] = {}
         self._refusals: dict[str, list[Response]] = {}
         self.is_hopeless = False
-        """Whether an answer was given that no server of this era can be told."""
+        """Whether there is an answer that cannot be expressed in this era."""
         self.refusal: Response | None = None
-        """What the server said of an answer that it does not take, though it waits for one."""
+        """The server's refusal of an answer that it nevertheless waits for."""
 
     @property
     def given(self) -> Mapping[str, Answer]:
-        """What is still to be brought."""
+        """The answers that are still to be sent."""
         return self._given
 
     def recall(self, asked: Mapping[str, Question]) -> None:
-        """The server waited for these when another process followed the task: their host could be asked then."""
+        """Ask questions again that were open when another process followed the task."""
         for key, question in asked.items():
             self._hear(key, question)
 
     def show(self, questions: Mapping[str, Question]) -> None:
-        """These are all that the server waits for now: what is new is heard, what is gone is withdrawn."""
+        """Take the open questions of a poll: new ones are asked, missing ones withdrawn."""
         for key in [key for key in self._asked if key not in questions]:
             self._forget(key)
         for key, question in questions.items():
             if key not in self._asked:
                 self._put(key, question)
             elif key in self._brought and not self._is_refused(key):
-                # It may not have kept it, or not have been able to take it.
+                # Still open: the server may have lost the answer, or could not take it.
                 self._given[key] = self._brought.pop(key)
 
     def bringing(self) -> dict[str, tuple[Question, Answer]]:
-        """All that is to be brought now."""
+        """Return all answers to send now, with their questions."""
         return {key: (self._asked[key], answer) for key, answer in self._given.items()}
 
     def brought(self, given: Mapping[str, tuple[Question, Answer]], response: Response) -> None:
-        """The server answered to these: they were taken, or refused."""
+        """Take the server's response to these answers: accepted or refused."""
         for key, (_, answer) in given.items():
             self._given.pop(key, None)
             self._brought[key] = answer
@@ -73,29 +77,28 @@ class TaskQuestions:
                 self._refusals.setdefault(key, []).append(response)
 
     def close(self) -> None:
-        """Nobody can answer any more."""
+        """Withdraw all questions."""
         for key in tuple(self._asked):
             self._forget(key)
 
-    # --- see Asker
+    # --- the asker of its questions -----------------------------------------------------------------------------------
 
     def answered(self, name: str, answer: Answer, principal: Principal | None) -> None:
-        """See Asker."""
         del self._open[name]
         self._call.asks(-1)
-        # The newest token of whoever answers is as good as that of the call, and lasts longer.
+        # The newest token of the caller is as valid as the call's, and lasts longer.
         self._call.principal = principal or self._call.principal
         self._take(name, answer)
 
     def no_answer(self, question: Question) -> Answer:
-        """See Asker."""
         return self._dialect.no_answer(question)
 
     def _put(self, key: str, question: Question) -> None:
         if self._dialect.declared(self._host, question):
             self._hear(key, question)
         else:
-            # Nobody is asked what they did not declare, and so nobody answers (L-INPUT-6).
+            # Questions that the host did not declare are not asked, so they have no answer
+            # (L-INPUT-6).
             self._asked[key] = question
             self._take(key, self.no_answer(question))
 
@@ -115,7 +118,7 @@ class TaskQuestions:
         self._stir()
 
     def _is_refused(self, key: str) -> bool:
-        """Whether the server waits for another answer than it was brought."""
+        """Whether the server waits for a different answer than the one it got."""
         refusals = self._refusals.get(key, [])
         if len(refusals) >= TRIES or any(_is_about_it(each) for each in refusals):
             self.refusal = refusals[-1]

@@ -1,6 +1,7 @@
-"""The requests of one session that wait: each within its time, told to the observer, and let go when the session ends.
+"""Time limits of the requests of one modern session: `RequestWaits`.
 
-What must not live here: what is asked, and what an answer means.
+Each request of `ModernSession` and `Discovery` waits inside `bounded`, which reports it to the
+observer.
 """
 
 from collections.abc import Callable, Coroutine
@@ -16,7 +17,7 @@ from taskgate.upstream.modern.context import ModernUpstreamContext
 
 
 class RequestWaits:
-    """Those of one session."""
+    """The waiting requests of one session."""
 
     def __init__(self, upstream_context: ModernUpstreamContext, clock: Clock) -> None:
         self._upstream_context = upstream_context
@@ -26,9 +27,10 @@ class RequestWaits:
     async def bounded(
         self, call: Call, method: str, asked: Coroutine[Any, Any, Response], judge: Callable[[Response], None]
     ) -> Response:
-        """What comes of asking within the time that the call has; told to the observer, whatever it is.
+        """Await `asked` within the call's timeouts and return its response; reported to the
+        observer in any case.
 
-        `judge` raises UpstreamFailed for an answer that is none.
+        `judge` raises UpstreamFailed for an invalid response.
         """
         clock, began = self._clock, self._clock.elapsed()
         error: str | None = "cancelled"
@@ -39,7 +41,7 @@ class RequestWaits:
                 response = await asked
             error = None if response.error is None else str(response.error_code)
             if not call.is_task:
-                # The server did act where it is, whatever came of it.
+                # A server that made a task did act, whatever the response is.
                 judge(response)
         except Interrupted:
             over = failures.let_go if call.was_let_go else failures.too_late
@@ -56,7 +58,7 @@ class RequestWaits:
         return response
 
     def let_go(self) -> None:
-        """Give up all that still wait."""
+        """End all waits: the session is closed."""
         for call in tuple(self._calls):
             call.was_let_go = True
             call.wake()
