@@ -1,6 +1,8 @@
-"""What a server says in a session beside its answers: kept until somebody listens, heard on one stream.
+"""Buffer of a session's messages besides answers: `BufferedNotifications`, read as an
+`AsideStream`.
 
-What must not live here: what is said to which session (`company`).
+It takes the place of the GET stream of Streamable HTTP. `ChannelSession` fills it, and the legacy
+session reads it like such a stream.
 """
 
 import asyncio
@@ -13,11 +15,12 @@ from taskgate.upstream.duplex.replies import OK
 
 MOST_UNHEARD: Final = 256
 BYTES_UNHEARD: Final = 2**20
-"""What is kept of a session that does not listen: a session listens right after its handshake, or not at all."""
+"""MOST_UNHEARD messages and so many bytes are stored without a reader: a session reads right after
+its handshake, or never."""
 
 
 class BufferedNotifications:
-    """What was said and not heard yet. `released` is told when nobody listens any more."""
+    """Messages that were not read yet. `released` is called when the reader leaves."""
 
     __slots__ = ("_bytes", "_failure", "_is_over", "_ready", "_released", "_stream", "_waiter")
 
@@ -32,11 +35,11 @@ class BufferedNotifications:
 
     @property
     def are_heard(self) -> bool:
-        """Whether somebody listens."""
+        """Whether there is a reader."""
         return self._stream is not None
 
     def say(self, message: bytes) -> bool:
-        """Keep a message for whoever listens; False where there is no room for it."""
+        """Store a message for the reader; False if there is no room."""
         size = self._bytes + len(message)
         if self._stream is None and (len(self._ready) >= MOST_UNHEARD or size > BYTES_UNHEARD):
             return False
@@ -46,18 +49,19 @@ class BufferedNotifications:
         return True
 
     def listen(self) -> "AsideStream":
-        """Hear what was said, and what is from now on; whoever heard it before hears no more."""
+        """Return a stream of the stored and all further messages; an earlier stream ends."""
         self._stream = AsideStream(self)
         self._wake()
         return self._stream
 
     def end(self, failure: UpstreamFailed | None = None) -> None:
-        """Nothing more is said, for that reason if there is one."""
+        """End the buffer; after the stored messages the reader gets `failure`, if given."""
         self._is_over, self._failure = True, failure
         self._wake()
 
     async def next(self, stream: "AsideStream") -> bytes:
-        """What was said next. StopAsyncIteration for who has nothing more to hear; raises what `end` was told."""
+        """Return the next message. StopAsyncIteration for an ended stream; raises the failure of
+        `end`."""
         while stream is self._stream:
             if self._ready:
                 message = self._ready.popleft()
@@ -72,7 +76,7 @@ class BufferedNotifications:
         raise StopAsyncIteration
 
     def let_go(self, stream: "AsideStream") -> None:
-        """Who listens does so no more."""
+        """Detach the reader."""
         if stream is self._stream:
             self._stream = None
             self._released()
@@ -83,7 +87,7 @@ class BufferedNotifications:
 
 
 class AsideStream:
-    """The stream on which it is heard; see Incoming. It is its own iterator."""
+    """An `Incoming` that yields the messages of a buffer. It is its own iterator."""
 
     __slots__ = ("_asides",)
 
@@ -98,7 +102,6 @@ class AsideStream:
         self._asides = asides
 
     def messages(self) -> Self:
-        """See Incoming."""
         return self
 
     def __aiter__(self) -> Self:
@@ -108,5 +111,4 @@ class AsideStream:
         return await self._asides.next(self)
 
     async def release(self, *, answered: bool = False) -> None:
-        """See Incoming."""
         self._asides.let_go(self)

@@ -1,8 +1,8 @@
-"""The seam below a transport over lines: what a line is, who hears it, and whoever has lines to give.
+"""Interfaces of message channels: `MessageChannel`, its listener `Ears`, and `ChannelProvider`.
 
-A line is a way to one server and back, for whole messages: the pipes of a process, or an event stream with its POSTs.
-What must not live here: which message belongs to which request (`transport` and its neighbours), and how bytes move
-(`upstream.stdio`, `upstream.sse`).
+A message channel carries whole messages to one server and back: the pipes of a process, or an event
+stream with its POSTs. `stdio` and `sse` implement channels and providers; `DuplexTransport` and its
+neighbours use them. In this folder a variable `line` is a message channel.
 """
 
 from typing import NamedTuple, Protocol
@@ -12,7 +12,7 @@ from taskgate.upstream.base import Outgoing
 
 
 class ChannelUnavailable(Exception):
-    """The server answers whoever wants a line with an HTTP status that is no success."""
+    """The server answered the request for a channel with an HTTP error status."""
 
     def __init__(self, status: int) -> None:
         super().__init__(f"HTTP status {status}")
@@ -20,16 +20,18 @@ class ChannelUnavailable(Exception):
 
 
 class Wish(NamedTuple):
-    """For what a line is wanted.
+    """A request for a message channel.
 
-    `context` is whose it is to be: who has another never gets the same line, unless the operator says that the server
-    keeps nothing of anybody. `declared` is the text of the parameters of the `initialize` that comes first on it: lines
-    are shared by those who declare the same. None is for the modern era, which has no such message.
-    `probes` tells that what comes may end the server: the line is to be a new one and nobody else's before it is given
-    back; that it ends is no sign of anything, and until then it may be one above a bound. It is dropped first where it
-    is of no use.
-    `outgoing` is the request that waits for it: whoever waits cancels when its time is over. For what `only_listens` no
-    line is made or ended: it is given one that is there, or refused as unreachable.
+    - `context`: the auth context that it is for. Another context never gets the same channel,
+      unless the operator declared that the server keeps no state of callers.
+    - `declared`: the text of the parameters of the `initialize` that comes first. Sessions with the
+      same text may share a channel. None for the modern era, which has no such message.
+    - `outgoing`: the request that waits for the channel; its waiter cancels when its time is over.
+      For one that `only_listens`, no channel is opened or ended: an existing one is given, or
+      unreachable is raised.
+    - `probes`: the request may end the server. The channel is new and unshared until it is given
+      back, and may be one above the limit. Its end is no evidence against the server. It is dropped
+      first.
     """
 
     context: str
@@ -39,89 +41,100 @@ class Wish(NamedTuple):
 
 
 class Ears(Protocol):
-    """Who hears a line. Nothing of it raises or waits."""
+    """Listener of a channel. No method raises or waits."""
 
     @property
     def in_flight(self) -> int:
-        """How many requests wait for their answers on it now: 0 where nobody would miss the line this moment."""
+        """How many requests wait for answers on the channel; 0 if it could be closed unnoticed."""
         ...
 
     def heard(self, message: bytes) -> bool:
-        """The server said that. False where it is no message: it is passed over, and the line may tell of it."""
+        """Receive a message. False if it is no valid message: it is skipped, and the channel may
+        log it."""
         ...
 
     async def heard_large(self, message: bytes) -> bool:
-        """The same of a message that is large: another thread looks at it. Nothing else may be heard meanwhile."""
+        """Receive a large message, which is read on another thread. No other message may be
+        delivered meanwhile."""
         ...
 
     def cut(self, ends: bytes) -> bool:
-        """The server said something that is too large to keep. Of it there is the beginning and the end, with a zero
-        byte between them; or the beginning alone, where the line is ended of it. False as for `heard`.
+        """Receive the ends of a message that is too large to store. False as for `heard`.
+
+        `ends` is the beginning and the end with a zero byte between them, or the beginning alone if
+        the channel is closed because of it.
         """
         ...
 
     def lost(self, failure: UpstreamFailed) -> None:
-        """The line is no more, and nothing else comes of it; told once, and never within a call of the line's own.
+        """The channel is closed, and nothing else arrives. Called once, and never within a call of
+        the channel.
 
-        `failure` is what becomes of every request that is in flight: reason closed or too_large, dispatched, and a text
-        that says what happened. It says nothing of where the server is.
+        `failure` is for every request in flight: reason closed or too_large, dispatched. Its text
+        says what happened, without the server's address.
         """
         ...
 
 
 class MessageChannel(Protocol):
-    """One line to a server. Lines are told apart by identity."""
+    """One message channel to a server. Channels are compared by identity."""
 
     @property
     def acknowledges(self) -> bool:
-        """Whether `send` ends when the server says that it took the message, which may be after it has answered it."""
+        """Whether `send` returns when the server accepts the message, which may be after it
+        answered."""
         ...
 
     def listen(self, ears: Ears) -> None:
-        """Who hears it. Called once, right after the line was first taken; what came before is not lost."""
+        """Set the listener. Called once, right after the channel was first taken; earlier messages
+        are not lost."""
         ...
 
     async def send(self, outgoing: Outgoing) -> int:
-        """Send the one message that is `outgoing.body`, for the HTTP status that it was taken with; 202 without HTTP.
+        """Send the message `outgoing.body`; return the HTTP status of its acceptance, 202 without
+        HTTP.
 
-        `outgoing.left` is told before the first byte may leave, and nothing waits between the two. The body may hold
-        newlines between its tokens, never within a string. Messages go in the order in which they are sent. Raises
-        UpstreamFailed, dispatched where a byte may have left. Where the wait is cancelled the message goes whole, or
-        none of it.
+        `outgoing.left` is called before the first byte may be sent, with no wait between. The body
+        may contain newlines between its tokens, but not within a string. Messages go out in the
+        order of the calls. Raises UpstreamFailed, dispatched if a byte may have been sent. If the
+        wait is cancelled, the message is sent whole or not at all.
         """
         ...
 
     def pause(self) -> None:
-        """Read no further for now: what the server says waits at the server, not in memory."""
+        """Stop reading: messages then wait at the server and not in memory."""
         ...
 
     def resume(self) -> None:
-        """Read on."""
+        """Continue reading."""
         ...
 
     def answered(self, size: int) -> None:
-        """What it just said, of so many bytes, answers what was asked: it is not said beside an answer."""
+        """Report that the last message, of `size` bytes, is an answer, which does not count as
+        noise."""
         ...
 
     def drop(self) -> None:
-        """End it, with whatever is under way on it, in the background: `lost` is told. It is still to be given back."""
+        """Close the channel in the background; `lost` is called. It must still be given back."""
         ...
 
 
 class ChannelProvider(Protocol):
-    """Whoever has the lines to one server: makes them, shares them, ends them."""
+    """Source of the channels to one server: opens, shares and closes them."""
 
     async def take(self, wish: Wish) -> MessageChannel:
-        """A line as wished for, new or used by others, to be given back. It is not one of which `lost` was told.
+        """Return a channel for the request, new or shared, to be given back. `lost` was not called
+        for it.
 
-        Raises UpstreamFailed where there is none, not dispatched; ChannelUnavailable.
+        Raises UpstreamFailed, not dispatched, if there is none; ChannelUnavailable.
         """
         ...
 
     def give_back(self, line: MessageChannel) -> None:
-        """One of those who took it needs it no more; does not wait. To be called once for each `take`, lost or not."""
+        """Return a channel without a wait; once for each `take`, lost or not."""
         ...
 
     async def close(self) -> None:
-        """End every line, and wait until they are gone; `lost` is told, and nothing can be taken any more."""
+        """Close every channel, and wait until they are gone; `lost` is called, and no more are
+        given."""
         ...

@@ -1,7 +1,8 @@
-"""A line with all that goes over it: requests in flight, and the sessions to which everything else is said.
+"""One message channel with its requests: `Channel`, the listener (`Ears`) of a `MessageChannel`.
 
-What must not live here: what a session is (`session`), whose a message is (`words`), and who has lines (`transport`).
-What holds: what a server says is kept for whoever it is for, and where they read slowly the line is read no further.
+It matches answers and progress to waiting requests (`waiting`) and gives every other message to its
+`ChannelUsers` (`company.SharedBy`). Messages are stored for their readers. If those are slow,
+reading from the channel pauses.
 """
 
 import asyncio
@@ -28,39 +29,39 @@ from taskgate.upstream.duplex.waiting import RequestsInFlight
 from taskgate.upstream.duplex.words import Answers, Kind, NotificationPeek, RequestPeek, Tells, is_bounded, kind_of
 
 KEPT_MOST: Final = 2**20
-"""Bytes that wait for their readers before the line is read no further; it is read on below a quarter of them."""
+"""Bytes stored for readers at which reading pauses; it continues below a quarter of them."""
 
 FAREWELL: Final = timedelta(seconds=2)
-"""How long the server may take to take what nobody waits for."""
+"""Time for the server to accept a message that no request waits for."""
 
 TOO_LARGE: Final = dump({"code": INTERNAL_ERROR, "message": "The request is too large"})
 
 _GONE: Final = frozenset({400, 404})
-"""Statuses by which a server says that it knows nothing of the line any more."""
+"""Statuses by which a server says that it no longer knows the channel."""
 
 
 class ChannelUsers(Protocol):
-    """To whom is said what belongs to no request. Nothing of it raises or waits."""
+    """Receivers of messages that belong to no request. No method raises or waits."""
 
     def noted(self, method: str, message: bytes, read: Read) -> None:
-        """A notification; `read` is what to look at where it matters what stands in it."""
+        """Receive a notification; `read` is its decoded form where the content matters."""
         ...
 
     def asked(self, asks: RequestPeek, message: bytes, read: Read) -> None:
-        """A request of the server."""
+        """Receive a request of the server."""
         ...
 
     def lost(self, failure: UpstreamFailed) -> None:
-        """The line is no more."""
+        """The channel is closed."""
         ...
 
     def is_wanted(self, uri: str) -> bool:
-        """Whether anybody wants to hear of that resource."""
+        """Whether any session subscribes to that resource."""
         ...
 
 
 class Channel:
-    """One line; see Ears. `company` is who hears what belongs to no request; what nobody waits for is `under_way`."""
+    """One channel in use. `company` gets messages of no request; `under_way` runs background sends."""
 
     def __init__(self, line: MessageChannel, company: ChannelUsers, under_way: UnderWay) -> None:
         self.line = line
@@ -71,26 +72,26 @@ class Channel:
         self._kept = 0
         self._is_paused = False
 
-    # What its line asks and tells; see Ears.
+    # --- the listener of its message channel --------------------------------------------------------------------------
 
     @property
     def in_flight(self) -> int:
-        """How many requests wait for their answers, and tasks are at work; see Ears."""
+        """How many requests wait for answers, and server tasks run."""
         return len(self.waiting) + self.tasks.count(asyncio.get_running_loop().time())
 
     def heard(self, message: bytes) -> bool:
-        """Hand a message to whom it is for; see Ears."""
+        """Give a message to its receiver."""
         kind = kind_of(message)
         return self._hear_strange(look_at(message), message) if kind is None else self._hear(kind, message, message)
 
     async def heard_large(self, message: bytes) -> bool:
-        """The same of a large message, at which another thread looks; see Ears."""
+        """Give a large message to its receiver; it is read on another thread."""
         kind = await aside(partial(kind_of, message))
         if is_bounded(kind):
-            # Its ends did not tell that, or it would not have come here.
+            # A notification above the limit, whose ends did not tell its kind.
             return True
         is_waited_for = isinstance(kind, Answers) and kind.id in self.waiting.replies
-        # Whoever waits for an answer reads it.
+        # An answer is decoded by its reader.
         read = None if kind is None or is_waited_for else await aside(partial(message_in, message))
         if kind is not None and (read is not None or is_waited_for or not isinstance(kind, Answers)):
             return self._hear(kind, message, read)
@@ -104,7 +105,8 @@ class Channel:
         return all(were_messages)
 
     def cut(self, ends: bytes) -> bool:
-        """Fail what it answers, or can answer; see Ears. What a server asks in too many words it is told is refused."""
+        """Fail the request that the message answers or may answer. A request of the server is
+        refused."""
         kind = kind_of(ends)
         if isinstance(kind, Answers):
             self.waiting.fail(kind.id, failures.too_large())
@@ -118,26 +120,28 @@ class Channel:
         return True
 
     def lost(self, failure: UpstreamFailed) -> None:
-        """Fail what is in flight; see Ears."""
+        """Fail all requests in flight."""
         if failure.reason == UpstreamReason.CLOSED.value:
             failure = failures.Severed(str(failure))
         self.waiting.lost(failure)
         self.company.lost(failure)
 
-    # What is said over it.
+    # --- sending ------------------------------------------------------------------------------------------------------
 
     async def ask(self, outgoing: Outgoing, reply: ChannelReply, *, until: float | None, listens: bool = False) -> None:
-        """Send a request, and wait for the first of its answer. Raises UpstreamFailed; then nothing more is heard."""
+        """Send a request, and wait for the start of its answer. Raises UpstreamFailed; then nothing
+        follows."""
         self.waiting.replies[reply.id] = reply
         if listens:
             self.waiting.listening.add(reply.id)
         await self._carry(outgoing, reply, until)
 
     async def greet(self, outgoing: Outgoing, reply: ChannelReply, *, until: float | None) -> None:
-        """Have the welcome of the line, for which its server is greeted only once. Raises UpstreamFailed.
+        """Get the answer to `initialize`, which is sent once per channel. Raises UpstreamFailed.
 
-        A line whose server does not answer in time is of no use to anybody, and dropped. In time is what one who waits
-        has, whole; where nobody else does, it is what they had, which may be less: starting a program takes of it.
+        A channel whose server does not answer in time is useless and is dropped. The time is the
+        timeout of a waiter who has all of it. If there is no other waiter, it is what this one had
+        left, which may be less, since starting a program takes some of it.
         """
         greeting, loop = self.waiting.greeting, asyncio.get_running_loop()
         try:
@@ -148,7 +152,7 @@ class Channel:
             if reply.status != OK:
                 greeting.fails(failures.refused(reply.status))
         except UpstreamFailed as failure:
-            # That somebody's time is over says nothing to others who wait.
+            # The timeout of one waiter says nothing about the others.
             if failure.reason != UpstreamReason.TIMEOUT.value and reply in greeting.waiting:
                 greeting.fails(failure)
             raise
@@ -160,26 +164,28 @@ class Channel:
                     self.line.drop()
 
     async def tell(self, outgoing: Outgoing) -> int:
-        """Send what has no answer, for the status that it was taken with. Raises UpstreamFailed."""
+        """Send a message without an answer; return the status of its acceptance. Raises
+        UpstreamFailed."""
         status = await self.line.send(outgoing)
         self._see(status)
         return status
 
     def say(self, message: str, like: Outgoing) -> None:
-        """The same in the background, with the headers of the request that it belongs to; it need not arrive."""
+        """Send a message in the background, with the headers of the request `like`; delivery is not
+        ensured."""
         body = message.encode()
         outgoing = Outgoing(verb="POST", headers=like.headers, body=body, first_byte=FAREWELL, follows=True)
         self._under_way.begin(self._say(outgoing))
 
     def keep(self, size: int) -> None:
-        """So much more waits for its reader."""
+        """Count bytes that wait for a reader."""
         self._kept += size
         if self._kept > KEPT_MOST and not self._is_paused:
             self._is_paused = True
             self.line.pause()
 
     def read(self, size: int) -> None:
-        """So much does not wait any more."""
+        """Count bytes that were read."""
         self._kept -= size
         if self._is_paused and self._kept < KEPT_MOST // 4:
             self._is_paused = False
@@ -196,7 +202,7 @@ class Channel:
             self._judge(status, reply)
             await reply.begun(until)
             return
-        # The answer may come before the server has said that it took the question.
+        # The answer may arrive before the server accepts the request.
         reply.was_sent = True
         posting = self._under_way.begin(self._post(outgoing, reply))
         try:
@@ -248,21 +254,25 @@ class Channel:
             self.tasks.look(message, reply.keeper, asyncio.get_running_loop().time())
             reply.answer(message)
         elif not greeting.awaits(id):
-            # Nobody waits for it any more, or it repeats its id, and was meant for somebody else.
+            # Abandoned, or a repeated id that was meant for another request.
             return response_in(read) is not None or self._hear_strange(look_at(message), message)
         elif not greeting.hear(read):
             self.line.drop()
         return True
 
     def _hear_strange(self, strange: Strange, message: bytes) -> bool:
-        """Hear what is not one message: part by part, or for whom it can be told. Whether all of it were messages."""
+        """Handle what is not one message: each part of an array, or an answer to a request that can
+        be told.
+
+        Returns whether all of it were messages.
+        """
         if strange.parts:
             were_messages = [_is_one(part) and self.heard(part) for part in strange.parts]
             return all(were_messages)
         replies, greeting = self.waiting.replies, self.waiting.greeting
         waited_for = [id_ for id_ in strange.answered if id_ in replies or greeting.awaits(id_)]
         if len(waited_for) == 1:
-            # Its reader tells whoever waits what is wrong with it.
+            # Its reader reports what is wrong with it.
             self._hear_answer(waited_for[0], message, None)
         elif strange.says_unread:
             self.waiting.fail_the_only_one(failures.unread())

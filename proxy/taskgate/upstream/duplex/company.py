@@ -1,8 +1,10 @@
-"""Who share a line, and to whom of them a server says what belongs to no request of theirs.
+"""Sharing of one channel by sessions: `SharedBy` decides which session gets a message of no
+request.
 
-Nothing on a line says that (U-STDIO-4). What must not live here: what becomes of it there. What holds: where a line
-serves several callers, or may still be at work for one who left, nobody hears what may be said to another; and what
-one caller is asked is asked of the only session whose it can be, else of the one with the newest request.
+Nothing in such a message names a session (U-STDIO-4). If a channel serves several callers, or the
+server may still work for one who left, no session gets what may be another caller's. A question for
+one caller goes to the only session that it can be for, else to the one with the newest request.
+Used by `DuplexTransport`.
 """
 
 import asyncio
@@ -37,7 +39,8 @@ NOTE_RESOURCE_UPDATED: Final = "notifications/resources/updated"
 
 
 class SharedBy:
-    """A line and the sessions on it; see ChannelUsers. `gone` is told when the line is lost."""
+    """A channel and its sessions; the `ChannelUsers` of the channel. `gone` is called when it is
+    lost."""
 
     def __init__(self, line: MessageChannel, under_way: UnderWay, gone: Callable[[MessageChannel], None]) -> None:
         self.channel = Channel(line, self, under_way)
@@ -45,7 +48,6 @@ class SharedBy:
         self._gone = gone
 
     def noted(self, method: str, message: bytes, read: Read) -> None:
-        """See ChannelUsers."""
         stream = self._stream_of(method, read)
         if stream is None:
             for session in self._who_hears(method, read):
@@ -57,7 +59,7 @@ class SharedBy:
             stream.arrive(message)
 
     def asked(self, asks: RequestPeek, message: bytes, read: Read) -> None:
-        """See ChannelUsers. In the modern era servers ask nothing, and get no answer."""
+        """Modern servers send no requests, and get no answer."""
         session = self._whom_to_ask(asks, read)
         if session is not None:
             session.answers(asks, message)
@@ -65,22 +67,20 @@ class SharedBy:
             self.channel.say(error_text(asks.id, NOBODY), Outgoing(verb="POST", headers={}))
 
     def lost(self, failure: UpstreamFailed) -> None:
-        """See ChannelUsers."""
         self._gone(self.channel.line)
         for session in tuple(self.sessions):
             session.lose(failure)
 
     def is_wanted(self, uri: str) -> bool:
-        """See ChannelUsers."""
         return any(uri in session.uris for session in self.sessions)
 
-    # --- of the modern era
+    # --- modern era ---------------------------------------------------------------------------------------------------
 
     def _stream_of(self, method: str, read: Read) -> ChannelReply | None:
-        """The request of the modern era that a notification belongs to (U-STDIO-5)."""
+        """Return the modern request that a notification belongs to (U-STDIO-5)."""
         replies, listening = self.channel.waiting.replies, self.channel.waiting.listening
         if method == NOTE_MESSAGE:
-            # Only a request has a log there, and nothing says which.
+            # Logs belong to a request, but do not name it.
             others = [reply for id_, reply in replies.items() if id_ not in listening and not _is_of_session(reply)]
             is_the_only_one = len(others) == 1 and self._is_of_one() and not self._given_up()
             return others[0] if is_the_only_one else None
@@ -90,33 +90,34 @@ class SharedBy:
         if named is None:
             is_the_only_one = len(listening) == 1 and not self.sessions and self._is_of_one()
             return replies[next(iter(listening))] if is_the_only_one else None
-        # Some servers write the number as a text.
+        # Some servers write the number as a string.
         return next((reply for id_, reply in replies.items() if str(id_) == str(named)), None)
 
-    # --- whose it can be
+    # --- possible receivers -------------------------------------------------------------------------------------------
 
     def _given_up(self) -> list[str]:
         return self.channel.waiting.given_up.sessions(asyncio.get_running_loop().time())
 
     def _waited_for(self) -> list[ReplyObserver]:
-        """Those who wait for an answer, or follow a task of the server."""
+        """Return the owners of requests in flight and of followed server tasks."""
         waiting = [reply.keeper for reply in self.channel.waiting.replies.values()]
         return waiting + self.channel.tasks.followers(asyncio.get_running_loop().time())
 
     def _is_of_one(self) -> bool:
-        """Whether it is one caller alone for whom the server does anything."""
+        """Whether the server works for one caller only."""
         contexts = {each.context for each in (*self.sessions, *self._waited_for())}
         return len(contexts | self.channel.waiting.given_up.contexts) <= 1
 
     def _only_one(self) -> ChannelSession | None:
-        """The session that what the server says must be of; None where it can be of several, or of one that is over."""
+        """Return the only session that a message can be for; None if there are several, or it has
+        ended."""
         at_work = {each.id for each in self._waited_for()} | set(self._given_up())
         if len(self.sessions) == 1:
             at_work |= {session.id for session in self.sessions}
         found = [session for session in self.sessions if session.id in at_work]
         return found[0] if len(found) == len(at_work) == 1 else None
 
-    # --- of the legacy era
+    # --- legacy era ---------------------------------------------------------------------------------------------------
 
     def _who_hears(self, method: str, read: Read) -> Iterable[ChannelSession]:
         sessions = tuple(self.sessions)
@@ -139,14 +140,14 @@ class SharedBy:
         return self._only_one() or self._newest_at_work() if self._is_of_one() else None
 
     def _newest_at_work(self) -> ChannelSession | None:
-        """The session with the newest request; the newest of all where none waits for anything."""
+        """Return the session with the newest request; the newest of all if none has a request."""
         followed = self.channel.tasks.followers(asyncio.get_running_loop().time())
         waiting = (reply.keeper for reply in self.channel.waiting.replies.values())
         at_work = [each for each in (*followed, *waiting) if isinstance(each, ChannelSession) and each in self.sessions]
         return next(reversed(at_work or [*self.sessions]), None)
 
     def _that_follows(self, task: str | None) -> ChannelSession | None:
-        """The session that waits for the outcome of the server's task, or looked at it last."""
+        """Return the session that waits for the result of the server's task, or polled it last."""
         if task is None:
             return None
         waiting = (reply.keeper for reply in self.channel.waiting.replies.values() if reply.about == task)
@@ -168,4 +169,5 @@ _FOR_ALL: Final = frozenset(
         "notifications/resources/list_changed",
     }
 )
-"""What is of no caller, or is passed over by every session that does not know what it names; no host hears of that."""
+"""Notifications of no caller, and those that a session ignores if it does not know what they name.
+Hosts get neither."""

@@ -1,6 +1,7 @@
-"""What a message on a line is about, where that decides whose it is: read to its last member, as few have to be.
+"""Contents of messages that decide their receiver: task, subscription, resource. Fully decoded;
+pure.
 
-What must not live here: what a message is (`words`), and what becomes of it. Pure.
+Few messages need this; `words` reads the kind of a message from its ends.
 """
 
 from typing import Final, NamedTuple
@@ -16,13 +17,14 @@ from taskgate.upstream.duplex.words import MAX_DEPTH
 
 _SHOWN: Final = ("taskId", "status", "pollInterval", "pollIntervalMs")
 Read = bytes | Message | None
-"""A message, or what it was read as before: None for what is none."""
+"""A message, or its decoded form: None for an invalid one."""
 _LONGEST: Final = 3_600_000
-"""Milliseconds between two looks at a task that are believed to be meant."""
+"""Milliseconds between two polls that are accepted."""
 
 
 def message_in(message: bytes) -> Message | None:
-    """The message, read to its last member; None for what is none. The same may be asked of it as of its bytes."""
+    """Decode a message; None if it is invalid. The other functions take the result as well as
+    bytes."""
     try:
         return parse(message, max_depth=MAX_DEPTH)
     except (UnparsableMessage, MalformedMessage):
@@ -30,18 +32,19 @@ def message_in(message: bytes) -> Message | None:
 
 
 def subscription_of(message: Read) -> RequestId | None:
-    """The request whose stream a notification belongs to, by what it says of it; None where it says nothing."""
+    """Return the request whose stream a notification names; None if it names none."""
     parsed = _parsed(message)
     if not isinstance(parsed, Notification):
         return None
     if parsed.method == NOTE_CANCELLED:
-        # How a server ends such a stream.
+        # A server ends such a stream so.
         return _named(value_of(parsed.params, "requestId"))
     return _named(value_of(meta_of(parsed.params), SUBSCRIPTION_ID))
 
 
 class Shown(NamedTuple):
-    """A task as an answer shows it. `status` None: it has nothing more to show. `interval` in seconds, 0 unknown."""
+    """A task in an answer. `status` None: only its result was shown. `interval` in seconds, 0 if
+    unknown."""
 
     id: str
     status: str | None
@@ -49,7 +52,7 @@ class Shown(NamedTuple):
 
 
 def task_shown_in(message: bytes) -> Shown | None:
-    """The server's task that an answer is about: as it shows itself, or as the one whose outcome it is."""
+    """Return the server's task that an answer shows, or whose result it is."""
     response = response_in(message)
     result = None if response is None or response.result is None else response.result.members
     if result is None:
@@ -65,25 +68,25 @@ def task_shown_in(message: bytes) -> Shown | None:
 
 
 def uri_in(message: Read) -> str | None:
-    """The resource that a request or a notification is about."""
+    """Return the resource that a request or notification names."""
     return _text(_params(message), "uri")
 
 
 def task_in(message: Read) -> str | None:
-    """The server's task that a request is about: by its parameters, or by what it says of itself."""
+    """Return the server's task that a request names, in its parameters or metadata."""
     params = _params(message)
     related = value_of(meta_of(params), RELATED_TASK)
     return _text(params, "taskId") or (related.get("taskId") if isinstance(related, dict) else None)
 
 
 def response_in(message: Read) -> Response | None:
-    """The response that it is; None for anything else."""
+    """Return the response; None for anything else."""
     parsed = _parsed(message)
     return parsed if isinstance(parsed, Response) else None
 
 
 def declared_in(message: bytes) -> bytes:
-    """The text of a request's parameters, as the gateway wrote it."""
+    """Return the text of a request's parameters, as the gateway wrote it."""
     parsed = _parsed(message)
     assert isinstance(parsed, Request), "the gateway sends only requests here"
     return parsed.params_text.encode()

@@ -1,7 +1,8 @@
-"""Requests of one line that nobody waits for any more and the server has not answered: it may still be at work.
+"""Abandoned requests of one channel: `GivenUp`, those that the server may still work on.
 
-What must not live here: what becomes of what it says meanwhile (`company`). What holds: that another caller was served
-is remembered until the answer comes, or the line is no more; a server that heeds a cancel never answers (U-STDIO-3).
+`company` uses them: while the server may work for another caller, its messages may be that
+caller's. An entry stays until the answer arrives or the channel ends. A server that honours a
+cancellation never answers (U-STDIO-3).
 """
 
 from typing import Final, NamedTuple
@@ -9,16 +10,17 @@ from typing import Final, NamedTuple
 from taskgate.domain.record import RequestId
 
 STILL: Final = 300.0
-"""Seconds for which such a request counts as at work among those of its own caller."""
+"""Seconds for which such a request counts as running among those of its own caller."""
 
 _MOST: Final = 1024
-"""Requests that are remembered one by one; of those before them, whose they were."""
+"""Requests that are stored one by one; of older ones only the auth context."""
 _SEVERAL: Final = 2
-"""With so many callers it is known that there are several, and more need not be remembered."""
+"""With so many older contexts it is known that there are several; more need not be stored."""
 
 
 class _Left(NamedTuple):
-    """A request: of which session (empty in the modern era), of which caller, and the loop's time until which."""
+    """A request: its session (empty in the modern era), its auth context, and the loop time until
+    it counts."""
 
     session: str
     context: str
@@ -26,7 +28,7 @@ class _Left(NamedTuple):
 
 
 class GivenUp:
-    """Those of one line."""
+    """The abandoned requests of one channel."""
 
     __slots__ = ("_left", "_older")
 
@@ -35,7 +37,7 @@ class GivenUp:
         self._older: set[str] = set()
 
     def note(self, id: RequestId, session: str, context: str, until: float) -> None:
-        """One more; until the loop's time `until` it counts as at work."""
+        """Add a request; it counts as running until the loop time `until`."""
         self._left[id] = _Left(session, context, until)
         if len(self._left) > _MOST:
             oldest = self._left.pop(next(iter(self._left)))
@@ -43,18 +45,18 @@ class GivenUp:
                 self._older.add(oldest.context)
 
     def answered(self, id: RequestId) -> None:
-        """The server is done with it, if it was one of them."""
+        """Remove a request that the server answered."""
         self._left.pop(id, None)
 
     def __contains__(self, id: RequestId) -> bool:
-        """Whether the server may still answer it."""
+        """Whether the server may still answer the request."""
         return id in self._left
 
     @property
     def contexts(self) -> set[str]:
-        """Whose they are; of more than a few callers not all."""
+        """The auth contexts of the requests; not all if there are many."""
         return {left.context for left in self._left.values()} | self._older
 
     def sessions(self, now: float) -> list[str]:
-        """The sessions of those at work, one for each; empty for one without."""
+        """Return the session of each running request; empty for one without a session."""
         return [left.session for left in self._left.values() if left.until > now]

@@ -1,7 +1,7 @@
-"""The handshake of one line, made once: whoever takes the line later is welcomed with the words that it brought.
+"""Handshake of one channel: `Greeting` has `initialize` sent once and gives its answer to every
+session.
 
-What must not live here: how the messages get to the server and back (`channel`). What holds: the server is greeted
-again only after it refused.
+`Channel.greet` sends it. It is sent again only after the server refused it.
 """
 
 from typing import Final
@@ -16,11 +16,11 @@ from taskgate.upstream.duplex.contents import Read, response_in
 from taskgate.upstream.duplex.replies import ChannelReply
 
 NEARLY: Final = 0.95
-"""The share of a patience after which a wait that is given up counts as all of it."""
+"""The share of the timeout after which a cancelled wait counts as a timeout."""
 
 
 class Greeting:
-    """What is known of the handshake, and who waits for the welcome."""
+    """State of the handshake, and the replies that wait for its answer."""
 
     __slots__ = ("_sent_as", "_sent_at", "_was_confirmed", "_welcome", "waiting")
 
@@ -33,11 +33,12 @@ class Greeting:
 
     @property
     def is_welcome(self) -> bool:
-        """Whether the server answered it as one that takes part."""
+        """Whether the server accepted it."""
         return self._welcome is not None
 
     def joins(self, reply: ChannelReply, now: float) -> bool:
-        """Have the reply wait for the welcome, or give it now; False where the server is to be greeted under its id."""
+        """Give the reply the answer, or have it wait for it; False if `initialize` must be sent
+        under its id."""
         if self._welcome is not None:
             _welcome_with(self._welcome, reply)
             return True
@@ -48,25 +49,25 @@ class Greeting:
         return False
 
     def fails(self, failure: UpstreamFailed) -> None:
-        """It did not reach the server, or no answer can come."""
+        """Fail the waiting replies: it was not sent, or no answer can arrive."""
         self._sent_as = None
         waiting, self.waiting = self.waiting, []
         for reply in waiting:
             reply.fail(failure)
 
     def leaves(self, reply: ChannelReply) -> None:
-        """The reply does not wait any more."""
+        """Remove a reply that no longer waits."""
         if reply in self.waiting:
             self.waiting.remove(reply)
 
     def awaits(self, id: RequestId) -> bool:
-        """Whether the server was greeted under that id, and has not answered."""
+        """Whether `initialize` was sent under that id and is not answered."""
         return id == self._sent_as and self._welcome is None
 
     def hear(self, message: Read) -> bool:
-        """The server's answer to it: who waits has it then.
+        """Take the server's answer and give it to the waiting replies.
 
-        False where it neither welcomes nor refuses: nobody can know what such a server takes it for.
+        False if it is neither an acceptance nor an error: the state of such a server is unknown.
         """
         response = response_in(message)
         if response is None:
@@ -82,9 +83,9 @@ class Greeting:
         return self.is_welcome or response.result is None
 
     def is_hopeless(self, patience: float, now: float, *, left: float) -> bool:
-        """Whether the server was greeted so long ago and has not answered.
+        """Whether the server did not answer for the whole timeout.
 
-        Or not so long, where whoever gave up had no more time `left`, and nobody else waits.
+        Or for less, if the one who gave up had no time `left` and there is no other waiter.
         """
         if self._sent_as is None or self._welcome is not None:
             return False
@@ -92,7 +93,7 @@ class Greeting:
         return now - self._sent_at >= patience * NEARLY or (is_spent and not self.waiting)
 
     def confirms(self) -> bool:
-        """Whether the server is still to be told that it was understood; from then on it was."""
+        """Whether `notifications/initialized` is still to be sent; False from the second call on."""
         was_confirmed, self._was_confirmed = self._was_confirmed, True
         return not was_confirmed
 

@@ -1,6 +1,7 @@
-"""One request of the modern era on a line: it has the line for as long as its answer is read.
+"""One modern request on a channel: `PendingRequest`, which has the channel until its answer is
+read.
 
-What must not live here: who has lines (`transport`), and whose a message is (`company`).
+`DuplexTransport` creates it for each request of the modern era.
 """
 
 from collections.abc import Callable
@@ -14,7 +15,8 @@ from taskgate.upstream.duplex.words import RequestPeek
 
 
 class PendingRequest:
-    """One request, of `context`; see ReplyObserver. `over` is told once that it needs the line no more."""
+    """One request of an auth context; the `ReplyObserver` of its reply. `over` is called once at
+    its end."""
 
     __slots__ = ("_channel", "_like", "_over", "context")
 
@@ -27,7 +29,7 @@ class PendingRequest:
         self._over = over
 
     async def run(self, asks: RequestPeek, until: float | None) -> ChannelReply:
-        """The answer, as it begins. Raises UpstreamFailed."""
+        """Send the request and return the start of its answer. Raises UpstreamFailed."""
         reply = ChannelReply(asks.id, self, self._like.idle)
         listens = asks.method == SUBSCRIPTIONS_LISTEN
         try:
@@ -37,18 +39,16 @@ class PendingRequest:
             raise
         return reply
 
-    # What its reply tells; see ReplyObserver.
+    # --- the observer of its reply ------------------------------------------------------------------------------------
 
     def keep(self, size: int) -> None:
-        """See ReplyObserver."""
         self._channel.keep(size)
 
     def read(self, size: int) -> None:
-        """See ReplyObserver."""
         self._channel.read(size)
 
     def let_go(self, reply: ChannelReply) -> None:
-        """See ReplyObserver. A server that still works at it is told that nobody waits (U-STDIO-3)."""
+        """Cancels the request at a server that still works on it (U-STDIO-3)."""
         if self._channel.waiting.replies.get(reply.id) is reply:
             self._channel.waiting.give_up(reply)
             self._channel.say(cancelled(reply.id), self._like)

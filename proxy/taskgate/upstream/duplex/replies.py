@@ -1,7 +1,8 @@
-"""What comes back for one request on a line, as it is waited for and read; and answers that are a status alone.
+"""Answers on a channel: `ChannelReply`, one request's answer as it is read, and `Status`, a status
+alone.
 
-What must not live here: which message belongs to the request (`channel`). What holds: what was heard before a failure
-is read before it.
+Both are `Incoming`, so sessions read them like HTTP answers. `Channel` matches messages to replies.
+Messages that arrived before a failure are read before it.
 """
 
 import asyncio
@@ -17,26 +18,26 @@ OK: Final = 200
 
 
 class ReplyObserver(Protocol):
-    """Whom a reply tells of itself. `id` is the session that it is of, empty where there is none; `context` whose."""
+    """Owner of a reply. `id` is its session, empty without one; `context` its auth context."""
 
     id: str
     context: str
 
     def keep(self, size: int) -> None:
-        """So many bytes more wait to be read."""
+        """Count bytes that wait to be read."""
         ...
 
     def read(self, size: int) -> None:
-        """So many bytes do not wait any more."""
+        """Count bytes that were read."""
         ...
 
     def let_go(self, reply: "ChannelReply") -> None:
-        """Nobody reads it any more, whether or not its answer came."""
+        """The reply is no longer read, whether or not it was answered."""
         ...
 
 
 class Status:
-    """An answer that is a status, and nothing else; see Incoming."""
+    """An `Incoming` that is a status without a body."""
 
     __slots__ = ("status",)
 
@@ -50,7 +51,6 @@ class Status:
         self.status = status
 
     def messages(self) -> Self:
-        """None; see Incoming."""
         return self
 
     def __aiter__(self) -> Self:
@@ -60,13 +60,15 @@ class Status:
         raise StopAsyncIteration
 
     async def release(self, *, answered: bool = False) -> None:
-        """Nothing; see Incoming."""
+        """Do nothing."""
 
 
 class ChannelReply:
-    """The answer to one request; see Incoming. It is its own iterator, so that leaving it half read costs nothing.
+    """The answer to one request. It is its own iterator, so that abandoning it half read costs
+    nothing.
 
-    `idle` are the seconds of silence within it that are borne. `session` is for who asked to have one.
+    `idle` is the allowed silence within it in seconds. `session` is set in the answer to
+    `initialize`.
     """
 
     __slots__ = (
@@ -96,13 +98,13 @@ class ChannelReply:
         self.streams = True
         self.session: str | None = None
         self.about: str | None = None
-        """The server's id of the task whose result was asked for."""
+        """The server's id of the task whose result was requested."""
         self.is_answered = False
-        """Whether nothing follows on what was heard."""
+        """Whether no more messages follow."""
         self.is_over = False
-        """Whether nobody reads it any more."""
+        """Whether it is no longer read."""
         self.was_sent = False
-        """Whether the server may be at work at it."""
+        """Whether the server may be working on the request."""
         self.keeper = keeper
         self._idle = None if idle is None else idle.total_seconds()
         self._ready: deque[bytes] = deque()
@@ -110,36 +112,36 @@ class ChannelReply:
         self._waiter: asyncio.Future[None] | None = None
         self._failure: UpstreamFailed | None = None
 
-    # What the line tells.
+    # --- calls of its channel -----------------------------------------------------------------------------------------
 
     def arrive(self, message: bytes) -> None:
-        """The server said that on the way to its answer."""
+        """Add a message that comes before the answer."""
         self._has_begun = True
         self._ready.append(message)
         self.keeper.keep(len(message))
         self._wake()
 
     def answer(self, message: bytes) -> None:
-        """The server's answer."""
+        """Add the answer, the last message."""
         self.is_answered = True
         self.streams = self._has_begun
         self.arrive(message)
 
     def close(self) -> None:
-        """The server says no more, and ends it without an answer."""
+        """End it without an answer, as the server did."""
         self.is_answered = True
         self._wake()
 
     def fail(self, failure: UpstreamFailed) -> None:
-        """No more comes."""
+        """End it with a failure, unless it is answered."""
         if not self.is_answered and self._failure is None:
             self._failure = failure
             self._wake()
 
     def refuse(self, status: int) -> None:
-        """The server did not take the request."""
+        """End it with an HTTP status: the server did not accept the request."""
         if self._has_begun:
-            # Its head is known by now, and was another.
+            # The reader already has another status.
             self.fail(failures.refused(status))
         elif not self.is_answered and self._failure is None:
             self.is_answered = True
@@ -147,20 +149,19 @@ class ChannelReply:
             self.status = status
             self._wake()
 
-    # What its reader asks.
+    # --- calls of its reader ------------------------------------------------------------------------------------------
 
     async def begun(self, until: float | None) -> None:
-        """Wait for the first of it; no longer than until the loop's time `until`. Raises UpstreamFailed."""
+        """Wait for the first message, until the loop time `until` at most. Raises UpstreamFailed."""
         if not self._ready and not self.is_answered:
             await self._more(until)
 
     @property
     def first(self) -> bytes | None:
-        """What is read next, where it is there."""
+        """The next message, if it is there."""
         return self._ready[0] if self._ready else None
 
     def messages(self) -> Self:
-        """See Incoming."""
         return self
 
     def __aiter__(self) -> Self:
@@ -180,11 +181,10 @@ class ChannelReply:
         return message
 
     async def release(self, *, answered: bool = False) -> None:
-        """Be done with it; see Incoming."""
         self.end()
 
     def end(self) -> None:
-        """Be done with it; a second time does nothing."""
+        """Finish with it; a second call does nothing."""
         if self.is_over:
             return
         self.is_over = True

@@ -1,6 +1,7 @@
-"""One session on a line: a made-up id to find it by, what is said for it, and what is heard in it.
+"""One legacy session on a channel: `ChannelSession`, with a session id that the gateway makes up.
 
-What must not live here: what of the line's is said to which session (`company`), and who has lines (`transport`).
+Programs know no session ids; the id lets the legacy session address it as over HTTP.
+`DuplexTransport` finds it by its id, and `company` gives it messages of no request.
 """
 
 import asyncio
@@ -28,23 +29,24 @@ from taskgate.upstream.duplex.replies import ChannelReply, Status
 from taskgate.upstream.duplex.words import Answers, NotificationPeek, RequestPeek, kind_of
 
 UNHEARD: Final = 60.0
-"""Seconds without a listener after which a session is over: who has one listens, but for the moment before it parts."""
+"""Seconds without a reader after which a session ends. A live session has one, except right before
+its end."""
 
 TAKEN: Final = 202
 UNANSWERED: Final = dump({"code": INTERNAL_ERROR, "message": "The session that could answer has ended"})
 
 
 class ChannelSession:
-    """One session. `over` is told once that it has ended, however it did."""
+    """One session. `over` is called once when it has ended."""
 
     def __init__(self, id: str, channel: Channel, context: str, over: Callable[["ChannelSession"], None]) -> None:
         self.id = id
         self.channel = channel
         self.context = context
         self.uris: set[str] = set()
-        """The resources that it wants to hear of."""
+        """The resources that it subscribes to."""
         self.loss: str | None = None
-        """What is said to whoever still speaks in it, where its line was lost."""
+        """The text for requests in the session after its channel was lost."""
         self._over = over
         self._asides = BufferedNotifications(self._fall_silent)
         self._questions: dict[RequestId, None] = {}
@@ -54,13 +56,14 @@ class ChannelSession:
 
     @property
     def listens(self) -> bool:
-        """Whether somebody hears what is said in it beside answers."""
+        """Whether its messages besides answers have a reader."""
         return self._asides.are_heard
 
-    # What is asked of it.
+    # --- requests -----------------------------------------------------------------------------------------------------
 
     async def begin(self, outgoing: Outgoing, asks: RequestPeek, until: float | None) -> ChannelReply:
-        """The handshake: the welcome, or the refusal, after which there is no session. Raises UpstreamFailed."""
+        """Make the handshake and return its answer; after a refusal the session is over. Raises
+        UpstreamFailed."""
         self._like = outgoing
         reply = ChannelReply(asks.id, self, outgoing.idle)
         try:
@@ -75,7 +78,7 @@ class ChannelSession:
         return reply
 
     async def post(self, outgoing: Outgoing, until: float | None) -> ChannelReply | Status:
-        """What comes back for a message of the session. Raises UpstreamFailed."""
+        """Send a message of the session and return its answer. Raises UpstreamFailed."""
         assert outgoing.body is not None, "a message has a body"
         self._like = outgoing
         kind = kind_of(outgoing.body)
@@ -88,14 +91,14 @@ class ChannelSession:
         return Status(await self.channel.tell(outgoing))
 
     def listen(self) -> AsideStream:
-        """The stream on which everything is heard that answers nothing."""
+        """Return the stream of messages that are no answers."""
         if self._silence is not None:
             self._silence.cancel()
             self._silence = None
         return self._asides.listen()
 
     def end(self) -> None:
-        """It is over, and nobody waits for anything in it any more."""
+        """End the session: cancel its requests, refuse its open questions."""
         if not self._close():
             return
         self._asides.end()
@@ -106,37 +109,35 @@ class ChannelSession:
         for id_ in self._questions:
             self._say(error_text(id_, UNANSWERED))
 
-    # What its line tells.
+    # --- messages of its channel --------------------------------------------------------------------------------------
 
     def hear(self, message: bytes) -> None:
-        """The server said that to it."""
+        """Receive a message of the server."""
         self._asides.say(message)
 
     def answers(self, asks: RequestPeek, message: bytes) -> None:
-        """The server asks it that."""
+        """Receive a request of the server."""
         if self._asides.say(message):
             self._questions[asks.id] = None
         else:
             self._say(error_text(asks.id, UNANSWERED))
 
     def lose(self, failure: UpstreamFailed) -> None:
-        """Its line is no more."""
+        """End the session: its channel is closed."""
         self.loss = str(failure)
         if self._close():
             self._asides.end(UpstreamFailed(UpstreamReason.SESSION_LOST, self.loss, dispatched=False))
 
-    # What its replies tell; see ReplyObserver.
+    # --- the observer of its replies ----------------------------------------------------------------------------------
 
     def keep(self, size: int) -> None:
-        """See ReplyObserver."""
         self.channel.keep(size)
 
     def read(self, size: int) -> None:
-        """See ReplyObserver."""
         self.channel.read(size)
 
     def let_go(self, reply: ChannelReply) -> None:
-        """See ReplyObserver. That a request is given up, its own conversation tells the server."""
+        """The legacy session cancels the request at the server itself."""
         self.channel.waiting.give_up(reply)
 
     async def _ask(self, outgoing: Outgoing, asks: RequestPeek, until: float | None) -> ChannelReply:
@@ -156,7 +157,8 @@ class ChannelSession:
         return reply
 
     def _is_still_wanted(self, method: str, uri: str) -> bool:
-        """Note what it wants to hear of; whether others on the line want what it wants no more."""
+        """Store a subscription or its end; returns whether other sessions still subscribe to the
+        resource."""
         if method == RESOURCES_SUBSCRIBE:
             self.uris.add(uri)
             return False
@@ -164,7 +166,7 @@ class ChannelSession:
         return self.channel.company.is_wanted(uri)
 
     def _say(self, message: str) -> None:
-        # A connection of its own ends with the session, and everything in it.
+        # An acknowledging channel (SSE) belongs to this session and ends with it.
         if not self.channel.line.acknowledges:
             self.channel.say(message, self._like)
 
@@ -191,7 +193,7 @@ class ChannelSession:
 
 
 def cancelled(id: RequestId) -> str:
-    """What tells a server that nobody waits for the answer to a request any more (U-STDIO-3)."""
+    """Return the notification that cancels a request (U-STDIO-3)."""
     return notification_text(NOTE_CANCELLED, dump({"requestId": id}))
 
 

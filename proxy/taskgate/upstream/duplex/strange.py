@@ -1,7 +1,7 @@
-"""What a server says that is not one message: arrays of them, and answers that cannot be read.
+"""Input of a server that is not one message: arrays, and answers that cannot be decoded. Pure.
 
-A revision has arrays, and servers of others send them too. What must not live here: who waits for what (`channel`).
-What holds: nothing is taken for an answer that is not plainly one. Pure.
+One revision has arrays, and servers of others send them too. `look_at` finds what `Channel` can
+use: parts, or the request that is meant. Only input that is plainly an answer is taken for one.
 """
 
 from collections.abc import Collection, Sequence
@@ -16,11 +16,11 @@ from taskgate.protocol.vocabulary import PARSE_ERROR
 from taskgate.upstream.duplex.words import MAX_DEPTH, Answers, kind_of
 
 MOST_PARTS: Final = 4096
-"""Elements of an array that is taken apart."""
+"""Elements of an array that is split."""
 
 
 def parts_of(message: bytes) -> list[bytes]:
-    """The elements of an array; none of what is no array, or cannot be read as one."""
+    """Return the elements of an array; none if it is no array or cannot be decoded."""
     if not is_array(message):
         return []
     try:
@@ -30,7 +30,7 @@ def parts_of(message: bytes) -> list[bytes]:
 
 
 class Strange(NamedTuple):
-    """What can be told of what is not one message: its `parts`, else whom it answers, else whether it `says_unread`."""
+    """Findings: the `parts`, else the requests it seems to answer, else whether it `says_unread`."""
 
     parts: Sequence[bytes] = ()
     answered: Collection[RequestId] = ()
@@ -38,16 +38,16 @@ class Strange(NamedTuple):
 
 
 def look_at(message: bytes) -> Strange:
-    """What can be told of what is not one message."""
+    """Examine input that is not one message."""
     parts = parts_of(message)
     return Strange(parts) if parts else Strange((), answered_by(message), says_unread(message))
 
 
 def answered_by(message: bytes) -> Collection[RequestId]:
-    """The requests that it names as if it answered them, where it can be no question and no notification."""
+    """Return the requests that it seems to answer, if it can be no request and no notification."""
     members = _members_of(message)
     if members is None and is_array(message):
-        # What it begins with may be told all the same.
+        # Its first element may be readable all the same.
         first = kind_of(message.lstrip()[1:])
         return [first.id] if isinstance(first, Answers) else []
     if members is None or any(name == "method" for name, _ in members):
@@ -56,12 +56,13 @@ def answered_by(message: bytes) -> Collection[RequestId]:
 
 
 def may_be_message(beginning: bytes) -> bool:
-    """Whether what begins like that may be a message, or an array of them."""
+    """Whether input with this beginning may be a message or an array of them."""
     return beginning.lstrip()[:1] in (b"{", b"[")
 
 
 def says_unread(message: bytes) -> bool:
-    """Whether it tells that something could not be read, and not what: JSON-RPC has no id for that."""
+    """Whether it is a parse error without an id: the server could not read a message, which one is
+    unknown."""
     members = dict(_members_of(message) or ())
     id_, error = members.get("id"), members.get("error")
     said = None if error is None else error.value

@@ -1,7 +1,7 @@
-"""Tasks that a server made and is believed to work at: nobody may be waiting for an answer, and yet it is not idle.
+"""Server tasks that run on one channel: `RunningTasks`, read from answers to polls.
 
-What must not live here: how a task is followed (`upstream.legacy`, `upstream.modern`), and what ends an idle
-server. What holds: a task that nobody looks at any more is believed in for a while only.
+They keep a program from being ended as idle while no request waits for it. A task that is not
+polled any more counts for a limited time only. The task followers of both eras make the polls.
 """
 
 from typing import Final, NamedTuple
@@ -10,24 +10,25 @@ from taskgate.upstream.duplex.contents import task_shown_in
 from taskgate.upstream.duplex.replies import ReplyObserver
 
 LEAST: Final = 30.0
-"""Seconds without a look after which a task is believed in no more; three of its intervals, where that is longer."""
+"""Seconds without a poll after which a task no longer counts; three poll intervals if those are
+longer."""
 
 _INTERVALS: Final = 3
 _LARGEST: Final = 16 * 1024
-"""Bytes of an answer that may be looked at: what only shows a task is short."""
+"""Bytes of an answer that is examined: an answer that only shows a task is short."""
 _NAMED: Final = b'"taskId"'
 _AT_WORK: Final = frozenset({"working", "input_required"})
 
 
 class _Seen(NamedTuple):
-    """Who looked at a task, and the loop's time until which it is believed in."""
+    """Last poller of a task, and the loop time until which the task counts."""
 
     who: ReplyObserver
     until: float
 
 
 class RunningTasks:
-    """The tasks of one line."""
+    """The tasks of one channel."""
 
     __slots__ = ("_seen",)
 
@@ -35,7 +36,7 @@ class RunningTasks:
         self._seen: dict[str, _Seen] = {}
 
     def look(self, answer: bytes, who: ReplyObserver, now: float) -> None:
-        """Note what an answer shows of a task, if anything; `who` asked."""
+        """Store the task that an answer shows, if any; `who` polled it."""
         if len(answer) > _LARGEST or _NAMED not in answer:
             return
         shown = task_shown_in(answer)
@@ -46,16 +47,16 @@ class RunningTasks:
             self._seen[shown.id] = _Seen(who, now + max(LEAST, _INTERVALS * shown.interval))
 
     def count(self, now: float) -> int:
-        """How many there are."""
+        """Return how many tasks run."""
         for id_ in [id_ for id_, seen in self._seen.items() if seen.until <= now]:
             del self._seen[id_]
         return len(self._seen)
 
     def followers(self, now: float) -> list[ReplyObserver]:
-        """Who looked at each of them last."""
+        """Return who polled each running task last."""
         return [seen.who for seen in self._seen.values() if seen.until > now]
 
     def of(self, id: str) -> ReplyObserver | None:
-        """Who looked at that task last; None where nobody did."""
+        """Return who polled the task last; None if unknown."""
         seen = self._seen.get(id)
         return None if seen is None else seen.who

@@ -1,9 +1,15 @@
-"""Requests over lines, as if each were a POST of its own: what sessions with servers speak through; see Transport.
+"""Transport over message channels, with the interface of HTTP: `DuplexTransport`, a `Transport`.
 
-A session is a made-up id, which goes with its requests as over HTTP; who speaks in one whose line was lost is told why,
-or after a long while that it is not known (404). A request of the modern era has a line for itself, or shares it,
-for as long as it lasts. What must not live here: which message is whose (`channel`, `company`), and where lines come
-from.
+Sessions send POST, GET and DELETE with a session header, as over HTTP:
+
+    POST initialize         takes a channel and opens a `ChannelSession` with a made-up id
+    POST with session id    a message of that session
+    GET with session id     its messages besides answers
+    DELETE                  end of the session; the channel is given back
+    POST, modern revision   a `PendingRequest` with a channel for as long as it lasts
+
+A request in a session whose channel was lost fails with the reason of the loss, or after a long
+time with 404. `transport_choice` creates it with a `ChannelProvider` of `stdio` or `sse`.
 """
 
 import asyncio
@@ -28,13 +34,14 @@ UNKNOWN: Final = 404
 NOT_ALLOWED: Final = 405
 DONE: Final = 200
 _MOST_LOST: Final = 256
-"""Sessions of which it is remembered how they were lost: who speaks in one learns of that within a moment."""
+"""Lost sessions whose reason is stored; they are asked about within a moment."""
 
 
 class DuplexTransport:
-    """The transport to one server over lines. `is_modern` tells whether the modern era can be spoken over them.
+    """The transport to one server. `is_modern`: modern requests can be sent too.
 
-    A session is for whoever its handshake is sent for, and a request without one for whoever it is sent for.
+    A session belongs to the principal of its handshake, a request without a session to its own
+    principal.
     """
 
     def __init__(self, lines: ChannelProvider, *, is_modern: bool = True) -> None:
@@ -44,11 +51,11 @@ class DuplexTransport:
         self._sessions: dict[str, ChannelSession] = {}
         self._lost: dict[str, str] = {}
         self._survives = False
-        """Whether the server is known to survive a question that only servers of the modern era need know."""
+        """Whether the server is known to survive `server/discover`, which legacy servers need not
+        know."""
         self._under_way = UnderWay()
 
     async def send(self, outgoing: Outgoing) -> Incoming:
-        """The beginning of the answer; see Transport."""
         bound = outgoing.first_byte
         until = None if bound is None else asyncio.get_running_loop().time() + bound.total_seconds()
         named = outgoing.headers.get(SESSION_HEADER)
@@ -65,7 +72,7 @@ class DuplexTransport:
         return Status(DONE)
 
     async def close(self) -> None:
-        """End every line; see Transport."""
+        """Close every channel."""
         await self._lines.close()
         await self._under_way.close()
 
@@ -84,7 +91,7 @@ class DuplexTransport:
             return Status(refusal.status)
         return Status(UNKNOWN)
 
-    # --- of the legacy era
+    # --- legacy era ---------------------------------------------------------------------------------------------------
 
     async def _open(self, outgoing: Outgoing, asks: RequestPeek, until: float | None) -> Incoming:
         assert outgoing.body is not None, "a request has a body"
@@ -113,7 +120,7 @@ class DuplexTransport:
             return Status(UNKNOWN)
         raise UpstreamFailed(UpstreamReason.SESSION_LOST, loss, dispatched=False)
 
-    # --- of the modern era
+    # --- modern era ---------------------------------------------------------------------------------------------------
 
     async def _ask_once(self, outgoing: Outgoing, asks: RequestPeek, until: float | None) -> Incoming:
         probes = asks.method == SERVER_DISCOVER and not self._survives
@@ -141,7 +148,7 @@ class DuplexTransport:
     def _done(self, channel: Channel) -> None:
         self._lines.give_back(channel.line)
 
-    # --- lines
+    # --- channels -----------------------------------------------------------------------------------------------------
 
     async def _taken(self, wish: Wish, until: float | None) -> SharedBy:
         line = await (self._lines.take(wish) if until is None else self._taken_until(wish, until))

@@ -1,4 +1,5 @@
-"""What is sent in the background, by nobody who would wait for it. Knows neither lines nor messages."""
+"""Background tasks of a transport: `UnderWay` runs sends that no caller waits for, until it is
+closed."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -7,7 +8,7 @@ from typing import Any
 
 
 class UnderWay:
-    """The work that goes on by itself, until it is closed."""
+    """The background tasks of one `DuplexTransport`."""
 
     __slots__ = ("_tasks",)
 
@@ -15,14 +16,14 @@ class UnderWay:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Have it go on; it must not raise. Nothing that is ambient where it is begun is ambient in it."""
+        """Run the coroutine in the background, in an empty context; it must not raise."""
         task = asyncio.get_running_loop().create_task(work, context=Context())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
     async def close(self) -> None:
-        """Give up what still goes on."""
+        """Cancel all that still run."""
         tasks = tuple(self._tasks)
         for task in tasks:
             task.cancel()

@@ -1,7 +1,8 @@
-"""Who waits for answers on one line, and who of them hears that an answer failed.
+"""Requests in flight on one channel: `RequestsInFlight`, and which of them fail when an answer
+cannot be read.
 
-What must not live here: what a message says (`words`, `strange`), and what is sent (`channel`). What holds: nobody is
-told of an answer that may be another's, but that it is not known whose it was.
+`Channel` uses it for every message. A request fails only if the bad answer was certainly its own,
+or with a text that says that the request is unknown.
 """
 
 import asyncio
@@ -17,42 +18,42 @@ _NO_WORK: Final = 0.0
 
 
 class RequestsInFlight:
-    """Requests in flight, and those that were given up."""
+    """Requests in flight, the handshake, and abandoned requests."""
 
     __slots__ = ("given_up", "greeting", "listening", "replies")
 
     def __init__(self) -> None:
         self.greeting = Greeting()
         self.replies: dict[RequestId, ChannelReply] = {}
-        """What is in flight; streams that only listen among them."""
+        """Requests in flight by id, including streams that only listen."""
         self.listening: set[RequestId] = set()
         self.given_up = GivenUp()
 
     def __len__(self) -> int:
-        """How many wait for an answer."""
+        """How many requests wait for an answer."""
         return len(self.replies) - len(self.listening) + len(self.greeting.waiting)
 
     def answered(self, id: RequestId) -> ChannelReply | None:
-        """The server is done with that request: who waited for it, if it is no handshake."""
+        """Remove a request that the server answered; returns its reply, None for the handshake."""
         self.given_up.answered(id)
         self.listening.discard(id)
         return self.replies.pop(id, None)
 
     def forget(self, reply: ChannelReply) -> None:
-        """Nobody waits for the reply any more, and the server is done with it."""
+        """Remove a request that no caller waits for and the server has finished."""
         if self.replies.get(reply.id) is reply:
             del self.replies[reply.id]
             self.listening.discard(reply.id)
 
     def give_up(self, reply: ChannelReply) -> None:
-        """Nobody waits for the reply any more; unless it came, the server may be at work at it for long."""
+        """Abandon a request that no caller waits for; the server may work on it for a long time."""
         if self.replies.get(reply.id) is reply and reply.was_sent:
             until = _NO_WORK if reply.id in self.listening else asyncio.get_running_loop().time() + STILL
             self.given_up.note(reply.id, reply.keeper.id, reply.keeper.context, until)
         self.forget(reply)
 
     def fail(self, id: RequestId, failure: UpstreamFailed) -> None:
-        """The answer to that request failed."""
+        """Fail the request with that id."""
         reply = self.answered(id)
         if reply is not None:
             reply.fail(failure)
@@ -60,7 +61,8 @@ class RequestsInFlight:
             self.greeting.fails(failure)
 
     def fail_the_only_one(self, failure: UpstreamFailed) -> bool:
-        """An answer failed, and nothing says to what: whether it can be told all the same, or nobody waits."""
+        """Fail the only request, since an answer is bad and names no id; False if there are
+        several."""
         at_work = self.given_up.sessions(asyncio.get_running_loop().time())
         if len(self) and len(self) + len(at_work) > 1:
             return False
@@ -72,15 +74,15 @@ class RequestsInFlight:
         return True
 
     def fail_all(self, failure: UpstreamFailed) -> None:
-        """One of the answers will not come, and nobody knows which."""
+        """Fail all requests: the answer of one of them will not arrive, and which is unknown."""
         for reply in self._at_work():
-            # The server may be at work at it: it is given up by whoever reads this.
+            # It stays in `replies` until its reader abandons it: the server may still work on it.
             reply.fail(failure)
         if self.greeting.waiting:
             self.greeting.fails(failure)
 
     def lost(self, failure: UpstreamFailed) -> None:
-        """No answer comes any more."""
+        """Fail all requests: the channel is closed."""
         replies = list(self.replies.values())
         self.listening.clear()
         self.replies.clear()

@@ -1,8 +1,9 @@
-"""Whose a message on a line is, read from its two ends: the rest of it may be large, and is read where it arrives.
+"""Kind of a message, read from its two ends: `kind_of` returns response, progress, request or
+notification.
 
-What must not live here: what becomes of a message. What holds: of JSON that is one message, this tells what the walk
-over all members would; of anything else that looks like an answer, whose answer it would be, so that its reader refuses
-it at once and nobody waits for it. Pure.
+The rest of a message may be large and is decoded by its receiver. For one valid message the result
+is the same as that of a full parse. For other JSON that looks like an answer, it names the request:
+its reader then rejects it at once, instead of waiting. Pure.
 """
 
 import re
@@ -16,23 +17,23 @@ from taskgate.protocol.reading import value_of
 from taskgate.protocol.vocabulary import NOTE_PROGRESS, NOTE_TASKS
 
 MAX_DEPTH: Final = 256
-"""How deep a message may nest that is read to its last member; see the dialects."""
+"""Nesting depth of a message that is fully parsed; the same as in the protocol codecs."""
 
 
 class Answers(NamedTuple):
-    """The response to what was asked under `id`."""
+    """The response to the request `id`."""
 
     id: RequestId
 
 
 class Tells(NamedTuple):
-    """How far the request is that has `token`."""
+    """Progress of the request with this progress token."""
 
     token: RequestId
 
 
 class RequestPeek(NamedTuple):
-    """A request of `method` under `id`."""
+    """A request with this id and method."""
 
     id: RequestId
     method: str
@@ -48,17 +49,18 @@ Kind = Answers | Tells | RequestPeek | NotificationPeek
 
 
 def kind_of(message: bytes) -> Kind | None:
-    """Whose the message is; None for what is none."""
+    """Return the kind of a message; None if it is no message."""
     return kind_by_its_ends(message) or _read(message)
 
 
 def is_bounded(kind: Kind | None) -> bool:
-    """Whether it is a notification that is passed over where it is large: one of a task may hold the task's result."""
+    """Whether it is a notification that is dropped if large. A task notification may hold a result,
+    and is not."""
     return isinstance(kind, Tells) or (isinstance(kind, NotificationPeek) and kind.method != NOTE_TASKS)
 
 
 def kind_by_its_ends(message: bytes) -> Kind | None:
-    """The same without a look at the rest; None where the ends do not tell."""
+    """Return the kind without reading the rest; None if the ends do not tell."""
     head = _HEAD(message)
     if head is None:
         return None
@@ -81,7 +83,7 @@ def _read(message: bytes) -> Kind | None:
     try:
         parsed = parse(message, max_depth=MAX_DEPTH)
     except MalformedMessage as refused:
-        # An id and nothing that makes it a question: whoever waits for that answer is to hear that this is none.
+        # An id without a method: the waiting request must fail on this answer.
         return None if refused.id is None or b'"method"' in message else Answers(refused.id)
     except UnparsableMessage:
         return None
@@ -103,9 +105,10 @@ def _id(written: bytes) -> RequestId:
 
 
 def _last_id(message: bytes) -> bytes | None:
-    """The id that stands last but for the version: of the message itself, for the brace after it is the last."""
+    """Return the id that stands last, before the version: that of the message, since the last brace
+    follows."""
     at = message.rfind(b'"id":', -_TAIL_BYTES)
-    # A quote after a comma begins a key, for no string can be followed by what comes here.
+    # A quote after a comma starts a key: what follows here cannot come after a string.
     if at < 0 or not (message[at - 1 : at] == b"," or message[at - 2 : at] == _BEFORE):
         return None
     tail = _TAIL(message, at)
@@ -118,7 +121,7 @@ _PROGRESS: Final = NOTE_PROGRESS.encode()
 _TAIL_BYTES: Final = 160
 _BEFORE: Final = b", "
 _PLAIN: Final = r"[ !#-\[\]-~]"
-# Ids that can be nothing else: short, in ASCII, without escapes.
+# Only unambiguous ids: short, in ASCII, without escapes.
 _ID: Final = rf'(?:-?(?:0|[1-9][0-9]{{0,17}})(?=[ \t\r\n,}}])|"{_PLAIN}{{0,64}}")'
 _VERSION: Final = r'"jsonrpc": ?"2\.0"'
 _TOKEN: Final = rf'"method": ?"notifications/progress", ?"params": ?\{{"progressToken": ?(?P<token>{_ID})'
