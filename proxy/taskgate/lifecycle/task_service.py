@@ -90,7 +90,7 @@ class TaskService:
         is found, and untouched if this raises.
 
         Nothing is stored if this raises. Raises InvalidParams for a tool that the server does not
-        list or a key of another call, TaskSupportMismatch for a tool that cannot be a task. Raises
+        list or a key of another call. Raises TaskSupportMismatch for a tool that cannot be a task,
         TooManyTasks, TooManyBytes, QueueFull, StoreUnavailable, and UpstreamFailed if the catalogue
         cannot be read.
         """

@@ -1,7 +1,8 @@
-"""Takes up connections that hosts have made to the listening socket, until it stops.
+"""The acceptor of a listening socket: `Acceptor`.
 
-What must not live here: what happens on a connection (`protocol`, `wire`). What holds: a connection that was accepted
-is handed to its protocol or closed, also while the acceptor stops.
+`PublicListener` creates it with a function that makes a protocol for a connection
+(`HostConnection`, or `TlsWire` before it). Every accepted connection gets its protocol or is
+closed, also while the acceptor stops.
 """
 
 import asyncio
@@ -14,9 +15,9 @@ from typing import Any, Final
 from taskgate.listener.turning_away import make_deaf
 
 BACKLOG: Final = 512
-"""Connections that may wait to be accepted; the system keeps one more."""
+"""Connections that may wait to be accepted; the system adds one."""
 RETRY_DELAY: Final = 1.0
-"""Seconds without accepting, once the process or the system has no room for another connection."""
+"""Seconds until the next attempt after the process or the system had no room for a connection."""
 
 _log = logging.getLogger("taskgate.listener")
 
@@ -24,9 +25,10 @@ _NO_ROOM: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.EN
 
 
 class Acceptor:
-    """Makes a protocol for each connection of one listening socket, which it owns.
+    """The accept loop of one listening socket, which it owns.
 
-    Not asyncio's server: that loses a connection that it accepted, and has not made yet, when it is closed.
+    asyncio's own server is not used: on close it loses connections that it has accepted and not yet
+    set up.
     """
 
     def __init__(self, bound: socket.socket, make_protocol: Callable[[], asyncio.Protocol]) -> None:
@@ -40,21 +42,23 @@ class Acceptor:
         self._loop.add_reader(bound.fileno(), self._accept)
 
     def turn_away(self) -> None:
-        """Have no further connection begin, before `stop`: those that are being made can be taken up."""
+        """Let the system start no more connections, before `stop`. Those being made can still be
+        accepted.
+        """
         if not self._is_stopped:
             make_deaf(self._bound)
 
     def stop(self) -> None:
-        """Take up what the system has made already, and close the socket. May be called again."""
+        """Accept what the system has completed, and close the socket. May be called again."""
         if self._is_stopped:
             return
         self._pause()
-        # Closing the socket would reset them, with the requests that they brought along.
+        # Closing the socket would reset them, together with the requests that they brought.
         self._take_up()
         self._bound.close()
 
     async def settle(self) -> None:
-        """After `stop`, wait until each connection that was accepted has its protocol, or is closed."""
+        """After `stop`, wait until each accepted connection has its protocol or is closed."""
         if self._making:
             await asyncio.wait(self._making)
 
@@ -64,7 +68,8 @@ class Acceptor:
 
     def _accept(self) -> None:
         if (problem := self._take_up()) is not None:
-            # The socket stays readable as long as a connection waits: asking again at once keeps the loop busy.
+            # The socket stays readable while a connection waits: an immediate retry would keep the
+            # loop busy.
             self._pause()
             self._retry = self._loop.call_later(RETRY_DELAY, self._resume)
             self._loop.call_exception_handler(
@@ -76,7 +81,7 @@ class Acceptor:
             )
 
     def _take_up(self) -> OSError | None:
-        """Accept what waits; the problem, where there is no room for it."""
+        """Accept all waiting connections; return the error if there is no room."""
         for _ in range(BACKLOG + 1):
             try:
                 peer, _ = self._bound.accept()
@@ -85,7 +90,7 @@ class Acceptor:
             except OSError as error:
                 if error.errno in _NO_ROOM:
                     return error
-                # One that has left while it waited; the next one may be there.
+                # The peer disconnected while it waited; the next one may be there.
                 continue
             peer.setblocking(False)
             making = self._loop.create_task(self._make(peer))
@@ -98,7 +103,7 @@ class Acceptor:
             await self._loop.connect_accepted_socket(self._make_protocol, peer)
         except Exception as error:
             peer.close()
-            # A host that has left before its connection had a transport is no news.
+            # It is no news if a host disconnects before its connection has a transport.
             if not isinstance(error, OSError):
                 _log.error("a connection failed", extra={"error": type(error).__name__})
 

@@ -1,7 +1,8 @@
-"""The body of a request, from the moment somebody wants it: whole, in time and within bounds, or refused.
+"""The receipt of a request's body: `Bodies`.
 
-What must not live here: who may send one. What holds: nothing is waited for and nobody is told to go on before it is
-asked for; what came by itself meanwhile is bounded by the connection's flow control.
+The gateway asks for the body after authentication (`HostExchange.body`). Only then is it awaited
+and `100 Continue` sent. It must arrive whole, in time, and within bounds; otherwise RequestRejected
+is raised. What arrives earlier is bounded by the connection's flow control.
 """
 
 import asyncio
@@ -19,25 +20,29 @@ from taskgate.streams.bytes_in_flight import SMALL, BytesInFlight, IncomingBody
 
 MOST_BESIDE: Final = 64 * 1024
 EACH_BESIDE: Final = 8
-"""Bytes that may come beside a body, and bytes of it for each one more: chunks of 64 have one for each ten."""
+"""Bytes that may arrive in addition to a body, plus one for each EACH_BESIDE bytes of it. Chunks of
+64 bytes need one for each ten."""
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class _Overdue(Exception):
-    """The body did not come in time."""
+    """The body did not arrive in time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bodies:
-    """Receives bodies of at most `max_body` bytes; each has `read_timeout` from when it is asked for."""
+    """The receiver of bodies of at most `max_body` bytes. Each has `read_timeout` from the time it
+    is asked for.
+    """
 
     max_body: int
     read_timeout: timedelta
 
     async def receive(self, http: web.BaseRequest, budget: BytesInFlight, caller: str) -> bytes:
-        """The body of a request, for whom it is asked once; while it arrives it counts for `caller` in `budget`.
+        """Receive the body of a request, once. It counts for `caller` in `budget` while it arrives.
 
-        Raises Refused: too large, too slow, broken off, or without room.
+        Raises RequestRejected if it is too large, too slow or incomplete, or if the budget is used
+        up.
         """
         payload = http.content
         try:
@@ -65,7 +70,8 @@ class Bodies:
         receipt: IncomingBody | None = None
         try:
             if (http.content_length or 0) > SMALL:
-                # All of it at once: else bodies that arrive side by side would each come to a part of the room.
+                # The whole size at once: else several bodies that arrive together would each get a
+                # part of the budget.
                 receipt, counted = budget.incoming_body(caller), http.content_length or 0
                 if not receipt.grow(counted):
                     raise RequestRejected(NO_BYTES)
@@ -73,7 +79,7 @@ class Bodies:
                 received += len(piece)
                 if received > self.max_body:
                     raise RequestRejected(BODY_TOO_LARGE)
-                # Behind its end comes what is of the next request.
+                # Bytes after the end belong to the next request.
                 if not payload.is_eof() and frames.are_too_many():
                     raise RequestRejected(BAD_REQUEST)
                 pieces.append(piece)
@@ -89,7 +95,9 @@ class Bodies:
 
 
 class _Frames:
-    """What comes beside the bytes of a body, which are heads of chunks: each chunk costs as much time as kilobytes."""
+    """The bytes of a body's chunk headers. A chunk costs as much time as kilobytes, so their number
+    is bounded.
+    """
 
     __slots__ = ("_body", "_connection", "_least")
 
@@ -101,7 +109,7 @@ class _Frames:
         self._least = connection.received - http.content.total_bytes
 
     def are_too_many(self) -> bool:
-        """Whether there is more of them than chunks of a sensible size have."""
+        """Return whether there are more than chunks of a sensible size need."""
         connection, size = self._connection, self._body.total_bytes
         beside = connection.received - connection.most_unparsed - size - self._least
         return beside > MOST_BESIDE + size // EACH_BESIDE

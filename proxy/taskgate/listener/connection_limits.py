@@ -1,7 +1,9 @@
-"""Bounds on connections of hosts: a listening socket that counts what it accepts, in all and by address.
+"""The limits on connections of hosts: `BoundedSocket`, a listening socket that counts what it
+accepts, in total and by address.
 
-What is over a bound is closed at once, before anything is read from it. A connection is counted until its socket is
-closed, by the gateway or by the system.
+A connection over a limit is closed at once, before anything is read. It counts until its socket is
+closed, by the gateway or the system. `wiring.sockets` creates the socket, and `Acceptor` accepts
+from it.
 """
 
 import os
@@ -19,18 +21,18 @@ from taskgate.system import descriptors
 from taskgate.system.log_throttle import ThrottledLog
 
 _TOLD_AT: Final = 0.8
-"""The share of a bound at which the operator is told."""
+"""The share of a limit at which a warning is logged."""
 _AT_ONCE: Final = 64
-"""Connections that are refused in one turn of the event loop."""
+"""Connections that are refused in one pass of the event loop."""
 
 _log = getLogger("taskgate.listener")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionBounds:
-    """How many connections there can be: in all, and of one address that is in none of the networks `exempt`.
+    """The limits: connections in total, and of one address that is not in a network of `exempt`.
 
-    Of IPv6 a /64 is one address: whoever has one has all of it.
+    An IPv6 /64 network counts as one address, because its owner has all of it.
     """
 
     total: int
@@ -39,7 +41,7 @@ class ConnectionBounds:
 
 
 class ConnectionCounts:
-    """The connections that are open, in all and by address."""
+    """The number of open connections, in total and by address."""
 
     def __init__(self, bounds: ConnectionBounds) -> None:
         self._per_address = bounds.per_address
@@ -60,7 +62,10 @@ class ConnectionCounts:
         }
 
     def admit(self, host: str, number: int) -> Callable[[], None] | None:
-        """Count a connection whose descriptor has that number; what ends that. None where it is over a bound."""
+        """Count a connection with that descriptor number, and return the function that ends it.
+
+        Returns None if a limit is exceeded.
+        """
         if number >= self._ceiling:
             descriptors.LACK.emit({"limit": descriptors.limit()})
             return None
@@ -93,14 +98,18 @@ class ConnectionCounts:
             del self._by_address[address]
 
     def _address(self, host: str) -> str | None:
-        """Whom a connection is counted for, of IPv6 its whole site; None for a proxy that speaks for many."""
+        """Return the address to count, a /64 network for IPv6; None for a proxy, which serves many
+        hosts.
+        """
         if self._proxies.trusts_any and self._proxies.trusts(host):
             return None
         return block_of(self._proxies.address_of(host))
 
 
 class BoundedSocket(socket.socket):
-    """A listening socket, made of one, that accepts within bounds."""
+    """A listening socket that accepts within limits. It takes over the descriptor of another
+    socket.
+    """
 
     __slots__ = ("_counts", "_spare")
 
@@ -110,7 +119,7 @@ class BoundedSocket(socket.socket):
         self._spare: int | None = _spare()
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """The next connection that is within the bounds. BlockingIOError where there is none now."""
+        """Accept the next connection within the limits. Raises BlockingIOError if there is none."""
         for _ in range(_AT_ONCE):
             try:
                 accepted, address = super().accept()
@@ -127,16 +136,17 @@ class BoundedSocket(socket.socket):
         raise BlockingIOError
 
     def close(self) -> None:
-        """Stop to listen."""
+        """Stop listening."""
         super().close()
         spare, self._spare = self._spare, None
         if spare is not None:
             os.close(spare)
 
     def _refuse_one(self) -> None:
-        """Close a connection that there is no descriptor for, in place of the spare one: else it would wait for ever.
+        """Refuse a connection for which no descriptor is free, with the spare one: else it would
+        wait forever.
 
-        Raises BlockingIOError where there is none.
+        Raises BlockingIOError without a spare descriptor.
         """
         if self._spare is None:
             self._spare = _spare()
@@ -149,7 +159,7 @@ class BoundedSocket(socket.socket):
 
 
 class HostSocket(socket.socket):
-    """The socket of a connection that is counted until it is closed."""
+    """The socket of a connection, counted until it is closed."""
 
     __slots__ = ("_ended",)
 
@@ -158,14 +168,14 @@ class HostSocket(socket.socket):
         super().__init__(accepted.family, accepted.type, accepted.proto, accepted.detach())
 
     def close(self) -> None:
-        """End the connection, which is counted no more."""
+        """Close the connection, and stop counting it."""
         super().close()
         ended, self._ended = self._ended, None
         if ended is not None:
             ended()
 
     def __del__(self) -> None:
-        # It was never closed: the system does so now, and says so.
+        # It was not closed before: the interpreter closes it now, with a warning.
         ended, self._ended = self._ended, None
         if ended is not None:
             ended()

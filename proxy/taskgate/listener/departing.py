@@ -1,19 +1,23 @@
-"""What a connection asks of the exchange under way on it. What must not live here: anything that does it (`stream`)."""
+"""The exchange under way as its connection sees it: `Departing`, a protocol.
+
+`HostConnection` calls these methods when the host disconnects or the listener closes.
+`HostExchange` (`stream`) implements them.
+"""
 
 from typing import Protocol
 
 
 class Departing(Protocol):
-    """The exchange under way, as its connection sees it."""
+    """The exchange under way on a connection."""
 
     def host_left(self) -> None:
-        """Nobody will read the answer."""
+        """Handle that the host has disconnected: the answer has no reader."""
         ...
 
     def wind_down(self) -> None:
-        """The listener is closing: end what would not end by itself."""
+        """Handle that the listener is closing: end what would not end by itself."""
         ...
 
     def send_elsewhere(self) -> None:
-        """End what another process goes on with."""
+        """End a stream that the host can resume in another process."""
         ...

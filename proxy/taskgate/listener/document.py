@@ -1,7 +1,8 @@
-"""The answer that nearly every request gets: one JSON document, written together with its head.
+"""The usual answer, one JSON document: `JsonDocument`.
 
-What must not live here: any other answer; those are aiohttp's own responses. What holds: the bytes are those that
-aiohttp would send. The names of the base class that are used here are each covered by a test over a real socket.
+`Endpoint` uses it for status 200 without extra headers to an HTTP/1.1 host; other answers are
+aiohttp's own responses. Head and body are written together. The bytes are those that aiohttp would
+send. Each name of the base class that is used here is covered by a test over a real socket.
 """
 
 import asyncio
@@ -18,29 +19,32 @@ from taskgate.listener.protocol import SERVER_NAME, HostConnection
 _HEAD: Final = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nServer: {SERVER_NAME}\r\n"
 _CLOSE: Final = "Connection: close\r\n"
 _ONE_PIECE: Final = 64 * 1024
-"""Bytes of a body that are copied to leave together with the head; a larger one leaves after it."""
+"""Bytes of a body that are copied to be sent with the head. A larger body is sent after it."""
 _LONG_PIECE: Final = 256 * 1024
-"""Letters that are encoded and handed to the event loop at once: it copies what the network does not take."""
+"""Characters that are encoded and written at once; the event loop copies what the network does not
+take."""
 
 
 class JsonDocument(web.StreamResponse):
-    """Status 200 and a JSON text, to a host on HTTP/1.1.
+    """Status 200 and a JSON text, for a host on HTTP/1.1.
 
-    Costs a third of the general response, which keeps headers that can be changed, cookies, codings and ranges.
+    It costs a third of the general response, which has changeable headers, cookies, codings and
+    ranges.
     """
 
     _connection: HostConnection
 
     def __init__(self, text: MessageText) -> None:
-        # Not the base's: it would make what nobody asks this answer for.
+        # The base class's initializer is skipped: it creates objects that this answer does not
+        # need.
         self._status = 200
         self._document: MessageText = text
-        # Here, where what cannot be written is told in time.
+        # Encoded sizes are computed here, because here an unencodable text can still be reported.
         counts_bytes = isinstance(text, JsonChunks) or text.isascii()
         self._size = len(text) if counts_bytes else sum(map(len, _pieces(text)))
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
-        """Take note of the connection; the head leaves with the body."""
+        """Store the connection. The head is sent with the body."""
         connection = request.protocol
         assert isinstance(connection, HostConnection)
         self._connection = connection
@@ -49,8 +53,10 @@ class JsonDocument(web.StreamResponse):
         return None
 
     async def write_eof(self, data: bytes = b"") -> None:
-        """Write everything, and wait for a host that reads slowly. Raises ConnectionError where it has left."""
-        # An idle connection keeps its last answer: that is not to keep the text.
+        """Write head and body, and wait for a slow host. Raises ConnectionError if it has
+        disconnected.
+        """
+        # An idle connection refers to its last answer, which must not hold the text.
         text, size, self._document = self._document, self._size, ""
         close = "" if self._keep_alive else _CLOSE
         head = f"{_HEAD}Date: {rfc822_formatted_time()}\r\nContent-Length: {size}\r\n{close}\r\n".encode()
@@ -62,33 +68,35 @@ class JsonDocument(web.StreamResponse):
             await self._connection.write(head)
             for piece in _pieces(text):
                 await self._connection.write(piece)
-                # A host that takes all at once would keep everybody else waiting.
+                # A fast host must not make the others wait.
                 await asyncio.sleep(0)
         finally:
-            # Of a host that has left the error is kept with all frames, until cycles are collected.
+            # The error of a host that disconnected holds all frames until cycles are collected.
             del text, piece
 
 
 def _pieces(text: MessageText) -> Iterator[bytes | memoryview]:
-    """A large text as bytes, without a second copy of all of it."""
+    """Return a large text as bytes, in pieces, without a second copy of the whole."""
     if isinstance(text, JsonChunks):
         return text.windows()
     return (text[at : at + _LONG_PIECE].encode() for at in range(0, len(text), _LONG_PIECE))
 
 
 class CountedDocument(JsonDocument):
-    """The same, of a call whose bytes count: `written` is called once the host has all of it, or has left."""
+    """A JSON document whose bytes count. `written` is called once it is sent or its host has
+    disconnected.
+    """
 
     def __init__(self, text: MessageText, written: Callable[[], None]) -> None:
         super().__init__(text)
         self._written: Callable[[], None] | None = written
 
     def __del__(self) -> None:
-        # One that was never written has a host that left before.
+        # An answer that was not written has a host that disconnected before.
         self._settle()
 
     async def write_eof(self, data: bytes = b"") -> None:
-        """See JsonDocument."""
+        """Write the document, then call `written`."""
         try:
             await super().write_eof(data)
         finally:

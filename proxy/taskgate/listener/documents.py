@@ -1,6 +1,8 @@
-"""Documents for everybody, beside the mounts: where a host finds out how to be let in (RFC 9728).
+"""The public documents beside the mounts: `Documents`.
 
-What must not live here: what a document says. What holds: they are the same for whoever asks, so nobody is asked who.
+They are the metadata of protected resources (RFC 9728), by which a host finds the authorization
+server. They need no authentication, because they are the same for all. `Endpoint` serves them,
+`wiring.authentication` makes them.
 """
 
 from collections.abc import Mapping
@@ -29,20 +31,23 @@ _WRONG_METHOD: Final = Rejection(status=405, text="Method not allowed\n", allow=
 
 
 class Documents:
-    """JSON documents by the path where they stand, compared byte by byte."""
+    """JSON documents by path. Paths are compared byte by byte."""
 
     def __init__(self, by_path: Mapping[str, bytes]) -> None:
         self._by_path = dict(by_path)
 
     def replace(self, by_path: Mapping[str, bytes]) -> None:
-        """Have these and no other, in one step."""
+        """Replace all documents in one step."""
         self._by_path = dict(by_path)
 
     def __contains__(self, path: str) -> bool:
         return path in self._by_path
 
     def answer(self, method: str, path: str) -> web.Response:
-        """The document, or what a browser asks before it asks for it. Raises Refused for any other method."""
+        """Return the document, or the answer to a browser's preflight request.
+
+        Raises RequestRejected for another method.
+        """
         if method == hdrs.METH_OPTIONS:
             return web.Response(status=204, headers=_PREFLIGHT)
         if method not in (hdrs.METH_GET, hdrs.METH_HEAD):

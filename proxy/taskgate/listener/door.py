@@ -1,8 +1,9 @@
-"""The checks that a request passes before its body is read, in their order. Pure.
+"""The checks of a request's head, before its body is read: `Door`.
 
-What lives here: framing, `Host`, `Origin`, path, method, media types, declared length, headers sent twice; and what a
-request that fails one of them is told. What must not: sockets, JSON. What holds: a refusal is a constant, so that
-nothing a host sent can come back in it; and a request whose framing is in doubt ends its connection.
+`Endpoint` calls `Door.admit`. In this order it checks framing, `Host`, `Origin`, path, method,
+media types, declared length, and repeated headers. A failed check raises RequestRejected with a
+constant `Rejection`, so that nothing that a host sent can come back in an answer. Doubtful framing
+also ends the connection. Pure.
 """
 
 from collections.abc import Callable
@@ -26,12 +27,14 @@ _LAST_EVENT: Final = istr("Last-Event-ID")
 _VERBS: Final = {verb.value: verb for verb in HttpMethod}
 _LONGEST_ID: Final = 256
 _NO_ID: Final = "?"
-"""Stands in for an id of a session or an event that cannot be one: never minted, so always unknown."""
+"""Replaces an invalid id of a session or event. It is never generated, so it is always unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejection:
-    """What a refused request is told. `reason` is of `taskgate_http_rejections_total`, or None where it has none."""
+    """The answer to a rejected request. `reason` is the label of `taskgate_http_rejections_total`,
+    if it has one.
+    """
 
     status: int
     reason: str | None = None
@@ -65,7 +68,7 @@ SENT_TWICE: Final = Rejection(status=400, reason="header_mismatch", text="A head
 
 
 class RequestRejected(ListenerRefused):
-    """A request does not get in."""
+    """A request is rejected by the listener."""
 
     def __init__(self, refusal: Rejection) -> None:
         super().__init__(refusal.status)
@@ -73,7 +76,7 @@ class RequestRejected(ListenerRefused):
 
 
 class RequestHead(NamedTuple):
-    """What the head of an admitted request says."""
+    """The checked head of a request."""
 
     verb: HttpMethod
     path: str
@@ -88,7 +91,7 @@ class RequestHead(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Door:
-    """Whom the listener lets in. The names are in lower case; sizes are bytes."""
+    """The checks of a listener. Names are in lower case, sizes in bytes."""
 
     hosts: frozenset[str]
     origins: frozenset[str]
@@ -96,7 +99,7 @@ class Door:
     max_body: int
 
     def admit(self, method: str, target: str, version: HttpVersion, headers: Headers) -> RequestHead:
-        """What the head says, when it passes every check. Raises Refused by the first that it fails."""
+        """Check a head, and return it. Raises RequestRejected at the first failed check."""
         check_framing(method, version, headers)
         self._check_host(headers.get(hdrs.HOST, ""))
         if hdrs.ORIGIN in headers:
@@ -114,11 +117,12 @@ class Door:
             raise RequestRejected(BODY_TOO_LARGE)
         revision = _revision(headers)
         if find_modern_revision(revision) is not None:
-            # In the modern era there are neither sessions nor streams to take up: what says so is ignored (V-ERA-4).
+            # The modern era has neither sessions nor resumable streams: these headers are ignored
+            # (V-ERA-4).
             host_session = last_event = None
         else:
             host_session = _id(_single(headers, _SESSION))
-            # An empty one is what a host without an event has to say.
+            # Hosts without an event id may send an empty header.
             last_event = _id(_single(headers, _LAST_EVENT) or None) if verb is HttpMethod.GET else None
         return RequestHead(
             verb,
@@ -133,7 +137,7 @@ class Door:
         )
 
     def greet(self, method: str, version: HttpVersion, headers: Headers) -> None:
-        """Let in whoever asks for what everybody may have. Raises Refused for doubtful framing and another host."""
+        """Check a request for a public document: only framing and host. Raises RequestRejected."""
         check_framing(method, version, headers)
         self._check_host(headers.get(hdrs.HOST, ""))
 
@@ -147,17 +151,17 @@ class Door:
 
 
 def path_of(target: str) -> str:
-    """The request target without its query, compared byte by byte and never decoded."""
+    """Return the request target without its query. It is never decoded."""
     return target.partition("?")[0] if "?" in target else target
 
 
 def head_size(target: str, fields: tuple[tuple[bytes, bytes], ...]) -> int:
-    """How many bytes the head took, within a few: spacing around values is not counted."""
+    """Return the size of a head in bytes, except spacing around values."""
     return len(target) + sum(len(name) + len(value) + len(": \r\n") for name, value in fields)
 
 
 def check_framing(method: str, version: HttpVersion, headers: Headers) -> None:
-    """Refuse what two parsers could read in two ways, and everything that would change the protocol."""
+    """Reject what two parsers could read differently, and whatever would change the protocol."""
     if version not in (HttpVersion11, HttpVersion10):
         raise RequestRejected(WRONG_HTTP)
     if hdrs.TRANSFER_ENCODING in headers:
@@ -172,7 +176,7 @@ def check_framing(method: str, version: HttpVersion, headers: Headers) -> None:
 
 
 def check_media(headers: Headers) -> None:
-    """Refuse a body that does not say it is JSON in UTF-8, as it is."""
+    """Reject a body that does not declare itself as JSON in UTF-8, uncompressed."""
     kind = headers.get(hdrs.CONTENT_TYPE, "")
     if kind != "application/json" and not _is_json(kind):
         raise RequestRejected(WRONG_MEDIA)
@@ -181,7 +185,10 @@ def check_media(headers: Headers) -> None:
 
 
 def check_accept(verb: HttpMethod, headers: Headers) -> tuple[bool, bool]:
-    """Whether the host takes JSON and an event stream. Refuses a host that takes nothing its method could bring."""
+    """Return whether the host accepts JSON, and event streams.
+
+    Raises RequestRejected if it accepts no answer that the method can have.
+    """
     accept = ",".join(headers.getall(hdrs.ACCEPT, ()))
     accepted = _USUAL_ACCEPTS.get(accept) or read_accept(accept)
     accepts_json, accepts_stream = accepted
@@ -193,9 +200,9 @@ def check_accept(verb: HttpMethod, headers: Headers) -> tuple[bool, bool]:
 
 
 def read_accept(accept: str) -> tuple[bool, bool]:
-    """Whether JSON and event streams are acceptable; an empty value says nothing, and so excludes nothing.
+    """Return whether JSON and event streams are acceptable. An empty value excludes nothing.
 
-    The most specific range that matches decides; q=0 excludes, every other weight counts alike.
+    The most specific matching range decides. q=0 excludes; all other weights are equal.
     """
     wanted: dict[str, bool] = {}
     for element in accept.split(","):
@@ -238,7 +245,7 @@ def _revision(headers: Headers) -> str | None:
     values = headers.getall(_VERSION, ())
     if len(values) <= 1:
         return values[0] if values else None
-    # The modern era has an error of its own for this, which comes once it is known what it answers.
+    # The modern era has its own error for this, raised after the message is known.
     modern = next((value for value in values if find_modern_revision(value) is not None), None)
     if modern is None:
         raise RequestRejected(SENT_TWICE)
@@ -246,7 +253,7 @@ def _revision(headers: Headers) -> str | None:
 
 
 def _id(text: str | None) -> str | None:
-    """The id as sent; whatever cannot be one becomes one that is unknown, so that no store meets it."""
+    """Return an id as it was sent, or the unknown id if it is invalid, so that no store gets it."""
     if text is None:
         return None
     visible = text.isascii() and text.isprintable() and " " not in text
@@ -264,4 +271,4 @@ _USUAL_ACCEPTS: Final = {
         "*/*",
     )
 }
-"""What hosts really send, read once."""
+"""The values that released hosts send, parsed once."""

@@ -1,9 +1,14 @@
-"""What happens to one HTTP request, from its head to its answer.
+"""The course of one HTTP request, from its head to its answer: `Endpoint`.
 
-What lives here: the order of the steps, and the shape of plain answers. What must not: the checks themselves (`door`),
-bytes and sockets (`protocol`), event streams (`stream`), anything about JSON-RPC. What holds: every request that was
-parsed has one visit, gets exactly one answer and one HttpAnswered, the last of its visit, however it ends; and the
-engine sees only what came whole and within bounds.
+aiohttp calls `answer` for each parsed request of a connection. The steps are:
+
+1. open a RequestContext (`request_contexts`);
+2. wait for room in the audit log;
+3. check the head (`door`);
+4. pass an exchange to the gateway (`stream`), and send the reply.
+
+Every parsed request gets one context, one answer, and one HttpAnswered event as the last of its
+context. The gateway sees only requests that are complete and within bounds.
 """
 
 import asyncio
@@ -45,7 +50,7 @@ _log = logging.getLogger("taskgate.listener")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """Takes requests to the engine and its replies back."""
+    """The path from a request to the gateway, and of the reply to the host."""
 
     door: Door
     documents: Documents
@@ -59,7 +64,7 @@ class Endpoint:
     _under_way: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_ROUTES, 0))
 
     async def answer(self, http: web.BaseRequest) -> web.StreamResponse:
-        """One request, start to end."""
+        """Answer one request."""
         began = self.clock.elapsed()
         connection = http.protocol
         assert isinstance(connection, HostConnection)
@@ -67,7 +72,8 @@ class Endpoint:
         token = request_context.attach(seen)
         route = self._route(seen.path)
         if route == "other":
-            # What leads nowhere may be a secret of somewhere else, whatever the request is refused for first.
+            # An unknown path may be a secret of another system, whatever the request is rejected
+            # for.
             seen.path = ""
         self._under_way[route] += 1
         try:
@@ -84,31 +90,32 @@ class Endpoint:
             if not exchange.asked and not http.content.is_eof():
                 await connection.answer_last(http, response)
         except RequestRejected as refused:
-            # Noted before it is sent: what follows may be a wait for the host to stop sending.
+            # Recorded before it is sent: sending may wait for the host to stop sending.
             self._note_refusal(seen, refused.refusal)
             self._note_answer(seen, route, refused.refusal.status, began)
             response = await connection.refuse(http, refused.refusal)
         finally:
             self._under_way[route] -= 1
             if seen.status is None:
-                # Nobody was told anything, or not all of it: the host has left, or the listener ends.
+                # No complete answer was sent: the host has disconnected, or the listener is
+                # closing.
                 self._record(route, seen.verb, 0, began)
             request_context.detach(token)
             if seen.message is not None and len(seen.message.text) > LARGE_MESSAGE:
                 seen.discard_payload()
         if connection.leaving and response.prepared and response.keep_alive:
-            # What was promised when it began may be acted upon the moment it ends.
+            # A host may act at once on the promise of keep-alive in this answer.
             connection.keep_promise()
         elif connection.leaving or connection.closing:
             response.force_close()
         return response
 
     def active(self) -> dict[tuple[str], int]:
-        """How many requests are being answered, by the label of their route; safe on any thread."""
+        """Return the number of requests under way, by route label. Safe on any thread."""
         return {(route,): self._under_way[route] for route in _ROUTES}
 
     def note_garbage(self, http: web.BaseRequest, refusal: Rejection) -> None:
-        """Account for what was answered without ever being a request."""
+        """Report bytes that were answered although they were no request."""
         seen, now = self.request_contexts.open_for_garbage(http), self.clock.elapsed()
         with request_context.in_request(seen):
             self._note_refusal(seen, refusal)
@@ -118,7 +125,7 @@ class Endpoint:
         self.door.greet(http.method, http.version, http.headers)
         response = self.documents.answer(http.method, seen.path)
         if not http.content.is_eof():
-            # Nobody reads what came with the question.
+            # The body of such a request is not read.
             response.force_close()
         self._note_answer(seen, "prm", response.status, began)
         return response
@@ -142,12 +149,13 @@ class Endpoint:
         self.event_sink.emit(HttpAnswered(route, verb, status, self.clock.elapsed() - began))
 
     def _check_head(self, http: web.BaseRequest, connection: HostConnection) -> None:
-        # Only where more than a head's worth of bytes came at once; else the head cannot be too large.
+        # Checked only if more bytes arrived at once than a head may have; else it cannot be too
+        # large.
         if connection.long_heads and head_size(http.raw_path, http._message.raw_headers) > self.max_header:
             raise RequestRejected(HEAD_TOO_LARGE)
 
     def _offer(self, http: web.BaseRequest, admission: RequestHead, address: str) -> HostExchange:
-        # The one is the other with the fields it was read from.
+        # An InboundHead is a RequestHead plus the header fields.
         return HostExchange(http, InboundHead(*admission, http.headers.items()), self.terms, address)
 
     async def _converse(self, exchange: HostExchange, connection: HostConnection) -> web.StreamResponse:

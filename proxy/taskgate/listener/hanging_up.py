@@ -1,7 +1,7 @@
-"""Ending a connection on which nothing is under way, though its host may be about to send something on it.
+"""The end of an idle connection whose host may be about to send: `hang_up`, and `Promise`.
 
-What must not live here: when that is done (`protocol`). What holds: what has come by then is not lost; how long
-something on its way could still be is as short as it can be.
+`HostConnection` uses both when the listener closes. A request that has already arrived must not be
+lost. The time in which one could still be on its way is as short as possible.
 """
 
 import asyncio
@@ -14,16 +14,18 @@ from typing import Final
 from taskgate.listener.wire import TlsWire
 
 MOMENT: Final = 1.0
-"""Seconds in which a host may use a connection that it was told it can use again."""
+"""Seconds in which a host may use a connection after an answer that promised keep-alive."""
 
 
 class Promise:
-    """That a connection goes on after an answer, which was true when the answer began: kept for a moment."""
+    """The keep-alive that an answer promised before the connection had to close. It holds for a
+    moment.
+    """
 
     __slots__ = ("_then", "is_kept")
 
     def __init__(self, then: Callable[[], None]) -> None:
-        """`then` is called when the moment is over."""
+        """Start the moment; `then` is called at its end."""
         self._then = then
         self.is_kept = True
         asyncio.get_running_loop().call_later(MOMENT, self._end)
@@ -34,9 +36,9 @@ class Promise:
 
 
 def hang_up(wire: asyncio.Transport | None, promise: Promise | None) -> bool:
-    """Whether an idle connection is to be closed now; its host has heard of it then.
+    """Return whether to close an idle connection now. If so, the host has been notified.
 
-    It is not while a promise is kept, nor where something has come that the loop has not read yet.
+    False while a promise holds, or if something has arrived that the loop has not read.
     """
     if promise is not None and promise.is_kept:
         return False
@@ -44,9 +46,9 @@ def hang_up(wire: asyncio.Transport | None, promise: Promise | None) -> bool:
         return True
     if _has_come(wire):
         return False
-    # Under TLS there is a word to say before; and what is still on its way out goes first.
+    # TLS has a closing message of its own; and a full write buffer is sent first.
     if not isinstance(wire, TlsWire) and wire.get_write_buffer_size() == 0:
-        # The transport closes its socket only after all else that the loop has to do.
+        # The transport would close its socket only after the loop's other work.
         with suppress(OSError):
             _socket(wire).shutdown(socket.SHUT_WR)
     return True
@@ -58,7 +60,7 @@ def _has_come(wire: asyncio.Transport) -> bool:
         waiting.register(_socket(wire).fileno(), select.POLLIN)
         return bool(waiting.poll(0))
     except (OSError, ValueError):
-        # It is closed already.
+        # It is already closed.
         return False
 
 

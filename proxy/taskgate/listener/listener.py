@@ -1,7 +1,8 @@
-"""The public listener: where hosts connect.
+"""The public listener, to which hosts connect: `PublicListener`.
 
-What lives here: opening, draining and closing. What must not: what happens on a connection (`protocol`) or to a request
-(`endpoint`). What holds: after `close` no socket, task or stream of the listener is left, whatever its hosts do.
+`wiring` creates, starts, drains and closes it. It accepts connections (`Acceptor`), and makes each
+a `HostConnection`, which passes requests to `Endpoint`. After `close` no socket, task or stream of
+the listener is left, whatever its hosts do.
 """
 
 import asyncio
@@ -30,12 +31,12 @@ from taskgate.streams.exchange import ExchangeHandler
 from taskgate.telemetry.events import AuditCapacity, EventSink, UnlimitedAuditCapacity
 
 _LAST_ANSWERS = 1.0
-"""Seconds in which an answer that is known by now reaches its host, before that is sent elsewhere for it."""
+"""Seconds in which ready answers reach their hosts, before hosts are sent to another process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerSettings:
-    """What an operator decides about the listener; sizes are bytes, names as `names` makes them."""
+    """The operator's settings of the listener. Sizes are bytes; names are as `names` makes them."""
 
     allowed_hosts: frozenset[str]
     allowed_origins: frozenset[str]
@@ -52,7 +53,7 @@ class ListenerSettings:
 
 
 class PublicListener:
-    """Serves hosts on one address, from `start` to `close`."""
+    """The listener of one address, from `start` to `close`."""
 
     def __init__(
         self,
@@ -66,9 +67,10 @@ class PublicListener:
         entropy: Entropy | None = None,
         trail: AuditCapacity | None = None,
     ) -> None:
-        """`answer` is the engine; `is_mount` tells whether a path, byte by byte, leads to a server now.
+        """`answer` is the gateway. `is_mount` tells whether a path leads to a server now.
 
-        `documents` are for everybody, by their paths. `trail` has a record of every request, where there is one.
+        `documents` are public, by path. `trail` is the audit log, asked for room before each
+        request.
         """
         self._bounds = ConnectionSettings(
             max_header=settings.max_header,
@@ -105,9 +107,9 @@ class PublicListener:
         self._acceptor: Acceptor | None = None
 
     async def start(self, bound: socket.socket) -> tuple[str, int]:
-        """Listen on a socket that is bound already, and own it; the address it has.
+        """Listen on a bound socket, own it, and return its address. Raises TlsRefused.
 
-        Bound before, because which names the listener answers to depends on its port. Raises TlsRefused.
+        The socket is bound by the caller, because the allowed host names depend on its port.
         """
         self._connections = connections = _Connections(self._endpoint, self._bounds)
         factory: Callable[[], asyncio.Protocol] = connections
@@ -122,35 +124,39 @@ class PublicListener:
         return host, port
 
     def show(self, documents: Mapping[str, bytes]) -> None:
-        """Have other documents for everybody, by their paths."""
+        """Replace the public documents."""
         self._documents.replace(documents)
 
     def active(self) -> dict[tuple[str], int]:
-        """How many requests are being answered, by the label of their route; safe on any thread."""
+        """Return the number of requests under way, by route label. Safe on any thread."""
         return self._endpoint.active()
 
     def retire(self) -> None:
-        """Serve on, but have each answer end its connection, so that hosts find another gateway in good time."""
+        """Continue to serve, but close each connection after its answer, so that hosts find another
+        replica.
+        """
         if self._connections is not None:
             self._connections.retire()
 
     def turn_away(self) -> None:
-        """Have no further connection begin, before `stop_accepting`: those that are being made can be taken up."""
+        """Let the system start no more connections, before `stop_accepting`."""
         if self._acceptor is not None:
             self._acceptor.turn_away()
 
     def stop_accepting(self) -> None:
-        """Refuse new connections. Those that are open go on, and so do those that were made, but not taken up yet."""
+        """Close the listening socket. Open connections continue, and so do those that the system
+        has completed.
+        """
         if self._acceptor is not None:
             self._acceptor.stop()
 
     def wind_down(self) -> None:
-        """End what hosts can have elsewhere: connections without a request, and streams that go on somewhere else."""
+        """Close idle connections, and streams that hosts can resume elsewhere."""
         if self._connections is not None:
             self._connections.wind_down()
 
     async def close(self, grace: timedelta) -> None:
-        """End GET streams, give what is under way `grace` to finish, then drop what is left. May be called again."""
+        """Close everything; requests under way have `grace` to finish. May be called again."""
         if self._certificates is not None:
             self._certificates.close()
         if self._acceptor is None or self._connections is None:
@@ -161,7 +167,7 @@ class PublicListener:
 
 
 class _Connections(web.Server):
-    """Makes a connection of each that is accepted, and knows those that are open."""
+    """The factory and the set of open connections."""
 
     def __init__(self, endpoint: Endpoint, bounds: ConnectionSettings) -> None:
         super().__init__(endpoint.answer)
@@ -176,33 +182,34 @@ class _Connections(web.Server):
         return HostConnection(self, self._bounds, self._tasks, self._note_garbage)
 
     def behind_tls(self, certificates: Certificates, timeout: timedelta) -> TlsWire:
-        """A connection that is none of these before its handshake is done, for which it has `timeout`."""
+        """Return a connection under TLS. It joins the set after its handshake, for which it has
+        `timeout`.
+        """
         return TlsWire(certificates.context, self, timeout, self._wires)
 
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
-        """Know a connection, from the moment on that it can be lost: none else is waited for."""
+        """Add a connection, from the moment that it can be lost."""
         super().connection_made(handler, transport)
         assert isinstance(handler, HostConnection)
         handler.leaving = self._retired
         self._open.add(handler)
         if self._closing:
-            # Its handshake began before.
+            # Its handshake began before the close.
             handler.wind_down()
 
     def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
-        """See the base class."""
         super().connection_lost(handler, exc)
         assert isinstance(handler, HostConnection)
         self._open.discard(handler)
 
     def retire(self) -> None:
-        """See PublicListener."""
+        """Close each connection after its next answer."""
         self._retired = True
         for connection in self._open:
             connection.leaving = True
 
     def wind_down(self) -> None:
-        """End every connection after the exchange under way, at once where there is none."""
+        """Close every connection after its exchange, idle ones at once."""
         self._closing = True
         for wire in self._wires:
             wire.hurry(FIRST_REQUEST)
@@ -210,7 +217,7 @@ class _Connections(web.Server):
             connection.wind_down()
 
     async def close(self, grace: float) -> None:
-        """End every connection, and every exchange, those of departed hosts too."""
+        """Close every connection and every exchange, also of hosts that disconnected."""
         self.wind_down()
         brief = min(grace, _LAST_ANSWERS)
         await self._settled(brief)

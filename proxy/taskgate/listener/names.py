@@ -1,6 +1,8 @@
-"""Which names a listener answers to, and which web origins may call it. Pure.
+"""The names that a listener answers to, and the web origins that may call it: `allowed_hosts` and
+`allowed_origins`.
 
-What holds: every set is in lower case and complete, so that a request is checked by looking its header up.
+The configuration uses them to make `ListenerSettings`, and `Door` looks headers up in the sets.
+Each set is complete and in lower case. Pure.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,11 +17,13 @@ _LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "[::1]")
 def allowed_hosts(
     public_url: str | None, listen_host: str, bound_port: int, configured: Iterable[str]
 ) -> frozenset[str]:
-    """Every value of `Host` that the listener answers to.
+    """Return every value of `Host` that the listener answers to.
 
-    A configured list is exact: an entry with a port means that port; one without means the listener's own port and the
-    usual ports of http and https, written or left out. Without a list it is the host of `public_url` (unset: the
-    address listened on), and on a loopback listener also localhost, 127.0.0.1 and [::1] with its port.
+    A configured list is exact. An entry with a port means that port. An entry without one means the
+    listener's port and the usual ports of http and https, written or left out.
+
+    Without a list it is the host of `public_url`, or the listen address if that is unset. A
+    loopback listener also answers to localhost, 127.0.0.1 and [::1] with its port.
     """
     entries = list(configured)
     if not entries:
@@ -31,16 +35,17 @@ def allowed_hosts(
 
 
 def allowed_origins(hosts: Iterable[str], configured: Iterable[str]) -> frozenset[str]:
-    """Every value of `Origin` that is let in: the configured ones, else `hosts` over http and https.
+    """Return every accepted value of `Origin`: the configured ones, else `hosts` over http and
+    https.
 
-    `null`, which sandboxed pages and local files send, is never one of them.
+    `null`, which sandboxed pages and local files send, is excluded.
     """
     entries = list(configured) or [f"{scheme}://{host}" for host in hosts for scheme in ("http", "https")]
     return frozenset(entry.lower() for entry in entries) - {"null"}
 
 
 def _spellings(entry: str, bound_port: int) -> Iterator[str]:
-    """What hosts may send for one entry: clients leave the usual port out."""
+    """Return what hosts may send for one entry: clients leave the usual port out."""
     yield entry
     name, colon, port = entry.rpartition(":")
     if not colon or port.endswith("]"):

@@ -1,8 +1,13 @@
-"""The operators' listener: is the process alive, is it ready, what has it counted; another configuration, and the end.
+"""The operators' listener: `OperatorsListener`, with health, metrics, reload and drain.
 
-A listener of its own, so that none of this shares a port, a limit or an exposure with hosts; no message of MCP passes
-here. Holds: nothing is answered that a request brought along, no answer tells a version, and nothing is changed for
-whoever has no token.
+    GET  /livez        the process is alive
+    GET  /readyz       it can serve; `?verbose` adds upstreams and replicas
+    GET  /metrics      Prometheus metrics (the path is configurable)
+    POST /-/reload     read the configuration again        with the operators' token
+    POST /-/drain      drain and stop                      with the operators' token
+
+It has its own port and limits, and carries no MCP messages. Answers repeat nothing of a request and
+contain no version. `wiring` creates it with functions that answer.
 """
 
 import asyncio
@@ -24,50 +29,51 @@ from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
 _log = logging.getLogger(__name__)
 
 Ready = Callable[[], Awaitable[Mapping[str, bool]]]
-"""Asked what the gateway needs in order to serve, by name, and whether each is there."""
+"""Returns what the gateway needs in order to serve, by name, and whether it is there."""
 
 Servers = Callable[[], Mapping[str, Mapping[str, Any]]]
-"""Asked how each server does, by name; answered from what is known."""
+"""Returns the state of each server, by name, without asking it."""
 
 Replicas = Callable[[], int | None]
-"""Asked how many gateways share the store; None where it is not one to share."""
+"""Returns the number of gateways that share the store; None if it is not shared."""
 
 Reload = Callable[[], Awaitable[Mapping[str, Any] | None]]
-"""Reads the configuration again, and says what came of it: at least `result`. None where there is none to read."""
+"""Reads the configuration again and returns the outcome, at least `result`. None without a file."""
 
 End = Callable[[], None]
-"""Has the gateway drain and end, as a signal would."""
+"""Makes the gateway drain and stop, like a signal."""
 
 INVALID: Final = "invalid"
-"""The result of a configuration that was not taken over."""
+"""The `result` of a configuration that was rejected."""
 
 READY_SECONDS: Final = 2.0
-"""How long that may take before it counts as a no."""
+"""Seconds for a readiness check; a slower one counts as failed."""
 
 _RELOAD: Final = "/-/reload"
 _DRAIN: Final = "/-/drain"
 _LIVEZ, _READYZ = "/livez", "/readyz"
 
 TAKEN: Final = (_LIVEZ, _READYZ, "/healthz", "/-", "/api")
-"""Where no metrics can be: what is there, or below, is something else's."""
+"""The paths at or below which metrics cannot be."""
 
 MOST_CONNECTIONS: Final = 32
-"""Connections of operators at once: their descriptors are of those that hosts leave."""
+"""The limit of operators' connections; their descriptors are reserved."""
 
 _AT_ONCE: Final = 16
-"""Connections that are taken in one turn of the event loop, before any of them is counted."""
+"""Connections that are accepted in one pass of the event loop, before they are counted."""
 BOUNDS: Final = ConnectionSettings(max_header=16 * 2**10, idle_timeout=timedelta())
-"""What a head may take; idle connections are aiohttp's to end."""
+"""The limits of a request head; idle connections are closed by aiohttp."""
 _CLOSE_SECONDS: Final = 2.0
 _IDLE_SECONDS: Final = 75.0
-"""Longer than scrapers wait between two scrapes, so that they keep their connection."""
+"""Longer than the interval of scrapers, so that they keep their connection."""
 
 
 class OperatorsListener:
-    """Serves `/livez`, `/readyz`, the metrics where they want to be, `/-/reload` and `/-/drain` on a port of their own.
+    """The HTTP server for operators and their tools.
 
-    `ready` is asked at every probe and every scrape. It should answer from what is known or touch the store once.
-    `audit` is told of whoever asked for what needs the token. Without `end` nobody can ask for that.
+    `ready` is called at every probe and scrape, so it should be cheap: at most one read of the
+    store. Each request that needs the token is emitted to `event_sink`. Without `end`, drain is not
+    available.
     """
 
     def __init__(
@@ -91,7 +97,7 @@ class OperatorsListener:
         self._token: bytes | None = None
         self._draining = False
         self.readiness_was_asked = False
-        """Whether /readyz is looked at, to learn of a drain."""
+        """Whether `/readyz` was requested: then a balancer learns of a drain."""
         self._rendering = asyncio.Lock()
         self._runner: web.ServerRunner | None = None
         self._routes: dict[str, Callable[[web.BaseRequest], Awaitable[web.Response]]] = {
@@ -102,9 +108,9 @@ class OperatorsListener:
         }
 
     async def start(self, host: str, port: int, token: bytes | None = None) -> tuple[str, int]:
-        """Listen, and return where; port 0 takes a free one. Raises OSError where it cannot.
+        """Listen, and return the address; port 0 takes a free one. Raises OSError.
 
-        Whoever shows `token` may have the configuration read again, or the gateway end; without one nobody may.
+        `token` authorizes reload and drain; without it they are refused.
         """
         self._token = token
         server = _Server(self._answer, access_log=None, keepalive_timeout=_IDLE_SECONDS, lingering_time=0)
@@ -119,12 +125,12 @@ class OperatorsListener:
         return str(bound[0]), int(bound[1])
 
     def drain(self) -> None:
-        """Not ready from here on; everything else goes on until `close`."""
+        """Report not ready from now on. Everything else continues until `close`."""
         self._draining = True
         self._metrics.show_draining()
 
     async def close(self) -> None:
-        """Let go of the port and of every connection; a second close does nothing."""
+        """Close the port and every connection. A second close does nothing."""
         runner, self._runner = self._runner, None
         if runner is not None:
             await runner.cleanup()
@@ -133,7 +139,7 @@ class OperatorsListener:
         if not _names_an_address(received.headers.get("Host", "")):
             return _json(421, {"error": "host not allowed: use localhost or an IP address"})
         path = received.path
-        # Asked each time: a configuration that is read again may have them elsewhere, or nowhere.
+        # Compared each time: a reload may move the metrics or turn them off.
         route = self._answer_metrics if path == self._metrics.path else self._routes.get(path)
         if route is None:
             return _json(404, {"error": "not found"})
@@ -148,7 +154,7 @@ class OperatorsListener:
     async def _answer_readyz(self, received: web.BaseRequest) -> web.Response:
         self.readiness_was_asked = True
         checks = await self._check()
-        # Told, and no more: a server that is away is no reason to send its hosts elsewhere.
+        # For information only: an unavailable server is no reason to send hosts elsewhere.
         more = self._more() if "verbose" in received.query else {}
         if self._draining:
             return _json(503, {"status": "draining", "checks": checks, **more})
@@ -162,7 +168,7 @@ class OperatorsListener:
 
     async def _answer_metrics(self, received: web.BaseRequest) -> web.Response:
         await self._check()
-        # One at a time: it holds a thread of the pool that others need too.
+        # One at a time: it uses a thread of the pool that others need.
         async with self._rendering:
             body, content_type = await self._metrics.scrape(received.headers.get("Accept"))
         return web.Response(body=body, headers={"Content-Type": content_type, **_PLAIN})
@@ -171,7 +177,7 @@ class OperatorsListener:
         self, act: Callable[[], Awaitable[web.Response]], received: web.BaseRequest
     ) -> web.Response:
         answer = await act() if (refused := self._refused(received)) is None else refused
-        # `remote` is None for whoever has left meanwhile.
+        # `remote` is None after the peer has disconnected.
         address = received.remote or ""
         self._event_sink.emit(OperatorRequestAnswered(received.method, received.path, answer.status, address))
         return answer
@@ -210,14 +216,16 @@ class OperatorsListener:
 
 
 def _shows(received: web.BaseRequest, token: bytes) -> bool:
-    """Whether the request carries the token, and no other; how long that takes tells nothing of it."""
+    """Return whether the request has the token and no other, compared in constant time."""
     shown = received.headers.getall("Authorization", [])
     scheme, _, given = shown[0].partition(" ") if len(shown) == 1 else ("", "", "")
     return scheme.lower() == "bearer" and compare_digest(given.strip().encode(errors="surrogateescape"), token)
 
 
 def _names_an_address(host: str) -> bool:
-    """Whether a Host header holds an address or localhost: a page can point any other name at this listener."""
+    """Return whether a Host header is an address or localhost. A web page can point any other name
+    here.
+    """
     name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
     try:
         ip_address(name.strip("[]"))
@@ -234,32 +242,34 @@ class _Server(web.Server):
 
 
 class _OneTooMany(asyncio.Protocol):
-    """A connection that is ended at once."""
+    """A connection that is closed at once."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """End it."""
+        """Close it."""
         assert isinstance(transport, asyncio.Transport)
         transport.abort()
 
 
 class _Connection(web.RequestHandler):
-    """One connection, whose bad requests are refused without a word of what they said, and whose heads come in time."""
+    """One connection. Heads must arrive in time, and invalid requests get an answer that repeats
+    nothing.
+    """
 
     __slots__ = ("_head",)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Serve it, and wait for the first head, but not for long."""
+        """Serve it, with a time limit for the first head."""
         super().connection_made(transport)
         self._head = HeadWatch(BOUNDS, self.force_close)
         self._head.begin()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Wait for nothing more."""
+        """Stop the time limit."""
         super().connection_lost(exc)
         self._head.stop()
 
     def data_received(self, data: bytes) -> None:
-        """Parse, and time what is not yet a request."""
+        """Parse, with the time limit until a request is complete."""
         count = self._request_count
         super().data_received(data)
         if self._request_count > count:
@@ -270,24 +280,28 @@ class _Connection(web.RequestHandler):
     def handle_error(
         self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None
     ) -> web.StreamResponse:
-        """Answer what could not be read, or what went wrong here; the stock answer and log line quote the request."""
+        """Answer an invalid request or an internal error. aiohttp's answer and log line would quote
+        the request.
+        """
         _report("a request was refused", status, exc)
         refusal = _json(status, {"error": "bad request" if status < 500 else "internal error"})
         refusal.force_close()
         return refusal
 
     def log_exception(self, *args: Any, **kw: Any) -> None:
-        """What the base class would log with a traceback, and so with what the peer sent."""
+        """Log the class of the error. The base class would log a traceback, with what the peer
+        sent.
+        """
         _report("a connection failed", 500, kw.get("exc_info"))
 
 
 def _report(what: str, status: int, error: BaseException | None) -> None:
-    # Its class alone: what a parser says of bad bytes repeats them.
+    # Only its class: a parser's message repeats the invalid bytes.
     level = logging.ERROR if status >= 500 else logging.INFO
     _log.log(level, what, extra={"status": status, "error": type(error).__name__})
 
 
-# Set because aiohttp would tell its version and Python's otherwise.
+# Set because aiohttp would otherwise send its version and Python's.
 _PLAIN: Final = {"Server": "taskgate", "Cache-Control": "no-store"}
 
 

@@ -1,8 +1,8 @@
-"""How long a connection may keep us waiting, and with how much.
+"""The time limits of one connection: `HeadWatch` for a request head that does not complete,
+`WriteWatch` for an answer that the peer does not read.
 
-What lives here: the bounds, and the two watches that hold a peer to them: one for a head that does not come to its end,
-one for an answer that is not taken. What must not: HTTP, and what a peer is told. What holds: a watch that was stopped
-does nothing any more.
+Both listeners use `HeadWatch`, and `HostConnection` also `WriteWatch`. The settings are
+`ConnectionSettings`. A stopped watch does nothing.
 """
 
 import asyncio
@@ -15,12 +15,12 @@ HEAD_TIMEOUT: Final = timedelta(seconds=10)
 WRITE_TIMEOUT: Final = timedelta(seconds=30)
 
 _LEAST_PROGRESS: Final = 64 * 1024
-"""Bytes a host must take within the write timeout when more than that is waiting for it."""
+"""Bytes that a host must read within the write timeout if more than that waits for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionSettings:
-    """What one connection is allowed; `max_header` is in bytes, the whole head together."""
+    """The limits of one connection. `max_header` is the size of the whole head, in bytes."""
 
     max_header: int
     idle_timeout: timedelta
@@ -29,12 +29,12 @@ class ConnectionSettings:
 
 
 class HeadWatch:
-    """Counts and times what has come of a head that is not complete."""
+    """The size and the time of an incomplete head."""
 
     __slots__ = ("_expire", "_limit", "_loop", "_seconds", "_timer", "size")
 
     def __init__(self, bounds: ConnectionSettings, expire: Callable[[], None]) -> None:
-        """`expire` is called once per head that takes too long."""
+        """`expire` is called once for a head that takes too long."""
         self._loop = asyncio.get_running_loop()
         self._limit = bounds.max_header
         self._seconds = bounds.head_timeout.total_seconds()
@@ -43,18 +43,18 @@ class HeadWatch:
         self.size = 0
 
     def begin(self) -> None:
-        """Start the time, unless it runs already."""
+        """Start the time limit, unless it runs."""
         if self._timer is None:
             self._timer = self._loop.call_later(self._seconds, self._expire)
 
     def add(self, size: int) -> bool:
-        """Count bytes of a head; False where they are too many."""
+        """Count bytes of a head; return False if there are too many."""
         self.size += size
         self.begin()
         return self.size <= self._limit
 
     def stop(self) -> None:
-        """The head is complete, or nobody waits for it any more."""
+        """Stop, because the head is complete or no longer awaited."""
         self.size = 0
         if self._timer is not None:
             self._timer.cancel()
@@ -62,12 +62,14 @@ class HeadWatch:
 
 
 class WriteWatch:
-    """Aborts a transport whose peer takes next to nothing of what is waiting for it."""
+    """The progress of writes. It aborts a transport whose peer reads next to nothing."""
 
     __slots__ = ("_loop", "_seconds", "_timer", "_transport", "_unsent")
 
     def __init__(self, bounds: ConnectionSettings, transport: asyncio.Transport) -> None:
-        """Whoever writes to `transport` waits where it asks to, so that what is unsent shrinks by what is taken."""
+        """Writers of `transport` must pause when asked, so that the unsent bytes shrink by what is
+        read.
+        """
         self._loop = asyncio.get_running_loop()
         self._seconds = bounds.write_timeout.total_seconds()
         self._transport = transport
@@ -75,12 +77,12 @@ class WriteWatch:
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self) -> None:
-        """Watch, unless it does already."""
+        """Start to watch, unless it does."""
         if self._timer is None:
             self._watch()
 
     def stop(self) -> None:
-        """Nothing is waiting any more."""
+        """Stop, because nothing waits to be sent."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,9 +1,10 @@
-"""Where a request comes from, as far as that can be believed. Pure.
+"""The source address of a request: `Peers`.
 
-What lives here: reading `Forwarded` (RFC 7239) or `X-Forwarded-For`, whichever the operator's proxies set, and how far
-to follow it. What must not: any decision that is made of an address; rates may count by it, and operators read it. What
-holds: only what trusted proxies said is believed, nothing that was sent raises, and an answer is an address in its
-canonical form or `UNKNOWN`, so that no text of a peer comes through.
+Behind proxies the address of the connection is the proxy's. The proxies add `Forwarded` (RFC 7239)
+or `X-Forwarded-For`, whichever the operator configured. Only what trusted proxies added is
+believed. `RequestContexts` asks for the address; rates may count by it, and logs show it. The
+result is an IP address in canonical form or `UNKNOWN`, so no text of a peer passes through. No
+input raises. Pure.
 """
 
 import re
@@ -21,11 +22,12 @@ ForwardedHeader = Literal["x-forwarded-for", "forwarded"]
 
 _MOST_HOPS: Final = 16
 _LONGEST: Final = 2048
-"""Characters that are read of a header, from its end, where the nearest proxy writes."""
+"""Characters of a header that are read, from its end, where the nearest proxy writes."""
 
 _WORD: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _PAIR: Final = rf'{_WORD}=(?:{_WORD}|"(?:[^"\\]|\\.)*+")'
-# Read from the end: whatever a host wrote stands before what proxies have appended, and cannot spoil that.
+# Matched from the end: what a host wrote stands before what proxies appended, and cannot affect
+# that.
 _LAST_ELEMENT: Final = re.compile(rf"(?:^|,)[ \t]*(?P<pairs>{_PAIR}(?:[ \t]*;[ \t]*{_PAIR})*+)[ \t]*$")
 _FOR: Final = re.compile(rf'(?:^|;)[ \t]*for=(?:(?P<token>{_WORD})|"(?P<quoted>[^"\\]*)")', re.IGNORECASE)
 _PORT: Final = r"(?::(?:[0-9]{1,5}|_[A-Za-z0-9._-]{1,64}))?"
@@ -35,9 +37,9 @@ _NODE: Final = re.compile(
 
 
 class Peers:
-    """Tells where requests come from; `trusted` are the networks of the proxies that may say so for others.
+    """The source addresses of requests. `trusted` are the networks of the operator's proxies.
 
-    They say so in one header: a proxy that sets one passes the other on, as a host has written it.
+    They use one header. A proxy that sets one header passes the other on as the host wrote it.
     """
 
     def __init__(self, trusted: Sequence[Network] = (), header: ForwardedHeader = "x-forwarded-for") -> None:
@@ -45,16 +47,16 @@ class Peers:
         self._hops = _forwarded if header == "forwarded" else _forwarded_for
         self.header: Final = header
         self.trusts_any = bool(trusted)
-        """Whether headers may say where a request comes from; else nobody need look at them."""
+        """Whether a proxy is trusted; otherwise the headers need not be read."""
 
     def address_of(self, peer: str | None, fields: Sequence[str] = ()) -> str:
-        """The nearest address that is not of a trusted proxy, from the other end of the connection outwards.
+        """Return the nearest address that is not a trusted proxy's, from the connection outwards.
 
-        `fields`, what `header` says, are looked at for trusted peers only. Where they say nothing that can be read, or
-        hide a host, it is the last address before that.
+        `fields` are the values of `header`, read only if the peer is trusted. Where they are
+        unreadable or hide a host, the last address before is returned.
         """
         nearest, text = _read_peer(peer or "")
-        # Most gateways trust nobody: what is remembered is the answer then.
+        # Most gateways trust no proxy: the cached text is the answer.
         if nearest is None or not self._trusted:
             return text
         if self._trusts(nearest):
@@ -67,7 +69,7 @@ class Peers:
         return str(nearest)
 
     def trusts(self, peer: str | None) -> bool:
-        """Whether the other end of a connection may say where requests come from."""
+        """Return whether the peer of a connection is a trusted proxy."""
         address, _ = _read_peer(peer or "")
         return address is not None and self._trusts(address)
 
@@ -76,7 +78,7 @@ class Peers:
 
 
 def read_address(text: str) -> _Address | None:
-    """An address, IPv4 where IPv6 only wraps it; None for anything else."""
+    """Parse an address, as IPv4 if IPv6 only wraps it; None for anything else."""
     try:
         address = ip_address(text)
     except ValueError:
@@ -86,7 +88,7 @@ def read_address(text: str) -> _Address | None:
 
 @lru_cache(maxsize=4096)
 def _read_peer(peer: str) -> tuple[_Address | None, str]:
-    """The address of the other end, and its text: they are fewer than requests."""
+    """Return the address of a peer, and its text. Cached: there are fewer peers than requests."""
     address = read_address(peer.partition("%")[0])
     return address, UNKNOWN if address is None else str(address)
 
@@ -97,7 +99,7 @@ def _end_of(fields: Sequence[str]) -> str:
 
 
 def _forwarded(text: str) -> Iterator[_Address | None]:
-    """The nodes of `Forwarded`, from the nearest; the first None is the last."""
+    """Return the addresses in `Forwarded`, nearest first; the first None is the last."""
     end = len(text)
     while (element := _LAST_ELEMENT.search(text, 0, end)) is not None:
         said = _FOR.search(element["pairs"])
@@ -107,11 +109,11 @@ def _forwarded(text: str) -> Iterator[_Address | None]:
 
 
 def _forwarded_for(text: str) -> Iterator[_Address | None]:
-    """The nodes of `X-Forwarded-For`, from the nearest."""
+    """Return the addresses in `X-Forwarded-For`, nearest first."""
     return (_node(each.strip(" \t")) for each in reversed(text.split(",")))
 
 
 def _node(text: str) -> _Address | None:
-    """The address of a node with or without a port; None for one that is hidden, and for what is none."""
+    """Return the address of a node, with or without a port; None if it is hidden or invalid."""
     match = _NODE.fullmatch(text)
     return None if match is None else read_address(match["four"] or match["bracketed"] or match["six"])

@@ -1,10 +1,12 @@
-"""One connection of a host: aiohttp's server protocol, made fit to stand at the edge.
+"""One connection of a host: `HostConnection`, aiohttp's server protocol with limits.
 
-What lives here: what becomes of slow and oversized peers and of bytes that are not HTTP, and the news that a host has
-left. What must not: what a request means, and how long is too long (`patience`). What holds: nothing a peer sent
-reaches a log or comes back to it; a connection whose framing is in doubt gets one answer, a last one, and nothing more
-is read from it; every connection ends, whatever its peer does. The base class is leaned on for parsing, keep-alive and
-pipelining; the names of its that are used here are each covered by a test over a real socket.
+aiohttp does the parsing, keep-alive and pipelining. This class limits slow and oversized peers
+(`patience`), answers bytes that are not HTTP, and tells an exchange that its host has disconnected.
+`PublicListener` makes one for each accepted connection; requests go to `Endpoint`.
+
+Nothing that a peer sent reaches a log or comes back to it. A connection whose framing is in doubt
+gets one last answer, and nothing more is read. Every connection ends, whatever its peer does. Each
+name of the base class that is used here is covered by a test over a real socket.
 """
 
 import asyncio
@@ -27,19 +29,24 @@ from taskgate.telemetry.request_context import no_request
 SERVER_NAME: Final = "taskgate"
 
 FIRST_REQUEST: Final = 1.0
-"""Seconds in which a host that connects while the listener closes may send its request."""
+"""Seconds in which a host that connects during the close may send its request."""
 
 MOST_READ: Final = 256 * 1024
 """Bytes that asyncio reads at once."""
 _MOST_FIELDS: Final = 100
 _LINGER: Final = 1.0
-"""Seconds in which a refused peer may finish sending: closing at once would reset the connection under the answer."""
+"""Seconds in which a rejected peer may finish sending. An immediate close would reset the
+connection and lose the answer."""
 
 _log = logging.getLogger("taskgate.listener")
 
 
 class HostConnection(web.RequestHandler):
-    """One connection, from its first byte to its last."""
+    """One connection, from its first byte to its last.
+
+    `leaving` ends it after the next answer, `closing` after the present exchange. `lost` is done
+    when the connection is gone.
+    """
 
     __slots__ = (
         "_bounds",
@@ -68,7 +75,9 @@ class HostConnection(web.RequestHandler):
         tasks: set[asyncio.Task[None]],
         on_garbage: Callable[[web.BaseRequest, Rejection], None],
     ) -> None:
-        """`tasks` holds the connection's task while it runs; `on_garbage` is told of what never became a request."""
+        """`tasks` has the connection's task while it runs. `on_garbage` is called for what was no
+        request.
+        """
         super().__init__(
             server,
             loop=asyncio.get_running_loop(),
@@ -96,13 +105,13 @@ class HostConnection(web.RequestHandler):
         self.exchange: Departing | None = None
         self.long_heads = False
         self.received = 0
-        """Bytes that came, whatever they are."""
+        """All bytes that arrived."""
         self.lost: asyncio.Future[None] = self._loop.create_future()
 
-    # Coming and going.
+    # Start and end.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Start to serve, and to wait for the first head."""
+        """Start to serve, with a time limit for the first head."""
         assert isinstance(transport, asyncio.Transport)
         self._made_at = self._loop.time()
         self._wire = transport
@@ -115,7 +124,7 @@ class HostConnection(web.RequestHandler):
         task.add_done_callback(self._settle)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Tell the exchange under way that its host has left; its work goes on."""
+        """Notify the exchange under way; its work continues."""
         super().connection_lost(exc)
         self._head.stop()
         if self._unread is not None:
@@ -126,9 +135,9 @@ class HostConnection(web.RequestHandler):
             self.exchange.host_left()
 
     def wind_down(self) -> None:
-        """End the connection after the exchange under way, at once where there is none.
+        """Close the connection after the exchange under way, or at once if it is idle.
 
-        A connection that was made a moment ago has until then to bring the request that it was made for.
+        A new connection first has FIRST_REQUEST seconds to bring its request.
         """
         self.closing = True
         idle = self._request_count == 0 if self._waiter is None else not self._waiter.done()
@@ -140,15 +149,15 @@ class HostConnection(web.RequestHandler):
         elif self.exchange is not None:
             self.exchange.wind_down()
         else:
-            # An exchange is about to begin, or was over a moment ago: its answer said that the connection goes on.
+            # An exchange is about to begin, or just ended with an answer that promised keep-alive.
             self.keep_promise()
 
     def keep_promise(self) -> None:
-        """An answer is over that said that the connection goes on, though it does not: give a next request a moment."""
+        """Allow a next request for a moment, because the last answer promised keep-alive."""
         self._promise = Promise(lambda: self.wind_down() if self.closing else None)
 
     def drop(self) -> None:
-        """End the connection now, with whatever is under way on it."""
+        """Abort the connection and its exchange."""
         if self._wire is not None:
             self._wire.abort()
 
@@ -157,14 +166,14 @@ class HostConnection(web.RequestHandler):
         if not task.cancelled() and (error := task.exception()) is not None:
             _report("a connection failed", error)
         self.force_close()
-        # A transport that was closed waits for its peer to take what is left, for ever if nobody stops it.
+        # A closed transport waits for its peer to read the rest, forever if nothing stops it.
         if not self.lost.done() and self._unread is not None:
             self._unread.begin()
 
     # Reading.
 
     def data_received(self, data: bytes) -> None:
-        """Parse, and bound what is not yet a request."""
+        """Parse, and limit what is not yet a request."""
         if self._deaf:
             return
         count, body = self._request_count, self._latest_body
@@ -173,7 +182,7 @@ class HostConnection(web.RequestHandler):
         self.received += len(data)
         try:
             super().data_received(data)
-        except Exception:  # whatever the parser chokes on: asyncio would log it together with the peer's bytes
+        except Exception:  # asyncio would log the error together with the peer's bytes
             self._cut(BAD_REQUEST)
             return
         if self._request_count == count:
@@ -185,7 +194,7 @@ class HostConnection(web.RequestHandler):
         self._head.stop()
         if self._since_head > self._bounds.max_header:
             self.long_heads = True
-        # Where in these bytes the message ended is not known: all of them may be of the next head.
+        # The end of the message in these bytes is unknown: all of them may belong to the next head.
         self._since_head = len(data)
         if isinstance(message, _ErrInfo):
             self._messages.pop()
@@ -193,15 +202,15 @@ class HostConnection(web.RequestHandler):
             self._cut(HEAD_TOO_LARGE if _is_too_large(message.exc) else BAD_REQUEST)
 
     def resume_reading(self, resume_parser: bool = True) -> None:
-        """A reader asks for it whenever it has taken something; unless reading was paused there is nothing to parse."""
+        """Resume reading if it was paused. A reader calls this after every read."""
         if self._reading_paused:
-            # What is read from here on need not be of the request that is being read now.
+            # What is read from here on may belong to another request than the present one.
             with no_request():
                 super().resume_reading(resume_parser)
 
     @property
     def most_unparsed(self) -> int:
-        """The most of what came that the parser may not have gone through yet."""
+        """The most bytes that have arrived and may be unparsed."""
         return MOST_READ if self._reading_paused else 0
 
     def _give_up_on_head(self) -> None:
@@ -211,7 +220,9 @@ class HostConnection(web.RequestHandler):
             self.force_close()
 
     def _cut(self, refusal: Rejection) -> None:
-        """Read nothing more; refuse what has come once the requests before it are answered."""
+        """Read nothing more, and reject what has arrived, after the requests before it are
+        answered.
+        """
         self._deaf = True
         self._head.stop()
         if not self._latest_body.is_eof():
@@ -223,33 +234,39 @@ class HostConnection(web.RequestHandler):
     # Writing.
 
     def pause_writing(self) -> None:
-        """The peer reads more slowly than we write."""
+        """Handle that the peer reads too slowly."""
         super().pause_writing()
         if self._unread is not None:
             self._unread.begin()
 
     def resume_writing(self) -> None:
-        """The peer has caught up."""
+        """Handle that the peer has caught up."""
         super().resume_writing()
         if self._unread is not None:
             self._unread.stop()
 
     async def write(self, piece: bytes | memoryview) -> None:
-        """Send bytes of an answer, and wait while the host reads slowly. Raises ConnectionError where it has left."""
+        """Send bytes of an answer, and wait for a slow host. Raises ConnectionError if it has
+        disconnected.
+        """
         transport = self.transport
         if transport is None or transport.is_closing():
             raise ConnectionResetError
         transport.write(piece)
-        # A view of a piece is one of the whole text, and the error of a host that leaves keeps this frame.
+        # A view of a piece refers to the whole text, and the error of a disconnected host holds
+        # this frame.
         del piece
         if self._paused:
             await self._drain_helper()
 
-    # Refusing.
+    # Rejecting.
 
     async def refuse(self, http: web.BaseRequest, refusal: Rejection) -> web.StreamResponse:
-        """Answer with a fixed text. Ends the connection where the refusal asks for it or the body has not all come."""
-        # An answer in the version that was refused would be one more lie. Once asked for, it is kept in this cache.
+        """Answer with a constant text.
+
+        Closes the connection if the rejection asks for it, or the body has not all arrived.
+        """
+        # Answer as HTTP/1.1, not in the version that was rejected. aiohttp caches the version here.
         http._cache["version"] = HttpVersion11
         response = web.Response(status=refusal.status, body=refusal.text.encode() or None)
         response.headers[hdrs.SERVER] = SERVER_NAME
@@ -272,7 +289,7 @@ class HostConnection(web.RequestHandler):
             if transport is not None:
                 transport.write_eof()
         except OSError:
-            # Also where the host reset the connection, which is not noticed yet.
+            # Also if the host has reset the connection, which is not noticed yet.
             return
         if transport is not None:
             transport.resume_reading()
@@ -295,7 +312,7 @@ class HostConnection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """The last resort, for a fault of our own: its class is logged, and nothing is told to the peer."""
+        """Answer an internal error with 500. Only the class of the error is logged."""
         _report("a request failed", exc)
         if request.writer.output_size > 0:
             raise ConnectionError
@@ -304,12 +321,14 @@ class HostConnection(web.RequestHandler):
         return response
 
     def log_exception(self, *args: Any, **kw: Any) -> None:
-        """What the base class would log with a traceback, and so with what the peer sent."""
+        """Log the class of the error. The base class would log a traceback, with what the peer
+        sent.
+        """
         _report("a connection failed", kw.get("exc_info"))
 
 
 class _Garbage(Exception):
-    """What came is no request; nothing of it is kept."""
+    """The arrived bytes are no request; none of them are stored."""
 
     def __init__(self, refusal: Rejection) -> None:
         super().__init__(refusal.status)

@@ -1,7 +1,8 @@
-"""The account that every request of a host begins with: who can be told of it, and by which id.
+"""The factory of request contexts: `RequestContexts`.
 
-What must not live here: what becomes of a request. What holds: no two requests have the same id, of whatever process;
-and nothing is waited for to open an account.
+`Endpoint` opens a `RequestContext` for each request of a host. It has an id, the source address
+(`peers`), the method and the path, and collects what logs, metrics and spans report later. Ids are
+unique among all processes. Opening a context never waits.
 """
 
 from base64 import b32encode
@@ -17,16 +18,16 @@ from taskgate.listener.peers import Peers
 from taskgate.telemetry.request_context import RequestContext
 
 NO_VERB: Final = "_OTHER"
-"""The method of what is no request."""
+"""The method label of what is no request."""
 _CHANCE: Final = 5
-"""Bytes: eight letters."""
+"""Random bytes of a process; eight characters in an id."""
 
 
 _log = getLogger("taskgate.listener")
 
 
 class RequestContexts:
-    """Opens them. An id is some letters of this process, and a number."""
+    """The factory of request contexts. An id is a random prefix of the process, and a number."""
 
     def __init__(self, peers: Peers, entropy: Entropy) -> None:
         self._peers = peers
@@ -35,7 +36,7 @@ class RequestContexts:
         self._next = count(1).__next__
 
     def open(self, http: web.BaseRequest) -> RequestContext:
-        """The account of a request, of which no more is known than its head."""
+        """Open the context of a request, from its head."""
         headers, peers = http.headers, self._peers
         address = self._found_out(http) if peers.trusts_any else peers.address_of(http.remote)
         if not self._is_told and (hdrs.X_FORWARDED_FOR in headers or hdrs.FORWARDED in headers):
@@ -44,7 +45,9 @@ class RequestContexts:
         return RequestContext(f"{self._prefix}-{self._next()}", address, http.method, path, agent)
 
     def _doubt(self, http: web.BaseRequest) -> None:
-        """Tell once where hosts seem to come through a proxy, and all of them are counted as that one address."""
+        """Log once that hosts seem to come through an unconfigured proxy, and so count as one
+        address.
+        """
         peers = self._peers
         if not peers.trusts(http.remote):
             text = (
@@ -59,7 +62,9 @@ class RequestContexts:
         _log.warning("%s; until then all hosts behind it share one address and its limits", text, extra=extra)
 
     def open_for_garbage(self, http: web.BaseRequest) -> RequestContext:
-        """The account of what was answered without ever being a request; nothing of it is kept."""
+        """Open the context of what was answered although it was no request. Nothing of it is
+        stored.
+        """
         return RequestContext(f"{self._prefix}-{self._next()}", self._peers.address_of(http.remote), NO_VERB, "")
 
     def _found_out(self, http: web.BaseRequest) -> str:

@@ -1,9 +1,10 @@
-"""One exchange with a host, and the event stream it may become.
+"""One exchange with a host, and the event stream that it may become: `HostExchange`.
 
-What lives here: the listener's side of the engine's `Exchange`. What must not: when to stream, or what to say. What
-holds: a stream is written by one task of its own, but for messages that leave while it waits and the host keeps up; its
-headers leave at once, silence is broken by comments, and a host that has left or does not read closes the feed, so that
-its writers learn. A stream that can be taken up again outlives its exchange: the connection is all that ends with it.
+It implements the gateway's `Exchange` on an aiohttp request. `Endpoint` creates it and sends the
+reply. An event stream is written by a task of its own. Messages may be written directly while that
+waits and the host keeps up. The response headers are sent at once. Comments break long silences. A
+host that has disconnected or does not read closes the stream, so that its writers notice. A
+resumable stream outlives the exchange: only the connection ends with it.
 """
 
 import asyncio
@@ -38,14 +39,16 @@ _HEADERS: Final = CIMultiDict(
 )
 
 _LONG_PIECE: Final = 256 * 1024
-"""Bytes of an event that leave at once; what is longer leaves in pieces."""
+"""Bytes of an event that are written at once; a longer one is written in pieces."""
 
 _log = logging.getLogger("taskgate.listener")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExchangeTerms:
-    """What is the same for all exchanges of a listener; `silence` is how many seconds a stream may say nothing."""
+    """The parts that all exchanges of a listener share. `silence` is the keep-alive interval in
+    seconds.
+    """
 
     event_sink: EventSink
     bodies: Bodies
@@ -53,9 +56,10 @@ class ExchangeTerms:
 
 
 class HostExchange:
-    """One request of a host, as the engine is offered it. `asked` tells whether the engine wanted the body.
+    """One request of a host, as the gateway gets it. `asked` is whether the gateway wanted the
+    body.
 
-    Whoever has it do something, it does that for the visit in which it was made.
+    Callbacks run in the RequestContext in which the exchange was created.
     """
 
     __slots__ = (
@@ -100,51 +104,49 @@ class HostExchange:
         self._writer: asyncio.Task[None] | None = None
         self._payer: tuple[BytesInFlight, str] | None = None
         self.held = 0
-        """Bytes that are counted until the answer has left."""
+        """Bytes that count until the answer is sent."""
 
     @property
     def head(self) -> InboundHead:
-        """What came in."""
         return self._head
 
     @property
     def version(self) -> HttpVersion:
-        """The HTTP that the host speaks."""
+        """The HTTP version of the host."""
         return self._http.version
 
     def body(self, budget: BytesInFlight, caller: str) -> Coroutine[Any, Any, bytes]:
-        """The whole body, to be awaited. Raises Refused then, of which this exchange ends. See Exchange."""
+        """Receive the whole body; see Exchange. Raises RequestRejected, which ends the exchange."""
         self.asked = True
         self._payer = budget, caller
         return self._terms.bodies.receive(self._http, budget, caller)
 
     def count_answer(self, size: int) -> None:
-        """See Exchange."""
         assert self._payer is not None, "only the answer to a request with a body is counted"
         budget, caller = self._payer
         budget.add(caller, size)
         self.held += size
 
     def release(self) -> None:
-        """The answer has left, or its host has. May be called again."""
+        """Stop counting: the answer is sent, or the host has disconnected. May be called again."""
         if self.held and self._payer is not None:
             budget, caller = self._payer
             held, self.held = self.held, 0
             budget.release(caller, held)
 
     def stream(self) -> EventStream:
-        """Turn the answer into an event stream; closed from the start where the host has left."""
+        """Turn the answer into an event stream. It is closed from the start if the host has
+        disconnected.
+        """
         if self._feed is None:
-            # Of a stream that never began nobody has an id to take it up with.
+            # A stream that never began cannot be resumed: the host has no id of it.
             self._feed = EventStream() if self._gone else self._begun(SseConnection(write_through=self._pass_on))
         return self._feed
 
     def make_resumable(self, resumable: StreamOpener) -> None:
-        """Should there be a stream, let it be one of these."""
         self._resumable = resumable
 
     def resume(self, feed: EventStream, missed: Sequence[bytes]) -> bool:
-        """Carry a stream that there is, unless the host has left."""
         if self._gone:
             return False
         line = SseConnection(write_through=self._pass_on)
@@ -154,7 +156,6 @@ class HostExchange:
         return True
 
     def on_disconnect(self, forget: Callable[[], None]) -> None:
-        """Call `forget` once if the host leaves before the answer; at once if it has left already. See Exchange."""
         if not self._gone:
             self._forget.append(forget)
         elif isinstance(self._feed, ResumableEventStream):
@@ -163,9 +164,10 @@ class HostExchange:
             forget()
 
     def host_left(self) -> None:
-        """Nobody will read the answer here: end the stream, and tell whoever waits for the host's sake. Once.
+        """Handle that the host has disconnected: end the stream, and call the callbacks. Once.
 
-        A host that has all of its answer may leave before we are done with it: it left after the answer.
+        If it has received the whole answer, it disconnected after the answer, and no callback is
+        called.
         """
         self._gone = True
         with request_context.in_request(self._request_context):
@@ -175,12 +177,14 @@ class HostExchange:
                 self.on_disconnect(forget)
 
     def settle(self) -> None:
-        """The answer leaves right now, and not as a stream: a host whose connection has ended by now has no answer."""
+        """Check for a lost connection right before a plain answer is sent."""
         if self._forget and (self._http.transport is None or self._http.transport.is_closing()):
             self.host_left()
 
     def wind_down(self) -> None:
-        """A host's GET stream ends only when somebody ends it; that of a call, wherever it is carried, by itself."""
+        """End a GET stream, because the listener closes. A stream with the answer to a call ends by
+        itself.
+        """
         carries_call = isinstance(self._feed, ResumableEventStream) and self._feed.is_call_stream
         if self._head.method is HttpMethod.GET and not carries_call:
             if self._feed is not None and self._line is not None and not self._line.is_closed:
@@ -188,7 +192,7 @@ class HostExchange:
             self.host_left()
 
     def send_elsewhere(self) -> None:
-        """A stream that another process can go on with is not waited for: its host is to come back, and finds that."""
+        """End a stream that another process can continue: its host reconnects and resumes it there."""
         feed = self._feed
         if (
             isinstance(feed, ResumableEventStream)
@@ -196,7 +200,7 @@ class HostExchange:
             and self._line is not None
             and feed.connection is self._line
         ):
-            # Nothing holds the connection any longer, so its answer may end in good order.
+            # The connection is free now, so the response can end properly.
             self._finished = True
             feed.close()
             self.host_left()
@@ -204,11 +208,12 @@ class HostExchange:
 
     @property
     def is_streaming(self) -> bool:
-        """Whether the answer has become an event stream."""
         return self._writer is not None
 
     async def finish(self, last: MessageText | None) -> web.StreamResponse:
-        """End the stream, which there is, after `last`; one that is only carried here goes on elsewhere."""
+        """End the stream after the message `last`. A stream of another exchange continues
+        elsewhere.
+        """
         assert self._writer is not None
         assert self._feed is not None
         assert self._response is not None
@@ -223,7 +228,7 @@ class HostExchange:
         return self._response
 
     async def abandon(self) -> None:
-        """Stop writing, wherever the stream stands."""
+        """Stop writing at once."""
         self.release()
         if self._writer is not None:
             self._writer.cancel()
@@ -238,7 +243,7 @@ class HostExchange:
         return feed
 
     def _part(self) -> None:
-        """The stream has this connection no more."""
+        """Detach the connection from the stream."""
         if self._feed is not None and self._line is not None:
             self._feed.connection_lost(self._line)
 
@@ -247,7 +252,7 @@ class HostExchange:
         self._response = response = web.StreamResponse(headers=_HEADERS)
         connection = self._http.protocol
         assert isinstance(connection, HostConnection)
-        # Without chunks only the end of the connection marks the end of the stream.
+        # Without chunked encoding the end of the connection marks the end of the stream.
         if connection.leaving or self._http.version != HttpVersion11:
             response.force_close()
         with request_context.in_request(self._request_context):
@@ -259,7 +264,7 @@ class HostExchange:
         try:
             await self._write(response, line)
         except ConnectionError as left:
-            # It is kept until cycles are collected, and its frames have what was written.
+            # The error stays until cycles are collected, and its frames refer to the written bytes.
             left.__traceback__ = None
 
     async def _write(self, response: web.StreamResponse, line: SseConnection) -> None:
@@ -274,12 +279,14 @@ class HostExchange:
         if self._finished or self._head.method is HttpMethod.GET:
             await response.write_eof()
         elif self._http.transport is not None:
-            # The call goes on, and nothing else could be asked on this connection before it ends: not even a host that
-            # is as quick as it likes is to try that, which the end of the answer would invite it to.
+            # The call continues. A proper end of the answer would invite the host to send the next
+            # request, which could not be answered before the call ends.
             self._http.transport.close()
 
     def _pass_on(self, piece: bytes) -> bool:
-        """Write a piece where the writer would only do the same a moment later; it waits, so the head has left."""
+        """Write a piece directly if the writer task only waits for it, so that the head has been
+        sent.
+        """
         http, transport = self._http, self._http.transport
         if http.version != HttpVersion11 or transport is None or transport.is_closing() or http.protocol.writing_paused:
             return False
@@ -291,14 +298,15 @@ class HostExchange:
             await self._put_long(response, memoryview(piece))
             return
         await response.write(piece)
-        # aiohttp waits for a slow host after every 64 KiB only: small pieces would pile up behind one that has stopped.
+        # aiohttp waits for a slow host only after every 64 KiB: small pieces would pile up for one
+        # that stopped.
         await self._http.writer.drain()
 
     async def _put_long(self, response: web.StreamResponse, whole: memoryview) -> None:
         for at in range(0, len(whole), _LONG_PIECE):
             await response.write(whole[at : at + _LONG_PIECE])
             await self._http.writer.drain()
-            # A host that takes all at once would keep everybody else waiting.
+            # A fast host must not make the others wait.
             await asyncio.sleep(0)
 
     def _ended(self, writer: asyncio.Task[None]) -> None:

@@ -1,8 +1,8 @@
-"""TLS of the public listener: what its handshakes are made with, read from files again when these change.
+"""TLS of the public listener: `Certificates`, the certificate and key of handshakes, reloaded when
+their files change.
 
-What lives here: the settings, the context they make, and the watch over the files. What must not: connections (`wire`).
-What holds: a context is of one pair of files that belong together, or it is never used; nothing of a key and no path is
-in any message.
+`PublicListener` loads and watches them; `TlsWire` uses the context for each connection. Only a
+certificate and a key that match are used. No message contains a path or anything of a key.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from typing import Final, Literal
 from taskgate.system.secret_files import ADVICE, is_exposed
 
 LOOK_INTERVAL: Final = timedelta(seconds=5)
-"""How often the files are looked at."""
+"""The interval of checks for changed files."""
 HANDSHAKE_TIMEOUT: Final = timedelta(seconds=10)
 
 _KEY: Final = "server.tls.key_file"
@@ -31,12 +31,12 @@ _Sight = tuple[int, ...] | None
 
 
 class TlsRefused(Exception):
-    """The files cannot be used. The text is for the operator: it names the key of the configuration, and no path."""
+    """The files cannot be used. The text names the configuration key, and no path."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsSettings:
-    """What an operator decides about TLS; `client_ca_file` is there unless `client_auth` is none."""
+    """The operator's TLS settings. `client_ca_file` is given unless `client_auth` is `none`."""
 
     cert_file: Path
     key_file: Path
@@ -48,16 +48,17 @@ class TlsSettings:
 
     @property
     def files(self) -> tuple[tuple[str, Path], ...]:
-        """The files with their keys."""
+        """The files with their configuration keys."""
         named = ("cert_file", self.cert_file), ("key_file", self.key_file), ("client_ca_file", self.client_ca_file)
         return tuple((f"server.tls.{key}", path) for key, path in named if path is not None)
 
 
 class Certificates:
-    """The context for new handshakes, from `load` on.
+    """The SSL context for new handshakes, from `load` on.
 
-    Files that changed are read again, on the loop: they are small and local. What cannot be used is passed over, and
-    told once per change, when it was found twice: a new certificate is there a moment before its key.
+    Changed files are read on the event loop: they are small and local. Unusable files are ignored.
+    They are logged once per change, at the second check: a new certificate is written a moment
+    before its key.
     """
 
     def __init__(self, settings: TlsSettings) -> None:
@@ -70,7 +71,7 @@ class Certificates:
 
     @property
     def context(self) -> ssl.SSLContext:
-        """Of the newest pair that could be used; connections keep the one that they began with."""
+        """The newest usable context. Open connections keep theirs."""
         assert self._context is not None, "load() comes first"
         return self._context
 
@@ -80,19 +81,19 @@ class Certificates:
         self._context = made_context(self._settings)
 
     def watch(self) -> None:
-        """Look at the files from now on, until `close`."""
+        """Check the files from now on, until `close`."""
         interval = self._settings.look_interval.total_seconds()
         self._timer = asyncio.get_running_loop().call_later(interval, self._look)
 
     def close(self) -> None:
-        """Look no more. May be called again."""
+        """Stop checking. May be called again."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def _look(self) -> None:
         self.watch()
-        # Before they are read: what changes meanwhile is found changed by the next look.
+        # Before they are read: what changes meanwhile is found by the next check.
         seen = self._seen()
         if seen == self._loaded:
             self._refused = self._told = None
@@ -111,18 +112,19 @@ class Certificates:
         _log.info("the new certificate is in use")
 
     def _seen(self) -> tuple[_Sight, ...]:
-        """What tells one content of the files from another; the time of change tells of permissions too."""
+        """Return the identity of the files' contents. The change time also covers permissions."""
         return tuple(_sight(path) for _, path in self._settings.files)
 
 
 def made_context(settings: TlsSettings) -> ssl.SSLContext:
-    """A context for the server's side of handshakes. Raises TlsRefused."""
+    """Create the server's SSL context. Raises TlsRefused."""
     for key, path in settings.files:
         _check_readable(key, path)
-    # Not the library's default: that one writes keys of connections to a file which a variable names.
+    # Not the library's default context, which logs session keys to a file named by an environment
+    # variable.
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = _VERSIONS[settings.min_version]
-    # A host that may negotiate again and again makes us pay for it.
+    # Repeated renegotiation would be expensive for the gateway.
     context.options |= ssl.OP_NO_RENEGOTIATION
     context.set_alpn_protocols(["http/1.1"])
     try:
@@ -140,7 +142,7 @@ def made_context(settings: TlsSettings) -> ssl.SSLContext:
 
 def _check_readable(key: str, path: Path) -> None:
     try:
-        # Opening a pipe would wait for whoever writes to it.
+        # Opening a pipe would block.
         if not stat.S_ISREG(path.stat().st_mode):
             raise TlsRefused(f"{key} is not a file")
         with path.open("rb") as file:
@@ -152,7 +154,7 @@ def _check_readable(key: str, path: Path) -> None:
 
 
 def _no_passphrase() -> bytes:
-    """Without this the library would ask for one at the terminal."""
+    """Refuse an encrypted key. Without this function the library would ask at the terminal."""
     raise TlsRefused("server.tls.key_file is protected by a passphrase; use a key file without one")
 
 

@@ -1,8 +1,8 @@
-"""Having the system take no new connections, while those that are being made still come to be.
+"""A socket filter that stops new TCP connections before a listening socket is closed: `make_deaf`.
 
-Closing a socket that listens resets every connection that the system has made for it and nobody has taken up: their
-hosts have sent a request by then, perhaps. So before it is closed it is made deaf: what begins a connection is dropped,
-the peer tries again after a second, and is refused. What must not live here: when that is done (`listener`).
+Closing a listening socket resets every connection that the system has completed and no process has
+accepted; their hosts may have sent a request. So first a filter drops the packets that start a
+connection. A peer then tries again after a second, and is refused. `Acceptor.turn_away` uses it.
 """
 
 import ctypes
@@ -12,7 +12,9 @@ from typing import Final, NamedTuple
 
 
 class _Step(NamedTuple):
-    """One instruction of a socket filter (linux/filter.h): what to do, where to go if true and if not, with what."""
+    """One instruction of a socket filter (linux/filter.h): code, jump if true, jump if false,
+    operand.
+    """
 
     code: int
     if_true: int
@@ -21,21 +23,23 @@ class _Step(NamedTuple):
 
 
 _FLAGS: Final = 13
-"""Where the flags are in the head of TCP."""
+"""The offset of the flags in a TCP header."""
 _SYN, _ACK = 0x02, 0x10
 _DEAF: Final = (
-    _Step(0x30, 0, 0, _FLAGS),  # load that byte
-    _Step(0x54, 0, 0, _SYN | _ACK),  # of which these count
-    _Step(0x15, 0, 1, _SYN),  # what is a SYN and nothing else goes on, all else one further
-    _Step(0x06, 0, 0, 0),  # none of it is taken
-    _Step(0x06, 0, 0, 0xFFFFFFFF),  # all of it is taken
+    _Step(0x30, 0, 0, _FLAGS),  # load the flags
+    _Step(0x54, 0, 0, _SYN | _ACK),  # keep SYN and ACK
+    _Step(0x15, 0, 1, _SYN),  # SYN alone: next instruction; anything else: skip one
+    _Step(0x06, 0, 0, 0),  # drop the packet
+    _Step(0x06, 0, 0, 0xFFFFFFFF),  # accept the packet
 )
 _ATTACH_FILTER: Final = 26
-"""SO_ATTACH_FILTER of Linux, which Python has no name for."""
+"""SO_ATTACH_FILTER of Linux, missing in Python."""
 
 
 def make_deaf(listening: socket.socket) -> bool:
-    """Have no further connection begin; whether the system can do that. Only closing the socket ends it."""
+    """Stop new connections, and return whether the system supports it. Only closing the socket ends
+    it.
+    """
     steps = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in _DEAF))
     try:
         program = struct.pack("HP", len(_DEAF), ctypes.addressof(steps))

@@ -1,9 +1,10 @@
-"""One connection under TLS: a transport to whoever stands above it, a protocol to the socket below.
+"""One connection under TLS: `TlsWire`, the transport of a protocol above and the protocol of the
+socket below.
 
-What lives here: the server's side of the handshake, and the records of a connection. What must not: what is said on it
-(`protocol`), and certificates (`tls`). What holds: bytes that wait to be sent wait in the socket's transport alone, so
-that reading slowly means here what it means without TLS; nothing of a peer is logged; a handshake that takes too long
-or fails ends its own connection, and nobody above hears of it.
+`PublicListener` makes one for each accepted connection if TLS is on. After the handshake it makes a
+`HostConnection` above. Unsent bytes wait only in the socket's transport, so that a slow reader has
+the same effect as without TLS. Nothing of a peer is logged. A handshake that fails or takes too
+long ends its own connection, and the layer above is not told. `tls` has the certificates.
 """
 
 import asyncio
@@ -15,11 +16,11 @@ from typing import Any, Final
 
 _RECORD: Final = 16 * 1024
 _SLICE: Final = 128 * 1024
-"""So much is encrypted at once: what is on its way out is not held a second time as a whole."""
+"""Bytes that are encrypted at once, so that unsent data is not held twice as a whole."""
 
 
 class TlsWire(asyncio.Transport, asyncio.Protocol):
-    """A connection that becomes one of `make_protocol` when its handshake is done."""
+    """A TLS connection, which gets a protocol of `make_protocol` after the handshake."""
 
     def __init__(
         self,
@@ -28,7 +29,7 @@ class TlsWire(asyncio.Transport, asyncio.Protocol):
         timeout: timedelta,
         wires: "set[TlsWire]",
     ) -> None:
-        """`timeout` is for the handshake; `wires` holds the connection while it has a socket."""
+        """`timeout` is for the handshake. `wires` has the connection while it has a socket."""
         super().__init__()
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
@@ -43,22 +44,22 @@ class TlsWire(asyncio.Transport, asyncio.Protocol):
         self.lost: asyncio.Future[None] = self._loop.create_future()
 
     def hurry(self, seconds: float) -> None:
-        """Give the handshake so many seconds more, if it is not done."""
+        """Limit the handshake to that many seconds more, if it is not done."""
         if self._above is None and self._below is not None:
             self._stop_timer()
             self._timer = self._loop.call_later(seconds, self._below.abort)
 
-    # Towards the socket.
+    # The protocol of the socket.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Start to wait for the handshake."""
+        """Start the time limit of the handshake."""
         assert isinstance(transport, asyncio.Transport)
         self._below = transport
         self._wires.add(self)
         self._timer = self._loop.call_later(self._timeout, transport.abort)
 
     def data_received(self, data: bytes) -> None:
-        """Take a part of the handshake, or hand up what the records hold."""
+        """Continue the handshake, or pass the decrypted data up."""
         self._incoming.write(data)
         try:
             if self._above is None:
@@ -78,7 +79,7 @@ class TlsWire(asyncio.Transport, asyncio.Protocol):
             self.close()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Tell whoever stands above."""
+        """Pass it up."""
         self._over = True
         self._stop_timer()
         self._wires.discard(self)
@@ -87,19 +88,19 @@ class TlsWire(asyncio.Transport, asyncio.Protocol):
             self._above.connection_lost(exc if isinstance(exc, Exception) else None)
 
     def pause_writing(self) -> None:
-        """The peer reads more slowly than we write."""
+        """Pass it up: the peer reads too slowly."""
         if self._above is not None:
             self._above.pause_writing()
 
     def resume_writing(self) -> None:
-        """The peer has caught up."""
+        """Pass it up: the peer has caught up."""
         if self._above is not None:
             self._above.resume_writing()
 
-    # Towards the connection above.
+    # The transport of the protocol above.
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Encrypt and send; what does not fit into the socket waits below."""
+        """Encrypt and send; what does not fit waits in the socket's transport."""
         rest = memoryview(data)
         try:
             while rest and not self._over:
@@ -109,50 +110,43 @@ class TlsWire(asyncio.Transport, asyncio.Protocol):
             self.abort()
 
     def get_write_buffer_size(self) -> int:
-        """What waits to be sent, in bytes, as records."""
+        """Return the unsent bytes, as TLS records."""
         return self._socket.get_write_buffer_size()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """When the peer is too slow, in bytes that wait."""
         self._socket.set_write_buffer_limits(high, low)
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """What is known of the socket."""
         return self._socket.get_extra_info(name, default)
 
     def is_reading(self) -> bool:
-        """Whether the socket is read."""
         return self._socket.is_reading()
 
     def pause_reading(self) -> None:
-        """Read nothing for now."""
         self._socket.pause_reading()
 
     def resume_reading(self) -> None:
-        """Read again."""
         self._socket.resume_reading()
 
     def can_write_eof(self) -> bool:
-        """It can."""
         return True
 
     def write_eof(self) -> None:
-        """Send no more."""
+        """Send the TLS closing message, then end the stream."""
         self._take_leave()
         self._socket.write_eof()
 
     def is_closing(self) -> bool:
-        """Whether it is being closed, or is."""
         return self._socket.is_closing()
 
     def close(self) -> None:
-        """Close when what waits is sent. The peer's own farewell is not waited for."""
+        """Close after all data is sent, without waiting for the peer's closing message."""
         if not self._socket.is_closing():
             self._take_leave()
         self._socket.close()
 
     def abort(self) -> None:
-        """Close now."""
+        """Close at once."""
         self._over = True
         if self._below is not None:
             self._below.abort()
@@ -164,12 +158,12 @@ class TlsWire(asyncio.Transport, asyncio.Protocol):
 
     def _greet(self) -> None:
         self._stop_timer()
-        # Before anything of the peer is handed up: whoever stands above has to know the transport first.
+        # Before any data is passed up: the protocol above must know its transport first.
         self._above = above = self._make_protocol()
         above.connection_made(self)
 
     def _decrypted(self) -> tuple[bytes, bool]:
-        """What has come, and whether the peer has said that it was the last."""
+        """Return the decrypted data, and whether the peer has sent its closing message."""
         pieces: list[bytes] = []
         try:
             while piece := self._tls.read(_RECORD):
@@ -179,10 +173,11 @@ class TlsWire(asyncio.Transport, asyncio.Protocol):
         return b"".join(pieces), True
 
     def _give_up(self) -> None:
-        """What came is no TLS that we speak. The peer is told why by an alert, as far as it takes that."""
+        """End after invalid TLS. The peer gets an alert with the reason."""
         self._over = True
         self._flush()
-        # During the handshake its timer goes on; afterwards much can be waiting that nobody wants any more.
+        # The handshake's timer still runs; after it, much unsent data may wait that is no longer
+        # wanted.
         if self._above is None:
             self._socket.close()
         else:
