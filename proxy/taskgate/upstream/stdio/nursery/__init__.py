@@ -1,4 +1,7 @@
-"""The nursery: a small program beside the gateway that starts servers' programs, and ends them however it goes itself.
+"""Supervisor process ("nursery") that starts servers' programs, and ends them however the gateway
+ends.
 
-Standard library only, one thread, and nothing of the rest of the gateway: it has to be light and to outlive it.
+`program` is the process, `wards` its children, `kinship` the process trees of Linux, `timetable`
+its timers. `words` has the messages between it and the gateway (`stdio.nursing`). It uses the
+standard library only and has one thread: it must be small, and outlive the gateway.
 """

@@ -1,6 +1,7 @@
-"""What the system knows of families of processes: who takes in orphans, who dies with whom, whose child one is.
+"""Process trees of the system: adopting orphans, death signals, and the children of this process.
 
-Linux knows all of it, other systems little: there, each of these does nothing. What must not live here: who is ended.
+It uses prctl and /proc of Linux; on other systems the functions do nothing. `wards` uses them to
+find what programs leave behind.
 """
 
 import os
@@ -16,7 +17,7 @@ _PROC: Final = Path("/proc")
 
 
 class Kin(NamedTuple):
-    """A child of this process; `began` is its start, in ticks of the system's clock."""
+    """A child of this process; `began` is its start in clock ticks."""
 
     pid: int
     group: int
@@ -41,32 +42,32 @@ _call: Final = _prctl()
 
 
 def take_in_orphans() -> None:
-    """Become the parent of whatever descendants lose theirs."""
+    """Become the parent of descendants that lose theirs (child subreaper)."""
     if _call is not None:
         _call(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def dies_with(parent: int) -> Callable[[], None]:
-    """What a child is to do before it becomes another program, so that it is killed when `parent` ends."""
+    """Return a function for a child to call before exec: it is then killed when `parent` ends."""
 
     def before() -> None:
         if _call is not None:
             _call(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != parent:
-            # It ended before this one could ask.
+            # The parent ended before the call.
             os._exit(1)
 
     return before
 
 
 def began(pid: int) -> int:
-    """When a process was started; 0 where nobody knows."""
+    """Return the start of a process in clock ticks; 0 if unknown."""
     fields = _fields(_PROC / str(pid))
     return 0 if fields is None else int(fields[19])
 
 
 def children() -> Iterator[Kin]:
-    """The children of this process, of which some may have been taken in. None where the system does not tell."""
+    """Yield the children of this process, adopted ones too; none where the system does not tell."""
     own = os.getpid()
     try:
         names = os.listdir(_PROC)
@@ -79,9 +80,9 @@ def children() -> Iterator[Kin]:
 
 
 def _fields(place: Path) -> list[str] | None:
-    """State, parent, group, session and so on (proc_pid_stat(5), from the third field)."""
+    """Return state, parent, group, session and so on: proc_pid_stat(5) from the third field."""
     try:
-        # The program's name comes before, and may hold anything.
+        # The program's name comes before, and may contain anything.
         return (place / "stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
         return None

@@ -1,7 +1,8 @@
-"""The program itself: hears the gateway, does what it says, and ends everything once nobody speaks any more.
+"""Main loop of the supervisor process: `Nursery` obeys the gateway, and ends all programs after it.
 
-Whoever holds the other end of the socket is the gateway; when that end is closed, by whatever death, every program gets
-SIGTERM and then SIGKILL, and this one ends last. What must not live here: how a program is started or ended (`wards`).
+The gateway has the other end of the socket. When that is closed, however the gateway died, every
+program gets SIGTERM and then SIGKILL, and this process exits last. `main` is started by
+`stdio.nursing`; `wards` starts and ends programs.
 """
 
 import os
@@ -17,17 +18,18 @@ from taskgate.upstream.stdio.nursery.timetable import Timetable
 from taskgate.upstream.stdio.nursery.wards import NotStarted, Wards
 
 SOFT: Final = 2.0
-"""Seconds that programs have to end by themselves once their gateway is gone: their input has ended with it."""
+"""Seconds for programs to exit by themselves after the gateway is gone: their input has ended with
+it."""
 HARD: Final = 2.0
 """Seconds after that until they are killed."""
 
 _AT_ONCE: Final = 2**16
 _MOST_STREAMS: Final = 240
-"""Descriptors in one piece: systems send no more than 253."""
+"""Descriptors received at once: systems send at most 253."""
 
 
 class Nursery:
-    """One run of the program, over one socket."""
+    """One run of the process, over one socket."""
 
     def __init__(self, gateway: socket.socket) -> None:
         self._gateway = gateway
@@ -41,7 +43,7 @@ class Nursery:
         self._watched = 0
 
     def run(self) -> None:
-        """Serve until the gateway is gone and every program with it."""
+        """Serve until the gateway and every program are gone."""
         kinship.take_in_orphans()
         woken = self._wake_on_signals()
         self._gateway.setblocking(False)
@@ -55,7 +57,8 @@ class Nursery:
                 key.data()
 
     def _wake_on_signals(self) -> int:
-        """Signals that end a program do not end this one, which has others to end; its children start without that."""
+        """Catch terminating signals: this process still has programs to end. Its children do not
+        inherit that."""
         reading, writing = os.pipe()
         os.set_blocking(reading, False)
         os.set_blocking(writing, False)
@@ -64,10 +67,10 @@ class Nursery:
             signal.signal(each, lambda *_: None)
         return reading
 
-    # --- words with the gateway
+    # --- messages with the gateway ------------------------------------------------------------------------------------
 
     def _speak(self) -> None:
-        """Say what could not be said before, and hear what came."""
+        """Send what is pending, and handle what arrived."""
         self._say(b"")
         if not self._listens:
             return
@@ -108,7 +111,7 @@ class Nursery:
         self._say(words.packed(words.EXITED, id=number, status=status))
 
     def _say(self, said: bytes) -> None:
-        """Send it when there is room: a gateway that does not listen holds nobody up."""
+        """Send without blocking: a gateway that does not read must not stop this process."""
         self._unsent += said
         try:
             while self._unsent:
@@ -120,7 +123,7 @@ class Nursery:
         self._watch()
 
     def _watch(self) -> None:
-        """Be woken when there is something to hear, or room for what is to be said."""
+        """Wait for input, and for room if there is something to send."""
         reads = selectors.EVENT_READ if self._listens else 0
         events = reads | (selectors.EVENT_WRITE if self._unsent else 0)
         if events == self._watched:
@@ -131,10 +134,10 @@ class Nursery:
             self._selector.register(self._gateway, events, self._speak)
         self._watched = events
 
-    # --- the end
+    # --- the end ------------------------------------------------------------------------------------------------------
 
     def _end(self) -> None:
-        """The gateway is gone, or says that it has nothing more to say."""
+        """End all programs: the gateway is gone, or closed its sending side."""
         self._listens = False
         self._watch()
         for stream in self._streams:
@@ -143,7 +146,7 @@ class Nursery:
         self._timetable.after(SOFT + HARD, self._end_orphans)
 
     def _end_orphans(self) -> None:
-        # Those that they leave come here, too.
+        # Their own orphans come here, too.
         self._wards.end_orphans()
         self._timetable.after(0.1, self._end_orphans)
 
@@ -155,7 +158,7 @@ def _drain(woken: int) -> None:
 
 
 def main(descriptor: int) -> None:
-    """Run over the socket of that number, which was inherited."""
+    """Run over the inherited socket with this descriptor."""
     with socket.socket(fileno=descriptor) as gateway:
         gateway.set_inheritable(False)
         Nursery(gateway).run()

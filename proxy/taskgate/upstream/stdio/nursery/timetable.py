@@ -1,4 +1,4 @@
-"""What is to be done later, in its order. What must not live here: what that is."""
+"""Timers of the supervisor process: `Timetable`, a heap of functions to call at a time."""
 
 import heapq
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from typing import Final
 
 
 class Timetable:
-    """Calls functions when their time has come; `run` has to be called often enough."""
+    """Calls functions at their time; the main loop calls `run`."""
 
     def __init__(self) -> None:
         self._due: list[tuple[float, int, Callable[[], object]]] = []
@@ -19,7 +19,7 @@ class Timetable:
         heapq.heappush(self._due, (monotonic() + seconds, next(self._numbers), act))
 
     def run(self) -> float | None:
-        """Do what is due; the seconds until there is more to do, None where there is nothing."""
+        """Call what is due; returns the seconds until the next, None without one."""
         while self._due:
             left = self._due[0][0] - monotonic()
             if left > _AT_ONCE:

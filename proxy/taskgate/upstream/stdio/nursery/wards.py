@@ -1,8 +1,9 @@
-"""The programs that run here: started each in a session of its own, ended with all that they leave behind.
+"""Child programs of the supervisor process: `Wards` starts each in a session of its own, and ends
+it.
 
-What holds: a program that was asked to end has ended when its time is up, and so have the processes of its session;
-what left that session ends when no program is there any more that may have begun it. What must not live here: words
-with the gateway (`program`).
+A program that was told to end is gone when its time is up, with all processes of its session. A
+process that left that session is ended once no running program can have started it. `Nursery` calls
+it.
 """
 
 import os
@@ -20,14 +21,15 @@ from taskgate.upstream.stdio.nursery.timetable import Timetable
 from taskgate.upstream.stdio.nursery.words import Message, program_of
 
 GRACE: Final = 2.0
-"""Seconds between a SIGTERM and a SIGKILL for what a program left behind."""
+"""Seconds between SIGTERM and SIGKILL for processes that a program left behind."""
 
 _LOOK: Final = 0.02
-"""Seconds after an end until orphans are looked for: ends come in numbers."""
+"""Seconds from an exit to the check for orphans: exits come in groups."""
 
 
 class NotStarted(Exception):
-    """The system did not start a program; `errno` is 0 where it did not say why."""
+    """The system did not start a program; `errno` is 0 if unknown, `cwd`: its directory is the
+    cause."""
 
     def __init__(self, errno: int, *, cwd: bool) -> None:
         super().__init__(errno)
@@ -36,7 +38,7 @@ class NotStarted(Exception):
 
 
 class Ward:
-    """One program that runs, by its number."""
+    """One running program, by its number."""
 
     __slots__ = ("began", "child", "number")
 
@@ -47,24 +49,24 @@ class Ward:
 
     @property
     def pid(self) -> int:
-        """Its process, which leads the group and the session of the same number."""
+        """Its process id, which is also that of its process group and session."""
         return self.child.pid
 
 
 class Wards:
-    """All of them. `exited` hears the number of one that ended, and its status."""
+    """All programs. `exited` gets the number and the status of one that exited."""
 
     def __init__(self, timetable: Timetable, exited: Callable[[int, int], None]) -> None:
         self._timetable = timetable
         self._exited = exited
         self._by_pid: dict[int, Ward] = {}
         self._by_number: dict[int, Ward] = {}
-        # Orphans that were asked to end, with their start, which tells them from a later process of the number.
+        # Orphans that got SIGTERM, by pid and start time: the pid may be reused.
         self._asked: dict[tuple[int, int], float] = {}
         self._looks_soon = False
 
     def start(self, message: Message, streams: list[int]) -> int:
-        """Start a program; its process. Raises NotStarted."""
+        """Start a program; returns its process id. Raises NotStarted."""
         argv, env, cwd = program_of(message)
         stdin, stdout, stderr = streams
         try:
@@ -87,7 +89,8 @@ class Wards:
         return ward.pid
 
     def end(self, number: int, soft: float, hard: float) -> None:
-        """End a program in `soft` seconds, and by force `hard` seconds after; nothing where it has ended."""
+        """End a program after `soft` seconds, by SIGKILL `hard` seconds later; nothing if it has
+        exited."""
         ward = self._by_number.get(number)
         if ward is not None:
             self._timetable.after(soft, partial(self._signal, ward, signal.SIGTERM))
@@ -99,7 +102,7 @@ class Wards:
             self.end(number, soft, hard)
 
     def reap(self) -> bool:
-        """Take note of what has ended; whether there is any child left."""
+        """Collect exited children; returns whether any child is left."""
         with suppress(ChildProcessError):
             while True:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -109,7 +112,7 @@ class Wards:
         return False
 
     def end_orphans(self) -> None:
-        """Kill whatever of the children is no program of ours."""
+        """Kill every child that is no program of the gateway."""
         for kin in kinship.children():
             if kin.pid not in self._by_pid:
                 _kill(kin.pid, signal.SIGKILL)
@@ -131,7 +134,8 @@ class Wards:
             self._timetable.after(_LOOK, self._look)
 
     def _look(self) -> None:
-        """Ask orphans to end whose program has ended, and kill those that were asked before."""
+        """Send SIGTERM to orphans whose program has exited, and SIGKILL to those that had it
+        before."""
         self._looks_soon = False
         asked, self._asked = self._asked, {}
         now = monotonic()
@@ -146,7 +150,7 @@ class Wards:
             self._timetable.after(GRACE, self._look)
 
     def _may_stay(self, kin: Kin) -> bool:
-        """Whether a program that still runs may have begun it: by its session, else by their times."""
+        """Whether a running program may have started it: by its session, or by their start times."""
         if kin.session in self._by_pid or kin.group in self._by_pid:
             return True
         return any(ward.began <= kin.began for ward in self._by_pid.values())
@@ -158,7 +162,7 @@ def _kill(pid: int, signal_: signal.Signals) -> None:
 
 
 def _kill_group(group: int, signal_: signal.Signals) -> bool:
-    """Send a signal to a group; whether there is one."""
+    """Send a signal to a process group; returns whether it exists."""
     try:
         os.killpg(group, signal_)
     except OSError:

@@ -1,7 +1,12 @@
-"""What the gateway and its nursery say to each other: one JSON object a line, over a stream socket between the two.
+"""Messages between the gateway and the supervisor process: JSON objects, one per line, over a
+socket.
 
-The descriptors of a program's standard streams travel beside the line that asks to start it, in the same order. Bytes
-(arguments, environment, paths) are written as text with one character each. What must not live here: what is done.
+    {"verb":"start","id":1,"argv":[…],"env":{…},"cwd":null}   to the supervisor, with descriptors
+    {"verb":"started","id":1,"pid":4711}                      to the gateway
+
+The three descriptors of a program's standard streams are sent with its `start`, in the same order.
+Bytes such as arguments and paths are text with one character per byte. `stdio.posting` and
+`program` use this.
 """
 
 import json
@@ -9,15 +14,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 START: Final = "start"
-"""To the nursery: start a program, with `argv`, `env` and `cwd`, under `id`; with it come three descriptors."""
+"""To the supervisor: start a program with `argv`, `env` and `cwd` as `id`; three descriptors come
+with it."""
 END: Final = "end"
-"""To the nursery: SIGTERM after `soft` seconds, SIGKILL after `hard` more, unless the program `id` ends before."""
+"""To the supervisor: SIGTERM after `soft` seconds, SIGKILL after `hard` more, unless program `id`
+exits."""
 STARTED: Final = "started"
 """To the gateway: the program `id` runs as `pid`."""
 FAILED: Final = "failed"
-"""To the gateway: it could not be started, for the reason `errno`; `cwd` tells whether its directory is the cause."""
+"""To the gateway: the program could not be started, for the reason `errno`; `cwd`: its directory is
+the cause."""
 EXITED: Final = "exited"
-"""To the gateway: the program `id` ended, with `status`, or by the signal that is its negative."""
+"""To the gateway: the program `id` exited with `status`, the negative of a signal if one killed it."""
 
 STREAMS: Final = 3
 """Descriptors that come with a start."""
@@ -26,34 +34,34 @@ Message = dict[str, Any]
 
 
 def packed(verb: str, **members: Any) -> bytes:
-    """One message as it is sent."""
+    """Encode one message."""
     return json.dumps({"verb": verb, **members}, separators=(",", ":")).encode() + b"\n"
 
 
 def to_text(raw: bytes | None) -> str | None:
-    """Any bytes as text."""
+    """Encode bytes as text."""
     return None if raw is None else raw.decode("latin-1")
 
 
 def to_bytes(text: str | None) -> bytes | None:
-    """What `to_text` was given."""
+    """Decode the text of `to_text`."""
     return None if text is None else text.encode("latin-1")
 
 
 def program_of(message: Message) -> tuple[Sequence[bytes], Mapping[bytes, bytes], bytes | None]:
-    """Arguments, environment and directory of a start."""
+    """Return arguments, environment and directory of a `start` message."""
     argv = [argument.encode("latin-1") for argument in message["argv"]]
     env = {name.encode("latin-1"): value.encode("latin-1") for name, value in message["env"].items()}
     return argv, env, to_bytes(message["cwd"])
 
 
 class Unpacker:
-    """Messages out of bytes as they come."""
+    """Decoder of messages from a byte stream."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, received: bytes) -> list[Message]:
-        """The messages that are whole now."""
+        """Return the messages that are complete now."""
         *lines, self._rest = (self._rest + received).split(b"\n")
         return [json.loads(line) for line in lines]
