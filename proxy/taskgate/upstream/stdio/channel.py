@@ -1,7 +1,9 @@
-"""One program as a line: its messages, and how it ends.
+"""Message channel to one program: `ProgramChannel`, its messages and how it ends.
 
-What must not live here: when a program is started or ended (`pool`), and how (`starting`, `nurse`). What holds: what a
-program wrote before it ended is heard before its end is; a program whose end was told is ended, if it was not.
+Messages are lines on standard input and output (U-STDIO-1). `starting` connects the pipes, `slots`
+observes the channel, and `pool` decides when it ends. All output before the end of a program is
+delivered before the end is reported. A program whose channel has ended is stopped, if it still
+runs.
 """
 
 import asyncio
@@ -24,47 +26,48 @@ from taskgate.upstream.stdio.nursing import Child
 from taskgate.upstream.stdio.pipes import Reading, Writing
 
 TAKEN: Final = 202
-"""What HTTP says of a message that is taken, and answered in another way."""
+"""HTTP status of an accepted message whose answer comes separately."""
 SOFT: Final = 2.0
-"""Seconds that a program has to end after its input did, before it gets SIGTERM."""
+"""Seconds for a program to exit after the end of its input, before SIGTERM."""
 HARD: Final = 2.0
-"""Seconds that it has after that, before it gets SIGKILL."""
+"""Seconds after SIGTERM, before SIGKILL."""
 MOMENT: Final = 1.0
-"""Seconds that the other signs of an end have to arrive after the first."""
+"""Seconds for the other signs of an end to arrive after the first."""
 REASON: Final = 0.25
-"""Seconds for which whoever could not say something waits to hear why: that a program ended is heard after it did."""
+"""Seconds that a failed send waits for the reason: the exit is reported after the pipe breaks."""
 
 
 LINES_A_TURN: Final = 256
-"""Lines of its output that are heard before everybody else has a turn."""
+"""Lines of output that are processed before the event loop runs other tasks."""
 LINES_A_SECOND: Final = 5000
-"""Lines of its output, empty ones too, after which it is read on in the next second only."""
+"""Lines of output, also empty ones, after which reading pauses until the next second."""
 
 
 class ChannelObserver(Protocol):
-    """Whom a line tells of itself. Nothing of it raises or waits."""
+    """Receives the events of a channel; implemented by its slot. No method raises or waits."""
 
     def rested(self, line: "ProgramChannel") -> None:
-        """Something was said on it, and nobody waits for an answer now."""
+        """A message was exchanged, and no request waits for an answer now."""
         ...
 
     def over(self, line: "ProgramChannel", ending: Ending) -> None:
-        """It must be given to nobody any more; told once, before its ears are told."""
+        """The channel must not be given to a session; called once, before its listener is told."""
         ...
 
     def exited(self, line: "ProgramChannel") -> None:
-        """Its program has ended; told once."""
+        """The program has exited; called once."""
         ...
 
     def gone(self, line: "ProgramChannel") -> None:
-        """Nothing is left of it; told once, and last."""
+        """The program and its pipes are gone; called once, and last."""
         ...
 
 
 class ProgramChannel:
-    """The line to one program; see MessageChannel. Messages of more than `limit` bytes are cut.
+    """A `MessageChannel` to one program. Messages of more than `limit` bytes are cut.
 
-    Beside its answers that many bytes are read at once, and so many a second as of an event stream: the rest waits.
+    Besides answers, `limit` bytes are read at once, and then as many per second as of an event
+    stream; the rest waits in the pipe.
     """
 
     acknowledges: bool = False
@@ -92,25 +95,25 @@ class ProgramChannel:
         self._chatter = Chatter(told, self._look_if_gone)
         self._is_gone = False
         self.ending: Ending | None = None
-        """How it ended; None while it stands."""
+        """How it ended; None while it is open."""
         self.used = asyncio.get_running_loop().time()
-        """The loop's time at which something was last said on it."""
+        """The loop time of the last message on it."""
         self.spoke: float | None = None
-        """The loop's time of its first message."""
+        """The loop time of the program's first message."""
 
     @property
     def pid(self) -> int:
-        """The program's process, which may have ended; 0 before there is one."""
+        """The process id, also after the exit; 0 before the start."""
         return self._chatter.pid
 
     @property
     def status(self) -> int | None:
-        """What its program exited with; see Child. None while it runs."""
+        """The exit status of the program, as of `nursing.Child`; None while it runs."""
         return self._status
 
     @property
     def stands(self) -> bool:
-        """Whether something can be sent on it, as far as is known."""
+        """Whether a message can be sent, as far as known."""
         return self.ending is None and self._status is None and not self._reading.is_gone and self._writing.is_read
 
     @property
@@ -119,7 +122,8 @@ class ProgramChannel:
         return 0 if self._ears is None else self._ears.in_flight
 
     async def why_unsent(self) -> UpstreamFailed:
-        """What is said of a message that could not be written: how it ended, where that is known within a moment."""
+        """Return the failure of a message that could not be written: the ending, if known within a
+        moment."""
         with suppress(TimeoutError):
             async with asyncio.timeout(REASON):
                 await self._is_known.wait()
@@ -133,13 +137,13 @@ class ProgramChannel:
             return endings.of_status(self._status)
         return endings.CLOSED_OUTPUT if self._reading.is_gone else endings.CLOSED_INPUT
 
-    # --- its program, as whoever starts it tells
+    # --- its program --------------------------------------------------------------------------------------------------
 
     async def connect(self, stdin: int, stdout: int, stderr: int) -> None:
-        """Have the gateway's ends of the program's streams, which are closed with this."""
+        """Connect the gateway's ends of the pipes; the channel closes them."""
         await self._writing.connect(stdin)
         await self._reading.connect(stdout)
-        # What it says is told once it is known which program it is.
+        # Read once the process id is known, which is logged with each line.
         self._chatter.reading.pause()
         await self._chatter.reading.connect(stderr)
 
@@ -152,18 +156,18 @@ class ProgramChannel:
         if self._reading.is_gone or self._writing.is_gone:
             self._wait()
         if self._early_status is not None:
-            # Whoever waits for the start is told of that first.
+            # The waiter for the start must be woken first.
             asyncio.get_running_loop().call_soon(self.exited, self._early_status, context=Context())
 
     async def discard(self) -> None:
-        """There will be no program: nobody is told anything."""
+        """Close the pipes: no program will run. No observer is called."""
         self.ending = endings.OURS
         for end in (self._writing, self._reading, self._chatter.reading):
             end.close()
         await asyncio.sleep(0)
 
     def exited(self, status: int) -> None:
-        """The program ended, which may be before it is known to run: then it is told when it is."""
+        """The program exited. Before the start is known, that is reported right after the start."""
         if self._child is None:
             self._early_status = status
             return
@@ -174,15 +178,14 @@ class ProgramChannel:
         self._keeper.exited(self)
         if self._ears is None or self._reading.is_gone:
             self.end(endings.of_status(status))
-        # What it left behind may hold its streams.
+        # Child processes may keep its pipes open.
         self._wait_no_more()
         self._wait()
         self._look_if_gone()
 
-    # --- Line
+    # --- the message channel ------------------------------------------------------------------------------------------
 
     def listen(self, ears: Ears) -> None:
-        """See MessageChannel."""
         self._ears = ears
         if self.ending is not None:
             self._tell(self.ending)
@@ -193,7 +196,6 @@ class ProgramChannel:
         self._reading.resume()
 
     async def send(self, outgoing: Outgoing) -> int:
-        """See MessageChannel."""
         assert outgoing.body is not None, "a message has a body"
         if not (self.stands and await self._writing.write(_line(outgoing.body), outgoing.left)):
             raise await self.why_unsent()
@@ -201,29 +203,25 @@ class ProgramChannel:
         return TAKEN
 
     def pause(self) -> None:
-        """See MessageChannel."""
         self._is_held = True
         self._reading.pause()
 
     def resume(self) -> None:
-        """See MessageChannel."""
         self._is_held = False
         if self._later is None:
             self._reading.resume()
 
     def answered(self, size: int) -> None:
-        """See MessageChannel."""
         self._said.answered(size)
 
     def drop(self) -> None:
-        """See MessageChannel."""
         self.end(endings.OURS)
 
-    # --- what it hears
+    # --- reading ------------------------------------------------------------------------------------------------------
 
     def _received(self, received: bytes) -> None:
         if self.ending is not None:
-            # It is read so that the program does not wait for that.
+            # The output is still read, so that the program does not block on it.
             return
         if self._ears is None:
             self._early.append(received)
@@ -236,7 +234,7 @@ class ProgramChannel:
             self._hear_some(self._ears)
 
     def _hear_some(self, ears: Ears) -> None:
-        """Hear of what was received as much as one turn may take; then read on, now or in the next second."""
+        """Deliver as many lines as one turn allows; then read on, now or in the next second."""
         self._later = None
         loop = asyncio.get_running_loop()
         for _ in range(min(LINES_A_TURN, len(self._unheard))):
@@ -281,7 +279,7 @@ class ProgramChannel:
         self._note_spoke(was_message)
 
     async def _read(self, message: bytes, ears: Ears) -> None:
-        """Hear a large message, and then what came after it."""
+        """Deliver a large message, and then the lines after it."""
         self._said.heard(len(message))
         was_message = await ears.heard_large(message)
         if not was_message:
@@ -299,10 +297,10 @@ class ProgramChannel:
         if not self.in_flight:
             self._keeper.rested(self)
 
-    # --- its end
+    # --- the end ------------------------------------------------------------------------------------------------------
 
     def end(self, ending: Ending) -> None:
-        """It is over: whoever hears it is told, and the program is ended where it was not."""
+        """End the channel: tell its listener, and stop the program if it runs."""
         if self.ending is not None:
             return
         self.ending = ending
@@ -335,7 +333,7 @@ class ProgramChannel:
         self._look_if_gone()
 
     def _wait(self) -> None:
-        """Give other signs of the end a moment to come after the first."""
+        """Wait a moment for other signs of the end after the first."""
         began = self._child is not None or self._status is not None
         if began and self._waiting is None:
             self._waiting = asyncio.get_running_loop().call_later(MOMENT, self._waited, context=Context())
@@ -343,7 +341,7 @@ class ProgramChannel:
     def _waited(self) -> None:
         self._waiting = None
         if self.ending is None and self._reading.is_paused:
-            # There may be more to be heard before.
+            # There may be output to deliver first.
             self._wait()
             return
         self.end(self._likely_ending())
@@ -367,7 +365,8 @@ class ProgramChannel:
 
 
 def _line(body: bytes) -> bytes:
-    """A message as one line: what ends lines within it stands between its tokens, where any blank does."""
+    """Return a message as one line: line breaks in it are between tokens, where a blank is
+    equivalent."""
     if b"\n" in body or b"\r" in body:
         body = body.replace(b"\n", b" ").replace(b"\r", b" ")
     return body + b"\n"

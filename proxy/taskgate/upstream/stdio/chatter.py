@@ -1,7 +1,9 @@
-"""What servers' programs say besides messages, in the log: their standard error, and junk on their output.
+"""Log of a program's other output: `ProgramLog` and `Chatter`, its standard error and invalid lines
+of its output.
 
-It is never a sign that anything is wrong (U-STDIO-1). What must not live here: what is taken out of a line
-(`redaction`). What holds: a program that says too much is read more slowly and told less of, and it can always go on.
+Such output is no sign of a fault (U-STDIO-1). It is redacted (`redaction`) and logged at a limited
+rate. A program that writes too much is read more slowly and logged less, but never blocked for
+good.
 """
 
 import asyncio
@@ -16,15 +18,15 @@ from taskgate.upstream.stdio.pipes import Reading
 log = getLogger("taskgate.upstream.stderr")
 
 LINES_A_SECOND: Final = 50
-"""Lines of all programs of one server that are told."""
+"""Logged lines per second, of all programs of one server."""
 BYTES_A_SECOND: Final = 2**22
-"""Bytes of one program that are read: what nobody is told takes time to read, too."""
+"""Bytes per second that are read of one program: reading takes time, even if nothing is logged."""
 
 _MESSAGES: Final = (b"{", b"[")
 
 
 class ProgramLog:
-    """The log of one server's programs: how many of their lines are told counts over all of them."""
+    """The log of one server's programs; the rate limit is for all of them together."""
 
     def __init__(self, upstream: str, redaction: SecretRedaction) -> None:
         self._upstream = upstream
@@ -33,18 +35,18 @@ class ProgramLog:
         self._dropped = 0
         self._began = float("-inf")
         self.needed = redaction.needed * 4
-        """Bytes of a line that are needed; of a longer one the rest may be left out."""
+        """Bytes of a line that are needed; the rest of a longer one may be omitted."""
 
     @property
     def room(self) -> int:
-        """How many lines more are told now."""
+        """How many more lines can be logged now."""
         now = asyncio.get_running_loop().time()
         if now - self._began >= 1:
             self._began, self._left = now, LINES_A_SECOND
         return self._left
 
     def tell(self, said: bytes, pid: int, *, stream: str = "stderr", is_whole: bool = True) -> None:
-        """Tell one line, or count it."""
+        """Log one line, or count it as dropped."""
         if not said.strip():
             return
         if self.room:
@@ -54,22 +56,23 @@ class ProgramLog:
             self._dropped += 1
 
     def tell_junk(self, said: bytes, pid: int) -> None:
-        """Tell one line of standard output that is no message; of a broken one, which may quote somebody, the size."""
+        """Log an invalid line of standard output; of a broken message only its size, since it may
+        contain user data."""
         if said.lstrip().startswith(_MESSAGES):
             self.tell(b"a message of %d bytes that cannot be read" % len(said), pid, stream="stdout")
         else:
             self.tell(said[: self.needed], pid, stream="stdout", is_whole=len(said) <= self.needed)
 
     def tell_cut(self, size: int, pid: int) -> None:
-        """Tell that a line of standard output was too long to be kept."""
+        """Log that a line of standard output was too long."""
         self.tell(b"a line of %d bytes, too long to log" % size, pid, stream="stdout")
 
     def drop(self, lines: int) -> None:
-        """Count lines that are not told."""
+        """Count lines as dropped."""
         self._dropped += lines
 
     def flush(self, pid: int) -> None:
-        """Tell how many were not told where that is still to be told: nothing may follow."""
+        """Log the number of dropped lines, if any: no further line may follow."""
         if self._dropped:
             self._log("", pid, "stderr")
 
@@ -81,14 +84,14 @@ class ProgramLog:
 
 
 class Chatter:
-    """The standard error of one program. `ended` is told once that there is no more of it."""
+    """The standard error of one program. `ended` is called once at its end."""
 
     def __init__(self, told: ProgramLog, ended: Callable[[], None]) -> None:
         self._told = told
         self._ended = ended
         self.reading = Reading(self._received, self._end)
         self.pid = 0
-        """The program's process, for the log."""
+        """The process id, for the log."""
         self._begun = b""
         self._is_cut = False
         self._began = float("-inf")
@@ -96,7 +99,7 @@ class Chatter:
         self._resting: asyncio.TimerHandle | None = None
 
     def hurry(self) -> None:
-        """Read what there is, however much it was: the program has ended."""
+        """Read the rest without a rate limit: the program has exited."""
         self._left = 2**63
         self._read_on()
 

@@ -1,6 +1,7 @@
-"""How a program's line can end, and what is said of it. No text tells where a program is, or what it was given.
+"""Ways in which a program's channel ends: `Ending` with its `Cause`, and failures to start a
+program.
 
-What must not live here: when it does.
+No text contains the program's path, arguments or environment. `channel` and `pool` use them.
 """
 
 import errno as numbers
@@ -17,36 +18,36 @@ from taskgate.upstream.stdio.nursing import LOST
 
 
 class Cause(StrEnum):
-    """Why a line ended."""
+    """Cause of the end of a channel. The values appear in metrics and logs."""
 
     EXIT = "exit"
     """The program exited."""
     SIGNAL = "signal"
-    """A signal that was not ours ended it."""
+    """A signal that the gateway did not send ended it."""
     CLOSED = "closed"
-    """It lives, and closed its input or output."""
+    """The program runs, but closed its input or output."""
     TOO_LARGE = "too_large"
-    """It wrote a message so large that its end was not waited for."""
+    """The program wrote a message so large that the gateway did not wait for its end."""
     NURSERY = "nursery"
-    """The nursery died, and all programs with it."""
+    """The supervisor process died, and all programs with it."""
     OURS = "ours"
-    """We ended it: nobody needed it, or it was in the way."""
+    """The gateway ended it: it was idle, or another caller needed its place."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a line ended; `text` is for whoever waits for an answer on it."""
+    """End of a channel, with its cause; `text` is for requests that wait for answers on it."""
 
     cause: Cause
     text: str
 
     @property
     def is_ours(self) -> bool:
-        """Whether it is no sign of anything."""
+        """Whether the gateway ended it, so that it is no evidence against the program."""
         return self.cause is Cause.OURS
 
     def failure(self, *, dispatched: bool) -> UpstreamFailed:
-        """What becomes of a request; `dispatched` tells whether any of it may have been read."""
+        """Return the failure of a request; `dispatched`: some of it may have been read."""
         kind = failures.Ours if self.is_ours else UpstreamFailed
         return kind(UpstreamReason.CLOSED, self.text, dispatched=dispatched)
 
@@ -62,7 +63,7 @@ _UNKNOWN: Final = Ending(Cause.NURSERY, "The server's program ended before it an
 
 
 def of_status(status: int) -> Ending:
-    """What the status of a program says, which ended by itself; see `nursing.Child`."""
+    """Return the ending of a program that exited by itself, by its status as of `nursing.Child`."""
     if status == LOST:
         return _UNKNOWN
     if status >= 0:
@@ -71,7 +72,7 @@ def of_status(status: int) -> Ending:
 
 
 def not_started(errno: int, *, cwd: bool) -> UpstreamFailed:
-    """The system did not start a program."""
+    """The system did not start the program."""
     if errno in (numbers.EMFILE, numbers.ENFILE):
         return failures.no_descriptor()
     why = _OF_DIRECTORIES.get(errno, _REFUSED) if cwd else _OF_PROGRAMS.get(errno, _REFUSED)
@@ -80,19 +81,19 @@ def not_started(errno: int, *, cwd: bool) -> UpstreamFailed:
 
 
 def not_in_time() -> UpstreamFailed:
-    """The nursery did not start a program before it had to."""
+    """The supervisor did not start the program within the timeout."""
     text = "The server's program could not be started in time"
     return UpstreamFailed(UpstreamReason.UNREACHABLE, text, dispatched=False)
 
 
 def no_room() -> UpstreamFailed:
-    """As many programs run as may, all of them for others."""
+    """The maximum number of programs runs, all of them for other callers."""
     text = "All programs that the server may have are in use, and none became free in time"
     return failures.Ours(UpstreamReason.TIMEOUT, text, dispatched=False)
 
 
 def held_back(failures: int, seconds: float) -> UpstreamFailed:
-    """Programs were of no use so often that there is a pause before the next."""
+    """Programs failed soon after their start so often that the next start is delayed."""
     times = "once" if failures == 1 else f"{failures} times in a row"
     text = f"The server's program failed soon after its start, {times}; the next start is in {ceil(seconds)} s"
     wait = timedelta(seconds=seconds)
@@ -100,7 +101,7 @@ def held_back(failures: int, seconds: float) -> UpstreamFailed:
 
 
 def again(failure: UpstreamFailed) -> UpstreamFailed:
-    """The same failure for another who waited for the same; nothing of theirs was sent."""
+    """The same failure for another waiter, of whom nothing was sent."""
     kind = failures.Ours if isinstance(failure, failures.Ours) else UpstreamFailed
     return kind(UpstreamReason(failure.reason), str(failure), dispatched=False, retry_after=failure.retry_after)
 

@@ -1,6 +1,8 @@
-"""What a server's program finds in its environment: what every program needs, and what the operator names.
+"""Environment of a server's program: `environment`, basic variables and those that the operator
+configured.
 
-Nothing else of the gateway's own environment passes, which has its secrets.
+The gateway's other variables are not passed, since they hold its secrets. Used by `starting` and
+for the supervisor process.
 """
 
 import re
@@ -11,10 +13,10 @@ _INHERITED: Final = re.compile("PATH|HOME|USER|LANG|LC_[A-Z]+|TZ|TMPDIR")
 
 
 def inherited(own: Mapping[str, str]) -> dict[str, str]:
-    """Of the gateway's `own` environment, what every program may have."""
+    """Return the variables of the gateway's `own` environment that every program may have."""
     return {name: value for name, value in own.items() if _INHERITED.fullmatch(name)}
 
 
 def environment(named: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
-    """All that a program finds: what is `named` counts more."""
+    """Return the environment of a program; `named` variables override inherited ones."""
     return inherited(own) | dict(named)

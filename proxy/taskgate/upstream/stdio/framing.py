@@ -1,34 +1,36 @@
-"""Messages out of the bytes of a stream: one a line (U-STDIO-1). What must not live here: what a message is. Pure.
+"""Messages from a byte stream, one per line (U-STDIO-1): `Framing`. Pure.
 
-What holds: of a line that is too long no more than its ends is kept, however long it gets.
+Of a line above the limit only its two ends are stored, however long it is. `ProgramChannel` feeds
+it.
 """
 
 from typing import Final, NamedTuple
 
 ENDS: Final = 512
-"""Bytes that are kept of the beginning of such a line, and as many of its end."""
+"""Bytes that are stored of the beginning of such a line, and as many of its end."""
 
 FURTHEST: Final = 16
-"""So many times the limit a line may be to be read past to its end; a longer one is taken to have none."""
+"""Multiple of the limit up to which such a line is read to its end; a longer one counts as endless."""
 
 BOM: Final = b"\xef\xbb\xbf"
-"""Some programs on Windows write it before anything else; it is no part of a message."""
+"""Byte order mark that some programs on Windows write first; it is no part of a message."""
 
 _GAP: Final = b"\0"
-"""Stands for what was left out: no message has it, and nothing that reads one goes on beyond it."""
+"""Stands for the omitted part: no message contains it, and parsers stop there."""
 
 
 class Cut(NamedTuple):
-    """A line that is too long: its `ends`, with a zero byte between them, and how many bytes it had."""
+    """A line that is too long: its `ends` with a zero byte between them, and its size in bytes."""
 
     ends: bytes
     size: int
 
 
 class Framing:
-    """Puts lines together, of at most `limit` bytes without their end, less a byte order mark before the first.
+    """Assembles lines of at most `limit` bytes without their end; a byte order mark before the
+    first is removed.
 
-    What is left at the end is none.
+    An unfinished line at the end of the stream is dropped.
     """
 
     __slots__ = ("_end", "_head", "_is_first", "_limit", "_pieces", "_size", "is_endless")
@@ -41,17 +43,17 @@ class Framing:
         self._head: bytes | None = None
         self._end = b""
         self.is_endless = False
-        """Whether a line has no end, as far as anybody waits: nothing is to be fed any more."""
+        """Whether the current line is too long to wait for its end; nothing may be fed any more."""
 
     def feed(self, received: bytes) -> list[bytes | Cut]:
-        """The lines that are whole now, less empty ones."""
+        """Return the lines that are complete now, without empty ones."""
         first, *ended = received.split(b"\n")
         lines: list[bytes | Cut] = []
         if not ended:
             self._add(first)
             return lines
         rest = ended.pop()
-        # Empty ones are passed over before anything is done for each.
+        # Empty lines are skipped before any work for them.
         for piece in (first, *filter(None, ended)):
             self._add(piece)
             if self.is_endless:
@@ -63,7 +65,7 @@ class Framing:
         return lines
 
     def begun(self) -> Cut:
-        """What is known of the line that is coming now, which is too long; its end is not."""
+        """Return what is known of the current line, which is too long; its end is missing."""
         return Cut((self._head or b"") + _GAP, self._size)
 
     def _add(self, piece: bytes) -> None:
@@ -79,7 +81,7 @@ class Framing:
         self.is_endless = self._size > self._limit * FURTHEST
 
     def _take(self) -> bytes | Cut:
-        """The line that ends now."""
+        """Return the line that ends now."""
         line = b"".join(self._pieces) if self._head is None else Cut(self._head + _GAP + self._end, self._size)
         self._pieces, self._size, self._head, self._end = [], 0, None, b""
         if self._is_first:

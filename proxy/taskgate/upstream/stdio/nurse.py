@@ -1,6 +1,8 @@
-"""The nursery of a gateway: started when the first program is needed, and again where it died.
+"""Client of the supervisor process ("nursery"): `Nurse` starts programs through it, one per
+gateway.
 
-What must not live here: words with it (`nursing`).
+The supervisor is started with the first program, and again after it died. `Nursing` is one run of
+it. `wiring` creates the nurse; the `Starter` of each server uses it.
 """
 
 from collections.abc import Callable
@@ -12,7 +14,8 @@ log = getLogger("taskgate.upstream")
 
 
 class Nurse:
-    """Starts programs, for all servers of one gateway. For one event loop, which nothing of it holds up."""
+    """Starts programs for all servers of one gateway. Belongs to one event loop, and does not block
+    it."""
 
     def __init__(self) -> None:
         self._nursing: Nursing | None = None
@@ -21,18 +24,20 @@ class Nurse:
 
     @property
     def pid(self) -> int | None:
-        """The nursery's process; None where there is none now."""
+        """The process id of the supervisor; None while it does not run."""
         return None if self._nursing is None or self._nursing.is_over else self._nursing.pid
 
     async def start(self, order: Order, ended: Callable[[int], None]) -> Child:
-        """Start a program in a session of its own; `ended` hears its status once, which may be before this returns.
+        """Start a program in a session of its own; `ended` gets its status once, maybe before this
+        returns.
 
-        Raises ProgramNotStarted. None of the streams is closed here. A program whose start is cancelled ends.
+        Raises ProgramNotStarted. The streams stay open here. A program whose start is cancelled is
+        ended.
         """
         return await self._present().start(order, ended)
 
     async def close(self) -> None:
-        """End whatever still runs, and the nursery; nothing can be started any more."""
+        """End all programs and the supervisor; nothing can be started any more."""
         self._closed = True
         for nursing in self._runs:
             await nursing.close()

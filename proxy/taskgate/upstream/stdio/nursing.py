@@ -1,7 +1,13 @@
-"""One run of the nursery, as the gateway sees it, and the programs that it started.
+"""One run of the supervisor process, as the gateway sees it: `Nursing`, and its programs, `Child`.
 
-What must not live here: when there is another run (`nurse`). What holds: a run that is over has no program left, and
-who started one has heard of its end.
+It starts the process (`nursery.program`), sends it orders through `posting`, and receives starts
+and exits:
+
+    start, with three descriptors -> started | failed
+    end                           -> exited
+
+When the run is over, no program of it is left, and every `ended` callback was called. `Nurse`
+starts another run.
 """
 
 import asyncio
@@ -23,22 +29,24 @@ from taskgate.upstream.stdio.nursery import words
 from taskgate.upstream.stdio.posting import Posting
 
 LOST: Final = 256
-"""The status of a program of which nobody knows how it ended, because the nursery died."""
+"""Status of a program whose real one is unknown, because the supervisor died."""
 
 _ROOT: Final = Path(taskgate.__file__).parent.parent
-# Isolated and without site: it needs the standard library alone, which comes before whatever else is where we are.
+# Isolated and without site: the supervisor needs the standard library only, which comes before any
+# other directory on the path.
 _CODE: Final = (
     "import sys; sys.path.append(sys.argv[1]); "
     "from taskgate.upstream.stdio.nursery.program import main; main(int(sys.argv[2]))"
 )
 _LOOK: Final = 0.005
-"""Seconds between looks whether the nursery, which has closed its end, has ended: it is about to."""
+"""Seconds between checks whether the supervisor, which closed its socket, has exited."""
 _LAST_WAIT: Final = 10.0
-"""Seconds that the nursery has to end everything, itself included, once it was told to."""
+"""Seconds for the supervisor to end all programs and itself."""
 
 
 class Order(NamedTuple):
-    """What is to be started: the command, all of its environment, and where; `streams` are its in, out and error."""
+    """A program to start: command, complete environment, directory. `streams` are its stdin, stdout
+    and stderr."""
 
     command: Sequence[str]
     env: Mapping[str, str]
@@ -47,7 +55,8 @@ class Order(NamedTuple):
 
 
 class ProgramNotStarted(Exception):
-    """The system did not start a program, for the reason `errno`, 0 where none is known; `cwd`: of its directory."""
+    """The system did not start a program. `errno` is 0 if unknown; `cwd`: its directory is the
+    cause."""
 
     def __init__(self, errno: int, *, cwd: bool = False) -> None:
         super().__init__(errno)
@@ -56,9 +65,9 @@ class ProgramNotStarted(Exception):
 
 
 class Child:
-    """A program that was asked for: `pid` is its process once it runs.
+    """A program that was ordered; `pid` is its process once it runs.
 
-    `ended` hears its status, once: of its exit, or the negative of a signal, or LOST.
+    `ended` gets its status once: the exit status, the negative of a signal, or LOST.
     """
 
     __slots__ = ("_post", "_started", "ended", "number", "pid")
@@ -71,7 +80,7 @@ class Child:
         self._started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def started(self) -> None:
-        """Wait until it runs. Raises ProgramNotStarted. Whoever cancels that does not get it, and it ends."""
+        """Wait until it runs. Raises ProgramNotStarted. Cancelling the wait ends the program."""
         try:
             await self._started
         except asyncio.CancelledError:
@@ -80,7 +89,7 @@ class Child:
             raise
 
     def settle(self, pid: int, refused: ProgramNotStarted | None = None) -> None:
-        """It runs now, or never will."""
+        """Report the start, or `refused`."""
         self.pid = pid
         if self._started.done():
             return
@@ -90,12 +99,13 @@ class Child:
             self._started.set_exception(refused)
 
     def end(self, soft: float, hard: float) -> None:
-        """Have it sent SIGTERM in `soft` seconds and SIGKILL `hard` seconds after, unless it ends before."""
+        """Have it sent SIGTERM after `soft` seconds and SIGKILL `hard` seconds later, unless it
+        exits before."""
         self._post(words.packed(words.END, id=self.number, soft=soft, hard=hard))
 
 
 class Nursing:
-    """One nursery that runs, from now on. Raises OSError where it cannot be started."""
+    """One supervisor process, started now. Raises OSError if it cannot be started."""
 
     def __init__(self) -> None:
         ours, theirs = socket.socketpair()
@@ -113,16 +123,16 @@ class Nursing:
 
     @property
     def is_gone(self) -> bool:
-        """Whether its process is no more."""
+        """Whether the process has exited."""
         return self._gone.is_set()
 
     @property
     def pid(self) -> int:
-        """The nursery's process."""
+        """The process id of the supervisor."""
         return self._nursery.pid
 
     async def start(self, order: Order, ended: Callable[[int], None]) -> Child:
-        """Start a program; see Nurse."""
+        """Start a program, as `Nurse.start`."""
         self._last += 1
         try:
             asked = _written(self._last, order)
@@ -134,7 +144,7 @@ class Nursing:
         return child
 
     async def close(self) -> None:
-        """Have it end everything, and wait until it has ended itself."""
+        """Have it end all programs and itself, and wait for its exit."""
         if not self.is_over:
             self._posting.close_writing()
         try:
@@ -161,12 +171,13 @@ class Nursing:
                 child.ended(message["status"])
 
     def _lost(self) -> None:
-        """Nothing more is heard of it: it ended, or is about to."""
+        """End the run: the supervisor exited, or is about to."""
         self.is_over = True
         children, self._children = self._children, {}
         for child in children.values():
             if child.pid:
-                # It was killed with the nursery; what it started has nobody else who would.
+                # The program was killed with the supervisor; the processes that it started have no
+                # other parent to kill them.
                 with suppress(OSError):
                     os.killpg(child.pid, signal.SIGKILL)
                 child.ended(LOST)
@@ -188,17 +199,17 @@ def _start(theirs: socket.socket) -> "subprocess.Popen[bytes]":
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         pass_fds=(theirs.fileno(),),
-        # What a terminal sends is for the gateway, which ends the programs in its own time.
+        # Signals of a terminal are for the gateway, which ends the programs in its own time.
         start_new_session=True,
         env=inherited(os.environ),
     )
-    # It has been told to start nothing yet.
+    # It has no orders yet.
     descriptors.restore_limit(nursery.pid)
     return nursery
 
 
 def _written(number: int, order: Order) -> bytes:
-    """A start, as it is sent. Raises ValueError for text that no system takes."""
+    """Encode an order. Raises ValueError for text that no system accepts."""
     return words.packed(
         words.START,
         id=number,
@@ -209,4 +220,4 @@ def _written(number: int, order: Order) -> bytes:
 
 
 def _nobody_hears(status: int) -> None:
-    """Whoever asked for the program does not wait for it any more."""
+    """Do nothing: the start of this program was cancelled."""

@@ -1,7 +1,7 @@
-"""The gateway's ends of a program's standard streams, on the event loop.
+"""Pipes to a program on the event loop: `Reading` for its output, `Writing` for its input.
 
-What must not live here: what is read (`channel`, `chatter`). What holds: nothing that is ambient where a pipe is made
-or read on is ambient in what it tells; and nobody who writes holds up anybody else.
+`ProgramChannel` and `Chatter` use them. Callbacks run in an empty context, since a pipe serves many
+callers. A writer that waits for room does not block other channels.
 """
 
 import asyncio
@@ -12,11 +12,11 @@ from contextvars import Context
 from typing import Final
 
 _HIGH: Final = 2**16
-"""Bytes that wait for the program to read; with more of them, the next message waits until there are fewer."""
+"""Bytes that wait for the program to read; above it the next message waits."""
 
 
 class Reading(asyncio.Protocol):
-    """Reads a pipe. `received` gets the bytes, `ended` is told once that no more come."""
+    """Reads a pipe. `received` gets the bytes, `ended` is called once at the end."""
 
     def __init__(self, received: Callable[[bytes], None], ended: Callable[[], None]) -> None:
         self._received = received
@@ -27,27 +27,27 @@ class Reading(asyncio.Protocol):
         """Whether the pipe is closed."""
 
     async def connect(self, descriptor: int) -> None:
-        """Begin to read; the pipe is closed with this."""
+        """Start to read; the pipe is closed with this object."""
         await asyncio.get_running_loop().connect_read_pipe(lambda: self, os.fdopen(descriptor, "rb", buffering=0))
         self._obey()
 
     def pause(self) -> None:
-        """Read no further."""
+        """Stop reading for now."""
         self._wants = False
         self._obey()
 
     def resume(self) -> None:
-        """Read on."""
+        """Continue reading."""
         self._wants = True
         self._obey()
 
     @property
     def is_paused(self) -> bool:
-        """Whether it was told to read no further."""
+        """Whether reading is paused."""
         return not self._wants
 
     def close(self) -> None:
-        """Read no more; `ended` is told where it was not."""
+        """Close the pipe; `ended` is called if it was not."""
         if self._transport is not None:
             self._transport.close()
 
@@ -61,23 +61,20 @@ class Reading(asyncio.Protocol):
             transport.pause_reading()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See asyncio."""
         assert isinstance(transport, asyncio.ReadTransport)
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """See asyncio."""
         self._received(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """See asyncio."""
         self._transport = None
         self.is_gone = True
         self._ended()
 
 
 class Writing(asyncio.BaseProtocol):
-    """Writes a pipe, one message after another. `ended` is told once that nobody reads it any more."""
+    """Writes a pipe, one message after another. `ended` is called once when its reader is gone."""
 
     def __init__(self, ended: Callable[[], None]) -> None:
         self._ended = ended
@@ -91,22 +88,22 @@ class Writing(asyncio.BaseProtocol):
 
     @property
     def is_read(self) -> bool:
-        """Whether there is somebody to read what is written now, also where the loop has not heard of their end yet."""
+        """Whether the pipe has a reader now, even if the event loop has not noticed its end yet."""
         transport = self._transport
         return transport is not None and not transport.is_closing() and not self._readers.poll(0)
 
     async def connect(self, descriptor: int) -> None:
-        """Be able to write; the pipe is closed with this."""
+        """Prepare to write; the pipe is closed with this object."""
         pipe = os.fdopen(descriptor, "wb", buffering=0)
-        # Of a pipe that is watched for nothing the system tells that nobody reads it any more.
+        # Polled for no event, a pipe still reports that its reader is gone.
         self._readers.register(descriptor, 0)
         transport, _ = await asyncio.get_running_loop().connect_write_pipe(lambda: self, pipe)
         transport.set_write_buffer_limits(_HIGH)
 
     async def write(self, message: bytes, left: Callable[[], None] | None) -> bool:
-        """Write a line when it is its turn; False where nobody reads it, and nothing was told or written.
+        """Write a line in its turn; False if there is no reader, and nothing was written.
 
-        `left` is told before. Where the wait is cancelled nothing is written.
+        `left` is called right before. If the wait is cancelled, nothing is written.
         """
         async with self._turn:
             if not self._room.is_set():
@@ -120,7 +117,7 @@ class Writing(asyncio.BaseProtocol):
             return True
 
     def close(self) -> None:
-        """Write no more: what the program has not read by now, it does not get."""
+        """Close the pipe: the program does not get what it has not read."""
         transport = self._transport
         if transport is None:
             return
@@ -130,20 +127,16 @@ class Writing(asyncio.BaseProtocol):
             transport.close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See asyncio."""
         assert isinstance(transport, asyncio.WriteTransport)
         self._transport = transport
 
     def pause_writing(self) -> None:
-        """See asyncio."""
         self._room.clear()
 
     def resume_writing(self) -> None:
-        """See asyncio."""
         self._room.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """See asyncio."""
         self._transport = None
         self._room.set()
         self.is_gone = True

@@ -1,8 +1,10 @@
-"""The programs of one server: who gets which, how many there are, and when one is ended or started again.
+"""Programs of one server: `StdioChannels`, the `ChannelProvider` that shares, limits, ends and
+restarts them.
 
-What must not live here: how a program is started (`starting`) and how it ends (`channel`). What holds: whoever has
-another context never gets the same program, unless the server is declared to keep nothing of anybody; no more programs
-run than the operator said, but for one that probes; and nobody waits for another's program to start.
+A `ProgramSlot` is the place of one program. Callers of different auth contexts never share a
+program, unless the server is configured as `shared`. At most `processes` run, plus one for an era
+probe. A request does not wait for the start of another caller's program. `room` chooses the idle
+program that makes room; `restarts` delays the next start after failures.
 """
 
 import asyncio
@@ -27,23 +29,24 @@ from taskgate.upstream.stdio.starting import Program, Starter
 log = getLogger("taskgate.upstream")
 
 SHORT: Final = 2.0
-"""Seconds for which a request waits until a program may be started again; where it is longer, it is refused."""
+"""Seconds that a request waits for a delayed start; for a longer delay it is refused."""
 _LOOK: Final = 0.1
-"""Seconds between looks for a program that is idle, while somebody waits for that."""
+"""Seconds between checks for an idle program while requests wait for room."""
 _SHARE: Final = 0.9
-"""Of the patience of a request, for room: so that whoever is out of it is told why."""
+"""The share of a request's timeout that is spent on the wait for room, so that the reason can be
+reported."""
 _LAST_WAIT: Final = SOFT + HARD + 2.0
-"""Seconds that programs have to end before they are left to the nursery."""
+"""Seconds for programs to exit before they are left to the supervisor."""
 
 
 class StdioChannels:
-    """The lines to one server whose programs we start; see ChannelProvider."""
+    """The channels to one server whose programs the gateway starts."""
 
     def __init__(self, program: Program, nurse: Nurse) -> None:
         settings = program.settings
         self._program = program
         self._most = settings.processes
-        # Those who share programs have more than one only where they spread.
+        # Shared programs: more than one only to spread the load.
         self._most_of_one = self._most if settings.shared else most_of_one(self._most)
         self._spreads_up_to = spreads_up_to(self._most) if settings.shared else 0
         self._idle = settings.idle.total_seconds()
@@ -57,10 +60,9 @@ class StdioChannels:
         self._empty: asyncio.Future[None] | None = None
         self._closed = False
 
-    # --- Lines
+    # --- the channel provider -----------------------------------------------------------------------------------------
 
     async def take(self, wish: Wish) -> MessageChannel:
-        """See ChannelProvider."""
         slot = await self._slot(wish)
         slot.hold()
         try:
@@ -73,7 +75,6 @@ class StdioChannels:
             raise
 
     def give_back(self, line: MessageChannel) -> None:
-        """See ChannelProvider."""
         slot = self._of.get(line)
         if slot is not None:
             self._let_go(slot)
@@ -84,13 +85,12 @@ class StdioChannels:
             return
         slot.probes = False
         if len(self._slots) > self._most:
-            # It was one above.
+            # It was the one above the limit.
             slot.end()
         slot.rest(self._idle)
         self._tell_waiting()
 
     async def close(self) -> None:
-        """See ChannelProvider."""
         self._closed = True
         self._tell_waiting()
         self._look_no_more()
@@ -106,10 +106,10 @@ class StdioChannels:
         except TimeoutError:
             log.error("programs of a server did not exit in time", extra={"upstream": self._program.name})
 
-    # --- which program, and when there may be one
+    # --- choice of a program ------------------------------------------------------------------------------------------
 
     async def _slot(self, wish: Wish) -> ProgramSlot:
-        """Where there is a program as wished for, or is about to be. Raises UpstreamFailed."""
+        """Return the slot of a suitable program that runs or is starting. Raises UpstreamFailed."""
         key = wish.declared if self._program.settings.shared else (wish.context, wish.declared)
         owner = self._owner(wish)
         ticket = next(self._tickets)
@@ -130,7 +130,7 @@ class StdioChannels:
                 self._tell_waiting()
 
     async def _change(self, ticket: int, wish: Wish) -> None:
-        """Wait until there may be room, and see to it. Raises UpstreamFailed where that takes too long."""
+        """Wait until there may be room, and make some. Raises UpstreamFailed if it takes too long."""
         loop, patience = asyncio.get_running_loop(), wish.outgoing.first_byte
         since = self._waiting[ticket].since if ticket in self._waiting else loop.time()
         self._waiting[ticket] = RoomWaiter(self._owner(wish), since, loop.create_future())
@@ -146,7 +146,8 @@ class StdioChannels:
             raise endings.no_room() from None
 
     def _present(self, key: Hashable, wish: Wish) -> ProgramSlot | None:
-        """What is there already; None where another is to be started. Raises UpstreamFailed where none may be."""
+        """Return an existing slot; None if a program is to be started. Raises UpstreamFailed if
+        none may be."""
         fit = [slot for slot in self._slots if slot.key == key and not slot.probes and slot.may_be_given]
         least = min(fit, key=lambda slot: slot.load, default=None)
         if wish.outgoing.only_listens:
@@ -155,12 +156,13 @@ class StdioChannels:
             return least
         if least is None or wish.probes:
             return None
-        # Who shares programs shares none before as many run as may be spread over.
+        # Shared programs are spread: up to a number, a new one starts while all others are in use.
         spreads = least.holders > 0 and len(self._slots) < self._spreads_up_to
         return None if spreads and not (self._waiting or self._restarts.wait(key, _now())) else least
 
     async def _was_held_back(self, key: Hashable) -> bool:
-        """Whether there was a pause before another may be started. Raises UpstreamFailed where that is long."""
+        """Wait out a short delay before the next start; returns whether there was one. Raises
+        UpstreamFailed."""
         pause = self._restarts.wait(key, _now())
         if pause > SHORT:
             raise endings.held_back(self._restarts.failures(key), pause)
@@ -169,7 +171,7 @@ class StdioChannels:
         return pause > 0
 
     def _may_start(self, ticket: int, owner: Hashable, *, probes: bool) -> bool:
-        """Whether there is room, and nobody who may have it has waited for it for longer."""
+        """Whether there is room, and no earlier waiter that could use it."""
         if probes:
             return len(self._slots) <= self._most
         if len(self._slots) >= self._most or not self._may_have_more(owner):
@@ -184,19 +186,19 @@ class StdioChannels:
         return sum(slot.owner == owner for slot in self._slots) < self._most_of_one
 
     def _tell_waiting(self) -> None:
-        """Have whoever waits for room look again."""
+        """Have requests that wait for room check again."""
         for waiting in self._waiting.values():
             if not waiting.told.done():
                 waiting.told.set_result(None)
 
-    # --- how many there are
+    # --- number of programs -------------------------------------------------------------------------------------------
 
     def _start(self, key: Hashable, owner: Hashable, *, probes: bool) -> ProgramSlot:
         slot = ProgramSlot(self, key, owner, probes=probes)
         self._slots.append(slot)
         self._program.running(len(self._slots))
         slot.begin(self._begin)
-        # Who waits for the same has it now.
+        # Waiters for the same key can use it.
         self._tell_waiting()
         return slot
 
@@ -225,14 +227,14 @@ class StdioChannels:
         self._tell_waiting()
 
     def _make_room(self) -> None:
-        """End a program that is idle, unless one ends anyway; or look again when there is one."""
+        """End an idle program, unless one is ending; or check again when there is one."""
         if any(slot.is_ending for slot in self._slots):
             return
         now = _now()
         first = next((each for each in self._waiting.values() if self._may_have_more(each.owner)), None)
         wants = first or next(iter(self._waiting.values()))
         slot = first_to_go(self._slots, wants, now, may_have_more=first is not None)
-        # Whoever gives a request up may do so without a word: so it is looked again also where none is idle.
+        # A caller may give up a request without notice: check again even if no program is idle.
         until = now if slot is None else due(slot, wants)
         if slot is not None and until <= now:
             log.info(
@@ -253,15 +255,13 @@ class StdioChannels:
             self._looking.cancel()
             self._looking = None
 
-    # --- what places tell; see Owner
+    # --- the owner of its slots ---------------------------------------------------------------------------------------
 
     def rested(self, slot: ProgramSlot) -> None:
-        """See Owner."""
         if self._waiting and not self._closed:
             self._make_room()
 
     def over(self, slot: ProgramSlot, line: ProgramChannel, ending: Ending) -> None:
-        """See Owner."""
         of = {"upstream": self._program.name, "pid": line.pid, "cause": ending.cause.value}
         now = _now()
         was_of_use = line.spoke is not None and now - line.spoke >= LIVES
@@ -271,7 +271,7 @@ class StdioChannels:
                 self._restarts.served(slot.key)
             return
         log.warning("a server's program failed", extra=of | {"text": ending.text})
-        # That of which it is ended for an answer says nothing of how long the next one lives.
+        # A program that is ended for a too large answer says nothing about the next one's lifetime.
         is_no_sign = ending.cause is Cause.TOO_LARGE and line.spoke is not None
         if was_of_use or is_no_sign:
             self._restarts.ended(slot.key, ending.cause)
@@ -279,13 +279,11 @@ class StdioChannels:
             self._restarts.failed(slot.key, now, ending.cause)
 
     def exited(self, slot: ProgramSlot, line: ProgramChannel) -> None:
-        """See Owner."""
         of = {"upstream": self._program.name, "pid": line.pid, "status": line.status}
         log.info("a server's program ended", extra=of)
         self._leave(slot)
 
     def gone(self, slot: ProgramSlot) -> None:
-        """See Owner."""
         if slot.line is not None:
             del self._of[slot.line]
         if self._empty is not None and not self._of:

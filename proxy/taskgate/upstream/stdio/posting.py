@@ -1,6 +1,7 @@
-"""Messages to and from the nursery, with descriptors beside them: a socket that nobody waits for.
+"""Socket to the supervisor process: `Posting` sends messages with file descriptors, and receives
+messages.
 
-What must not live here: what a message means (`nursing`), how it is written (`nursery.words`).
+It does not block. `nursery.words` has the format, `Nursing` the meaning of messages.
 """
 
 import asyncio
@@ -17,7 +18,7 @@ _AT_ONCE: Final = 2**16
 
 
 class Posting:
-    """The gateway's end of the socket. `heard` gets each message; `lost` is told once that no more come."""
+    """The gateway's end of the socket. `heard` gets each message; `lost` is called once at its end."""
 
     def __init__(self, end: socket.socket, heard: Callable[[Message], None], lost: Callable[[], None]) -> None:
         end.setblocking(False)
@@ -27,11 +28,12 @@ class Posting:
         self._unpacker = Unpacker()
         self._unsent: deque[tuple[bytes, list[int]]] = deque()
         self._loop = asyncio.get_running_loop()
-        # It hears for everybody: nothing that is ambient here is anybody's.
+        # An empty context: the socket serves all callers.
         Context().run(self._loop.add_reader, end, self._hear)
 
     def send(self, said: bytes, streams: Sequence[int] = ()) -> None:
-        """Send a message, in the background where there is no room for it; `streams` may be closed after that."""
+        """Send a message, in the background if the socket is full; the caller may then close
+        `streams`."""
         rest, streams = (said, streams) if self._unsent else self._sent(said, streams)
         if rest:
             if not self._unsent:
@@ -39,15 +41,15 @@ class Posting:
             self._unsent.append((rest, [os.dup(stream) for stream in streams]))
 
     def close_writing(self) -> None:
-        """Say no more: the nursery ends everything, and then itself."""
+        """Close the sending side: the supervisor then ends all programs and itself."""
         try:
             self._end.shutdown(socket.SHUT_WR)
         except OSError:
-            # It is gone already, which is about to be heard.
+            # It has exited, which the reader will notice.
             return
 
     def close(self) -> None:
-        """Let go of the socket; nothing is told after this."""
+        """Close the socket; no callback follows."""
         self._loop.remove_reader(self._end)
         self._loop.remove_writer(self._end)
         self._end.close()
@@ -55,13 +57,13 @@ class Posting:
             _close(self._unsent.popleft()[1])
 
     def _sent(self, said: bytes, streams: Sequence[int]) -> tuple[bytes, Sequence[int]]:
-        """What is left of a message after as much was sent as is taken now."""
+        """Send as much as fits; returns the rest."""
         try:
             count = socket.send_fds(self._end, [said], streams) if streams else self._end.send(said)
         except (BlockingIOError, InterruptedError):
             return said, streams
         except OSError:
-            # Nobody hears it; that is told by the reading side.
+            # The supervisor is gone, which the reader will notice.
             return b"", ()
         return said[count:], ()
 

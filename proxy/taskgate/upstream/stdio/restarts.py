@@ -1,6 +1,6 @@
-"""How long a program is not started again after it ended by itself, as arithmetic on seconds. Pure.
+"""Restart backoff of programs: `Restarts` gives the delay before the next start, by key. Pure.
 
-What must not live here: who waits for that, and what starts a program.
+Used by `pool`. A program that ends soon after its start doubles the delay.
 """
 
 from collections.abc import Hashable
@@ -10,15 +10,16 @@ from typing import Final
 from taskgate.upstream.stdio.endings import Cause
 
 LIVES: Final = 10.0
-"""Seconds for which a program has to have been of use: one that ended sooner is likely to do so again."""
+"""Seconds for which a program must have been useful; one that ended sooner will probably do so
+again."""
 
 _MOST: Final = 1024
-"""Whose program is remembered."""
+"""Keys that are stored."""
 
 
 @dataclass(slots=True)
 class _Past:
-    """What became of the programs of one key: so many in a row were of no use, and another waits until then."""
+    """History of one key: failures in a row, time of the next start, cause of the last end."""
 
     failures: int
     until: float
@@ -26,7 +27,7 @@ class _Past:
 
 
 class Restarts:
-    """What became of programs, by whom they are for. `first` seconds are waited after the first that was of no use."""
+    """History of programs, by key. `first` is the delay in seconds after the first failure."""
 
     def __init__(self, first: float, most: float) -> None:
         self._first = first
@@ -34,17 +35,17 @@ class Restarts:
         self._pasts: dict[Hashable, _Past] = {}
 
     def wait(self, key: Hashable, now: float) -> float:
-        """Seconds until another may be started."""
+        """Return the seconds until the next start."""
         past = self._pasts.get(key)
         return 0.0 if past is None else max(0.0, past.until - now)
 
     def failures(self, key: Hashable) -> int:
-        """How many in a row were of no use."""
+        """Return the number of failures in a row."""
         past = self._pasts.get(key)
         return 0 if past is None else past.failures
 
     def started(self, key: Hashable) -> Cause | None:
-        """Another was started; why the one before ended, where it did so by itself."""
+        """Report a start; returns why the program before ended, if by itself."""
         past = self._pasts.get(key)
         if past is None:
             return None
@@ -52,7 +53,7 @@ class Restarts:
         return cause
 
     def failed(self, key: Hashable, now: float, cause: Cause | None = None) -> None:
-        """One could not be started, or ended by itself before it was of use for long enough."""
+        """Report a program that could not be started, or ended by itself too soon."""
         past = self._pasts.pop(key, None) or _Past(0, now, None)
         past.failures += 1
         past.cause = cause or past.cause
@@ -60,21 +61,21 @@ class Restarts:
         self._keep(key, past)
 
     def ended(self, key: Hashable, cause: Cause) -> None:
-        """One ended by itself after it was of use for long enough: another may be started at once."""
+        """Report a program that ended by itself after being useful: the next start is not delayed."""
         self._pasts.pop(key, None)
         self._keep(key, _Past(0, float("-inf"), cause))
 
     def served(self, key: Hashable) -> None:
-        """One was of use for long enough, and is not needed any more: what others did before it counts no more."""
+        """Report a useful program that is no longer needed: earlier failures are forgotten."""
         self._pasts.pop(key, None)
 
     def _pause(self, failures: int) -> float:
-        # Beyond that the number is larger than any pause.
+        # More doublings exceed any delay.
         doublings = min(failures - 1, 64)
         return float(min(self._first * 2**doublings, self._most))
 
     def _keep(self, key: Hashable, past: _Past) -> None:
         self._pasts[key] = past
         if len(self._pasts) > _MOST:
-            # The oldest, which has waited longest.
+            # The oldest has waited longest.
             del self._pasts[next(iter(self._pasts))]

@@ -1,8 +1,9 @@
-"""Which program makes room for whoever waits, and when; and how many one owner may have, as arithmetic.
+"""Eviction of idle programs: `first_to_go` chooses the one that makes room for a waiting request.
+Pure.
 
-An owner is a caller; where callers share programs, all of those who declare the same. What must not live here: what
-ends a program, and what tells those who wait (`pool`). What holds: one who has no program takes the place of one who
-has several rather than theirs who have one; and of many programs no owner has all.
+An owner is a caller, or with shared programs all callers with the same declaration. A caller
+without a program takes the place of one who has several, rather than of one who has one. No owner
+gets all of many programs. `pool` ends the program and wakes the waiter.
 """
 
 import asyncio
@@ -13,18 +14,20 @@ from typing import Final, NamedTuple
 from taskgate.upstream.stdio.slots import ProgramSlot
 
 QUIET: Final = 1.0
-"""Seconds without a word after which a program that is held may make room: between two requests it is not idle."""
+"""Seconds without a message after which a program in use may be evicted: between two requests it is
+not idle."""
 STARVING: Final = 5.0
-"""Seconds of waiting for room after which a moment without a request has to do, and places are no longer owed."""
+"""Seconds of waiting after which any moment without a request suffices, and fairness no longer
+protects others."""
 SETTLING: Final = 0.5
-"""Seconds after its start, and after its first word, for which a program that is held stays all the same: what it was
-started for follows."""
+"""Seconds after its start, and after its first message, for which a program in use stays: the
+request that it was started for follows."""
 _KEPT_BACK: Final = 8
-"""Of so many programs one is for those who have none."""
+"""Of so many programs one is reserved for callers without one."""
 
 
 class RoomWaiter(NamedTuple):
-    """Somebody who waits for room, since a time of the loop, and how they are told that there may be some."""
+    """A request that waits for room since a loop time; `told` is set when it should check again."""
 
     owner: Hashable
     since: float
@@ -32,14 +35,14 @@ class RoomWaiter(NamedTuple):
 
 
 def most_of_one(most: int) -> int:
-    """How many programs one owner may have, of at most so many."""
+    """Return how many of `most` programs one owner may have."""
     return most - most // _KEPT_BACK
 
 
 def spreads_up_to(most: int) -> int:
-    """How many programs run at last, of at most so many, where those who share one have another started.
+    """Return the number of programs up to which shared ones are spread.
 
-    What is above that is for those who have none: some of many, the last of few.
+    The rest is reserved for callers without one: some of many, the last one of few.
     """
     return min(most_of_one(most), most - 1)
 
@@ -47,11 +50,11 @@ def spreads_up_to(most: int) -> int:
 def first_to_go(
     slots: Iterable[ProgramSlot], wants: RoomWaiter, now: float, *, may_have_more: bool
 ) -> ProgramSlot | None:
-    """The idle program that makes room, now or soon; None where there is none.
+    """Return the idle program to evict, now or soon; None if there is none.
 
-    One that nobody holds goes first, then one of whoever has most, then the one that is idle for longest. It is taken
-    from nobody who has no more than the one who wants it, unless that one starves; and where that one may not have
-    more, from itself alone.
+    Order: 1. programs that no session holds, 2. programs of the owner that has most, 3. the longest
+    idle. A program is not taken from an owner that has no more than the waiter, unless the waiter
+    starves. A waiter that may not have more can only replace its own.
     """
     slots = tuple(slots)
     owned = Counter(slot.owner for slot in slots)
@@ -71,7 +74,7 @@ def first_to_go(
 
 
 def due(slot: ProgramSlot, wants: RoomWaiter) -> float:
-    """The loop's time from which on an idle program may be ended for somebody."""
+    """Return the loop time from which an idle program may be evicted for the waiter."""
     since, line = slot.idle_since(), slot.line
     if not slot.holders or since is None or line is None:
         return float("-inf")

@@ -1,7 +1,5 @@
-"""What a server is made with that is a program of this machine: how it is started, how many of it there may be.
-
-Values only. Where they come from is the configuration's business.
-"""
+"""Settings of a server that is a program on this machine: `StdioSettings`. Values only, built by
+`config`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,11 +11,14 @@ from pathlib import Path
 class StdioSettings:
     """A server that is spoken to over the standard streams of a process.
 
-    `command` is the program and its arguments, never given to a shell. It finds in its environment what every program
-    needs (see `environment`) and `env`, whose values are secret; it runs in `cwd`, None for the gateway's own
-    directory. At most `processes` of it run at once. One that no session holds is ended after `idle`. After one that
-    ended soon after its start another is not started before `backoff`, which doubles up to `max_backoff` each time.
-    `shared` tells that the server keeps nothing of whom it serves, so that all who declare the same share them.
+    - `command` is the program and its arguments; no shell is involved.
+    - `env` is added to the basic environment (see `environment`); its values are secret.
+    - `cwd` is its directory, None for the gateway's own.
+    - `processes` is how many run at most. A program that no session holds is ended after `idle`.
+    - `backoff` is the delay after a program that ended soon after its start; it doubles up to
+      `max_backoff`.
+    - `shared`: the server keeps no state of callers, so all with the same declaration share
+      programs.
     """
 
     command: tuple[str, ...] = field(repr=False)

@@ -1,6 +1,6 @@
-"""The place of one program among those of a server: from before it runs until nothing is left of it.
+"""Place of one program among those of a server: `ProgramSlot`, from before its start to its end.
 
-What must not live here: which program somebody gets, and when one is started (`pool`).
+`StdioChannels` owns the slots (`Owner`) and decides who gets which; the slot observes its channel.
 """
 
 import asyncio
@@ -15,29 +15,29 @@ from taskgate.upstream.stdio.endings import Ending
 
 
 class Owner(Protocol):
-    """Whom a place tells of itself. Nothing of it raises or waits."""
+    """Receives the events of a slot. No method raises or waits."""
 
     def rested(self, slot: "ProgramSlot") -> None:
-        """Nobody waits for an answer of its program now."""
+        """No request waits for an answer of the program now."""
         ...
 
     def over(self, slot: "ProgramSlot", line: ProgramChannel, ending: Ending) -> None:
-        """Its line ended."""
+        """The channel ended."""
         ...
 
     def exited(self, slot: "ProgramSlot", line: ProgramChannel) -> None:
-        """Its program does not run any more."""
+        """The program exited."""
         ...
 
     def gone(self, slot: "ProgramSlot") -> None:
-        """Nothing is left of its line."""
+        """The program and its pipes are gone."""
         ...
 
 
 class ProgramSlot:
-    """One place; `key` is who its program is for, and what they declared, `owner` whose it counts as.
+    """One place. `key` tells which requests may use its program, `owner` whose it counts as.
 
-    While it `probes`, it is nobody else's, and its end is no sign.
+    While it `probes`, it is used by one request only, and its end is no evidence.
     """
 
     def __init__(self, keeper: Owner, key: Hashable, owner: Hashable, *, probes: bool) -> None:
@@ -49,35 +49,36 @@ class ProgramSlot:
         self.line: ProgramChannel | None = None
         self.failure: UpstreamFailed | None = None
         self.is_gone = False
-        """Whether nothing is left of its line."""
+        """Whether the program and its pipes are gone."""
         self._starting: asyncio.Task[None] | None = None
         self._idle: asyncio.TimerHandle | None = None
 
-    # --- its program
+    # --- its program --------------------------------------------------------------------------------------------------
 
     def begin(self, start: Callable[["ProgramSlot"], Coroutine[Any, Any, None]]) -> None:
-        """Start the program, which goes on whoever stops waiting for it."""
+        """Start the program; the start continues if its waiter is cancelled."""
         self._starting = asyncio.get_running_loop().create_task(start(self), context=Context())
 
     async def settled(self) -> None:
-        """Wait until the program runs, or will not; `line` or `failure` is there then."""
+        """Wait until the program runs or failed to start; then `line` or `failure` is set."""
         assert self._starting is not None, "begin() comes first"
         if not self._starting.done():
             await asyncio.wait((self._starting,))
 
     def hold(self) -> None:
-        """Somebody more has it, or is about to."""
+        """Count one more session that uses it."""
         self._rest_no_more()
         self.holders += 1
         if self.line is not None:
             self.line.used = asyncio.get_running_loop().time()
 
     def let_go(self) -> None:
-        """One of those has it no more."""
+        """Count one session less."""
         self.holders -= 1
 
     async def standing(self) -> ProgramChannel:
-        """The line to its program. Raises UpstreamFailed where that did not start, or has ended since."""
+        """Return the channel to its program. Raises UpstreamFailed if it did not start, or has
+        ended."""
         if self.failure is not None:
             raise endings.again(self.failure)
         assert self.line is not None, "a slot without a failure has a channel"
@@ -86,69 +87,65 @@ class ProgramSlot:
         return self.line
 
     def rest(self, seconds: float) -> None:
-        """Nobody has it: end the program unless somebody takes it before so many seconds are over."""
+        """End the program after so many seconds, unless a session takes it before."""
         self._rest_no_more()
         if self.line is not None and self.line.stands:
             self._idle = asyncio.get_running_loop().call_later(seconds, self._rested, seconds, context=Context())
 
     def _rested(self, seconds: float) -> None:
         if self.line is not None and self.line.in_flight:
-            # It works at something that is only looked at now and then.
+            # A server task runs that is only polled now and then.
             self.rest(seconds)
         else:
             self.end()
 
     def end(self) -> None:
-        """End the program where it runs."""
+        """End the program if it runs."""
         if self.line is not None:
             self.line.end(endings.OURS)
 
-    # --- how it does
+    # --- state --------------------------------------------------------------------------------------------------------
 
     @property
     def may_be_given(self) -> bool:
-        """Whether its program runs, or is about to."""
+        """Whether its program runs or is starting."""
         return self.failure is None if self.line is None else self.line.stands
 
     @property
     def load(self) -> tuple[int, int]:
-        """How much its program is used: requests that wait for answers, and holders."""
+        """How much its program is used: waiting requests, then sessions."""
         return (0 if self.line is None else self.line.in_flight), self.holders
 
     @property
     def pid(self) -> int:
-        """Its program's process, for the log; 0 before there is one."""
+        """The process id for the log; 0 before the start."""
         return 0 if self.line is None else self.line.pid
 
     @property
     def is_ending(self) -> bool:
-        """Whether its program is about to run no more."""
+        """Whether its program is about to exit."""
         return self.line is not None and not self.line.stands
 
     def idle_since(self) -> float | None:
-        """The loop's time since which nothing was said on its line; None where that must not be ended now."""
+        """The loop time of the last message; None while the program must not be ended."""
         line = self.line
         if line is None or self.probes or not line.stands or line.in_flight:
             return None
         return line.used if self.holders else float("-inf")
 
-    # --- what its line tells; see ChannelObserver
+    # --- the observer of its channel ----------------------------------------------------------------------------------
 
     def rested(self, line: ProgramChannel) -> None:
-        """See ChannelObserver."""
         self._keeper.rested(self)
 
     def over(self, line: ProgramChannel, ending: Ending) -> None:
-        """See ChannelObserver."""
         self._rest_no_more()
         self._keeper.over(self, line, ending)
 
     def exited(self, line: ProgramChannel) -> None:
-        """See ChannelObserver."""
         self._keeper.exited(self, line)
 
     def gone(self, line: ProgramChannel) -> None:
-        """See ChannelObserver."""
         self.is_gone = True
         self._keeper.gone(self)
 

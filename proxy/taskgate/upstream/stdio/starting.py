@@ -1,4 +1,8 @@
-"""A program started, as a line to it. What must not live here: when one is started, and how many there are (`pool`)."""
+"""Start of a program: `Starter` makes the pipes, has the supervisor start it, and returns its
+channel.
+
+`StdioChannels` decides when.
+"""
 
 import asyncio
 import os
@@ -24,10 +28,11 @@ log = getLogger("taskgate.upstream")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """One configured server's program, and who hears how it does.
+    """One configured server's program, with its observers.
 
-    `name` is the server's, `limit` in bytes of one message, `connect` how long a start may take. `restarted` is told
-    why the program before ended, `running` how many there are now. Neither may raise or wait.
+    `name` is the server's, `limit` bytes of one message, `connect` the timeout of a start.
+    `restarted` gets the cause of the end of the program before, `running` the number of programs.
+    Neither may raise or wait.
     """
 
     name: str
@@ -39,7 +44,7 @@ class Program:
 
 
 class Starter:
-    """Starts programs of one server."""
+    """Starts the programs of one server."""
 
     def __init__(self, program: Program, nurse: Nurse) -> None:
         self._program = program
@@ -48,7 +53,7 @@ class Starter:
         self._left_out = LeftOut(program.name)
 
     async def start(self, keeper: ChannelObserver) -> ProgramChannel:
-        """A program that runs. Raises UpstreamFailed; then there is none. Not to be cancelled."""
+        """Start a program and return its channel. Raises UpstreamFailed. Must not be cancelled."""
         line = ProgramChannel(self._program.limit, self._told, keeper, self._left_out)
         try:
             await self._start(line)
@@ -56,7 +61,7 @@ class Starter:
             failure = endings.not_started(refused.errno, cwd=refused.cwd)
             error = os.strerror(refused.errno) if refused.errno else "unknown"
             if refused.cwd:
-                # Nothing is wrong with the program.
+                # The directory is at fault, not the program.
                 error = f"cwd {self._program.settings.cwd}: {error}"
         except TimeoutError:
             failure, error = endings.not_in_time(), "timeout"
@@ -81,7 +86,7 @@ class Starter:
                 os.close(stream)
 
     def _of(self, line: ProgramChannel) -> dict[str, object]:
-        # Of its arguments the number alone: they may hold secrets.
+        # Only the number of arguments: they may be secret.
         command = self._program.settings.command
         return {
             "upstream": self._program.name,
@@ -91,7 +96,8 @@ class Starter:
 
 
 def _pipes() -> list[tuple[int, int]]:
-    """Three, each as the end to read and the end to write. Raises ProgramNotStarted; then there is none."""
+    """Return three pipes, each as reading and writing end. Raises ProgramNotStarted, and leaves
+    none open."""
     made: list[tuple[int, int]] = []
     try:
         while len(made) < _STREAMS:
