@@ -1,7 +1,9 @@
-"""One running gateway: opens its parts from the bottom up, drains in good order, closes in reverse.
+"""One running gateway: `Service`. It opens its parts from the bottom up, drains in order, and
+closes them in reverse.
 
-What must not live here: what the parts are (`build`), what another configuration changes of them (`reload`), signals
-and exit codes (`cli`).
+`cli` starts a service and ends it on a signal; tests run it in their own process. `build` creates
+the parts, `reload` applies another configuration. The order of a shutdown is in `drain` and
+`close`.
 """
 
 import asyncio
@@ -43,10 +45,10 @@ log = getLogger("taskgate.wiring.app")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigSource:
-    """Where a configuration came from.
+    """The source of the configuration.
 
-    `read` reads it again, on a thread of its own; it raises ConfigurationError. `relog` is called when what is logged
-    is to change.
+    `read` reads it again, on a thread; it raises ConfigurationError. `relog` is called when the
+    logging settings change.
     """
 
     read: Callable[[], GatewayConfig]
@@ -56,8 +58,8 @@ class ConfigSource:
 class Service:
     """One gateway, from `start` to `close`.
 
-    `data_directory` is where a store without a configured path lives; None will do for any other. Without a `source`
-    there is nothing to read again. `end` is called when an operator wants it to drain; without it none can.
+    `data_directory` is for a store without a configured path; other stores need none. `source`
+    enables reloads. `end` is called when an operator requests a drain; without it that is refused.
     """
 
     def __init__(
@@ -98,10 +100,10 @@ class Service:
         self.admin_address: tuple[str, int] = ("", 0)
 
     async def start(self) -> None:
-        """Open everything, and listen; what an earlier process left is settled meanwhile.
+        """Open everything, and listen. Tasks of an earlier process are recovered meanwhile.
 
-        Raises ListenFailed, KeyFileRefused, TlsRefused, TlsFileRefused, StoreUnavailable, AuditUnavailable or
-        TracingUnavailable; nothing is left open then.
+        Raises ListenFailed, KeyFileRefused, TlsRefused, TlsFileRefused, StoreUnavailable,
+        AuditUnavailable or TracingUnavailable. Nothing is left open then.
         """
         try:
             await self._open()
@@ -110,9 +112,9 @@ class Service:
             raise
 
     async def reload(self, config: GatewayConfig) -> Reloaded:
-        """Have that configuration from now on, as far as that goes without a restart, and without cutting any call.
+        """Apply a configuration as far as possible without a restart, and without cutting any call.
 
-        Never raises: where it cannot be had, everything stays as it was. One at a time; the next begins after.
+        Never raises: an invalid configuration changes nothing. One at a time; a second call waits.
         """
         async with self._reloading:
             if self._reload is None or self._ending:
@@ -120,10 +122,10 @@ class Service:
             return await self._reload.apply(config)
 
     async def reread(self) -> Reloaded | None:
-        """`reload` what the source says now; None where there is no source."""
+        """Read the source again and apply it; None without a source."""
         if self._source is None:
             return None
-        # Not inside of the other lock: reading may take for ever, and `close` must not.
+        # Outside of the other lock: reading may never end, and `close` must not wait for it.
         async with self._rereading:
             if self._reload is None or self._ending:
                 return NOT_NOW
@@ -134,16 +136,18 @@ class Service:
             return await self.reload(config)
 
     def reopen(self) -> None:
-        """Open the files of the audit log anew: somebody moved them. Never raises."""
+        """Reopen the files of the audit log, after a log rotation moved them. Never raises."""
         self._sight.reopen()
 
     async def drain(self, *, delay: timedelta, hurry: asyncio.Event) -> None:
-        """Stop in good order: not ready, then for `delay` as before, then no new work while calls and answers end.
+        """Stop in order: first not ready, then `delay` as before, then no new work while calls end.
 
-        Without a `delay` where `/readyz` was never asked for: no balancer learns of the drain by it. Hosts have the
-        time to fetch what ends meanwhile. `hurry` cuts every wait short. When this returns every task that ran here
-        is settled, but for those whose calls another process goes on with, this one's successor or another replica.
-        Where the store is shared, one that waits for its turn is left to the others, too.
+        There is no `delay` if `/readyz` was never requested, because no balancer learns of the
+        drain by it. Hosts have time to fetch results. `hurry` ends every wait.
+
+        When this returns, every task of this process has ended. The exceptions are tasks whose
+        calls another replica, or the next process, resumes. With a shared store, calls that wait
+        for a permit are left to the other replicas too.
         """
         assert self._runtime is not None, "start() comes before drain()"
         assert self._listener is not None
@@ -164,20 +168,20 @@ class Service:
         await unless(hurry, self._runtime.sweeper.close(), moment=LAST_MOMENT)
         await unless(hurry, self._runtime.runner.stop(), moment=LAST_MOMENT)
         if is_alone:
-            # Nobody else ends them: their hosts come back to the next process.
+            # No replica ends them: their hosts return to the next process.
             self._runtime.following.leave(frozenset(self._runtime.runner.left), rules.timeout)
             left = timedelta(seconds=max(deadline - clock.elapsed(), 0.0))
             await unless(hurry, settled(self._runtime), within=left)
             await close_door(self._listener)
         left = timedelta(seconds=max(deadline - clock.elapsed(), 0.0))
         await unless(hurry, part(self._listener, self._runtime, left))
-        # A task that was being made when the runner stopped has come to it since.
+        # A task that was being created when the runner stopped may have started since.
         await unless(hurry, self._runtime.runner.stop(), moment=LAST_MOMENT)
 
     async def close(self, hurry: asyncio.Event | None = None) -> None:
-        """Let go of everything; sessions of hosts and records stay in the store. May be called again.
+        """Close everything; sessions and records stay in the store. May be called again.
 
-        Once there is a `hurry`, what hangs is left as it is.
+        After `hurry` is set, whatever hangs is abandoned.
         """
         self._ending = True
         self._closers.hurry = hurry or self._closers.hurry
@@ -195,14 +199,16 @@ class Service:
         lag = LoopLag(self._tick)
         lag.start()
         closers.callback(lag.stop)
-        # The port before the store: whoever starts a second gateway by mistake is to hear of the port.
+        # The port before the store: who starts a second gateway by mistake shall get the error of
+        # the port.
         bound = bind(config.server.listen, config.server.to_connection_bounds())
         closers.callback(bound.close)
         theirs = SharedClock(clock)
         opened = self._around.store or await open_configured_store(config, self._data_directory, theirs)
         store, shared = (opened.store, opened) if isinstance(opened, SharedBackend) else (opened, None)
         closers.add(store.close)
-        # Before what has something to tell, and after it; but whoever starts a second gateway is to hear of the store.
+        # Telemetry opens before whatever emits events, and closes after it. But who starts a second
+        # gateway shall get the error of the store, so the store is first.
         closers.add(sight.close)
         await sight.open(config)
         closers.callback(sight.end)
@@ -233,7 +239,7 @@ class Service:
         self._around.pressure.look()
 
     def _watch(self, runtime: Runtime, listener: PublicListener) -> None:
-        """What is looked at when metrics are asked for, instead of being told each time it changes."""
+        """Register values that are read when metrics are scraped."""
         metrics, clock = self._sight.metrics, self._around.clock
         metrics.watch(ACTIVE_REQUESTS, listener.active)
         metrics.watch(IN_FLIGHT, runtime.mounting.requests.read)
@@ -241,7 +247,9 @@ class Service:
             metrics.watch(PENALIZED, lambda: {(): penalties.boxed(clock.elapsed())})
 
     async def _open_company(self, company: Cluster) -> None:
-        """Be one of several, where that is so: until the store's time is known none of its records can be judged."""
+        """Join the other replicas, if the store is shared: without the store's clock no record can
+        be judged.
+        """
         if company.leasing is not None:
             await company.leasing.open()
             self._closers.add(company.leasing.close)
@@ -253,9 +261,9 @@ class Service:
 
     def _open_house(self, runtime: Runtime) -> None:
         closers = self._closers
-        # What still waits is told of denied look-ups; the store is there for that.
+        # Its remaining look-ups need the store.
         closers.add(runtime.lookups.close)
-        # Programs of servers end with those; it ends what is left of them.
+        # Server programs end with their upstreams; this ends the remaining ones.
         closers.add(runtime.nurse.close)
         closers.add(runtime.mounting.close)
         closers.add(runtime.sessions.close)
@@ -272,9 +280,10 @@ class Service:
         closers.callback(runtime.relaying.close)
 
     async def _ready(self) -> Mapping[str, bool]:
-        """Whether the gateway can serve: it listens, its store works (and hears it, if shared), it can judge tokens.
+        """Return what the gateway needs in order to serve, by name, and whether it is there.
 
-        Servers behind it do not count, nor does an issuer that was there once.
+        It must listen, reach its store, write there, and be able to verify tokens. Servers do not
+        count, nor does an issuer whose keys were fetched once.
         """
         if self._store is None or self._runtime is None or not self.address[1]:
             return {"started": False}
@@ -283,20 +292,22 @@ class Service:
             await self._store.load(_NOBODY, "", now=self._around.clock.now())
         except StoreUnavailable:
             found["store"] = False
-        # What can be read may not be writable: a full disk.
+        # A readable store may not be writable: a full disk.
         found["store_writes"] = self._store.fault is None
         if (leasing := self._runtime.company.leasing) is not None:
-            # Who may read a store may not be able to write there.
+            # A process that can read a shared store may not be able to write its lease.
             found["lease"] = leasing.is_heard
         return found
 
     def _replicas(self) -> int | None:
-        """How many gateways share the store, this one included; None where none does."""
+        """Return the number of gateways that share the store, including this one; None if it is not
+        shared.
+        """
         leasing = None if self._runtime is None else self._runtime.company.leasing
         return None if leasing is None else leasing.processes
 
     def _servers(self) -> Mapping[str, Mapping[str, Any]]:
-        """How each server does, by its name."""
+        """Return the state of each server, by name."""
         return {} if self._runtime is None else self._runtime.mounting.vitals()
 
     async def _report_reread(self) -> Mapping[str, Any] | None:

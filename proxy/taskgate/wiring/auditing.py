@@ -1,6 +1,8 @@
-"""The audit log as it is configured: its keys, and the places of its files.
+"""The settings of the audit log from the configuration: `audit_settings`, with its keys and file
+paths.
 
-What must not live here: the log itself (`telemetry.auditlog`), and where it is opened and closed (`app`).
+`TelemetryPipeline` uses it to open and reload the log (`telemetry.auditlog`). The command that
+checks a configuration uses `expect_keys`.
 """
 
 import os
@@ -29,11 +31,11 @@ log = getLogger("taskgate.audit")
 def audit_settings(
     config: GatewayConfig, data_directory: Path | None, entropy: Entropy, *, before: AuditSettings | None = None
 ) -> AuditSettings:
-    """What the log is to be, its keys read. Raises KeyFileRefused.
+    """Return the settings of the log, with its keys. Raises KeyFileRefused.
 
-    `before` is what it was until now: no key is made then, for what was written could not be checked with another. A
-    log that is off has no sinks. Without a data directory a file without a path is left out, and a key without one
-    lasts as long as the process.
+    `before` are the present settings. With them no key is created: old lines could not be verified
+    with another. A log that is off has no sinks. Without a data directory, a file sink without a
+    path is left out, and a key without a file lasts as long as the process.
     """
     section = config.audit
     if not section.enabled:
@@ -58,7 +60,7 @@ def audit_settings(
 
 
 def expect_keys(config: GatewayConfig) -> None:
-    """Read the keys of the log that are named, as `audit_settings` would; none is made. Raises KeyFileRefused."""
+    """Read the named key files, as `audit_settings` would, and create none. Raises KeyFileRefused."""
     section = config.audit
     if section.enabled:
         if section.hmac_key_file is not None:
@@ -67,7 +69,7 @@ def expect_keys(config: GatewayConfig) -> None:
 
 
 def read_pem(path: Path) -> bytes:
-    """The text of a file with a key in PEM form. Raises KeyFileRefused, with the reason alone."""
+    """Read a file with a key in PEM form. Raises KeyFileRefused with the reason only."""
     try:
         with path.open("rb") as file:
             exposed = is_exposed(path, os.fstat(file.fileno()).st_mode, "audit.chain.sign_key_file")

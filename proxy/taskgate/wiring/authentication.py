@@ -1,6 +1,9 @@
-"""Who is let in, and to what: from a GatewayConfig to the objects it means.
+"""The authentication of callers, from the configuration: `Authenticator`, made by
+`build_authenticator`.
 
-What must not live here: everything that is the same whoever asks (`build`).
+It has the verifier of tokens, with the issuers' keys. It also has the keys that seal cursors,
+request states, bus messages and checkpoints. `ReloadableAuthenticator` has the present one. The
+module also makes the documents by which hosts find the authorization server (RFC 9728).
 """
 
 import asyncio
@@ -42,7 +45,7 @@ _RESTS: Final = b"taskgate: rounds in records"
 
 
 class Issuer(NamedTuple):
-    """An issuer, its keys, and what they are fetched with."""
+    """An issuer, its keys, and the HTTP client that fetches them."""
 
     settings: IssuerSettings
     keys: IssuerKeys
@@ -51,11 +54,11 @@ class Issuer(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Authenticator:
-    """What tells callers apart. Its issuers have a beginning and an end; there may be none.
+    """The authentication under one configuration.
 
-    One that takes the place of another has the issuers of that which are set in the same way: their keys stay, also
-    while they are away. `deployment` is what contexts are bound with, None where there are none. `heard` is set
-    whenever keys were to be fetched.
+    A reloaded one takes over the issuers whose settings are unchanged: their keys stay, also while
+    an issuer is unavailable. `deployment` are the keys that bind contexts, None without them.
+    `heard` is set after each fetch of keys.
     """
 
     callers: Callers
@@ -68,19 +71,19 @@ class Authenticator:
     heard: asyncio.Event = field(default_factory=asyncio.Event)
 
     def open(self, before: "Authenticator | None" = None) -> None:
-        """Begin to fetch the issuers' keys, but for those of `before`, which are fetched."""
+        """Start to fetch the issuers' keys, except those shared with `before`."""
         for issuer in self._alone(before):
             issuer.keys.start()
 
     async def close(self, other: "Authenticator | None" = None) -> None:
-        """Fetch nothing any more, but for what `other` has too."""
+        """Stop fetching, except for issuers shared with `other`."""
         for issuer in self._alone(other):
             await issuer.keys.close()
             await issuer.fetch.close()
 
     @property
     def ready(self) -> bool:
-        """Whether every issuer's keys were had once, so that its tokens can be judged."""
+        """Whether every issuer's keys were fetched once, so that its tokens can be verified."""
         return all(issuer.keys.has_keys for issuer in self.issuers)
 
     def _alone(self, other: "Authenticator | None") -> list[Issuer]:
@@ -89,7 +92,7 @@ class Authenticator:
 
 
 def build_penalties(config: GatewayConfig) -> Penalties | None:
-    """The penalty box; None where everybody is one caller."""
+    """Create the penalties for callers that guess ids; None without authentication."""
     failures = config.auth.lookup_failures
     if config.auth.mode == "none":
         return None
@@ -97,7 +100,7 @@ def build_penalties(config: GatewayConfig) -> Penalties | None:
 
 
 def operators_token(config: GatewayConfig) -> bytes | None:
-    """What operators show who change something; None where nobody may. Raises KeyFileRefused."""
+    """Read the operators' token; None if none is configured. Raises KeyFileRefused."""
     named = config.admin.token_file
     if named is None:
         return None
@@ -126,17 +129,19 @@ def build_authenticator(
     *,
     before: Authenticator | None = None,
 ) -> Authenticator:
-    """The gatehouse, not yet open, over the keys that `deployment_keys` gave; in the place of `before`, if of any."""
+    """Create an authenticator, not yet open, with the keys of `deployment_keys`. It may replace
+    `before`.
+    """
     if config.auth.mode == "none":
-        # Without a named key what is sealed does not outlive the process.
+        # Without a key file, sealed texts are valid as long as the process lives.
         kept = deployment or DeploymentKeys(entropy.token(32), None)
         return Authenticator(
             callers=Everybody(),
-            # Nobody is given a list, so nobody has to open what this seals.
+            # Without authentication there is no `tasks/list`, so no cursor is ever opened.
             cursors=CursorKeys(*_keys_for(_LISTING, kept)),
             states=RequestStateKeys(*_keys_for(_ROUNDS, kept)),
             words=SealKeys(*_keys_for(_WORDS, kept)),
-            # What rests in a store is to outlive the process.
+            # Checkpoints in the store must outlive the process.
             checkpoints=SealKeys() if deployment is None else SealKeys(*_keys_for(_RESTS, deployment)),
         )
     assert deployment is not None, "authentication needs the keys that bind tasks to callers"
@@ -165,12 +170,12 @@ def build_authenticator(
 
 
 def resource_of(config: GatewayConfig, port: int, path: str) -> str:
-    """The address of what is mounted at a path, as hosts know it."""
+    """Return the URL of a mount, as hosts know it."""
     return canonical_url(base_url(config, port), path)
 
 
 def base_url(config: GatewayConfig, port: int) -> str:
-    """What hosts know the gateway by; `port` is the one it listens on."""
+    """Return the URL of the gateway, as hosts know it. `port` is the listener's."""
     listen = config.server.listen
     host = f"[{listen.host}]" if ":" in listen.host else listen.host
     scheme = "http" if config.server.tls.cert_file is None else "https"
@@ -178,13 +183,13 @@ def base_url(config: GatewayConfig, port: int) -> str:
 
 
 def metadata_url(config: GatewayConfig, resource: str) -> str | None:
-    """Where hosts find the metadata of a resource; None where none is served."""
+    """Return the URL of a resource's metadata; None if none is served."""
     metadata = config.auth.protected_resource_metadata
     return document_url(resource) if config.auth.mode == "required" and metadata.enabled else None
 
 
 def metadata_documents(config: GatewayConfig, port: int) -> Mapping[str, bytes]:
-    """The documents of RFC 9728, by the paths they are asked for at; none without authentication."""
+    """Return the documents of RFC 9728 by path; none without authentication."""
     metadata = config.auth.protected_resource_metadata
     if config.auth.mode == "none" or not metadata.enabled:
         return {}
@@ -201,7 +206,8 @@ def metadata_documents(config: GatewayConfig, port: int) -> Mapping[str, bytes]:
         for path in paths
     }
     documents: dict[str, bytes] = {}
-    # A public URL with a path comes from a proxy in front, which may or may not take its path off the well-known one.
+    # A public URL with a path means a proxy in front. It may or may not remove its path from the
+    # well-known one.
     for path, document in by_mount.items():
         documents[urlsplit(document_url(resource_of(config, port, path))).path] = document
     for path, document in by_mount.items():
@@ -238,10 +244,10 @@ class _Heard:
 def deployment_keys(
     config: GatewayConfig, data_directory: Path | None, entropy: Entropy, *, before: DeploymentKeys | None = None
 ) -> DeploymentKeys | None:
-    """What contexts are bound with; None where everybody is one caller and no file is named. Raises KeyFileRefused.
+    """Return the keys that bind contexts; None without authentication and a key file.
 
-    `before` is what they were bound with until now. Then none is made, for whoever has tasks would lose them. It stays
-    where nothing outlives the process.
+    `before` are the present keys. With them none are created: callers would lose their tasks. They
+    stay if nothing outlives the process. Raises KeyFileRefused.
     """
     named = config.auth.context.key_file
     if config.auth.mode == "none" and named is None:
@@ -258,11 +264,11 @@ def deployment_keys(
     if before is not None and config.store.backend != "memory":
         text = "must name a file, or restart the gateway: it runs without a data directory to keep a key in"
         raise KeyFileRefused(f"auth.context.key_file: {text}")
-    # Nothing outlives the process, so its key need not either.
+    # Nothing outlives the process, so neither must its key.
     return before or DeploymentKeys(entropy.token(32), None)
 
 
 def _keys_for(purpose: bytes, deployment: DeploymentKeys) -> tuple[bytes, bytes | None]:
-    """Keys of its own, so that nothing sealed for one purpose is good for another."""
+    """Derive the keys for one purpose, so that a sealed text is valid for that purpose only."""
     current, previous = deployment
     return digest(current, purpose, sha256), None if previous is None else digest(previous, purpose, sha256)

@@ -1,8 +1,8 @@
-"""From a GatewayConfig to the objects it means: built here, opened and closed by `app`.
+"""The objects of a gateway, created from its configuration: `build_runtime` returns a `Runtime`.
 
-Names every implementation but the metrics, which `app` shares between both listeners. What a simulation must own
-(clock, entropy, store, transports) can be handed in, so the same gateway runs in one. What must not live here: opening,
-closing, rules of any floor.
+`Service` calls it, and opens and closes the parts. This module names every implementation, except
+the metrics, which both listeners share. Clock, entropy, store and transports can be passed in by an
+`Environment`, so that a simulation runs the same gateway. `core` creates what both eras share.
 """
 
 from dataclasses import dataclass, field
@@ -61,7 +61,7 @@ from taskgate.wiring.reloadable_authenticator import ReloadableAuthenticator, Se
 
 
 def upstream_maker(nurse: Nurse, entropy: Entropy) -> MakeUpstream:
-    """What makes servers of either era, spoken to as their settings say; programs are started by `nurse`."""
+    """Return the factory of upstreams. `nurse` starts server programs."""
 
     def made(settings: UpstreamSettings, observer: UpstreamObserver, clock: Clock) -> Upstream:
         extensions = settings.extensions
@@ -76,9 +76,9 @@ def upstream_maker(nurse: Nurse, entropy: Entropy) -> MakeUpstream:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """What the gateway does not make itself. A store that is handed in is closed together with the gateway.
+    """The parts that a caller may supply. A supplied store is closed with the gateway.
 
-    `make_upstream` None makes servers as they are configured.
+    `make_upstream` None uses the configured transports.
     """
 
     clock: Clock = field(default_factory=SystemClock)
@@ -89,7 +89,7 @@ class Environment:
 
 
 class Kept(NamedTuple):
-    """What is kept where: `store` may be that of `shared`, and then `clock` is its time."""
+    """The store, and its shared form if replicas share it. `clock` is then the store's clock."""
 
     store: Store
     shared: SharedBackend | None
@@ -98,7 +98,7 @@ class Kept(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runtime:
-    """The parts of one gateway that have a beginning and an end."""
+    """The parts of one gateway that are opened, closed or reloaded."""
 
     live: RuntimeConfig
     nurse: Nurse
@@ -126,7 +126,7 @@ class Runtime:
 async def open_configured_store(
     config: GatewayConfig, data_directory: Path | None, clock: SharedClock
 ) -> Store | SharedBackend:
-    """The configured store, open; `clock` becomes that of one that is shared. Raises StoreUnavailable."""
+    """Open the configured store. A shared one sets `clock`. Raises StoreUnavailable."""
     if config.store.backend == "memory":
         return await open_store("memory", None)
     if config.store.backend == "redis":
@@ -137,7 +137,7 @@ async def open_configured_store(
 def build_listener(
     config: GatewayConfig, runtime: Runtime, port: int, sight: TelemetryPipeline, around: Environment
 ) -> PublicListener:
-    """The public listener of a house, that is bound to `port`."""
+    """Create the public listener, which is bound to `port`."""
     return PublicListener(
         config.server.to_settings(port),
         answer=runtime.gateway.answer,
@@ -158,10 +158,7 @@ async def build_runtime(
     around: Environment,
     port: int,
 ) -> Runtime:
-    """Every part over what is `kept`, for `callers`; none has begun yet. `port` is the public listener's.
-
-    Raises TlsFileRefused.
-    """
+    """Create all parts, not yet open. `port` is the public listener's. Raises TlsFileRefused."""
     (store, shared, clock), event_sink, rules = kept, sight.event_sink, admission_rules(config)
     live, nurse = RuntimeConfig(rules), Nurse()
     make = around.make_upstream or upstream_maker(nurse, around.entropy)

@@ -1,6 +1,8 @@
-"""What hosts of both eras stand on: tasks, sessions, and who may use how much; built here, once, for `build`.
+"""The objects that both eras share: `build_core` returns a `Core` with tasks, sessions and
+admission.
 
-What must not live here: what is one era's alone, what has to do with sockets, and rules of any floor.
+`build` calls it once. It also creates the `Cluster`, which connects a process to the other replicas
+of a shared store.
 """
 
 from typing import NamedTuple
@@ -51,7 +53,9 @@ from taskgate.wiring.reloadable_authenticator import ReloadableAuthenticator, Se
 
 
 class Dependencies(NamedTuple):
-    """What everything is built from. `store` is the one of `shared`, where that is there; then `clock` is its time."""
+    """The inputs of all builders. `store` is that of `shared`, if given; `clock` is then the
+    store's clock.
+    """
 
     config: GatewayConfig
     live: RuntimeConfig
@@ -68,7 +72,9 @@ class Dependencies(NamedTuple):
 
 
 class Cluster(NamedTuple):
-    """What a process has that serves the same hosts as others; `holder` is what it is called among them."""
+    """The connection to the other replicas. `holder` is the name of this process; the rest is None
+    without a shared store.
+    """
 
     holder: str
     leasing: Leasing | None = None
@@ -77,12 +83,12 @@ class Cluster(NamedTuple):
 
     @property
     def processes(self) -> int:
-        """How many were alive a moment ago, this one included."""
+        """The number of live processes a moment ago, including this one."""
         return 1 if self.leasing is None else self.leasing.processes
 
 
 class Admission(NamedTuple):
-    """Who may use how much: what both eras ask before they do something."""
+    """The limits that both eras check before they serve a request."""
 
     standings: QuotaSubjects
     gate: RateLimiter
@@ -143,7 +149,7 @@ def _admission(base: Dependencies, company: Cluster) -> Admission:
 
 
 class Core(NamedTuple):
-    """What both eras stand on: the tasks, whoever asked for them, and the sessions of those who have any."""
+    """The objects that both eras share."""
 
     company: Cluster
     admission: Admission
@@ -161,7 +167,7 @@ class Core(NamedTuple):
 
 
 def build_core(base: Dependencies) -> Core:
-    """All of it; none has begun yet."""
+    """Create all of them, not yet open."""
     company = _company(base)
     admission, leasing = _admission(base, company), company.leasing
     config, live, store, event_sink = base.config, base.live, base.store, base.event_sink

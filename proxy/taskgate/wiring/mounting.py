@@ -1,7 +1,9 @@
-"""From the upstreams of a configuration to what is mounted, again at each reload: what is unchanged stays as it is.
+"""The configured upstreams and their mounts: `UpstreamRegistry`. It creates them at the start and
+again at each reload, and leaves what is unchanged.
 
-What must not live here: sessions and tasks over a mount. What holds: nothing that is made here takes effect before
-`switch`, which never fails and never waits; and no server is let go while a session with it is open.
+`Reload` calls `prepare`, then `switch` or `discard`. Nothing prepared takes effect before `switch`,
+which never fails and never waits. A replaced server is closed after its last session. A mount is
+one server under one path, with its concurrency limit.
 """
 
 import asyncio
@@ -49,25 +51,25 @@ from taskgate.wiring.authentication import metadata_url, resource_of
 MakeUpstream = Callable[[UpstreamSettings, UpstreamObserver, Clock], Upstream]
 
 _STATES: Final = (ConcurrencyChanged, CircuitChanged, HealthChecked, ProgramAvailabilityChanged, ProgramsCounted)
-"""Events that say how something is now: of what was replaced, nobody is to take them for its successor's."""
+"""Events with a present state. Those of a replaced server must not be taken for its successor's."""
 
 
 class UpstreamReport:
-    """What is told of one server, until another has its name: then only what is counted."""
+    """The event sink of one server. After it was replaced, only countable events pass."""
 
     def __init__(self, event_sink: EventSink) -> None:
         self._event_sink = event_sink
         self.replaced = False
 
     def emit(self, event: Event) -> None:
-        """See EventSink."""
+        """Pass an event on, unless it is the state of a replaced server."""
         if not (self.replaced and isinstance(event, _STATES)):
             self._event_sink.emit(event)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Server:
-    """A server, with what it was made from."""
+    """A server, and what it was created from."""
 
     settings: UpstreamSettings
     files: "_Files"
@@ -76,7 +78,7 @@ class _Server:
 
 
 class _Turns(NamedTuple):
-    """The turns at the server of that place."""
+    """The concurrency limit of a server at a place, its address or command."""
 
     place: tuple[str, ...]
     bulkhead: Bulkhead
@@ -84,11 +86,11 @@ class _Turns(NamedTuple):
 
 
 _Turnstile = tuple[str, tuple[str, ...]]
-"""Where turns are taken: the name of a server, and its place."""
+"""The key of a concurrency limit: the name of a server, and its place."""
 
 
 class _Berth(NamedTuple):
-    """What one mount stands on."""
+    """A mount with its server and its concurrency limit."""
 
     mount: Mount
     server: _Server
@@ -96,7 +98,9 @@ class _Berth(NamedTuple):
 
 
 class PreparedMounts(NamedTuple):
-    """What is to be mounted; nothing of it is in use yet. `is_new` tells whether it is anything else than before."""
+    """The mounts of a configuration, not yet in use. `is_new` is whether anything differs from
+    before.
+    """
 
     config: GatewayConfig
     berths: Mapping[str, _Berth]
@@ -104,7 +108,7 @@ class PreparedMounts(NamedTuple):
 
 
 class UpstreamRegistry:
-    """Mounts servers, keeps what is unchanged, and lets go of what was replaced once nobody uses it."""
+    """The servers and mounts of a gateway."""
 
     def __init__(
         self,
@@ -126,13 +130,14 @@ class UpstreamRegistry:
         self._clock = clock
         self._port = port
         self._berths: Mapping[str, _Berth] = {}
-        # With the turns that whoever still has a session goes on to take: the server may come back meanwhile.
+        # With their concurrency limits, which open sessions still use: the server may return
+        # meanwhile.
         self._leaving: dict[CountedUpstream, _Turnstile] = {}
         self._parted: dict[_Turnstile, _Turns] = {}
         self._waiting = Background()
 
     async def prepare(self, config: GatewayConfig, rules: AdmissionRules) -> PreparedMounts:
-        """What that configuration mounts. Raises TlsFileRefused; then nothing is left of it."""
+        """Create the mounts of a configuration. Raises TlsFileRefused; then nothing is left of it."""
         made: list[CountedUpstream] = []
         berths: dict[str, _Berth] = {}
         try:
@@ -149,13 +154,13 @@ class UpstreamRegistry:
         return PreparedMounts(config, berths, now != self.mounts.by_name)
 
     async def discard(self, prepared: PreparedMounts) -> None:
-        """Let go of what will not be mounted after all."""
+        """Close what will not be mounted."""
         for name, berth in prepared.berths.items():
             if self._is_new(name, berth.server.upstream):
                 await berth.server.upstream.close()
 
     def switch(self, prepared: PreparedMounts) -> None:
-        """Mount that from now on. What runs over a server that is not among it goes on there until it ends."""
+        """Mount what was prepared. Calls to a replaced server continue there until they end."""
         before, self._berths = self._berths, prepared.berths
         self.mounts.replace(berth.mount for berth in prepared.berths.values())
         for name, berth in prepared.berths.items():
@@ -167,14 +172,14 @@ class UpstreamRegistry:
         self._part({berth.turns.bulkhead for berth in prepared.berths.values()})
 
     def vitals(self) -> Mapping[str, Mapping[str, Any]]:
-        """How each server does, by its name, in the words of operators."""
+        """Return the state of each server, by name, for operators."""
         return {name: _told(mount) for name, mount in self.mounts.by_name.items()}
 
     async def close(self) -> None:
-        """Let go of every server, whoever still uses it."""
+        """Close every server, even one in use."""
         await self._waiting.close()
         present = (berth.server.upstream for berth in self._berths.values())
-        # Together: each takes the moment in which its server may hear that a session is over.
+        # Concurrently: each sends its server the end of its sessions.
         await asyncio.gather(*(upstream.close() for upstream in (*self._leaving, *present)))
         self._leaving.clear()
 
@@ -204,7 +209,7 @@ class UpstreamRegistry:
             path=section.path,
             upstream=server.upstream,
             bulkhead=turns.bulkhead,
-            # Never taken back while it serves: tasks that were made can still be asked for.
+            # Never withdrawn while it serves: existing tasks can still be requested.
             offers_tasks=rules.policy.offers_tasks(name) or (known is not None and known.mount.offers_tasks),
             support=partial(self._support, name) if known is None else known.mount.support,
             extensions=server.settings.extensions,
@@ -213,7 +218,7 @@ class UpstreamRegistry:
             scopes=config.auth.protected_resource_metadata.scopes_supported,
             info=gateway_info(__version__) if section.server_info == "gateway" else None,
         )
-        # The same object as long as nothing of it changes.
+        # The same object if nothing has changed.
         return _Berth(known.mount if known is not None and known.mount == mount else mount, server, turns)
 
     def _support(self, mount: str, tool: str, hints: Mapping[str, bool]) -> TaskSupport:
@@ -234,7 +239,7 @@ class UpstreamRegistry:
         self._waiting.run(partial(self._let_go, upstream))
 
     def _part(self, present: Set[Bulkhead]) -> None:
-        """Remember the turns that are not given out any more for as long as somebody has one, or may take one."""
+        """Drop the limits of replaced servers that no call or session uses any more."""
         needed = {*self._leaving.values(), *(key for key, turns in self._parted.items() if turns.bulkhead.utilization)}
         for key, turns in tuple(self._parted.items()):
             turns.report.replaced = turns.bulkhead not in present
@@ -263,7 +268,7 @@ def _told(mount: Mount) -> Mapping[str, Any]:
 
 
 _Files = tuple[tuple[int, int, int] | None, ...]
-"""What tells a file from another that was put in its place."""
+"""The identity of files: changes when a file is replaced."""
 
 
 def _files(tls: UpstreamTls) -> _Files:
@@ -274,7 +279,7 @@ def _stamp(path: Path | None) -> tuple[int, int, int] | None:
     try:
         found: stat_result | None = None if path is None else path.stat()
     except (OSError, ValueError):
-        # Whoever needs it says what is wrong with it.
+        # The user of the file reports what is wrong with it.
         found = None
     return None if found is None else (found.st_ino, found.st_size, found.st_mtime_ns)
 

@@ -1,8 +1,8 @@
-"""What operators see of one gateway: metrics, the audit log, traces; and who tells them.
+"""The telemetry of one gateway: `TelemetryPipeline`, with metrics, audit log and tracing.
 
-What must not live here: what is told (`telemetry`), and what keys of the configuration mean for it (`config.measuring`,
-`auditing`, `config.tracing_models`). What holds: it is opened before anything that has something to tell and closed
-after it, so that nothing goes untold.
+`Service` opens it before whatever emits events and closes it after that, so that no event is lost.
+Its `event_sink` distributes events to the three. `Reload` prepares and applies other settings.
+`telemetry` implements the parts; `config` and `auditing` make their settings.
 """
 
 import asyncio
@@ -27,7 +27,9 @@ from taskgate.wiring.auditing import audit_settings
 
 
 class Next(NamedTuple):
-    """What is to be seen under another configuration, not in force yet; `is_new` where the log is to be another."""
+    """The telemetry of another configuration, not in force yet. `is_new` is whether the audit log
+    differs.
+    """
 
     config: GatewayConfig
     settings: AuditSettings
@@ -36,7 +38,10 @@ class Next(NamedTuple):
 
 
 class TelemetryPipeline:
-    """The eyes of operators, from `open` to `close`. `audit` is whom everybody tells; until `open` metrics alone."""
+    """The metrics, the audit log and the tracing, from `open` to `close`.
+
+    All components emit to `event_sink`; until `open` it has only the metrics.
+    """
 
     def __init__(self, config: GatewayConfig, *, data_directory: Path | None, clock: Clock, entropy: Entropy) -> None:
         self._data_directory = data_directory
@@ -53,11 +58,13 @@ class TelemetryPipeline:
 
     @property
     def trail(self) -> AuditLog | None:
-        """The audit log, which is asked for room before a request is let in; None before `open`."""
+        """The audit log, which is asked for room before a request is accepted; None before `open`."""
         return self._log
 
     async def open(self, config: GatewayConfig) -> None:
-        """Begin to keep the audit log, and to trace. Raises KeyFileRefused, AuditUnavailable or TracingUnavailable."""
+        """Open the audit log and tracing. Raises KeyFileRefused, AuditUnavailable or
+        TracingUnavailable.
+        """
         self._settings = settings = await asyncio.to_thread(self._audit_settings, config)
         log_ = AuditLog(settings, metrics=self.metrics, clock=self._clock)
         await log_.open()
@@ -76,38 +83,40 @@ class TelemetryPipeline:
         self.metrics.watch(AUDIT_SEQUENCE, log_.sequences)
 
     def begin(self, fingerprint: int) -> None:
-        """The gateway serves, with the configuration of that fingerprint."""
+        """Report that the gateway serves, with the fingerprint of its configuration."""
         self._fingerprint = fingerprint
         self.metrics.show_configuration(fingerprint)
         self._has_begun = True
         self._tell("started")
 
     def wind_down(self) -> None:
-        """The gateway is stopping."""
+        """Report that the gateway is stopping."""
         self._tell("stopping")
 
     def end(self) -> None:
-        """It has stopped, if it ever began."""
+        """Report that it has stopped, if it had started."""
         if self._has_begun:
             self._tell("stopped")
 
     def emit(self, event: Event) -> None:
-        """See EventSink."""
+        """Emit an event to the present sink."""
         self.event_sink.emit(event)
 
     async def prepare(self, config: GatewayConfig) -> Next:
-        """What is seen under that configuration. Raises KeyFileRefused or AuditUnavailable; then nothing is changed."""
+        """Prepare another configuration. Raises KeyFileRefused or AuditUnavailable, without a
+        change.
+        """
         assert self._log is not None, "open() comes before prepare()"
         settings = await asyncio.to_thread(self._audit_settings, config)
         return Next(config, settings, await self._log.prepare(settings), settings != self._settings)
 
     async def discard(self, other: Next) -> None:
-        """Let go of what will not be in force after all."""
+        """Close what will not be in force."""
         if self._log is not None:
             await self._log.discard(other.prepared)
 
     def switch(self, other: Next) -> None:
-        """Have that from now on."""
+        """Apply what was prepared."""
         assert self._log is not None
         self._settings = other.settings
         self._log.switch(other.prepared)
@@ -115,12 +124,12 @@ class TelemetryPipeline:
         self.metrics.adopt(metrics_config(other.config))
 
     def reopen(self) -> None:
-        """Let go of the files that are written to, and open what has their names now: somebody moved them."""
+        """Close the audit files and open those that have their names now, after a log rotation."""
         if self._log is not None:
             self._log.reopen()
 
     async def close(self) -> None:
-        """Everything that was told is written, and sent as far as that takes no time."""
+        """Write all events, and send what can be sent at once."""
         await self.tracing.close()
         if self._log is not None:
             await self._log.close()
@@ -137,5 +146,5 @@ class TelemetryPipeline:
 
 
 def _methods_of(config: GatewayConfig) -> frozenset[str]:
-    """The methods of extensions that spans may be called by: those that are known, and those that are carried."""
+    """Return the methods of extensions that may name a span: the known and the forwarded ones."""
     return KNOWN_METHODS | extension_methods(config)

@@ -1,6 +1,7 @@
-"""The steps of a shutdown that have to do with hosts, and how its waits end: by themselves, in time, or in a hurry.
+"""The steps of a shutdown that concern hosts, and waits with a time limit: `unless`, `Closers`.
 
-What must not live here: the order of a shutdown (`app`).
+`Service.drain` and `Service.close` call them in order. A wait ends by itself, at its limit, or when
+the operator asks for a hurry, for example with a second signal.
 """
 
 import asyncio
@@ -13,24 +14,26 @@ from taskgate.listener.listener import PublicListener
 from taskgate.wiring.build import Runtime
 
 LAST_WORDS: Final = timedelta(seconds=2)
-"""What a shutdown always leaves for answers that are being written."""
+"""Time for answers that are being written, in any case."""
 LAST_MOMENT: Final = timedelta(milliseconds=150)
-"""What each step of a shutdown has that hangs once there is a hurry."""
+"""Time for each step that hangs after a hurry was asked for."""
 LAST_CONNECTIONS: Final = timedelta(milliseconds=20)
-"""How long connections may take that were being made when no more were to be: a few times around a network."""
+"""Time for connections that were being made when the listener stopped: a few network round trips."""
 LAST_ARRIVALS: Final = timedelta(seconds=1)
-"""How long requests are still served that were on their way when the listener closed, where others serve the next."""
+"""Time for requests that were on their way when the listener closed, if other replicas serve the
+next."""
 
 
 async def take_no_more(
     listener: PublicListener, runtime: Runtime, delay: timedelta, patience: timedelta, hurry: asyncio.Event
 ) -> None:
-    """Serve for `delay` as before, then take no new work: what begins something is told to try again after `patience`.
+    """Serve for `delay` as before, then take no new work.
 
-    What asks about tasks and sessions that exist is served, on new connections too. Where others serve from the same
-    store, nothing is refused: each answer tells its host to open another connection, which leads elsewhere, so that
-    there is an end to what comes. Then what hosts can have elsewhere ends: connections that wait, streams that only
-    tell of what happens.
+    Alone, the gateway refuses what starts something, with the retry delay `patience`. It still
+    serves requests about existing tasks and sessions, also on new connections.
+
+    With other replicas nothing is refused. Each answer closes its connection, so that the host
+    opens one to another replica. Then idle connections and streams with notifications end.
     """
     has_others = runtime.company.leasing is not None
     if has_others:
@@ -46,28 +49,30 @@ async def take_no_more(
 
 
 async def close_door(listener: PublicListener) -> None:
-    """Take no connection any more; those that are being made are taken up."""
+    """Accept no more connections, except those being made."""
     listener.turn_away()
     await asyncio.sleep(LAST_CONNECTIONS.total_seconds())
     listener.stop_accepting()
 
 
 async def settled(runtime: Runtime) -> None:
-    """Wait until nothing runs, and what ended meanwhile was fetched, or its host had the time for that."""
+    """Wait until nothing runs, and results were fetched or their hosts had time for that."""
     await runtime.runner.idle()
     await runtime.mounting.requests.idle()
     await runtime.unfetched.fetched()
 
 
 async def part(listener: PublicListener, runtime: Runtime, left: timedelta) -> None:
-    """End the streams that nobody else would end, and wait for answers; what takes longer is answered as cut off."""
+    """End the streams that would not end by themselves, and wait for answers; late ones are cut
+    off.
+    """
     runtime.subscriptions.finish()
     cutting = asyncio.get_running_loop().call_later(left.total_seconds(), _cut_off, runtime)
     try:
         await listener.close(left + LAST_WORDS)
     finally:
         cutting.cancel()
-        # Nobody can come back any more for the calls that wait for that.
+        # The hosts of held calls cannot return any more.
         runtime.calls.stop()
 
 
@@ -83,9 +88,10 @@ async def unless(
     within: timedelta | None = None,
     moment: timedelta = timedelta(),
 ) -> None:
-    """Wait for `work`, at most `within`; it is cancelled when time is up, or a `moment` after hurry is called for.
+    """Wait for `work`, at most `within`. It is cancelled at that limit, or a `moment` after a
+    hurry.
 
-    In a hurry, work that does not heed its cancellation is left to itself.
+    In a hurry, work that ignores its cancellation is abandoned.
     """
     working, hurrying = asyncio.ensure_future(work), asyncio.ensure_future(hurry.wait())
     patience = None if within is None else within.total_seconds()
@@ -102,14 +108,14 @@ async def unless(
 
 
 class Closers(AsyncExitStack):
-    """What is closed at the end, the latest first; once there is a `hurry`, whatever hangs is passed over."""
+    """The stack of close functions, called in reverse. After a `hurry`, whatever hangs is skipped."""
 
     def __init__(self) -> None:
         super().__init__()
         self.hurry = asyncio.Event()
 
     def add(self, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Close this, too."""
+        """Add a close function."""
         self.push_async_callback(self._close, close)
 
     async def _close(self, close: Callable[[], Coroutine[Any, Any, None]]) -> None:

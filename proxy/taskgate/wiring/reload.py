@@ -1,7 +1,8 @@
-"""Another configuration for a gateway that runs: everything new is made first, then all of it takes effect in one step.
+"""The reload of a configuration while the gateway runs: `Reload`.
 
-What must not live here: reading files, when that is done (`cli`, the operators' listener), what runs meanwhile. What
-holds: a configuration that cannot be had changes nothing, and no call is cut off for one that can.
+Everything new is created first; then all of it takes effect in one step without waits. An invalid
+configuration changes nothing, and a valid one cuts no call. `Service.reload` calls `apply`, on a
+signal or a request of an operator.
 """
 
 import asyncio
@@ -34,10 +35,10 @@ log = getLogger("taskgate.wiring.reload")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reloaded:
-    """What came of it: `result` is success, unchanged, needs_restart or invalid.
+    """The outcome of a reload. `result` is `success`, `unchanged`, `needs_restart` or `invalid`.
 
-    `needs_restart` names the keys that changed and wait for a restart, by their dotted paths; what else changed has
-    taken effect. `problems` is why nothing has.
+    `needs_restart` names the changed keys that take effect at a restart; the other changes have
+    taken effect. `problems` are the reasons why nothing has.
     """
 
     result: str
@@ -47,7 +48,7 @@ class Reloaded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """What a configuration takes effect on. `relog` is called where what is logged is to change."""
+    """The objects that a configuration changes. `relog` is called when the logging settings change."""
 
     runtime: Runtime
     listener: PublicListener
@@ -59,21 +60,21 @@ class Stage:
 
 
 class Reload:
-    """One gateway's configuration, and how another takes its place. One at a time."""
+    """The present configuration, and its replacement by another. One at a time."""
 
     def __init__(self, config: GatewayConfig, stage: Stage, mark: int) -> None:
-        """`mark` is the configuration's fingerprint."""
+        """`mark` is the fingerprint of the configuration."""
         self._config = config
         self._stage = stage
         self._mark = mark
         self._refused: tuple[str, ...] = ()
 
     async def apply(self, config: GatewayConfig) -> Reloaded:
-        """Have that configuration from now on, but for what needs a restart. Never raises."""
+        """Apply a configuration, except what needs a restart. Never raises."""
         try:
             waits = restart_needed(self._config, config)
             wanted = without_restart(self._config, config)
-            # Beside the loop: it is made to take its time.
+            # On a thread: the fingerprint is slow by design.
             mark = await asyncio.to_thread(fingerprint, wanted)
             changed = await self._take(wanted)
         except Exception as error:
@@ -87,7 +88,7 @@ class Reload:
         return Reloaded(result=result, needs_restart=waits)
 
     def refuse(self, problems: tuple[str, ...]) -> Reloaded:
-        """Stay as it is, and tell why: at length where it is for other problems than the last time."""
+        """Change nothing, and log the problems; briefly if they are those of the last attempt."""
         if problems == self._refused:
             told = {"problems": len(problems)}
             log.warning("configuration not reloaded, for the same problems as before", extra=told)
@@ -99,19 +100,19 @@ class Reload:
         return Reloaded(result=INVALID, problems=problems)
 
     def fail(self, error: Exception) -> Reloaded:
-        """As `refuse`, for what came in the way."""
+        """Do the same as `refuse`, for an exception."""
         match error:
             case ConfigurationError(problems=problems):
                 return self.refuse(tuple(map(str, problems)))
             case TlsFileRefused() | KeyFileRefused() | AuditUnavailable():
                 return self.refuse((str(error),))
-        # Its class alone: what it says may quote the file, and so its secrets.
+        # Only its class: the text may quote the file, and so its secrets.
         return self.refuse((f"unexpected error: {type(error).__name__}",))
 
     async def _take(self, config: GatewayConfig) -> bool:
-        """Whether anything is different from before.
+        """Apply a configuration, and return whether anything has changed.
 
-        Raises TlsFileRefused, KeyFileRefused or AuditUnavailable; then nothing is.
+        Raises TlsFileRefused, KeyFileRefused or AuditUnavailable; then nothing has.
         """
         mounting, rules = self._stage.runtime.mounting, admission_rules(config)
         documents = metadata_documents(config, self._stage.port)
@@ -145,7 +146,10 @@ class Reload:
         return True
 
     async def _authenticator(self, config: GatewayConfig) -> Authenticator | None:
-        """Another gatehouse, open, where this configuration or its key file asks for one. Raises KeyFileRefused."""
+        """Create and open another authenticator if the configuration or its key file has changed.
+
+        Raises KeyFileRefused.
+        """
         stage, present = self._stage, self._stage.runtime.callers.authenticator
         entropy = stage.around.entropy
         keys = deployment_keys(config, stage.data_directory, entropy, before=present.deployment)

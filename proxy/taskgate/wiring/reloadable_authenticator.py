@@ -1,6 +1,7 @@
-"""The gatehouse of now: whoever has to tell callers apart asks here, and need not know that it was replaced meanwhile.
+"""The present authenticator: `ReloadableAuthenticator`. A reload replaces what is behind it.
 
-What must not live here: what a gatehouse is (`authentication`), and when it is replaced (`reload`).
+`Gateway` identifies callers with it. `SealedCursors`, `SealedStates`, `SealedWords` and
+`SealedRests` are its keys, as the protocols of their users. `Reload` calls `opened`, then `switch`.
 """
 
 import asyncio
@@ -18,36 +19,40 @@ from taskgate.system.background import Background
 from taskgate.wiring.authentication import Authenticator
 
 KEYS_WITHIN: Final = timedelta(seconds=5)
-"""What a new gatehouse has to get its issuers' keys before it opens without them."""
+"""Time for a new authenticator to fetch its issuers' keys before it is used without them."""
 
 
 class ReloadableAuthenticator:
-    """See Callers: the gatehouse of now, and those that still judge somebody."""
+    """The present authenticator, and earlier ones that still identify callers. It implements
+    `Callers`.
+    """
 
     def __init__(self, authenticator: Authenticator) -> None:
         self._now = _Staffed(authenticator)
-        # With what took their place, and may have issuers of theirs.
+        # With their successors, which may share issuers.
         self._parting: dict[_Staffed, Authenticator] = {}
         self._waiting = Background()
         self._was_ready = False
 
     def open(self) -> None:
-        """Begin to fetch the issuers' keys."""
+        """Start to fetch the issuers' keys."""
         self._now.authenticator.open()
 
     @property
     def authenticator(self) -> Authenticator:
-        """The one of now."""
+        """The present authenticator."""
         return self._now.authenticator
 
     @property
     def ready(self) -> bool:
-        """Whether tokens could be judged once: an issuer that is new and away is no reason to send others elsewhere."""
+        """Whether tokens could be verified once. A new issuer that is unavailable does not stop the
+        others.
+        """
         self._was_ready = self._was_ready or self.authenticator.ready
         return self._was_ready
 
     async def identify(self, exchange: Exchange, mount: Mount) -> AuthContext:
-        """See Callers; a request is judged by the gatehouse that it came to."""
+        """Identify the caller, by the authenticator that is present when the request arrives."""
         staffed = self._now
         staffed.judging += 1
         try:
@@ -58,17 +63,16 @@ class ReloadableAuthenticator:
                 staffed.rested.set()
 
     def knows(self, exchange: Exchange, mount: Mount) -> bool:
-        """See Callers."""
         return self.authenticator.callers.knows(exchange, mount)
 
     def switch(self, authenticator: Authenticator) -> None:
-        """Have that one, which is open, from now on; the one before ends once it has judged whoever came to it."""
+        """Replace the authenticator by an open one. The old one closes after its last request."""
         before, self._now = self._now, _Staffed(authenticator)
         self._parting[before] = authenticator
         self._waiting.run(lambda: self._part(before))
 
     async def close(self) -> None:
-        """Fetch nothing any more."""
+        """Stop fetching keys."""
         await self._waiting.close()
         for staffed in (*self._parting, self._now):
             await staffed.authenticator.close()
@@ -77,13 +81,13 @@ class ReloadableAuthenticator:
         while staffed.judging:
             staffed.rested.clear()
             await staffed.rested.wait()
-        # Known until it has ended, lest the end of all come between.
+        # In the dict until it has ended, so that a `close` meanwhile finds it.
         await staffed.authenticator.close(self._parting[staffed])
         del self._parting[staffed]
 
 
 class _Staffed:
-    """A gatehouse, and how many requests it is judging; compared by identity."""
+    """An authenticator, and the number of requests that it is identifying; compared by identity."""
 
     __slots__ = ("authenticator", "judging", "rested")
 
@@ -94,7 +98,7 @@ class _Staffed:
 
 
 class SealedCursors:
-    """See Cursors."""
+    """The seals of `tasks/list` cursors, with the present keys."""
 
     __slots__ = ("_gate",)
 
@@ -102,16 +106,14 @@ class SealedCursors:
         self._gate = gate
 
     def seal(self, place: Position, *, context: str, mount: str, listing: str = "") -> str:
-        """See CursorKeys."""
         return self._gate.authenticator.cursors.seal(place, context=context, mount=mount, listing=listing)
 
     def open(self, cursor: str, *, context: str, mount: str, listing: str = "") -> Position:
-        """See CursorKeys."""
         return self._gate.authenticator.cursors.open(cursor, context=context, mount=mount, listing=listing)
 
 
 class SealedStates:
-    """See RequestStates."""
+    """The seals of `requestState`, with the present keys."""
 
     __slots__ = ("_gate",)
 
@@ -121,18 +123,16 @@ class SealedStates:
     def seal(
         self, what: HeldCallState | PassThroughState, *, context: str, mount: str, digest: str, until: datetime
     ) -> str:
-        """See RequestStateKeys."""
         return self._gate.authenticator.states.seal(what, context=context, mount=mount, digest=digest, until=until)
 
     def open(
         self, text: str, *, contexts: Sequence[str], mount: str, digest: str, now: datetime
     ) -> HeldCallState | PassThroughState:
-        """See RequestStateKeys."""
         return self._gate.authenticator.states.open(text, contexts=contexts, mount=mount, digest=digest, now=now)
 
 
 class SealedWords:
-    """See Seals."""
+    """The seals of bus messages, with the present keys."""
 
     __slots__ = ("_gate",)
 
@@ -140,16 +140,14 @@ class SealedWords:
         self._gate = gate
 
     def seal(self, text: bytes) -> bytes:
-        """See SealKeys."""
         return self._gate.authenticator.words.seal(text)
 
     def open(self, sealed: bytes) -> bytes | None:
-        """See SealKeys."""
         return self._gate.authenticator.words.open(sealed)
 
 
 class SealedRests:
-    """See Seals."""
+    """The seals of checkpoints in task records, with the present keys."""
 
     __slots__ = ("_gate",)
 
@@ -157,18 +155,16 @@ class SealedRests:
         self._gate = gate
 
     def seal(self, text: bytes) -> bytes:
-        """See SealKeys."""
         return self._gate.authenticator.checkpoints.seal(text)
 
     def open(self, sealed: bytes) -> bytes | None:
-        """See SealKeys."""
         return self._gate.authenticator.checkpoints.open(sealed)
 
 
 async def opened(authenticator: Authenticator, before: Authenticator, within: timedelta = KEYS_WITHIN) -> None:
-    """Open it in the place of another, and wait until it has its keys.
+    """Open an authenticator in place of `before`, and wait for its keys, at most `within`.
 
-    Not for ever: an issuer that is away keeps nobody else out.
+    The wait is limited: an unavailable issuer must not keep the other callers out.
     """
     authenticator.open(before)
     with suppress(TimeoutError):

@@ -1,7 +1,8 @@
-"""Signals that end the gateway: the first asks for a drain, the second ends it, and a process that hangs is ended hard.
+"""The signals that end the gateway: `EndSignals`. The first asks for a drain, the second for a
+hurry, and a process that hangs is killed.
 
-What must not live here: what a drain does (`app`). What holds: a signal is heard while the event loop is blocked, and
-the process is over in time, whatever hangs: threads, the loop, or what it waits for.
+`cli` listens for them and waits for `stop`. A signal is handled even while the event loop is
+blocked. The process ends in time, whatever hangs: a thread, the loop, or an await.
 """
 
 import asyncio
@@ -15,37 +16,38 @@ from types import FrameType
 from typing import Final
 
 HURRY: Final = 0.7
-"""Seconds between a second signal and the hard end."""
+"""Seconds between a second signal and the kill."""
 GRACE: Final = timedelta(seconds=10)
-"""What a shutdown may take beyond the delay and the timeout of its drain, before the hard end."""
+"""Time of a shutdown in addition to the delay and the timeout of its drain, before the kill."""
 
 _ENDING: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 class EndSignals:
-    """Hears SIGTERM and SIGINT for the running loop, in the main thread.
+    """The handler of SIGTERM and SIGINT for the running loop, in the main thread.
 
-    `stop` is set by the first of them, or by `end`; `hurry` by the next one.
+    `stop` is set by the first signal or by `end`, `hurry` by the next signal.
     """
 
     def __init__(self, longest: timedelta) -> None:
-        """`longest` is what a drain may take, with all its waits."""
+        """`longest` is the longest time of a drain, with all its waits."""
         self._longest = longest
         self._loop = asyncio.get_running_loop()
         self.stop, self.hurry = asyncio.Event(), asyncio.Event()
         self.first: int | None = None
-        """The first signal that was heard."""
+        """The first signal received."""
         self._is_bounded = False
 
     def listen(self) -> None:
-        """Hear them from now on, until the loop is closed."""
+        """Handle the signals from now on, until the loop is closed."""
         for number in _ENDING:
-            # This one wakes the loop up. The other runs between two steps of Python, also in a loop that is blocked.
+            # The first call wakes the loop up. The second handler runs between two bytecodes, also
+            # in a blocked loop.
             self._loop.add_signal_handler(number, lambda: None)
             signal.signal(number, self._hear)
 
     def end(self) -> None:
-        """Ask for the drain without a signal: the usual one, sent as well, cuts nothing short."""
+        """Ask for a drain without a signal. A first signal after it is no hurry."""
         self._bound()
         self.stop.set()
 
@@ -64,13 +66,16 @@ class EndSignals:
             _end_hard_after((self._longest + GRACE).total_seconds())
 
     def _tell(self, said: Callable[[], object]) -> None:
-        # A loop that is closed already has ended what there was.
+        # A closed loop has nothing to end.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(said)
 
 
 def _end_hard_after(seconds: float) -> None:
-    """End the process then, with status 1, and say where it hangs; a later call replaces an earlier one."""
-    # A thread below Python does it, which no lock of ours can hold up. What it says are names of functions.
+    """Kill the process after that time, with status 1 and a traceback. A later call replaces an
+    earlier one.
+    """
+    # A thread outside of the interpreter does it, so no lock can delay it. It prints names of
+    # functions.
     with suppress(AttributeError, OSError, RuntimeError, ValueError):
         faulthandler.dump_traceback_later(seconds, exit=True, file=sys.__stderr__ or sys.stderr)

@@ -1,6 +1,6 @@
-"""Addresses that the gateway listens on: taken before anything else is opened, or refused in words for the operator.
+"""The listen address of the public listener: `bind`.
 
-What must not live here: what listens there.
+`Service` binds it before it opens anything else, so that an address in use is the first error.
 """
 
 import os
@@ -11,11 +11,11 @@ from taskgate.listener.connection_limits import BoundedSocket, ConnectionBounds,
 
 
 class ListenFailed(Exception):
-    """An address cannot be had; the text is for the operator."""
+    """An address is not available. The text is for the operator."""
 
 
 def bind(listen: BindAddress, bounds: ConnectionBounds) -> socket.socket:
-    """The socket of the public listener, which takes no connection yet. Raises ListenFailed."""
+    """Bind the socket of the public listener, which accepts nothing yet. Raises ListenFailed."""
     family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
     try:
         listening = socket.create_server((listen.host, listen.port), family=family)
@@ -25,7 +25,7 @@ def bind(listen: BindAddress, bounds: ConnectionBounds) -> socket.socket:
 
 
 def refused(key: str, listen: BindAddress, error: OSError) -> ListenFailed:
-    """What is said of an address, which stands under that key, that the system refused."""
-    # The system's reason alone: what asyncio says around it repeats the address in other words.
+    """Return the error for a listen address, configured at `key`, that the system refused."""
+    # Only the system's reason: asyncio's text around it repeats the address.
     reason = os.strerror(error.errno).lower() if error.errno is not None and error.errno > 0 else "no such address"
     return ListenFailed(f"{key}: cannot listen on {listen}: {reason}")
