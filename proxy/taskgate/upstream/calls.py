@@ -1,5 +1,4 @@
-"""A request that waits for its answer, `Call`, with its timeouts; and what the sessions of a server
-share.
+"""A request that waits for its answer, `Call`, and the shared state of a server's sessions.
 
 A legacy session makes an `UpstreamRequest`, a modern one a `Saying` (`protocol.modern_server`).
 Both send it under the id of a `Call` and wait inside `call.wait`. `UpstreamContext` is shared by

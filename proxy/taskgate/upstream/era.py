@@ -114,6 +114,7 @@ class EraFinder:
             raise
 
     async def _judge(self, session: HttpSession, upstream_context: UpstreamContext) -> FoundSession:
+        """Send `initialize`, then `server/discover` if the answer leaves the era open."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:

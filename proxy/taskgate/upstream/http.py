@@ -1,9 +1,7 @@
-"""One configured server: `HttpUpstream`, the implementation of `Upstream` for every transport and
-era.
+"""One configured server: `HttpUpstream`, the `Upstream` for every transport and era.
 
 It connects the parts: transport (`transport_choice`), circuit breaker, credentials, health checks,
-and the sessions of both eras. `wiring.build` creates it; the name is from the time when HTTP was
-the only transport.
+and the sessions of both eras. Despite its name it is used for stdio too. `wiring.build` creates it.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,7 @@
-"""Timeouts of calls: `Patience` gives the `CallBounds` of each tool of a server. Pure."""
+"""Timeouts of calls: `Patience` gives the `CallBounds` of each tool of a server. Pure.
+
+Built from the settings; sessions of both eras ask it for each request.
+"""
 
 from datetime import timedelta
 from fnmatch import fnmatchcase

@@ -1,5 +1,4 @@
-"""Values from which another process resumes a call: `NextRound` and `Resumed`, with its
-`ResumePoint`.
+"""Values from which another process resumes a call: `NextRound`, `Resumed` and `ResumePoint`.
 
 They are made from the checkpoints of a task (`lifecycle.checkpoints`) and given to
 `UpstreamSession.run`, which does not send the call again.

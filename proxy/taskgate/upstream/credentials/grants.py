@@ -1,5 +1,4 @@
-"""OAuth token requests: `TokenEndpoint` sends client credentials or a token exchange, and reads the
-token.
+"""OAuth token requests: `TokenEndpoint` sends client credentials or a token exchange.
 
 `speaking.Credentials` calls it; `tokens` caches the result. No error or log line contains what was
 sent to the endpoint, and of its answer only error codes of the RFCs. Exceptions of aiohttp stay

@@ -1,5 +1,4 @@
-"""Credentials of requests to one server: `SpeakingTransport` adds the headers that `Credentials`
-makes.
+"""Credentials of requests to a server: `SpeakingTransport` adds the headers of `Credentials`.
 
 They are a configured header or a bearer token, and headers that name the caller. A request's
 headers are made anew, so none of the host's headers is in them. No token of one auth context is

@@ -1,5 +1,4 @@
-"""Buffer of a session's messages besides answers: `BufferedNotifications`, read as an
-`AsideStream`.
+"""Buffer of a session's messages besides answers: `BufferedNotifications` and `AsideStream`.
 
 It takes the place of the GET stream of Streamable HTTP. `ChannelSession` fills it, and the legacy
 session reads it like such a stream.

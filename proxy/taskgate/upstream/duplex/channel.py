@@ -192,6 +192,8 @@ class Channel:
             self.line.resume()
 
     async def _carry(self, outgoing: Outgoing, reply: ChannelReply, until: float | None) -> None:
+        """Send a request and wait for the start of its answer; on an acknowledging channel both at
+        once."""
         if not self.line.acknowledges:
             try:
                 status = await self.line.send(outgoing)
@@ -246,6 +248,7 @@ class Channel:
         return True
 
     def _hear_answer(self, id: RequestId, message: bytes, read: Read) -> bool:
+        """Give a response to its request or the handshake; False if it is no valid response."""
         was_asked = id in self.waiting.replies or id in self.waiting.given_up or self.waiting.greeting.awaits(id)
         if was_asked:
             self.line.answered(len(message))

@@ -1,10 +1,9 @@
-"""Sharing of one channel by sessions: `SharedBy` decides which session gets a message of no
-request.
+"""Sharing of a channel: `SharedBy` decides which session gets a message of no request.
 
 Nothing in such a message names a session (U-STDIO-4). If a channel serves several callers, or the
 server may still work for one who left, no session gets what may be another caller's. A question for
 one caller goes to the only session that it can be for, else to the one with the newest request.
-Used by `DuplexTransport`.
+Used by `DuplexTransport`, which creates one for each channel.
 """
 
 import asyncio
@@ -120,6 +119,7 @@ class SharedBy:
     # --- legacy era ---------------------------------------------------------------------------------------------------
 
     def _who_hears(self, method: str, read: Read) -> Iterable[ChannelSession]:
+        """Return the sessions that get a notification of no request."""
         sessions = tuple(self.sessions)
         if method in _FOR_ALL:
             return sessions
@@ -132,6 +132,7 @@ class SharedBy:
         return [session for session in sessions if uri in session.uris]
 
     def _whom_to_ask(self, asks: RequestPeek, read: Read) -> ChannelSession | None:
+        """Return the session that gets a request of the server; None if it must be refused."""
         if asks.method == PING:
             return next(iter(self.sessions), None)
         following = self._that_follows(task_in(read))

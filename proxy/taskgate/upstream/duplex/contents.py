@@ -1,5 +1,4 @@
-"""Contents of messages that decide their receiver: task, subscription, resource. Fully decoded;
-pure.
+"""Message contents that decide its receiver: task, subscription, resource. Fully decoded; pure.
 
 Few messages need this; `words` reads the kind of a message from its ends.
 """

@@ -1,7 +1,7 @@
-"""Handshake of one channel: `Greeting` has `initialize` sent once and gives its answer to every
-session.
+"""Handshake of one channel: `Greeting` sends `initialize` once, for all its sessions.
 
-`Channel.greet` sends it. It is sent again only after the server refused it.
+`Channel.greet` sends it, and every session on the channel gets the one answer. It is sent again
+only after the server refused it.
 """
 
 from typing import Final

@@ -1,5 +1,4 @@
-"""One modern request on a channel: `PendingRequest`, which has the channel until its answer is
-read.
+"""One modern request on a channel: `PendingRequest`. It has the channel while its answer is read.
 
 `DuplexTransport` creates it for each request of the modern era.
 """

@@ -1,5 +1,4 @@
-"""Answers on a channel: `ChannelReply`, one request's answer as it is read, and `Status`, a status
-alone.
+"""Answers on a channel: `ChannelReply` is that of one request, `Status` is a status alone.
 
 Both are `Incoming`, so sessions read them like HTTP answers. `Channel` matches messages to replies.
 Messages that arrived before a failure are read before it.
@@ -193,6 +192,8 @@ class ChannelReply:
         self.keeper.let_go(self)
 
     async def _more(self, until: float | None) -> None:
+        """Wait for a message or the end, until the loop time `until` at most. Raises
+        UpstreamFailed."""
         if self._failure is not None:
             raise self._failure
         loop = asyncio.get_running_loop()

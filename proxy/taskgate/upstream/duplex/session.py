@@ -141,6 +141,7 @@ class ChannelSession:
         self.channel.waiting.give_up(reply)
 
     async def _ask(self, outgoing: Outgoing, asks: RequestPeek, until: float | None) -> ChannelReply:
+        """Send a request of the session; a redundant unsubscription is answered here."""
         reply = ChannelReply(asks.id, self, outgoing.idle)
         if asks.method in _NOTED:
             assert outgoing.body is not None, "a request has a body"
@@ -182,6 +183,7 @@ class ChannelSession:
             self.end()
 
     def _close(self) -> bool:
+        """Mark the session as over, once; returns whether it was open."""
         if self._has_ended:
             return False
         self._has_ended = True

@@ -77,6 +77,7 @@ class DuplexTransport:
         await self._under_way.close()
 
     async def _begin(self, outgoing: Outgoing, until: float | None) -> Incoming:
+        """Handle a request without a session: `initialize`, or one of the modern era."""
         if outgoing.body is None:
             return Status(NOT_ALLOWED)
         asks = kind_of(outgoing.body)
@@ -94,6 +95,7 @@ class DuplexTransport:
     # --- legacy era ---------------------------------------------------------------------------------------------------
 
     async def _open(self, outgoing: Outgoing, asks: RequestPeek, until: float | None) -> Incoming:
+        """Open a session for `initialize`."""
         assert outgoing.body is not None, "a request has a body"
         context = _context(outgoing)
         company = await self._taken(Wish(context, declared_in(outgoing.body), outgoing), until)
@@ -103,6 +105,7 @@ class DuplexTransport:
         return await session.begin(outgoing, asks, until)
 
     def _end(self, session: ChannelSession) -> None:
+        """Forget a session that is over, and give its channel back."""
         del self._sessions[session.id]
         if session.loss is not None:
             self._lost[session.id] = session.loss
@@ -123,6 +126,8 @@ class DuplexTransport:
     # --- modern era ---------------------------------------------------------------------------------------------------
 
     async def _ask_once(self, outgoing: Outgoing, asks: RequestPeek, until: float | None) -> Incoming:
+        """Send a modern request; the first `server/discover` gets a channel of its own, which it
+        may end."""
         probes = asks.method == SERVER_DISCOVER and not self._survives
         context = _context(outgoing)
         channel = (await self._taken(Wish(context, None, outgoing, probes), until)).channel
@@ -151,6 +156,7 @@ class DuplexTransport:
     # --- channels -----------------------------------------------------------------------------------------------------
 
     async def _taken(self, wish: Wish, until: float | None) -> SharedBy:
+        """Take a channel, and listen to it if it is new."""
         line = await (self._lines.take(wish) if until is None else self._taken_until(wish, until))
         company = self._companies.get(line)
         if company is None:

@@ -1,5 +1,7 @@
-"""Background tasks of a transport: `UnderWay` runs sends that no caller waits for, until it is
-closed."""
+"""Background tasks of a transport: `UnderWay` runs sends that no caller waits for.
+
+`DuplexTransport` has one for its channels, and cancels the tasks when it closes.
+"""
 
 import asyncio
 from collections.abc import Coroutine

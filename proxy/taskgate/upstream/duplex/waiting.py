@@ -1,5 +1,4 @@
-"""Requests in flight on one channel: `RequestsInFlight`, and which of them fail when an answer
-cannot be read.
+"""Requests in flight on one channel: `RequestsInFlight`, and which of them a bad answer fails.
 
 `Channel` uses it for every message. A request fails only if the bad answer was certainly its own,
 or with a text that says that the request is unknown.

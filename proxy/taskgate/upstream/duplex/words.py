@@ -1,5 +1,4 @@
-"""Kind of a message, read from its two ends: `kind_of` returns response, progress, request or
-notification.
+"""Kind of a message, by its two ends: `kind_of` tells response, progress, request, notification.
 
 The rest of a message may be large and is decoded by its receiver. For one valid message the result
 is the same as that of a full parse. For other JSON that looks like an answer, it names the request:

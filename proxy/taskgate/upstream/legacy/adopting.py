@@ -1,5 +1,4 @@
-"""Upstream sessions that another process opened, resumed here with their calls: `Adoptions`,
-`Adopting`.
+"""Upstream sessions of another process, resumed here with their calls: `Adoptions`, `Adopting`.
 
 After a takeover, the calls of one server session come here one by one, as `Resumed`. `Adoptions`
 shares one connection (`Talk`) between those of the same auth context and session; `Adopting` is the
@@ -139,6 +138,7 @@ class Adopting:
         return True
 
     async def _taken_up(self, errand: UpstreamRequest, talk: Talk, resumed: Resumed) -> Response:
+        """Read on the stream of a call after its resume point."""
         resume_point = resumed.resume_point
         if resume_point.event is None or resume_point.request is None:
             raise failures.Gone

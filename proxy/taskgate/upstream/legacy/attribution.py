@@ -1,7 +1,7 @@
 """Attribution of a server's questions to calls, in one conversation: `Attribution`.
 
 A question belongs to the call on whose stream it came, or to the call of the task that it names. A
-server may ask for a task before the answer that says which call it made the task of was read. Such
+server may ask for a task before the gateway has read the answer that ties the task to a call. Such
 a question waits for that answer, at most `PATIENCE`. `Conversation` then asks the listener of the
 call; `questions` has the open ones.
 """

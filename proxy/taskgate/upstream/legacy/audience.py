@@ -1,5 +1,7 @@
-"""Receivers of what a server sends in a session outside of calls: `Audience`, shared by its
-conversations."""
+"""Receivers of a session's messages that belong to no call: `Audience`.
+
+`HttpSession` creates one, and all its conversations share it.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass

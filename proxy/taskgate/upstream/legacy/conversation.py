@@ -1,5 +1,4 @@
-"""One session at a server, from its handshake to its end: `Conversation`, with its calls and
-questions.
+"""One session at a server, from handshake to end: `Conversation`, with its calls and questions.
 
 Requests go out through `LegacyExchanges`. Each message of the server comes to `hear`, which finds
 the call it belongs to: answers, progress, notifications, questions. A conversation is not reopened;

@@ -1,5 +1,4 @@
-"""URL elicitation before a request is repeated (-32042): `Detours` asks the host, then sends it
-again.
+"""URL elicitation before a request is repeated (-32042): `Detours` asks the host, then repeats.
 
 A legacy server refuses the request and names URLs that the user has to visit first. Each URL is a
 question to the host. The server does not wait meanwhile. If the host agrees to all, `HttpSession`

@@ -1,12 +1,11 @@
-"""HTTP of one conversation: `LegacyExchanges` sends requests with the session's headers and reads
-answers.
+"""HTTP of one conversation: `LegacyExchanges` sends requests and reads their answers.
 
     POST  request            -> 200, a JSON document, or an event stream with the response
     POST  answer, notice     -> 202
     GET   Last-Event-ID      -> the rest of a stream that ended early (`resuming`)
     DELETE                   -> end of the session
 
-`Conversation` handles the messages.
+Headers with session id and revision go with every request. `Conversation` handles the messages.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -190,6 +189,7 @@ class LegacyExchanges:
         raise failures.unwelcome(status)
 
     def _take_session(self, session: str | None) -> None:
+        """Store the server's session id. Raises UpstreamFailed for an invalid one."""
         if session is None:
             return
         if not (session.isascii() and session.isprintable() and 0 < len(session) <= 1024) or " " in session:

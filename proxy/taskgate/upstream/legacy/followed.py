@@ -1,5 +1,4 @@
-"""Calls that their server made tasks of (2025-11-25): `TaskCall`, and those of a conversation,
-`FollowedCalls`.
+"""Calls that their server made tasks of (2025-11-25): `TaskCall` and `FollowedCalls`.
 
 They receive what the server says of its tasks and asks for them. `native` makes a `TaskCall`,
 `following` polls its task, and `Conversation` finds it by token, task or request id.

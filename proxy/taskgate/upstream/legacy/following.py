@@ -1,5 +1,4 @@
-"""One task of a legacy server, followed to its end: `TaskFollower` polls it and waits for its
-result.
+"""One task of a legacy server, followed to its end: `TaskFollower` polls and gets the result.
 
     tasks/get      while it is working, at the interval that the server asks for
     tasks/result   once it is over or requires input; the request stays open
@@ -142,6 +141,7 @@ class TaskFollower:
             return None
 
     async def _look(self) -> None:
+        """Poll the task."""
         call, upstream_context = self._call, self._upstream_context
         bounds = briefly(upstream_context.settings.first_byte)
         try:
@@ -157,6 +157,7 @@ class TaskFollower:
         self._seen(shown)
 
     def _seen(self, task: ServerTask) -> None:
+        """Take the state of an answered poll, and schedule the next one."""
         self._stand()
         self._was_seen = True
         self._call.shows(task)
@@ -200,6 +201,7 @@ class TaskFollower:
         return asyncio.get_running_loop().time()
 
     async def _let_go(self) -> None:
+        """Cancel the request for the result."""
         held, self._held = self._held, None
         if held is None:
             return

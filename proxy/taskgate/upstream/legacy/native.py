@@ -77,6 +77,7 @@ class Natives:
     async def _ask(
         self, errand: UpstreamRequest, *, tool: str, params: Params, kinds: Collection[TaskSupport]
     ) -> Response:
+        """Send a call, as a task if the tool's support is one of `kinds`."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:
@@ -216,6 +217,7 @@ class Natives:
     async def _see_through(
         self, call: TaskCall, task: ServerTask | None, asked: Mapping[str, Question] | None = None
     ) -> Response:
+        """Follow the task of a call to its end; cancel it if the call is given up."""
         upstream_context = self._upstream_context
         self._calls.add(call)
         call.begin(upstream_context.alarms, upstream_context.running)

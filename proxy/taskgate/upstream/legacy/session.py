@@ -198,6 +198,7 @@ class HttpSession:
             raise failures.let_go(dispatched=False) from None
 
     async def _ask(self, errand: UpstreamRequest, spent: float = 0.0, *, is_again: bool = False) -> Response:
+        """Send a request in the current connection; once more in another if nothing of it was sent."""
         upstream_context, clock = self._upstream_context, self._clock
         began, talk = clock.elapsed(), self._talk.value
         asked_at = asyncio.get_running_loop().time()

@@ -1,5 +1,4 @@
-"""An open connection to a legacy server: `Talk`, a conversation with its GET stream and own
-requests.
+"""An open connection to a legacy server: `Talk`, a conversation with its GET stream and pings.
 
 The gateway's own requests are pings to see whether the server still takes part, `logging/setLevel`,
 and the settings that are restored in a new session. `HttpSession` has one `Talk` at a time.
@@ -134,6 +133,7 @@ class Talk:
         await self.conversation.drop()
 
     async def _fall_silent(self) -> None:
+        """Stop the pings, the restoring of settings and the GET stream."""
         await self._alive.close()
         await self._outliving.close()
         if self._again is not None:
@@ -143,6 +143,7 @@ class Talk:
             await self.stream.close()
 
     async def _outlives(self) -> bool:
+        """Wait for cancellations to be sent, then ping."""
         cancels = self.conversation.cancels
         await self.conversation.said(SIGN_OF_LIFE.total_seconds())
         # Some servers crash on a request that arrives while a session dies of a cancellation.

@@ -1,5 +1,4 @@
-"""Identity of a modern server in one session: `Discovery` asks `server/discover` and remembers the
-answer.
+"""Identity of a modern server in one session: `Discovery` asks `server/discover`.
 
 It asks again when an answer looks like one of a legacy server, and reports `era_lost` if the server
 left the modern era. `ModernSession` uses it before the first request.
@@ -132,6 +131,7 @@ class Discovery:
         return server
 
     def _other_era(self) -> UpstreamFailed:
+        """Forget the server, report that it left this era, and return the failure."""
         self._server.forget()
         self._lost()
         self._upstream_context.era_lost()

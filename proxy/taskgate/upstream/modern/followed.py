@@ -157,6 +157,7 @@ class FollowedTask:
         return self._took(seen, questions)
 
     def _look_later(self, failure: UpstreamFailed | None) -> None:
+        """Schedule the poll after a failed one. Raises UpstreamFailed if polls failed for too long."""
         if failure is not None and failure.reason == UpstreamReason.REFUSED.value:
             # The caller of an expired token may have sent a newer one since.
             self._call.principal = None
@@ -170,6 +171,7 @@ class FollowedTask:
         self._due = self._looked + pause
 
     def _took(self, seen: ServerTask, questions: TaskQuestions) -> Response | None:
+        """Take the state that a poll shows; returns the response if the task has ended."""
         before, self._seen = self._seen, seen
         if (before.status, before.message, before.updated) != (seen.status, seen.message, seen.updated):
             self._call.progressed()

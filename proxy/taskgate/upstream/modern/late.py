@@ -1,5 +1,4 @@
-"""Late answers to calls that were given up: `Late` waits a short time for them, to cancel their
-tasks.
+"""Late answers to calls that were given up: `Late` awaits them, to cancel their tasks.
 
 A server may make a task of a call at the moment at which the call is cancelled. Only the answer has
 the id of that task. So the answer is awaited, and `end` cancels its task. Used by `native`.
@@ -54,6 +53,7 @@ class Late:
         await self.over()
 
     def _outwait(self, call: Call, answer: asyncio.Task[Response]) -> None:
+        """Await the answer for a short time, without its listener."""
         is_left = call.listener is not None and call.listener.leaves
         call.listener = None
         patience = asyncio.get_running_loop().call_later(SIGN_OF_LIFE.total_seconds(), answer.cancel)

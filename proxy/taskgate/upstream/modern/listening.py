@@ -109,6 +109,7 @@ class SubscriptionListener:
         return tuple(sorted(policy.filters(said, era, Era.MODERN)))
 
     async def _tells_of(self, uri: str, within: float) -> bool:
+        """Whether the newest stream reports the resource, once that is known."""
         loop = asyncio.get_running_loop()
         until = loop.time() + within
         stream = None

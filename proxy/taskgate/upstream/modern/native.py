@@ -1,5 +1,4 @@
-"""Calls that a modern server makes tasks of: `ServerTasks` follows them, and cancels those given
-up.
+"""Calls that a modern server makes tasks of: `ServerTasks` follows and cancels them.
 
 The host sees an ordinary call that takes long (docs/decisions/0041). `rounds` finds the task handle
 in an answer; `FollowedTask` polls one task to its end.

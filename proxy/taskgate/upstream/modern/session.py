@@ -186,6 +186,7 @@ class ModernSession:
         return response
 
     def _asked(self, call: Call, saying: Saying, tool: str | None) -> Coroutine[Any, Any, Response]:
+        """Prepare a request: discovery first, then for a call the headers that its tool requires."""
         if self._discovery.value is None:
             return self._asked_when_met(call, saying, tool)
         if saying.method != TOOLS_CALL:

@@ -1,5 +1,4 @@
-"""Task notifications of a modern server: `ServerTaskNews` opens a stream per task, to poll it
-sooner.
+"""Task notifications of a modern server: `ServerTaskNews` opens a stream per task, for early polls.
 
 Polls remain in any case; nothing depends on the streams. `FollowedTask` asks for one after its
 first poll.

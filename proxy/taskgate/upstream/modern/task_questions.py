@@ -1,5 +1,4 @@
-"""Input requests of one server task: `TaskQuestions`, each asked once and its answer sent until
-accepted.
+"""Input requests of a server task: `TaskQuestions` asks each once and gets its answer accepted.
 
 The server shows the open questions in each poll. `FollowedTask` passes them on, and sends the
 answers by `tasks/update`. A question that the server no longer shows is withdrawn. Keys of a task's
@@ -103,6 +102,7 @@ class TaskQuestions:
             self._take(key, self.no_answer(question))
 
     def _hear(self, key: str, question: Question) -> None:
+        """Ask a question by the call's listener."""
         self._asked[key] = question
         listener = self._call.listener
         assert listener is not None, "only a call with a listener becomes a task"

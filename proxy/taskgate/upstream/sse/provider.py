@@ -1,5 +1,4 @@
-"""Provider of SSE channels to one server: `SseChannelProvider` opens one event stream for each
-session.
+"""Provider of SSE channels to one server: `SseChannelProvider`, one event stream per session.
 
 A stream is opened with the headers (credentials) of the request that needs it and is never shared.
 The address for messages must be within the server's own origin, else the stream is refused. Used by

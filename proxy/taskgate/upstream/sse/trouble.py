@@ -1,4 +1,7 @@
-"""Failures of an SSE stream, with their texts for hosts. No text contains the server's address."""
+"""Failures of an SSE stream, with their texts for hosts. No text contains the server's address.
+
+`channel` and `provider` raise them, next to those of `upstream.failures`.
+"""
 
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.upstream.failures import Ours

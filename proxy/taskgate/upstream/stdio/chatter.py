@@ -1,9 +1,8 @@
-"""Log of a program's other output: `ProgramLog` and `Chatter`, its standard error and invalid lines
-of its output.
+"""Log of program output that is no message: `Chatter` for standard error, and `ProgramLog`.
 
-Such output is no sign of a fault (U-STDIO-1). It is redacted (`redaction`) and logged at a limited
-rate. A program that writes too much is read more slowly and logged less, but never blocked for
-good.
+That is standard error, and invalid lines of standard output. Neither is a sign of a fault
+(U-STDIO-1). Lines are redacted (`redaction`) and logged at a limited rate. A program that writes
+too much is read more slowly and logged less, but never blocked for good. Used by `ProgramChannel`.
 """
 
 import asyncio

@@ -1,5 +1,4 @@
-"""Ways in which a program's channel ends: `Ending` with its `Cause`, and failures to start a
-program.
+"""Ways in which a program's channel ends: `Ending` with its `Cause`, and failed starts.
 
 No text contains the program's path, arguments or environment. `channel` and `pool` use them.
 """

@@ -1,5 +1,4 @@
-"""Environment of a server's program: `environment`, basic variables and those that the operator
-configured.
+"""Environment of a server's program: `environment`, basic and configured variables.
 
 The gateway's other variables are not passed, since they hold its secrets. Used by `starting` and
 for the supervisor process.

@@ -1,5 +1,4 @@
-"""Client of the supervisor process ("nursery"): `Nurse` starts programs through it, one per
-gateway.
+"""Client of the supervisor process ("nursery"): `Nurse` starts programs, one per gateway.
 
 The supervisor is started with the first program, and again after it died. `Nursing` is one run of
 it. `wiring` creates the nurse; the `Starter` of each server uses it.

@@ -1,5 +1,4 @@
-"""Programs of one server: `StdioChannels`, the `ChannelProvider` that shares, limits, ends and
-restarts them.
+"""Programs of one server: `StdioChannels` shares, limits, ends and restarts them.
 
 A `ProgramSlot` is the place of one program. Callers of different auth contexts never share a
 program, unless the server is configured as `shared`. At most `processes` run, plus one for an era
@@ -203,6 +202,7 @@ class StdioChannels:
         return slot
 
     async def _begin(self, slot: ProgramSlot) -> None:
+        """Start the program of a slot, and record the start or its failure."""
         try:
             line = await self._starter.start(slot)
         except UpstreamFailed as failure:
@@ -222,6 +222,7 @@ class StdioChannels:
             slot.rest(self._idle)
 
     def _leave(self, slot: ProgramSlot) -> None:
+        """Remove a slot whose program did not start or has exited."""
         self._slots.remove(slot)
         self._program.running(len(self._slots))
         self._tell_waiting()

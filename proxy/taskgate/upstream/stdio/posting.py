@@ -1,7 +1,7 @@
-"""Socket to the supervisor process: `Posting` sends messages with file descriptors, and receives
-messages.
+"""Socket to the supervisor process: `Posting` sends and receives messages.
 
-It does not block. `nursery.words` has the format, `Nursing` the meaning of messages.
+File descriptors can go with a message. Nothing here blocks. `nursery.words` has the format,
+`Nursing` the meaning of messages.
 """
 
 import asyncio

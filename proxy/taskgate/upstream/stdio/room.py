@@ -1,5 +1,4 @@
-"""Eviction of idle programs: `first_to_go` chooses the one that makes room for a waiting request.
-Pure.
+"""Eviction of idle programs: `first_to_go` chooses the one that makes room. Pure.
 
 An owner is a caller, or with shared programs all callers with the same declaration. A caller
 without a program takes the place of one who has several, rather than of one who has one. No owner

@@ -1,5 +1,7 @@
-"""Settings of a server that is a program on this machine: `StdioSettings`. Values only, built by
-`config`."""
+"""Settings of a server that is a program on this machine: `StdioSettings`. Values only.
+
+Built by `config`; used by `pool` and `starting`.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

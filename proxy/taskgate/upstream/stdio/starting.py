@@ -1,7 +1,6 @@
-"""Start of a program: `Starter` makes the pipes, has the supervisor start it, and returns its
-channel.
+"""Start of a program: `Starter` has the supervisor start it, and returns its channel.
 
-`StdioChannels` decides when.
+It makes the pipes for the three standard streams. `StdioChannels` decides when.
 """
 
 import asyncio

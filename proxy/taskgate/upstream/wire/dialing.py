@@ -1,5 +1,4 @@
-"""Opening of connections to one origin: `Dialer` resolves the name, races its addresses, and adds
-TLS.
+"""Opening of connections to one origin: `Dialer` resolves, races addresses, and adds TLS.
 
 The race starts another address beside one that does not answer soon ("happy eyeballs"). Cancelling
 `connect` leaves no socket open. Used by `pool`.

@@ -1,5 +1,4 @@
-"""Connection pool of one server: `Pool` opens connections on demand and reuses idle ones for a
-short time.
+"""Connection pool of one server: `Pool` opens connections on demand and reuses idle ones.
 
 `Origin` takes connections from it. The pool is the only owner of the connections: after `close`
 there are none, not even one that is being opened. Connections and their timers run in an empty

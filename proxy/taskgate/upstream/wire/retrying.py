@@ -1,5 +1,4 @@
-"""Retries of failed connects: `Retrying` gives the pauses, which double and differ between
-requests.
+"""Retries of failed connects: `Retrying` has the pauses, which double and vary.
 
 `Origin` uses it and decides which failure is retried. A pause never outlasts the caller's timeout,
 and ends at `close`.

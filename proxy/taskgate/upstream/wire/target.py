@@ -1,5 +1,7 @@
-"""Address of a request, and its head: `Target` writes the part that is the same for all requests
-once."""
+"""Address of a request, and its head: `Target` encodes what all requests share once.
+
+`Origin` has one for the configured URL, and one for each redirect or endpoint within it.
+"""
 
 import re
 from typing import Final

@@ -1,5 +1,4 @@
-"""TLS context for connections to one server: `tls_context`, from the files that the operator
-configured.
+"""TLS context for connections to one server: `tls_context`, from configured files.
 
 `Dialer` uses it; `cli`, `explain` and `wiring` report a `TlsFileRefused` to the operator.
 """

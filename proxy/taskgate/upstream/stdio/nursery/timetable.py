@@ -1,4 +1,7 @@
-"""Timers of the supervisor process: `Timetable`, a heap of functions to call at a time."""
+"""Timers of the supervisor process: `Timetable`, a heap of functions to call at a time.
+
+`Nursery` runs it in its main loop; `Wards` schedules signals with it.
+"""
 
 import heapq
 from collections.abc import Callable

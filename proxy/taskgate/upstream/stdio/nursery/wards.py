@@ -1,5 +1,4 @@
-"""Child programs of the supervisor process: `Wards` starts each in a session of its own, and ends
-it.
+"""Child programs of the supervisor process: `Wards` starts and ends them.
 
 A program that was told to end is gone when its time is up, with all processes of its session. A
 process that left that session is ended once no running program can have started it. `Nursery` calls

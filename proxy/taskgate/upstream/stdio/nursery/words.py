@@ -1,5 +1,4 @@
-"""Messages between the gateway and the supervisor process: JSON objects, one per line, over a
-socket.
+"""Messages between the gateway and the supervisor process: JSON, one object per line.
 
     {"verb":"start","id":1,"argv":[…],"env":{…},"cwd":null}   to the supervisor, with descriptors
     {"verb":"started","id":1,"pid":4711}                      to the gateway
