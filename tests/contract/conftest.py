@@ -1,4 +1,4 @@
-"""Every store in turn: a new backend adds a name in backends.py and no test."""
+"""Each store in turn: a new backend adds a name in backends.py and no test."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A store that was closed: what was acknowledged is finished, everything else refused as StoreUnavailable."""
+"""A closed store: what was acknowledged is finished, everything else raises StoreUnavailable."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""Whole histories against a plain dictionary: whatever order things happen in, the store tells the same story."""
+"""Random histories against a plain dictionary: in any order of events the store says the same."""
 
 import asyncio
 from dataclasses import replace
@@ -18,7 +18,7 @@ from contract.backends import Backend
 from helpers.examples import examples
 from helpers.manual_clock import ManualClock
 from helpers.records import new_call, new_input, new_record
-from helpers.shared_store import expect_every_key_to_expire
+from helpers.shared_store import SharedServer, expect_every_key_to_expire
 from taskgate.domain import events
 from taskgate.domain.limits import Cap, CapScope
 from taskgate.domain.listing import STATES, OrderBy, TaskFilter, TaskOrder, listed_task
@@ -43,7 +43,6 @@ LIMITS: Final = dict(zip(CapScope, (3, 4, 2, 3, 5), strict=True))
 KEPT: Final = {CapScope.CONTEXT: 40, CapScope.GLOBAL: 60}
 SOON: Final = timedelta(seconds=30)
 texts = st.text(max_size=8) | st.just("\ud800")
-
 EVENTS: Final = st.one_of(
     st.just(events.Dispatched()),
     st.builds(events.Progressed, message=texts),
@@ -306,3 +305,41 @@ TestInMemory = InMemory.TestCase
 TestInMemory.settings = FEW
 TestInSqlite = InSqlite.TestCase
 TestInSqlite.settings = FEW
+
+
+# --- stores that outlive the process ----------------------------------------------------------------------------------
+
+
+class Shared(Histories):
+    @rule()
+    def the_process_starts_again(self) -> None:
+        self.runner.run(self.store.close())
+        self.store = self.opened()
+
+
+class InValkey(Shared):
+    pass
+
+
+class InRedis(Shared):
+    pass
+
+
+@pytest.fixture(scope="module")
+def valkey_histories(valkey_server: SharedServer) -> None:
+    InValkey.backend = Backend("valkey", valkey_server)
+
+
+@pytest.fixture(scope="module")
+def redis_histories(redis_server: SharedServer) -> None:
+    InRedis.backend = Backend("redis", redis_server)
+
+
+@pytest.mark.usefixtures("valkey_histories")
+class TestInValkey(InValkey.TestCase):  # type: ignore[misc]
+    settings = FEW
+
+
+@pytest.mark.usefixtures("redis_histories")
+class TestInRedis(InRedis.TestCase):  # type: ignore[misc]
+    settings = FEW

@@ -1,4 +1,4 @@
-"""Leases: renewed by their holder, and taken over once when they have lapsed."""
+"""Leases: renewed by their holder, and taken over once after they lapse."""
 
 import asyncio
 from dataclasses import replace

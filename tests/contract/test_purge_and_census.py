@@ -1,4 +1,4 @@
-"""What is removed, and what is counted."""
+"""What a purge removes, and what the census counts."""
 
 from datetime import timedelta
 

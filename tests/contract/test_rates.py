@@ -1,4 +1,4 @@
-"""What every RateStore promises, of the one in memory and of those that replicas share: exact, in one step."""
+"""What every RateStore promises, in memory or shared: exact, in one step."""
 
 import asyncio
 import itertools

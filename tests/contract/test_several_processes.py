@@ -1,4 +1,4 @@
-"""Two stores over one server, as two processes have them: each hears what the other does, and is bound by it."""
+"""Two stores over one server, as in two processes: each sees the changes and caps of both."""
 
 import asyncio
 from collections.abc import AsyncIterator

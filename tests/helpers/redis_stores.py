@@ -19,15 +19,20 @@ _numbers = count(1)
 
 
 class LosingConnection(RedisClient):
-    """One that loses the answers to the next `lost` scripts, which run; or, with `unsent`, they do not even run."""
+    """One that loses the answers to the next `lost` scripts, which run; or, with `unsent`, they do not even run.
+
+    `asked` is how many scripts and commands it was given.
+    """
 
     lost = 0
     unsent = False
+    asked = 0
     _left: tuple[Script, Sequence[str], Sequence[Value]]
 
     async def run(
         self, script: Script, keys: Sequence[str], arguments: Sequence[Value], *, durable: bool = False
     ) -> Any:
+        self.asked += 1
         if not self.lost:
             return await super().run(script, keys, arguments, durable=durable)
         self.lost -= 1
@@ -35,6 +40,10 @@ class LosingConnection(RedisClient):
         if not self.unsent:
             await super().run(script, keys, arguments, durable=durable)
         raise StoreUnavailable("The answer was lost")
+
+    async def do(self, *command: Value, durable: bool = False) -> Any:
+        self.asked += 1
+        return await super().do(*command, durable=durable)
 
     async def run_unsent(self) -> None:
         """Run the last one that was not run, late."""

@@ -1,4 +1,4 @@
-"""Choosing and opening a store, and what a killed process leaves."""
+"""The choice and the opening of a store, and what a killed process leaves in the file."""
 
 import asyncio
 import sqlite3

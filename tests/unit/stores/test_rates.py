@@ -1,16 +1,12 @@
-"""What every RateStore promises, of the one in memory: one step, all or nothing, bounded, and never slower for more."""
+"""The rate store in memory, beyond tests/contract/test_rates.py: bounded, and as fast however many budgets."""
 
-import asyncio
 import time
 
 import pytest
 
 from requirements import covers
 from taskgate.domain.rates import Demand, RateLimit, RatePolicy, RateScope
-from taskgate.stores.base import RateStep, RateStepMode
 from taskgate.stores.rates import MemoryRateStore
-
-SECOND = RateLimit(every=1.0, burst=3)
 
 
 def demand(key: str = "k", burst: int = 3, cost: int = 1, *, shadow: bool = False) -> Demand:
@@ -24,55 +20,6 @@ async def left(store: MemoryRateStore, one: Demand, now: float = 0.0) -> int:
     return verdict.remaining
 
 
-async def test_a_budget_is_emptied_and_fills_again() -> None:
-    store = MemoryRateStore()
-    taken = [store.take((demand(),), now=0.0)[0] for _ in range(4)]
-    assert [(each.allowed, each.remaining) for each in taken] == [(True, 2), (True, 1), (True, 0), (False, 0)]
-    assert taken[-1].retry_after == 1.0
-    assert not (store.take((demand(),), now=0.99))[0].allowed
-    assert (store.take((demand(),), now=1.0))[0].allowed
-
-
-async def test_budgets_do_not_touch_each_other() -> None:
-    store = MemoryRateStore()
-    for _ in range(3):
-        store.take((demand("a"),), now=0.0)
-    assert await left(store, demand("a")) == 0
-    assert await left(store, demand("b")) == 3
-
-
-async def test_where_one_policy_refuses_nothing_is_taken_from_any() -> None:
-    store = MemoryRateStore()
-    store.take((demand("small", 1),), now=0.0)
-    verdicts = store.take((demand("before"), demand("small", 1), demand("behind")), now=0.0)
-    assert [each.allowed for each in verdicts] == [True, False, True]
-    # What a verdict says to be left is what is left.
-    assert [each.remaining for each in verdicts] == [3, 0, 3]
-    assert [await left(store, demand(key)) for key in ("before", "behind")] == [3, 3]
-
-
-async def test_a_shadow_keeps_nobody_from_being_charged_and_is_charged_itself() -> None:
-    store = MemoryRateStore()
-    step = (demand("real"), demand("shadow", 1, shadow=True))
-    assert [each.allowed for each in store.take(step, now=0.0)] == [True, True]
-    assert [each.allowed for each in store.take(step, now=0.0)] == [True, False]
-    assert await left(store, demand("real")) == 1
-
-
-async def test_a_request_that_is_refused_costs_a_shadow_nothing_either() -> None:
-    store = MemoryRateStore()
-    store.take((demand("real", 1),), now=0.0)
-    store.take((demand("real", 1), demand("shadow", shadow=True)), now=0.0)
-    assert await left(store, demand("shadow")) == 3
-
-
-async def test_a_cost_is_taken_whole_or_not_at_all() -> None:
-    store = MemoryRateStore()
-    assert (store.take((demand(cost=2),), now=0.0))[0].allowed
-    assert not (store.take((demand(cost=2),), now=0.0))[0].allowed
-    assert (store.take((demand(cost=1),), now=0.0))[0].allowed
-
-
 async def test_a_look_charges_nothing_and_says_what_taking_would() -> None:
     store = MemoryRateStore()
     looks = [(store.peek((demand(burst=1),), now=0.0))[0] for _ in range(3)]
@@ -81,13 +28,6 @@ async def test_a_look_charges_nothing_and_says_what_taking_would() -> None:
     store.take((demand(burst=1),), now=0.0)
     (refused,) = store.peek((demand(burst=1),), now=0.5)
     assert (refused.allowed, refused.retry_after) == (False, 0.5)
-
-
-async def test_many_at_once_get_no_more_than_there_is() -> None:
-    store = MemoryRateStore()
-    step = RateStep(RateStepMode.TAKE, (demand(burst=5),))
-    judged = await asyncio.gather(*(store.judge((step,), now=0.0) for _ in range(200)))
-    assert sum(each.refused is None for each in judged) == 5
 
 
 async def test_the_one_that_was_asked_for_longest_ago_is_forgotten_where_it_owes_nothing() -> None:
@@ -163,15 +103,3 @@ async def test_it_takes_as_long_with_a_hundred_thousand_keys_as_with_one(turnove
         return min(times)
 
     assert await cost(100_000, 100_000) < 10 * await cost(1, 1 if turnover else 10)
-
-
-@pytest.mark.parametrize("how", ["taken", "looked at", "taken by a shadow"])
-async def test_what_is_owed_to_a_slower_limit_is_forgiven_once(how: str) -> None:
-    """As after a reload, or where an override is met: not at every look anew, or nothing would ever be there again."""
-    store, slow = MemoryRateStore(), RateLimit(every=3600.0, burst=3)
-    for _ in range(3):
-        store.take((demand()._replace(limit=slow),), now=0.0)
-    fast = demand(shadow=how == "taken by a shadow")
-    for now, allowed in ((10.0, False), (10.5, False), (11.0, True)):
-        verdicts = (store.peek if how == "looked at" else store.take)((fast,), now=now)
-        assert verdicts[0].allowed is allowed

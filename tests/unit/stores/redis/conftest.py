@@ -1,4 +1,4 @@
-"""A store over either server, and the connection it has."""
+"""A store over either server, and its connection."""
 
 from collections.abc import AsyncIterator
 

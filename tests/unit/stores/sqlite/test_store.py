@@ -1,63 +1,28 @@
-"""What the file brings: starts after an end, a full disk, damage, and what must not run on the event loop."""
+"""A store in a file: restarts, shared commits, a full disk, and what runs on the event loop."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import threading
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from helpers.manual_clock import EPOCH
 from helpers.records import HOLDER, OWNER, after, in_text, keep, new_lease, new_record, new_session
-from helpers.waiting import bounded
-from taskgate.domain.events import CallSucceeded, Dispatched, Progressed
+from taskgate.domain.events import (
+    CallFaulted,
+    CallSucceeded,
+    Progressed,
+)
 from taskgate.domain.limits import Cap, CapScope
-from taskgate.domain.listing import Position, TaskFilter, TaskOrder
-from taskgate.domain.record import TaskStatus
+from taskgate.domain.listing import TaskFilter, TaskOrder
+from taskgate.domain.record import FaultReason, TaskStatus
 from taskgate.errors import StoreUnavailable
-from taskgate.stores.base import TaskWatch
-from taskgate.stores.sqlite import statements as sql
-from taskgate.stores.sqlite.file import OpenFile, SqliteOptions, open_file
-from taskgate.stores.sqlite.queries import page_statement
-from taskgate.stores.sqlite.store import LARGE, SqliteStore
+from taskgate.stores.sqlite.store import BRIEF, LARGE
+from unit.stores.sqlite.conftest import Place
 
 FAR_OFF = EPOCH + timedelta(days=365)
 ENDED = CallSucceeded(result='{"content":[]}', tool_error=False)
-
-
-class Place:
-    """A file, and the store in it, which can be opened again."""
-
-    def __init__(self, path: Path) -> None:
-        self.options = SqliteOptions(
-            path=path, synchronous="FULL", busy_timeout=timedelta(seconds=5), max_size=64 * 1024 * 1024
-        )
-        self.file: OpenFile
-        self.store: SqliteStore
-        self.open()
-
-    def open(self, **changes: Any) -> SqliteStore:
-        self.file = open_file(replace(self.options, **changes))
-        self.store = SqliteStore(self.file)
-        return self.store
-
-    async def reopen(self, **changes: Any) -> SqliteStore:
-        async with bounded():
-            await self.store.close()
-        return self.open(**changes)
-
-
-@pytest.fixture
-async def place(tmp_path: Path) -> AsyncIterator[Place]:
-    made = Place(tmp_path / "taskgate.db")
-    yield made
-    async with bounded():
-        await made.store.close()
-
-
-# --- a new start -----------------------------------------------------------------------------------------------------
 
 
 async def test_a_new_start_finds_everything(place: Place) -> None:
@@ -96,9 +61,6 @@ async def test_a_close_folds_the_log_into_the_file(place: Place) -> None:
     assert {part.name for part in place.options.path.parent.iterdir()} == {"taskgate.db", "taskgate.db.lock"}
 
 
-# --- shared commits --------------------------------------------------------------------------------------------------
-
-
 async def test_many_inserts_and_swaps_share_commits(place: Place) -> None:
     said: list[str] = []
     place.file.writer.set_trace_callback(said.append)
@@ -119,9 +81,6 @@ async def test_a_record_that_cannot_be_written_harms_no_other(place: Place) -> N
     assert [type(end) for end in ends] == [str, StoreUnavailable, StoreUnavailable, *[str] * 4]
     for record in others:
         assert await place.store.load(OWNER, record.id, now=EPOCH, bodies=True) == record
-
-
-# --- a full disk -----------------------------------------------------------------------------------------------------
 
 
 async def test_a_full_disk_refuses_and_what_was_kept_goes_on(place: Place) -> None:
@@ -156,38 +115,6 @@ async def test_a_swap_that_does_not_fit_is_undone_whole(place: Place) -> None:
         await store.swap(large, expected=0)
     assert await store.load(OWNER, record.id, now=EPOCH, bodies=True) == record
     assert await store.swap(after(record, ENDED), expected=0)
-
-
-# --- damage ----------------------------------------------------------------------------------------------------------
-
-
-async def test_a_count_of_what_is_unknown_is_refused(place: Place) -> None:
-    await keep(place.store, new_record())
-    place.file.writer.execute("UPDATE tasks SET status = 'paused'")
-    with pytest.raises(StoreUnavailable):
-        await place.store.census()
-
-
-async def test_a_table_that_is_gone_is_a_store_that_is_unavailable(place: Place) -> None:
-    record = new_record()
-    await keep(place.store, record)
-    place.file.writer.executescript("DROP TABLE tasks; DROP TABLE sessions")
-    store = place.store
-    for verb in (
-        store.load(OWNER, record.id, now=EPOCH),
-        store.find(OWNER, "id", now=EPOCH),
-        store.changed(TaskWatch(id=record.id, revision=0), timeout=timedelta()),
-        store.page(OWNER, where=TaskFilter(), order=TaskOrder(), after=None, limit=1, now=EPOCH),
-        store.census(),
-        store.insert(new_record(), caps=()),
-        store.swap(after(record, Dispatched()), expected=0),
-        store.purge(now=EPOCH, limit=1),
-    ):
-        with pytest.raises(StoreUnavailable):
-            await verb
-
-
-# --- the event loop --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("size", "is_near"), [(LARGE, True), (LARGE + 1, False)])
@@ -225,30 +152,22 @@ async def test_no_read_holds_the_log(place: Place) -> None:
     assert place.file.writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0
 
 
-# --- the plans -------------------------------------------------------------------------------------------------------
-
-PAGE, PAGE_VALUES = page_statement(OWNER, TaskFilter(), TaskOrder(), Position(EPOCH, "id"), 5, EPOCH)
-STATEMENTS = {
-    "unfinished": (sql.UNFINISHED, ()),
-    "unmoved": (sql.UPDATE_UNCHANGED, (0, 1, b"", "id", 0, "working", 0, "p", 0)),
-    "swapped": (sql.FIND_SWAPPED, ("id", 0)),
-    "head": (sql.LOAD_HEAD, ("id", b"", 0)),
-    "whole": (sql.LOAD_WHOLE, ("id", b"", 0)),
-    "revision": (sql.REVISION, ("id",)),
-    "expired": (sql.EXPIRED, (0, 1)),
-    "lapsed": (sql.LAPSED, {"now": 0, "created": 0, "seq": 0, "limit": 1}),
-    "taken": (sql.TAKEN, (1,)),
-    "params": (sql.LOAD_PARAMS, (1,)),
-    "renew": (sql.RENEW, (0, "p", b"[]")),
-    "page": (PAGE, PAGE_VALUES),
-    "session": (sql.FIND_SESSION, ("id", b"", 0)),
-    "touch": (sql.TOUCH_SESSIONS, (0, b"[]")),
-    "purge sessions": (sql.PURGE_SESSIONS, (0,)),
-}
-
-
-@pytest.mark.parametrize(("statement", "values"), STATEMENTS.values(), ids=STATEMENTS)
-async def test_no_statement_looks_through_a_whole_table(place: Place, statement: str, values: Any) -> None:
-    plan = [row[3] for row in place.file.writer.execute(f"EXPLAIN QUERY PLAN {statement}", values).fetchall()]
-    assert any(step.startswith("SEARCH") for step in plan)
-    assert not [step for step in plan if step.startswith(("SCAN tasks", "SCAN sessions", "SCAN params"))]
+@pytest.mark.parametrize("length", [BRIEF, BRIEF + 1])
+@pytest.mark.parametrize("body", ["params", "result", "error"])
+async def test_only_short_bodies_are_written_on_the_event_loop(place: Place, body: str, length: int) -> None:
+    record, text = new_record(), "x" * length
+    if body != "params":
+        await keep(place.store, record)
+    on_loop: list[bool] = []
+    place.file.writer.set_trace_callback(
+        lambda said: on_loop.append(threading.current_thread() is threading.main_thread()) if "INTO" in said else None
+    )
+    if body == "params":
+        await keep(place.store, new_record(params=text))
+    elif body == "result":
+        assert await place.store.swap(after(record, CallSucceeded(result=text, tool_error=False)), expected=0)
+    else:
+        faulted = CallFaulted(error=text, reason=FaultReason.CLOSED, message="gone")
+        assert await place.store.swap(after(record, faulted), expected=0)
+    assert on_loop
+    assert set(on_loop) == {length <= BRIEF}

@@ -1,11 +1,11 @@
-"""What every line to a server keeps to, whatever moves its messages; see `upstream.duplex.base`."""
+"""What every message channel promises, whatever moves its messages."""
 
 import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 
-from contract.lines import LIMIT, LINES, Recorder, Spoken, outgoing, taken, wish
+from contract.channels import LIMIT, LINES, Recorder, Spoken, outgoing, taken, wish
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream.duplex.base import ChannelProvider

@@ -1,4 +1,4 @@
-"""News: heard at once when there is some, woken when it comes, never lost between a look and a wait."""
+"""Changes: told at once if there are any, a wake-up when they come, none lost in between."""
 
 import asyncio
 from dataclasses import replace

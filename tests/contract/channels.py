@@ -1,7 +1,7 @@
-"""The lines under test, each to a server that says what it is told to: messages `say`, `heard` and `exit`.
+"""The message channels under test, each to a server that takes three orders: messages `say`, `heard` and `exit`.
 
-`say` has `lines`, each said as it is; `heard` is answered with a notification that has all that was heard; `exit` ends
-the server, or its side of the line.
+`say` has `lines`, each sent as it is; `heard` is answered with a notification of all that was received; `exit` ends
+the server, or its side of the channel.
 """
 
 import asyncio

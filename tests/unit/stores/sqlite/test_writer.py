@@ -1,4 +1,4 @@
-"""The writing thread: shared commits, and a failure that stays with the one it belongs to."""
+"""The writer thread: shared commits, and failures that stay with their own work."""
 
 import asyncio
 import sqlite3

@@ -1,4 +1,4 @@
-"""What is told of a server that refuses something, or cannot be used, and in whose name."""
+"""What the log says of a server that refuses commands or is down, outside of any request."""
 
 import asyncio
 from contextvars import ContextVar

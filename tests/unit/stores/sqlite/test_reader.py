@@ -1,4 +1,4 @@
-"""Where the file is read: on the event loop what takes few steps, on the thread what does not."""
+"""Reads: short ones on the event loop, long ones on a thread."""
 
 import sqlite3
 import threading

@@ -1,4 +1,4 @@
-"""What the journal does beyond the contract: how much it remembers, whom it wakes, what it keeps of waiters."""
+"""The change feed beyond the contract: remembered changes, woken waiters, forgotten waiters."""
 
 import asyncio
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Commands that are asked for at once travel together, and yet each is as if it were alone."""
+"""Commands of one turn share a round trip, and fail or are cancelled one by one."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator

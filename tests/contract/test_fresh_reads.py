@@ -1,4 +1,4 @@
-"""A head that was read once is not what is told later: a store may remember heads, and must not be caught at it."""
+"""A head that was read before: a store may cache heads, and must not return an old one."""
 
 from collections.abc import Awaitable, Callable
 from datetime import timedelta

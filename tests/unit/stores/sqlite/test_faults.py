@@ -1,4 +1,4 @@
-"""What SQLite says becomes a fault that an operator can do something about."""
+"""SQLite errors as store faults that an operator can act on."""
 
 import asyncio
 import os
@@ -33,7 +33,8 @@ def disk(**what: int) -> os.statvfs_result:
 @pytest.fixture
 def connection(tmp_path: Path) -> sqlite3.Connection:
     """An open file of a few pages, which may have a thousand."""
-    connection = sqlite3.connect(tmp_path / "some.db", isolation_level=None, check_same_thread=False)
+    path = tmp_path / "some.db"
+    connection = sqlite3.connect(path, timeout=0.1, isolation_level=None, check_same_thread=False)
     connection.executescript("PRAGMA journal_mode = WAL; PRAGMA max_page_count = 1000; CREATE TABLE seen (x)")
     return connection
 

@@ -1,4 +1,4 @@
-"""The news of other processes over a pub/sub connection that may break, or fall silent."""
+"""Changes of other processes over a pub/sub connection that may break or fall silent."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Answers that are lost: what was done is done once, and what nobody was told of is undone, or told of."""
+"""Lost answers: a change is made once; one of unknown outcome is undone or announced."""
 
 import asyncio
 from dataclasses import replace
@@ -78,7 +78,7 @@ async def test_an_insert_that_never_came_is_looked_for_no_longer_than_for_a_whil
     with pytest.raises(StoreUnavailable):
         await store.insert(new_record(), caps=())
     async with bounded():
-        while store._withdrawals._task is not None:
+        while any(task.get_name() == "taskgate-store-withdrawals" for task in asyncio.all_tasks()):
             await asyncio.sleep(0)
 
 

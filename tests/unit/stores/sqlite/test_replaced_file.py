@@ -1,4 +1,4 @@
-"""A store whose file was removed or replaced under it: no task is made that a restart would not find."""
+"""A file that is removed or replaced while it is open: no task that a restart would not find."""
 
 import shutil
 from collections.abc import AsyncIterator, Callable

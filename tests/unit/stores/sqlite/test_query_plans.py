@@ -1,4 +1,4 @@
-"""The plans of pages: read in the order of an index from the first row to the last, whatever is filtered for."""
+"""Query plans: every statement searches an index, and a page is read in its order."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -12,6 +12,7 @@ from helpers.manual_clock import EPOCH
 from helpers.records import OWNER
 from taskgate.domain.listing import STATES, OrderBy, Position, TaskFilter, TaskOrder, TaskState
 from taskgate.domain.record import TaskStatus
+from taskgate.stores.sqlite import statements as sql
 from taskgate.stores.sqlite.file import OpenFile, SqliteOptions, open_file
 from taskgate.stores.sqlite.queries import page_statement
 
@@ -105,3 +106,33 @@ def test_ids_are_looked_up_one_by_one_and_what_is_sorted_is_what_they_find(file:
 def test_a_filter_that_lets_nothing_through_reads_nothing(file: OpenFile) -> None:
     none: frozenset[Any] = frozenset()
     assert plan(file, TaskFilter(states=none), TaskOrder()) == ["SCAN CONSTANT ROW"]
+
+
+# --- all other statements ---------------------------------------------------------------------------------------------
+
+
+PAGE, PAGE_VALUES = page_statement(OWNER, TaskFilter(), TaskOrder(), Position(EPOCH, "id"), 5, EPOCH)
+STATEMENTS = {
+    "unfinished": (sql.UNFINISHED, ()),
+    "unmoved": (sql.UPDATE_UNCHANGED, (0, 1, b"", "id", 0, "working", 0, "p", 0)),
+    "swapped": (sql.FIND_SWAPPED, ("id", 0)),
+    "head": (sql.LOAD_HEAD, ("id", b"", 0)),
+    "whole": (sql.LOAD_WHOLE, ("id", b"", 0)),
+    "revision": (sql.REVISION, ("id",)),
+    "expired": (sql.EXPIRED, (0, 1)),
+    "lapsed": (sql.LAPSED, {"now": 0, "created": 0, "seq": 0, "limit": 1}),
+    "taken": (sql.TAKEN, (1,)),
+    "params": (sql.LOAD_PARAMS, (1,)),
+    "renew": (sql.RENEW, (0, "p", b"[]")),
+    "page": (PAGE, PAGE_VALUES),
+    "session": (sql.FIND_SESSION, ("id", b"", 0)),
+    "touch": (sql.TOUCH_SESSIONS, (0, b"[]")),
+    "purge sessions": (sql.PURGE_SESSIONS, (0,)),
+}
+
+
+@pytest.mark.parametrize(("statement", "values"), STATEMENTS.values(), ids=STATEMENTS)
+def test_no_statement_looks_through_a_whole_table(file: OpenFile, statement: str, values: Any) -> None:
+    plan = [row[3] for row in file.writer.execute(f"EXPLAIN QUERY PLAN {statement}", values).fetchall()]
+    assert any(step.startswith("SEARCH") for step in plan)
+    assert not [step for step in plan if step.startswith(("SCAN tasks", "SCAN sessions", "SCAN params"))]

@@ -1,4 +1,4 @@
-"""Opening the file: private, durable as asked, alone, and never at the cost of what is in it."""
+"""The opening of the file: private, durable as configured, for one process, without loss."""
 
 import os
 import sqlite3

@@ -1,4 +1,4 @@
-"""Who waits for a stream to grow, over a connection that fails in ways that nobody has foreseen."""
+"""Waits for new events of a stream over a connection that fails in unforeseen ways."""
 
 import asyncio
 from collections.abc import AsyncIterator

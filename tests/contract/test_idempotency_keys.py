@@ -1,4 +1,4 @@
-"""Calls that their host gave a name: the same name of the same owner is the same record, however they come."""
+"""Idempotency keys: the same key of the same owner is the same record."""
 
 import asyncio
 from datetime import timedelta

@@ -1,17 +1,69 @@
-"""Pages: the owner's tasks, in order, through a filter, from a place that holds still."""
+"""Pages: the tasks of an owner, in order, through a filter, from a position that does not move."""
 
+import asyncio
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from contract.pages import ANY, ORDERS, SECOND, in_order, page, walk
+from contract.backends import Backend
+from helpers.examples import examples
 from helpers.manual_clock import EPOCH
 from helpers.records import OWNER, after, keep, new_call, new_record
 from taskgate.domain.events import CallSucceeded, Progressed
-from taskgate.domain.listing import STATES, ListedTask, Page, Position, TaskFilter, TaskOrder, TaskState, listed_task
+from taskgate.domain.listing import (
+    STATES,
+    ListedTask,
+    OrderBy,
+    Page,
+    Position,
+    TaskFilter,
+    TaskOrder,
+    TaskState,
+    listed_task,
+)
 from taskgate.domain.record import OwnerKey, TaskRecord, TaskStatus
 from taskgate.stores.base import Store
+
+ANY = TaskFilter()
+ORDERS = {
+    f"{by.value} {'down' if descending else 'up'}": TaskOrder(by=by, descending=descending)
+    for by in OrderBy
+    for descending in (True, False)
+}
+SECOND = timedelta(seconds=1)
+
+
+async def page(store: Store, **changes: Any) -> Page:
+    arguments: dict[str, Any] = {"where": ANY, "order": TaskOrder(), "after": None, "limit": 100, "now": EPOCH}
+    return await store.page(changes.pop("owner", OWNER), **(arguments | changes))
+
+
+async def walk(store: Store, limit: int, **changes: Any) -> list[ListedTask]:
+    """All pages, one after another."""
+    found: list[ListedTask] = []
+    place: Position | None = None
+    for _ in range(99):
+        part = await page(store, limit=limit, after=place, **changes)
+        assert len(part.tasks) <= limit
+        found += part.tasks
+        place = part.next
+        if place is None:
+            return found
+        assert len(part.tasks) == limit
+    raise AssertionError("the pages do not end")
+
+
+def in_order(records: list[TaskRecord], order: TaskOrder) -> list[ListedTask]:
+    def place(record: TaskRecord) -> tuple[object, str]:
+        return (record.created_at if order.by is OrderBy.CREATED else record.updated_at, record.id)
+
+    return [listed_task(record) for record in sorted(records, key=place, reverse=order.descending)]
 
 
 def mixed() -> list[TaskRecord]:
@@ -162,3 +214,111 @@ async def test_a_filter_lets_through_what_meets_all_of_it(store: Store, where: T
         there = expected[::-1] if order.descending else expected
         assert "".join(task.id for task in (await page(store, where=where, order=order)).tasks) == there
         assert "".join(task.id for task in await walk(store, 1, where=where, order=order)) == there
+
+
+# --- any filter, any order, any change --------------------------------------------------------------------------------
+
+
+times = st.integers(0, 6).map(lambda number: EPOCH + SECOND * number)
+bounds = st.none() | times
+rows = st.lists(st.tuples(times, st.integers(0, 5), st.sampled_from(STATES), st.sampled_from("abcd")), max_size=14)
+wheres = st.builds(
+    TaskFilter,
+    ids=st.none() | st.frozensets(st.sampled_from([f"{letter}{number}" for letter in "abcd" for number in range(14)])),
+    states=st.none() | st.frozensets(st.sampled_from(STATES)),
+    created_after=bounds,
+    created_before=bounds,
+    updated_after=bounds,
+    updated_before=bounds,
+)
+
+
+@given(rows=rows, where=wheres, order=st.sampled_from(list(ORDERS.values())), limit=st.integers(1, 5), place=bounds)
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_filter_in_any_order_gives_what_a_look_at_every_task_would(
+    backend: Backend, rows: list[Any], where: TaskFilter, order: TaskOrder, limit: int, place: Any
+) -> None:
+    records = [
+        new_record(
+            id=f"{letter}{number}",
+            created_at=created,
+            updated_at=created + SECOND * later,
+            status=state.status,
+            tool_error=state.tool_error,
+        )
+        for number, (created, later, state, letter) in enumerate(rows)
+    ]
+
+    async def found() -> tuple[list[ListedTask], list[ListedTask]]:
+        with TemporaryDirectory() as folder:
+            async with backend.opened(Path(folder)) as store:
+                await keep(store, *records)
+                whole = await walk(store, limit, where=where, order=order)
+                start = None if place is None else Position(place, "b5")
+                rest = await page(store, where=where, order=order, after=start)
+                return whole, list(rest.tasks)
+
+    whole, rest = asyncio.run(found())
+    wanted = [task for task in in_order(records, order) if meets(task, where)]
+    assert whole == wanted
+    assert rest == [task for task in wanted if place is None or is_past(task.position(order.by), (place, "b5"), order)]
+
+
+def meets(task: ListedTask, where: TaskFilter) -> bool:
+    """A filter said otherwise, to be compared with."""
+    created, updated = task.created_at, task.updated_at
+    return all(
+        (
+            where.ids is None or task.id in where.ids,
+            where.states is None or (task.status, task.tool_error) in where.states,
+            (where.created_after or created - SECOND) < created < (where.created_before or created + SECOND),
+            (where.updated_after or updated - SECOND) < updated < (where.updated_before or updated + SECOND),
+        )
+    )
+
+
+def is_past(place: Position, other: tuple[datetime, str], order: TaskOrder) -> bool:
+    return place < other if order.descending else place > other
+
+
+class Moves(NamedTuple):
+    """What happens to tasks between two pages: which are updated, and how many are made."""
+
+    updated: frozenset[int]
+    made: int
+
+
+@given(moves=st.lists(st.builds(Moves, st.frozensets(st.integers(0, 9), max_size=4), st.integers(0, 2)), max_size=6))
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)
+def test_what_does_not_change_is_on_one_page_and_no_more_while_others_change(
+    backend: Backend, order: TaskOrder, moves: list[Moves]
+) -> None:
+    records = [new_record(created_at=EPOCH + SECOND * (number // 2)) for number in range(10)]
+
+    async def paged() -> list[str]:
+        with TemporaryDirectory() as folder:
+            async with backend.opened(Path(folder)) as store:
+                await keep(store, *records)
+                return await paged_with(store)
+
+    async def paged_with(store: Store) -> list[str]:
+        current, found, place = list(records), list[str](), None
+        for turn, move in enumerate([*moves, *[Moves(frozenset(), 0)] * 99]):
+            part = await page(store, order=order, limit=3, after=place)
+            found += [task.id for task in part.tasks]
+            place = part.next
+            if place is None:
+                return found
+            for at in move.updated:
+                old = current[at]
+                current[at] = after(old, Progressed(message=f"{turn}"), by=timedelta(minutes=1))
+                assert await store.swap(current[at], expected=old.revision)
+            await keep(store, *(new_record(created_at=EPOCH + SECOND * 9) for _ in range(move.made)))
+        raise AssertionError("the pages do not end")
+
+    found = asyncio.run(paged())
+    moved = {records[at].id for move in moves for at in move.updated} if order.by is OrderBy.UPDATED else set()
+    assert {record.id for record in records} - moved <= set(found)
+    still = [id for id in found if id not in moved]
+    assert len(still) == len(set(still))
