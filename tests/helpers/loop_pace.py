@@ -1,26 +1,33 @@
 """Timers that run faster or slower than the machine's clock, for pauses of the gateway that no configuration changes.
 
 All waiting of the gateway is the event loop's, so a loop whose time runs otherwise has it wait otherwise. What a test
-waits for itself, by `waiting.bounded` and `waiting.eventually`, takes the pace into account where it begins within the
-block.
+waits for itself, by `waiting.bounded` and `waiting.eventually`, is bounded by the machine's time all the same.
 """
 
 import asyncio
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from helpers.manual_clock import EPOCH
 
+_timeouts: "WeakSet[asyncio.Timeout]" = WeakSet()
 _paces: "WeakKeyDictionary[asyncio.AbstractEventLoop, float]" = WeakKeyDictionary()
 
 
 def pace() -> float:
     """How many seconds of the running loop pass in one of the machine."""
     return _paces.get(asyncio.get_running_loop(), 1.0)
+
+
+def timeout(seconds: float) -> asyncio.Timeout:
+    """`asyncio.timeout` by the machine's time."""
+    made = asyncio.timeout(seconds * pace())
+    _timeouts.add(made)
+    return made
 
 
 @contextmanager
@@ -52,9 +59,14 @@ async def pass_time(seconds: float) -> None:
 
 
 def _set_pace(loop: asyncio.AbstractEventLoop, factor: float) -> None:
-    began, zero = time.monotonic(), loop.time()
+    began, zero, change = time.monotonic(), loop.time(), factor / pace()
     _paces[loop] = factor
     loop.time = lambda: zero + (time.monotonic() - began) * factor  # type: ignore[method-assign]
+    for each in _timeouts:
+        # What has not begun, or is over, is left alone.
+        with suppress(RuntimeError):
+            if (when := each.when()) is not None:
+                each.reschedule(zero + (when - zero) * change)
 
 
 class LoopClock:

@@ -14,7 +14,7 @@ from itertools import count
 from typing import Any, Self
 
 import aiohttp
-import orjson
+from orjson import loads
 
 from helpers import schema, told
 from helpers.event_decoder import EventDecoder
@@ -241,7 +241,7 @@ class McpHost:
 
 def judged(text: bytes | str, asked: Mapping[str, Any]) -> dict[str, Any]:
     """A message of the gateway, held against the schema where that is at hand; `asked` is the request it is about."""
-    message: dict[str, Any] = orjson.loads(text)
+    message: dict[str, Any] = loads(text)
     if schema.available():
         method, params, result = asked.get("method"), asked.get("params"), message.get("result")
         wished = isinstance(params, dict) and "task" in params
@@ -257,7 +257,7 @@ def _is_json(response: aiohttp.ClientResponse) -> bool:
 def _read(body: bytes) -> Mapping[str, Any]:
     """What is sent, where that is an object."""
     try:
-        message = orjson.loads(body)
+        message = loads(body)
     except ValueError:
         return {}
     return message if isinstance(message, dict) else {}

@@ -15,7 +15,7 @@ from itertools import count
 from typing import Any, Final
 
 import aiohttp
-import orjson
+from orjson import loads
 
 from helpers import told
 from helpers.event_decoder import EventDecoder
@@ -273,7 +273,7 @@ def encoded(value: str) -> str:
 def _object(body: bytes) -> dict[str, Any]:
     """What is sent, where that is an object."""
     with suppress(ValueError):
-        message = orjson.loads(body)
+        message = loads(body)
         if isinstance(message, dict):
             return message
     return {}

@@ -34,6 +34,11 @@ class TalkingTool:
         assert self.turn is not None, "nobody called"
         return self.turn
 
+    @property
+    def unsaid(self) -> int:
+        """How many messages wait to be written on the stream."""
+        return self._says.qsize()
+
     async def say(self, message: Any) -> None:
         """Put one message on the stream, once there is one."""
         async with bounded():

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from helpers.loop_pace import pace
+from helpers.loop_pace import pace, timeout
 
 T = TypeVar("T")
 PATIENCE = 15.0
@@ -15,7 +15,7 @@ _TURNS_BEFORE_YIELDING_THE_CPU = 200
 
 def bounded(seconds: float = PATIENCE) -> asyncio.Timeout:
     """`async with bounded():` ends the block with TimeoutError when it takes longer than any test may wait."""
-    return asyncio.timeout(seconds * pace())
+    return timeout(seconds)
 
 
 async def eventually(predicate: Callable[[], object], *, within: float = PATIENCE) -> None:

@@ -32,13 +32,13 @@ from helpers.secrets import SHORTEST, noted
 from helpers.waiting import bounded, until
 from taskgate import __version__
 from taskgate.admission.memory_pressure import MemoryPressure
-from taskgate.clock import Clock, SystemClock, SystemEntropy
+from taskgate.clock import Clock, SystemClock
 from taskgate.config import GatewayConfig, load
 from taskgate.errors import StoreFault, StoreUnavailable
 from taskgate.stores.base import Store
 from taskgate.stores.open import RedisOptions, SqliteOptions, open_store
 from taskgate.wiring.app import ConfigSource, Service
-from taskgate.wiring.build import Environment, upstream_maker
+from taskgate.wiring.build import Environment
 
 __all__ = [
     "Clock",
@@ -47,12 +47,10 @@ __all__ = [
     "MemoryPressure",
     "RedisOptions",
     "Reloaded",
-    "SqliteOptions",
     "Store",
     "StoreFault",
     "StoreUnavailable",
     "SystemClock",
-    "SystemEntropy",
     "WholeGateway",
     "__version__",
     "configuration",
@@ -60,7 +58,6 @@ __all__ = [
     "load",
     "open_store",
     "running",
-    "upstream_maker",
     "written",
 ]
 

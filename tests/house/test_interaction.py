@@ -1,34 +1,110 @@
-"""The interaction suites know the gateway from outside: of the package they import nothing, but through one helper.
+"""The interaction suites know the gateway from outside: of the package they import nothing, but through the harness.
 
 What is inside can then be made anew, and they still say whether the gateway does what it did.
 """
 
 import ast
+import importlib
+from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
-CHECKOUT = Path(__file__).resolve().parents[2]
-SUITES = CHECKOUT / "tests" / "interaction"
-STILL_INSIDE = Path(__file__).with_name("interaction_inside.txt")
-"""The files that still import what is inside, one a line. It only ever gets shorter."""
+TESTS = Path(__file__).resolve().parents[1]
+SUITES = TESTS / "interaction"
+DOOR = {
+    "taskgate": "its version",
+    "taskgate.admission.memory_pressure": "what `Environment.pressure` is",
+    "taskgate.clock": "the protocols of time and chance, and the machine's own",
+    "taskgate.config": "a configuration, from a file or from what would stand there",
+    "taskgate.errors": "what a store that fails raises",
+    "taskgate.stores.base": "the protocol of a store",
+    "taskgate.stores.open": "stores to hand in, and where a shared one is",
+    "taskgate.wiring.app": "one gateway, from its start to its end",
+    "taskgate.wiring.build": "what it is handed",
+}
+"""The modules that helpers of these suites may import, and for what; `helpers.whole_gateway` says more."""
+
+
+def imported(source: str) -> Iterator[tuple[str, str]]:
+    """What is imported, wherever the statement stands: a module, and a name of it, or none."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield from ((node.module, each.name) for each in node.names)
+        elif isinstance(node, ast.Import):
+            yield from ((each.name, "") for each in node.names)
+
+
+def patched(source: str) -> Iterator[tuple[str, str]]:
+    """What a text names that is handed to `monkeypatch.setattr`."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "setattr":
+            match node.args:
+                case [ast.Constant(value=str(named)), *_]:
+                    yield named.rpartition(".")[0], named.rpartition(".")[2]
+
+
+def parts_of_the_package(source: str) -> set[str]:
+    """The modules of the package that a file imports, or patches."""
+    found = {each for each in (*imported(source), *patched(source)) if each[0].split(".")[0] == "taskgate"}
+    return {_module_of(module, name) for module, name in found}
 
 
 def imports_the_package(source: str) -> bool:
-    """Whether any statement imports the package, or a part of it."""
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "taskgate":
-            return True
-        if isinstance(node, ast.Import) and any(name.name.split(".")[0] == "taskgate" for name in node.names):
-            return True
-    return False
+    """Whether a file does that with any part of the package."""
+    return bool(parts_of_the_package(source))
 
 
-def test_suites_that_know_the_inside_are_those_on_the_list() -> None:
-    inside = {file.name for file in SUITES.glob("*.py") if imports_the_package(file.read_text())}
-    assert inside == set(STILL_INSIDE.read_text().split())
+def _module_of(module: str, name: str) -> str:
+    try:
+        within = importlib.import_module(module)
+    except ModuleNotFoundError:
+        # A class of a module, of which something is patched.
+        return _module_of(*module.rpartition(".")[::2])
+    if name and (not hasattr(within, name) or isinstance(getattr(within, name), ModuleType)):
+        return f"{module}.{name}"
+    return module
 
 
-def test_an_import_of_the_package_is_seen_wherever_it_stands() -> None:
-    assert imports_the_package("def f():\n    from taskgate.clock import Clock\n")
-    assert imports_the_package("import taskgate.clock as c\n")
-    assert imports_the_package("from taskgate import cli\n")
-    assert not imports_the_package("from helpers.whole_gateway import running\nimport taskgateway\n")
+def helpers_of(files: set[Path]) -> set[Path]:
+    """Those files, and all of the tests that they import, and that those do."""
+    known: set[Path] = set()
+    waiting = set(files)
+    while waiting:
+        file = waiting.pop()
+        known.add(file)
+        named = {
+            TESTS.joinpath(*f"{module}.{name}".strip(".").split(".")) for module, name in imported(file.read_text())
+        }
+        named = {each.with_suffix(".py") for each in named | {each.parent for each in named}}
+        waiting |= {other for other in named if other.exists()} - known
+    return known
+
+
+def test_nothing_is_left_on_the_list_of_those_that_did() -> None:
+    assert Path(__file__).with_name("interaction_inside.txt").read_text() == ""
+
+
+def test_suites_know_nothing_of_the_inside() -> None:
+    inside = {file.name: found for file in SUITES.glob("*.py") if (found := parts_of_the_package(file.read_text()))}
+    assert inside == {}
+
+
+def test_what_they_import_comes_in_by_the_door() -> None:
+    found = {file: parts_of_the_package(file.read_text()) for file in helpers_of(set(SUITES.glob("*.py")))}
+    beside = {str(file.relative_to(TESTS)): parts - DOOR.keys() for file, parts in found.items()}
+    assert {file: parts for file, parts in beside.items() if parts} == {}
+    assert set().union(*found.values()) == DOOR.keys(), "the door is no wider than it has to be"
+
+
+def test_suites_leave_the_service_to_the_harness() -> None:
+    for file in SUITES.glob("*.py"):
+        nodes = ast.walk(ast.parse(file.read_text()))
+        assert not [node for node in nodes if isinstance(node, ast.Attribute) and node.attr == "service"], file
+
+
+def test_whatever_is_imported_is_seen_wherever_it_stands() -> None:
+    assert parts_of_the_package("def f():\n    from taskgate.clock import Clock\n") == {"taskgate.clock"}
+    assert parts_of_the_package("import taskgate.clock as c\n") == {"taskgate.clock"}
+    assert parts_of_the_package("from taskgate import clock\n") == {"taskgate.clock"}
+    assert parts_of_the_package("p.setattr('taskgate.clock.SystemClock', 1)\n") == {"taskgate.clock"}
+    assert parts_of_the_package("from helpers.whole_gateway import running\nimport taskgateway\n") == set()

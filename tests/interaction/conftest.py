@@ -16,9 +16,8 @@ from helpers.told import Told
 from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.limiting import Opens, limited, limited_by_token, present
 from interaction.queueing import OneByOne
-from interaction.visiting import heard, request_contexts
 
-__all__ = ["Told", "gateway", "heard", "host", "issuer", "other", "request_contexts", "server"]
+__all__ = ["Told", "gateway", "host", "issuer", "other", "server"]
 
 
 @pytest.fixture

@@ -6,9 +6,6 @@ from typing import Any
 from helpers.event_streams import Wire, asked
 from helpers.mcp_host import McpHost
 from helpers.talking_tool import TalkingTool
-from helpers.whole_gateway import WholeGateway
-from taskgate.sessions.registry import HostSessions
-from taskgate.streams.event_stream import ResumableEventStream
 
 SAID = "notifications/message"
 CALL = {"name": "report", "_meta": {"progressToken": "t"}}
@@ -43,20 +40,3 @@ async def ids_of(wire: Wire, count: int) -> None:
 
 def call_stream(host: McpHost) -> Any:
     return asked(host, "tools/call", {"name": "report"})
-
-
-def sessions_of(gateway: WholeGateway) -> HostSessions:
-    assert gateway.service._runtime is not None
-    return gateway.service._runtime.sessions
-
-
-def feeds_of(gateway: WholeGateway, host: McpHost) -> list[ResumableEventStream]:
-    host_session = sessions_of(gateway).peek(host.session)
-    assert host_session is not None
-    assert host_session.resumable is not None
-    return list(host_session.resumable._open.values())
-
-
-def feed_of(gateway: WholeGateway, host: McpHost) -> ResumableEventStream:
-    (feed,) = feeds_of(gateway, host)
-    return feed

@@ -12,7 +12,7 @@ from helpers.mcp_host import ACCEPT, McpHost
 from helpers.scripted_upstream import Hold, ScriptedServer, result, stream
 from helpers.talking_tool import TalkingTool
 from helpers.token_issuer import TokenIssuer, guarded
-from helpers.waiting import bounded, eventually
+from helpers.waiting import bounded, eventually, until
 from helpers.whole_gateway import WholeGateway, running
 from interaction.questioning import DONE, ROOTS, capable
 from requirements import covers
@@ -207,16 +207,22 @@ async def test_a_batch_of_a_stranger_is_for_nobody(issuer: TokenIssuer, server: 
 
 
 async def test_a_drain_refuses_the_requests_of_a_batch_that_begin_something(
-    gateway: WholeGateway, host: McpHost
+    server: ScriptedServer, gateway: WholeGateway, host: McpHost
 ) -> None:
-    house = gateway.service._runtime
-    assert house is not None
-    house.gateway.drain(gateway.service._config.server.drain.timeout)
-    told = notification("notifications/initialized")
-    code, _, messages = await send(host, [call(1), told, request(2)])
-    assert code == 200
-    assert (by_id(messages)[1]["error"]["code"], by_id(messages)[2]["result"]) == (503, {})
-    assert (await send(host, [told, told]))[0] == 202
+    server.script["report"] = hold = Hold()
+    running_one = asyncio.create_task(gateway.modern(tasks=False).call("report"))
+    async with bounded():
+        await hold.begun.wait()
+        draining = asyncio.create_task(gateway.drain())
+        await until(gateway.ready, lambda status: status == 503)
+        told = notification("notifications/initialized")
+        code, _, messages = await send(host, [call(1), told, request(2)])
+        assert code == 200
+        assert (by_id(messages)[1]["error"]["code"], by_id(messages)[2]["result"]) == (503, {})
+        assert (await send(host, [told, told]))[0] == 202
+        hold.release({"content": []})
+        assert (await running_one).result["content"] == []
+        await draining
 
 
 async def test_answers_of_any_size_leave_on_a_stream(server: ScriptedServer, gateway: WholeGateway) -> None:

@@ -113,7 +113,7 @@ async def test_the_gateways_credentials_go_with_the_stream_and_every_message(eve
 
 async def test_whether_it_is_well_is_asked_over_a_stream_of_its_own(events: EventServer) -> None:
     async with running(over_sse(events, health={"interval": "1h"})) as gateway:
-        await eventually(lambda: gateway.service._servers()["reports"]["up"] is True)
+        await gateway.upstream_is(up=True)
         assert len(events.program.lines) == 1
 
 

@@ -2,15 +2,15 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
 from helpers.failing_store import FailingStore
-from helpers.records import new_record
 from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import Environment, SystemClock, WholeGateway, configuration, open_store, running
-from taskgate.domain.record import OwnerKey
+from helpers.whole_gateway import Environment, WholeGateway, configuration, file_store, open_store, running
+from interaction.falls import LOST, falling, leave_one_sent
 
 EVERYTHING = {"insert", "load", "swap", "put", "find", "touch", "drop", "census", "purge", "purge_sessions"}
 DONE = {"content": [{"type": "text", "text": "done"}]}
@@ -109,19 +109,19 @@ async def test_a_cancel_reaches_the_server_though_the_runner_could_not_read_it_a
 
 
 async def test_the_gateway_serves_while_what_an_earlier_process_left_cannot_be_settled(
-    server: ScriptedServer, store: FailingStore
+    server: ScriptedServer, tmp_path: Path
 ) -> None:
-    owner, now = OwnerKey("anonymous", "reports"), SystemClock().now()
-    left = new_record(id="A" * 32, owner=owner, created_at=now, dispatched=True)
-    await store.insert(left, caps=())
+    async with falling(server, tmp_path) as gateway:
+        (left,) = await leave_one_sent(server, tmp_path, await gateway.greeted())
+    store = FailingStore(await file_store(tmp_path))
     store.failing = {"swap"}
     around = Environment(store=store)  # type: ignore[arg-type]
     async with running(configuration({"reports": server.url}), around) as gateway:
         host = await gateway.greeted()
-        assert (await host.task(left.id))["status"] == "working"
+        assert (await host.task(left))["status"] == "working"
         store.failing = set()
-        lost = await host.ask("tasks/result", {"taskId": left.id})
-    assert lost.error["data"]["reason"] == "call_lost"
+        lost = await host.ask("tasks/result", {"taskId": left})
+    assert lost.error["data"] == LOST
 
 
 async def test_a_sweep_that_fails_is_made_again(gateway: WholeGateway, store: FailingStore) -> None:

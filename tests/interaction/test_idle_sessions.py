@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from helpers.failing_store import HoldingStore
+from helpers.loop_pace import paced, pass_time
 from helpers.manual_clock import ManualClock
 from helpers.mcp_host import McpHost
 from helpers.scripted_upstream import Hold, ScriptedServer
@@ -32,17 +33,16 @@ async def gateway(server: ScriptedServer, store: HoldingStore, clock: ManualCloc
         yield gateway
 
 
-async def sweep(gateway: WholeGateway) -> None:
-    """What happens every half minute."""
-    assert gateway.service._runtime is not None
-    await gateway.service._runtime.sweeper.tidy()
+async def sweep() -> None:
+    """Let what happens every half minute happen."""
+    await pass_time(35)
 
 
 async def test_a_session_that_was_left_alone_for_long_ends_here_and_at_the_server(
     server: ScriptedServer, gateway: WholeGateway, host: McpHost, clock: ManualClock
 ) -> None:
     clock.advance(LONG)
-    await sweep(gateway)
+    await sweep()
     assert (await host.ask("ping")).status == 404
     await eventually(lambda: server.live == set())
 
@@ -55,13 +55,13 @@ async def test_a_session_that_hosts_of_the_modern_era_shared_ends_when_none_came
     async with host.asking("tools/call", {"name": "report", "arguments": {}}) as calling, bounded():
         await hold.begun.wait()
         clock.advance(LONG)
-        await sweep(gateway)
+        await sweep()
         hold.release(DONE)
         assert (await calling.answer()).status == 200
-    await sweep(gateway)
+    await sweep()
     assert len(server.live) == 1
     clock.advance(LONG)
-    await sweep(gateway)
+    await sweep()
     await eventually(lambda: server.live == set())
     assert (await host.call("echo")).status == 200
 
@@ -74,11 +74,10 @@ async def test_a_call_whose_host_does_not_come_back_is_given_up(
     async with host.asking("tools/call", {"name": "report", "arguments": {}}) as calling, bounded():
         await tool.ask("q-1")
         assert (await calling.answer()).result["resultType"] == "input_required"
-        assert gateway.service._runtime is not None
-        await gateway.service._runtime.sweeper.give_up()
+        await sweep()
         assert tool.unanswered("q-1")
         clock.advance(LONG)
-        await gateway.service._runtime.sweeper.give_up()
+        await sweep()
         await tool.told("q-1")
 
 
@@ -90,10 +89,10 @@ async def test_a_session_is_not_idle_right_after_a_long_call(
     async with bounded():
         await hold.begun.wait()
         clock.advance(LONG)
-        await sweep(gateway)
+        await sweep()
         hold.release(DONE)
         await calling
-    await sweep(gateway)
+    await sweep()
     assert (await host.ask("ping")).status == 200
 
 
@@ -102,36 +101,28 @@ async def test_a_session_is_not_idle_while_it_listens_nor_right_after(
 ) -> None:
     async with host.listen():
         clock.advance(LONG)
-        await sweep(gateway)
-    assert gateway.service._runtime is not None
-    session = gateway.service._runtime.sessions.peek(host.session)
-    assert session is not None
-    await eventually(lambda: not session.busy)
-    await sweep(gateway)
+        await sweep()
+    await gateway.shows("taskgate_streams", 0, side="downstream")
+    await sweep()
     assert (await host.ask("ping")).status == 200
 
 
-async def test_a_session_that_waits_for_a_result_is_not_idle(
-    server: ScriptedServer, gateway: WholeGateway, host: McpHost, clock: ManualClock
-) -> None:
+async def test_a_session_that_waits_for_a_result_is_not_idle(server: ScriptedServer, clock: ManualClock) -> None:
     hold = server.script["report"] = Hold()
-    task = await host.start("report")
-    other = await gateway.greeted()
-    body = {"taskId": task["taskId"]}
-    waiting = asyncio.create_task(other.ask("tasks/result", body))
-    session = None
-    async with bounded():
-        await hold.begun.wait()
-        assert gateway.service._runtime is not None
-        session = gateway.service._runtime.sessions.peek(other.session)
-        assert session is not None
-        await eventually(lambda: session.busy)
-        clock.advance(timedelta(minutes=59))
-        session.seen -= LONG.total_seconds()
-        await sweep(gateway)
+    config = configuration({"reports": server.url}, server={"session_idle": "10m"})
+    async with running(config, Environment(clock=clock)) as gateway:
+        host, other, idle = [await gateway.greeted() for _ in range(3)]
+        task = await host.start("report")
+        waiting = asyncio.create_task(other.ask("tasks/result", {"taskId": task["taskId"]}))
+        async with bounded():
+            await hold.begun.wait()
+            await gateway.counted("taskgate_streams", side="downstream", kind="response")
+        clock.advance(timedelta(minutes=30))
+        await sweep()
         hold.release(DONE)
-        await waiting
-    assert (await other.ask("ping")).status == 200
+        async with bounded():
+            await waiting
+        assert [(await each.ask("ping")).status for each in (other, idle)] == [200, 404]
 
 
 async def test_a_session_that_wakes_while_another_is_ended_goes_on(
@@ -140,12 +131,11 @@ async def test_a_session_that_wakes_while_another_is_ended_goes_on(
     asleep, awake = await gateway.greeted(), await gateway.greeted()
     clock.advance(LONG)
     with store.holding("drop") as dropping:
-        sweeping = asyncio.create_task(sweep(gateway))
-        async with bounded():
-            await dropping.wait()
-            assert (await awake.call("echo", {"a": 1})).result["structuredContent"] == {"a": 1}
-    async with bounded():
-        await sweeping
+        with paced(100):
+            async with bounded():
+                await dropping.wait()
+        assert (await awake.call("echo", {"a": 1})).result["structuredContent"] == {"a": 1}
+    await sweep()
     assert (await awake.ask("ping")).status == 200
     assert (await asleep.ask("ping")).status == 404
 

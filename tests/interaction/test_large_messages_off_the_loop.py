@@ -7,7 +7,6 @@ import threading
 from collections.abc import Awaitable, Callable
 from io import BytesIO
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import orjson
@@ -28,8 +27,6 @@ from interaction.native_tasks import tasks
 from interaction.programs import with_program
 from interaction.questioning import ACCEPTED
 from interaction.questioning import status as task_status
-from taskgate.jsontext import long_values
-from taskgate.system.offload import LARGE
 
 __all__ = ["bridge", "modern", "native_modern", "natives", "report", "tasks"]
 
@@ -57,6 +54,8 @@ for line in sys.stdin:
     if asked["method"] == "tools/call":
         break
 """
+LARGE, LONGEST, LITTLE = 256 * 1024, 1024 * 1024, 4 * 1024
+"""Characters: what is read aside, the longest piece of it, and what a turn of the loop may read of a message."""
 KEYED = {"_meta": {"io.taskgate/idempotency-key": "k"}}
 
 
@@ -69,6 +68,7 @@ class Readings:
         """Cleared, it holds others than the loop's thread."""
         self.held.set()
         self._loop = threading.get_ident()
+        self._parse = orjson.loads
 
     def loads(self, piece: str) -> Any:
         """As the parser's own."""
@@ -78,23 +78,25 @@ class Readings:
             self.by_others += len(piece)
             self.longest = max(self.longest, len(piece))
             self.held.wait(15)
-        return orjson.loads(piece)
+        return self._parse(piece)
 
 
 @pytest.fixture
 def readings(monkeypatch: pytest.MonkeyPatch) -> Readings:
-    """What is read from now on. The scripted hosts and servers have another parser."""
+    """What the gateway has the parser of the package `orjson` read from now on.
+
+    Scripted hosts and servers have another one, or have had this one before.
+    """
     readings = Readings()
-    patched = SimpleNamespace(loads=readings.loads, JSONDecodeError=orjson.JSONDecodeError)
-    monkeypatch.setattr(long_values, "orjson", patched)
+    monkeypatch.setattr(orjson, "loads", readings.loads)
     return readings
 
 
 def read_aside(readings: Readings) -> bool:
     """Whether something large was read, in pieces, and none of it by the loop."""
     assert readings.by_others > LARGE
-    assert readings.longest <= 4 * long_values.WINDOW
-    return readings.by_loop < 2 * long_values.FIRST_PIECE
+    assert readings.longest <= LONGEST
+    return readings.by_loop < LITTLE
 
 
 Ask = Callable[[WholeGateway], Awaitable[object]]

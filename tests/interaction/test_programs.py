@@ -188,7 +188,7 @@ async def test_a_program_that_is_not_there_fails_its_calls_and_says_so() -> None
         refused = await host.ask("initialize", GREETING)
         assert refused.error["data"]["dispatched"] is False
         assert "/no/such/program" not in refused.text
-        assert gateway.service._servers()["reports"]["up"] is False
+        assert (await gateway.upstream())["up"] is False
         assert 'taskgate_upstream_up{upstream="reports"} 0' in await gateway.metrics()
 
 
@@ -202,14 +202,14 @@ async def test_a_program_that_opens_no_session_is_not_up_though_it_runs(
     async with running(config) as gateway:
         for _ in range(2):
             assert "error" in (await gateway.host().ask("initialize", GREETING)).text
-        assert gateway.service._servers()["reports"]["up"] is False
+        assert (await gateway.upstream())["up"] is False
         assert await gateway.count("taskgate_upstream_up", upstream="reports") == 0
 
 
 async def test_whether_it_was_met_is_told_to_operators(gateway: WholeGateway) -> None:
-    assert gateway.service._servers()["reports"]["up"] is None
+    assert (await gateway.upstream())["up"] is None
     await gateway.greeted()
-    assert gateway.service._servers()["reports"]["up"] is True
+    assert (await gateway.upstream())["up"] is True
     assert await gateway.count("taskgate_upstream_up", upstream="reports") == 1
 
 

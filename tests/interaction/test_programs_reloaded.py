@@ -1,7 +1,6 @@
 """Servers that are programs, while the configuration changes under them."""
 
 import asyncio
-import os
 from collections.abc import AsyncIterator
 
 import pytest
@@ -10,6 +9,7 @@ from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import Reloaded, WholeGateway, configuration, running
 from interaction.programs import program, who, with_program
 from interaction.reloading import SUCCESS, reloaded
+from interaction.test_programs_of_processes import is_there
 
 
 @pytest.fixture
@@ -44,13 +44,11 @@ async def test_a_program_that_was_changed_is_started_anew_for_new_sessions(
 async def test_the_process_of_a_program_that_was_changed_ends_once_nobody_uses_it(gateway: WholeGateway) -> None:
     host = await gateway.greeted()
     pid = (await who(host))["pid"]
-    mounting = gateway.service._runtime.mounting  # type: ignore[union-attr]
     assert await reloaded(gateway, with_program("other")) == SUCCESS
-    assert len(mounting._leaving) == 1
+    await who(host)
+    assert is_there(pid)
     assert await host.leave() == 200
-    await eventually(lambda: not mounting._leaving)
-    with pytest.raises(ProcessLookupError):
-        os.kill(pid, 0)
+    await eventually(lambda: not is_there(pid))
 
 
 async def test_a_call_that_runs_while_its_program_is_changed_completes_and_the_next_meets_the_change(
@@ -59,7 +57,7 @@ async def test_a_call_that_runs_while_its_program_is_changed_completes_and_the_n
     host, modern = await gateway.greeted(), gateway.modern()
     old = (await who(host))["pid"]
     waiting, task = asyncio.create_task(host.call("hold")), (await host.start("hold"))["taskId"]
-    await eventually(lambda: gateway.service._servers()["reports"]["in_use"] == 2)
+    await gateway.upstream_is(in_use=2)
     await who(host)
     assert await reloaded(gateway, with_program(env={"A": "2"})) == SUCCESS
     for next_ in (modern, await gateway.greeted()):

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from helpers.event_streams import asked, gone, got, head_of
-from helpers.mcp_host import McpHost
+from helpers.mcp_host import Answer, McpHost
 from helpers.scripted_upstream import Hold, ScriptedServer, note
 from helpers.talking_tool import TalkingTool
-from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import WholeGateway
+from helpers.waiting import bounded, until
+from helpers.whole_gateway import WholeGateway, configuration, running
 from interaction.questioning import DONE, status
 from interaction.resuming import (
     ID,
@@ -21,7 +21,6 @@ from interaction.resuming import (
     heard,
     ids_of,
     last_id,
-    sessions_of,
     tell,
 )
 from requirements import covers
@@ -280,22 +279,32 @@ async def test_however_often_a_connection_breaks_every_event_comes_once_and_in_o
 
 
 @pytest.mark.parametrize("first", ["the session", "the connection"])
-async def test_a_wait_of_a_session_that_is_gone_ends_with_its_connection(
-    server: ScriptedServer, gateway: WholeGateway, host: McpHost, first: str
-) -> None:
+async def test_a_wait_of_a_session_that_is_gone_ends_with_its_connection(server: ScriptedServer, first: str) -> None:
     server.script["report"] = hold = Hold()
-    task = (await host.start("report"))["taskId"]
-    host_session = sessions_of(gateway).peek(host.session)
-    assert host_session is not None
-    async with asked(host, "tasks/result", {"taskId": task}) as wire:
-        await wire.next()
-        if first == "the connection":
-            wire.cut()
-            await eventually(lambda: all(feed.is_closed for feed in host_session.resumable._open.values()))
-            assert await host.leave() == 200
-        else:
-            assert await host.leave() == 200
-            wire.cut()
-        await eventually(lambda: all(feed.is_ended for feed in host_session.resumable._open.values()))
-        await eventually(lambda: not host_session.busy or host_session._users == 0)
-    hold.release(DONE)
+    one_wait = {"rate": [], "concurrency": {"waits_per_context": 1}}
+    async with running(configuration({"reports": server.url}, limits=one_wait)) as gateway:
+        host, other = await gateway.greeted(), await gateway.greeted()
+        task = (await host.start("report"))["taskId"]
+        async with asked(host, "tasks/result", {"taskId": task}) as wire:
+            await wire.next()
+            if first == "the connection":
+                wire.cut()
+                await gateway.shows("taskgate_streams", 0, side="downstream", kind="response")
+                assert await host.leave() == 200
+            else:
+                assert await host.leave() == 200
+                wire.cut()
+
+        async def wait() -> "asyncio.Task[Answer] | None":
+            """A wait of the other, which is refused while there is one."""
+            waiting = asyncio.create_task(other.ask("tasks/result", {"taskId": task}))
+            if not (await asyncio.wait((waiting,), timeout=0.1))[0]:
+                return waiting
+            assert waiting.result().code == 429
+            return None
+
+        waiting = await until(wait, lambda found: found is not None)
+        hold.release(DONE)
+        assert waiting is not None
+        async with bounded():
+            assert (await waiting).result["content"] == DONE["content"]

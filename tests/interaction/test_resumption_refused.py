@@ -1,34 +1,26 @@
 """Streams that cannot be taken up: forged and foreign ids, other processes, what is not kept any more."""
 
+import asyncio
 import json
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from helpers.event_streams import asked, gone, got, refused
+from helpers.loop_pace import pass_time
+from helpers.manual_clock import ManualClock
 from helpers.mcp_host import McpHost
 from helpers.scripted_upstream import Hold, ScriptedServer, note
 from helpers.talking_tool import TalkingTool
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import eventually
-from helpers.whole_gateway import WholeGateway, configuration, running
+from helpers.whole_gateway import Environment, WholeGateway, configuration, running
 from interaction.questioning import DONE
-from interaction.resuming import (
-    SAID,
-    UNKNOWN,
-    call_stream,
-    feed_of,
-    feeds_of,
-    heard,
-    ids_of,
-    last_id,
-    sessions_of,
-    tell,
-)
+from interaction.resuming import SAID, UNKNOWN, call_stream, heard, ids_of, last_id, tell
 from requirements import covers
-from taskgate.streams import event_log, resumable
 
 
 @covers("H-LEG-12", "I-ISO-2")
@@ -123,33 +115,38 @@ async def test_after_a_restart_a_call_cannot_be_taken_up_and_a_get_stream_begins
 
 
 @covers("H-LEG-12", "R-RES-7")
-async def test_who_missed_more_than_is_kept_is_refused_and_who_did_not_is_not(
-    host: McpHost, tool: TalkingTool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(event_log, "STREAM_BYTES", 3 * (event_log.EVENT_WEIGHT + 250))
+async def test_who_missed_more_than_is_kept_is_refused_and_who_did_not_is_not(host: McpHost, tool: TalkingTool) -> None:
+    # A mebibyte is kept of a stream: seventeen of these.
+    words = [f"{number}" + "x" * 60_000 for number in range(30)]
     async with call_stream(host) as wire:
-        await tell(tool, 1, 2, 3, 4, 5)
-        await ids_of(wire, 6)
+        await tell(tool, *words)
+        await ids_of(wire, 31)
         wire.cut()
     await gone(host)
-    for place in (0, 1):
+    for place in (0, 1, 12):
         assert (await refused(host, wire.seen[place].id or ""))[0] == 400
     await tool.finish(DONE)
     await gone(host)
-    async with got(host, wire.seen[2].id) as again:
+    async with got(host, wire.seen[15].id) as again:
         await again.to_end()
-    assert heard(again) == [3, 4, 5, DONE]
+    assert heard(again) == [*words[15:], DONE]
 
 
 @covers("R-RES-3")
 async def test_what_ended_is_forgotten_after_a_while(
-    host: McpHost, tool: TalkingTool, monkeypatch: pytest.MonkeyPatch
+    server: ScriptedServer, tool: TalkingTool, clock: ManualClock
 ) -> None:
-    async with call_stream(host) as wire:
-        await tool.finish(DONE)
-        await wire.to_end()
-    monkeypatch.setattr(event_log, "RETENTION", timedelta())
-    assert (await refused(host, wire.seen[0].id or ""))[0] == 400
+    async with running(configuration({"reports": server.url}), Environment(clock=clock)) as gateway:
+        host = await gateway.greeted()
+        async with call_stream(host) as wire:
+            await tool.finish(DONE)
+            await wire.to_end()
+        clock.advance(timedelta(minutes=4))
+        async with got(host, wire.seen[0].id) as again:
+            await again.to_end()
+        assert heard(again) == [DONE]
+        clock.advance(timedelta(minutes=2))
+        assert (await refused(host, wire.seen[0].id or ""))[0] == 400
 
 
 async def test_a_large_answer_waits_whole(host: McpHost, tool: TalkingTool) -> None:
@@ -177,41 +174,55 @@ async def test_a_host_that_reads_slowly_makes_its_server_wait_and_misses_nothing
         host = await gateway.greeted()
         async with call_stream(host) as wire:
             await wire.next()
-            feed = feed_of(gateway, host)
             await tell(tool, *words)
             await tool.finish(DONE)
-            await eventually(lambda: feed._connection is not None and feed._connection.is_congested)
-            assert feed._number < len(words)
+            await at_a_standstill(lambda: tool.unsaid)
+            # Far more than connections hold is not said yet.
+            assert tool.unsaid > len(words) // 2
             await wire.to_end()
     assert heard(wire) == [*words, DONE]
 
 
+async def at_a_standstill(count: Callable[[], int]) -> None:
+    """Wait until a number has not changed for a while."""
+    while (before := count()) is not None:
+        await asyncio.sleep(0.3)
+        if count() == before:
+            return
+
+
 @covers("R-RES-7")
 async def test_a_wait_that_nobody_comes_back_for_is_given_up_and_a_call_is_not(
-    gateway: WholeGateway, host: McpHost, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+    server: ScriptedServer, clock: ManualClock
 ) -> None:
     server.script["report"] = hold = Hold()
-    task = (await host.start("report"))["taskId"]
-    async with asked(host, "tasks/result", {"taskId": task}) as wait, call_stream(host) as call, got(host) as get:
-        for wire in (wait, call, get):
-            await wire.next()
-        monkeypatch.setattr(resumable, "RETENTION", timedelta())
-        await sessions_of(gateway).sweep()
-        assert sessions_of(gateway).peek(host.session) is not None
-        for wire in (wait, call, get):
-            wire.cut()
-    await eventually(lambda: all(feed.is_closed for feed in feeds_of(gateway, host)))
-    await sessions_of(gateway).sweep()
-    assert len(feeds_of(gateway, host)) == 1
-    assert (await refused(host, wait.seen[0].id or ""))[0] == 400
-    async with got(host, get.seen[0].id) as new:
-        first = await new.next()
-        assert first is not None
-        assert first.id != get.seen[0].id
-    hold.release(DONE)
-    async with got(host, call.seen[0].id) as again:
-        await again.to_end()
-    assert heard(again) == [DONE]
+    async with running(configuration({"reports": server.url}), Environment(clock=clock)) as gateway:
+        host = await gateway.greeted()
+        task = (await host.start("report"))["taskId"]
+        async with asked(host, "tasks/result", {"taskId": task}) as wait, call_stream(host) as call, got(host) as get:
+            for wire in (wait, call, get):
+                await wire.next()
+            await sweep(clock)
+            assert (await host.ask("ping")).result == {}
+            for wire in (wait, call, get):
+                wire.cut()
+        await gateway.shows("taskgate_streams", 0, side="downstream")
+        await sweep(clock)
+        assert (await refused(host, wait.seen[0].id or ""))[0] == 400
+        async with got(host, get.seen[0].id) as new:
+            first = await new.next()
+            assert first is not None
+            assert first.id != get.seen[0].id
+        hold.release(DONE)
+        async with got(host, call.seen[0].id) as again:
+            await again.to_end()
+        assert heard(again) == [DONE]
+
+
+async def sweep(clock: ManualClock) -> None:
+    """Let the time go by for which who lost a connection may come back, and the sweep come that ends what waited."""
+    clock.advance(timedelta(minutes=6))
+    await pass_time(35)
 
 
 @covers("A-AUTH-13", "H-LEG-11")

@@ -1,29 +1,34 @@
 """How many sessions, streams and waits one caller may have open: counted exactly, and free again however one ends."""
 
 import asyncio
+import sqlite3
 import tracemalloc
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, closing
 from datetime import timedelta
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import aiohttp
 import pytest
 
+from helpers.loop_pace import pass_time
 from helpers.manual_clock import ManualClock
-from helpers.mcp_host import Answer, McpHost
+from helpers.mcp_host import ACCEPT, Answer, McpHost
+from helpers.package_objects import bytes_held
+from helpers.raw_http import post, raw_host
 from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.token_issuer import TokenIssuer, guarded
-from helpers.waiting import bounded, eventually
+from helpers.waiting import bounded, eventually, until
 from helpers.whole_gateway import Environment, WholeGateway, configuration, running
-from interaction.conftest import Told
+from interaction.asking import PING
+from interaction.falls import returned
 from requirements import covers
-from taskgate.auth.context import ANONYMOUS
-from taskgate.sessions import registry as sessions_module
-from taskgate.telemetry.events import CapRefused, HttpRefused
 
+ACTIVE = "http_server_active_requests"
+TEN_KIB = 10 * 1024
+MOST_LIVE = 10_000
+"""How many sessions of hosts are in memory, where none is in use."""
 Opens = Callable[..., AbstractAsyncContextManager[WholeGateway]]
 
 
@@ -59,11 +64,21 @@ async def listening(host: McpHost) -> int:
         return response.status
 
 
+async def gets_a_stream(host: McpHost) -> None:
+    """Wait until the host may have one more GET stream."""
+    await until(lambda: listening(host), lambda status: status == 200)
+
+
+async def refusals(gateway: WholeGateway) -> dict[Any, float]:
+    """How often caps refused, by what they count and over what."""
+    return await gateway.counts("taskgate_concurrency_rejections_total", "policy", "scope")
+
+
 # --- sessions --------------------------------------------------------------------------------------------------------
 
 
 async def test_one_session_too_many_is_refused_in_words_and_nothing_of_it_is_left(
-    opens: Opens, server: ScriptedServer, told: Told
+    opens: Opens, server: ScriptedServer
 ) -> None:
     async with opens(sessions=2) as gateway:
         first, second = await gateway.greeted(), await gateway.greeted(mount="search")
@@ -89,7 +104,7 @@ async def test_one_session_too_many_is_refused_in_words_and_nothing_of_it_is_lef
         assert (await second.ask("ping")).result == {}
         assert await first.leave() == 200
         assert await (await gateway.greeted()).leave() == 200
-    assert told.of(CapRefused) == [CapRefused("sessions", "context")]
+        assert await refusals(gateway) == {("sessions", "context"): 1}
 
 
 async def test_sessions_of_others_do_not_count(opens: Opens, issuer: TokenIssuer) -> None:
@@ -105,8 +120,7 @@ async def test_a_session_that_was_idle_for_too_long_leaves_its_place(opens: Open
     async with opens(sessions=1) as gateway:
         await gateway.greeted()
         clock.advance(timedelta(hours=2))
-        assert gateway.service._runtime is not None
-        await gateway.service._runtime.sessions.sweep()
+        await pass_time(35)
         await gateway.greeted()
 
 
@@ -149,32 +163,51 @@ async def test_many_that_open_at_once_get_no_more_than_there_are(opens: Opens) -
 
 
 @covers("T45")
+@pytest.mark.timeout(240)
 async def test_of_sessions_without_end_idle_ones_are_put_away_and_found_again(
-    opens: Opens, issuer: TokenIssuer, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+    server: ScriptedServer, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(sessions_module, "MOST_LIVE", 10)
-    async with opens(asks=True) as gateway:
-        house = gateway.service._runtime
-        assert house is not None
-        hosts = []
-        for number in range(30):
-            token = issuer.token(gateway.url(), subject=f"caller-{number}")
-            hosts.append(await gateway.greeted(token=token))
-        assert len(house.sessions._live) == 10
-        await eventually(lambda: len(server.live) == 10)
-        async with hosts[29].listen(), hosts[0].listen():
-            for host in hosts:
-                assert (await host.call("echo", {"n": 1})).result["structuredContent"] == {"n": 1}
-            # Those that are in use stay.
-            assert house.sessions.peek(hosts[29].session) is not None
-            assert house.sessions.peek(hosts[0].session) is not None
-            assert len(house.sessions._live) == 10
+    config = configuration({"reports": server.url}, folder=tmp_path)
+    async with running(config) as gateway:
+        before = [await gateway.greeted() for _ in range(2)]
+    ids = [f"{number:032d}" for number in range(MOST_LIVE + 10)]
+    with closing(sqlite3.connect(tmp_path / "taskgate.db")) as file, file:
+        copy = "INSERT INTO sessions (id, owner, expires, peer) SELECT ?, owner, expires, peer FROM sessions LIMIT 1"
+        file.executemany(copy, [(id,) for id in ids])
+    server.requests.clear()
+    async with running(config) as gateway:
+        first, second = (returned(gateway, host) for host in before)
+        for host in (first, second):
+            await host.call("echo")
+        calls = [request for request in server.verbs("POST") if request.message["method"] == "tools/call"]
+        theirs = [request.headers["mcp-session-id"] for request in calls]
+        async with second.listen() as stream:
+            await used(gateway, ids[:-20])
+            assert server.verbs("DELETE") == []
+            await used(gateway, ids[-20:])
+            await eventually(lambda: server.verbs("DELETE"))
+            # One that is in use stays, though it is older than most.
+            assert {request.headers["mcp-session-id"] for request in server.verbs("DELETE")} == {theirs[0]}
+            assert not stream.ended
+        for host in (first, second):
+            assert (await host.call("echo", {"n": 1})).result["structuredContent"] == {"n": 1}
+        assert len(server.heard("initialize")) == 3
+
+
+async def used(gateway: WholeGateway, sessions: Sequence[str]) -> None:
+    """Ask for something in each of those sessions."""
+    async with raw_host(gateway.address) as host:
+        for session in sessions:
+            fields = {"Content-Type": "application/json", "Accept": ACCEPT, "Mcp-Session-Id": session}
+            head = {name.replace("-", "_"): value for name, value in fields.items()}
+            answer = await host.ask(post(PING.decode(), path=gateway.paths["reports"], host=gateway.origin[7:], **head))
+            assert answer.status == 200, answer.body
 
 
 # --- streams ---------------------------------------------------------------------------------------------------------
 
 
-async def test_one_get_stream_too_many_is_a_plain_429(opens: Opens, told: Told) -> None:
+async def test_one_get_stream_too_many_is_a_plain_429(opens: Opens) -> None:
     async with opens(streams=2) as gateway:
         host, other = await gateway.greeted(), await gateway.greeted(mount="search")
         async with host.listen(), other.listen():
@@ -184,11 +217,9 @@ async def test_one_get_stream_too_many_is_a_plain_429(opens: Opens, told: Told) 
                 assert response.headers["Retry-After"] == "2"
             # What is asked meanwhile is answered.
             assert (await host.ask("ping")).result == {}
-        await eventually(lambda: _free(gateway))
-        assert await listening(host) == 200
-        assert await gateway.count("taskgate_http_rejections_total", reason="concurrency") == 1
-    assert told.of(CapRefused) == [CapRefused("streams", "context")]
-    assert told.of(HttpRefused) == [HttpRefused("concurrency")]
+        assert await refusals(gateway) == {("streams", "context"): 1}
+        assert await gateway.counts("taskgate_http_rejections_total", "reason") == {"concurrency": 1}
+        await gets_a_stream(host)
 
 
 async def test_one_stream_too_many_of_the_modern_era_is_an_error(opens: Opens) -> None:
@@ -199,7 +230,7 @@ async def test_one_stream_too_many_of_the_modern_era_is_an_error(opens: Opens) -
             assert (answer.status, answer.code, answer.headers["Retry-After"]) == (200, 429, "2")
             assert answer.error["data"]["limit"] == 2
             assert not answer.streamed
-        await eventually(lambda: _free(gateway))
+        await gets_a_stream(await gateway.greeted())
         async with host.listen(toolsListChanged=True):
             pass
 
@@ -210,7 +241,8 @@ async def test_streams_of_both_eras_count_together(opens: Opens) -> None:
         async with host.listen():
             wishes = {"notifications": {"toolsListChanged": True}}
             assert (await gateway.modern().ask("subscriptions/listen", wishes)).code == 429
-        await eventually(lambda: _free(gateway))
+        await gets_a_stream(host)
+        await gateway.shows("taskgate_streams", 0, side="downstream")
         async with gateway.modern().listen(toolsListChanged=True):
             assert await listening(host) == 429
 
@@ -237,7 +269,13 @@ async def test_a_stream_leaves_its_place_however_it_ends(opens: Opens, end: str)
                 await streams.enter_async_context(host.listen())
                 await heard[0].end()
                 assert await listening(host) == 200
-        await eventually(lambda: _free(gateway))
+        # All nine may be had again.
+        hosts = [await gateway.greeted() for _ in range(9)]
+        async with AsyncExitStack() as streams:
+            for each in hosts:
+                await gets_a_stream(each)
+                await streams.enter_async_context(each.listen())
+            assert await listening(await gateway.greeted()) == 429
 
 
 async def test_a_stream_that_was_refused_for_something_else_takes_no_place(opens: Opens) -> None:
@@ -249,7 +287,7 @@ async def test_a_stream_that_was_refused_for_something_else_takes_no_place(opens
             async with host.http.get(host.url, headers=head) as response:
                 assert response.status == 400
             assert (await modern.ask("subscriptions/listen", {"notifications": {"taskIds": 7}})).code == -32602
-        assert _free(gateway)
+        assert await listening(host) == 200
 
 
 async def test_a_host_that_breaks_off_leaves_its_place(opens: Opens) -> None:
@@ -261,23 +299,26 @@ async def test_a_host_that_breaks_off_leaves_its_place(opens: Opens) -> None:
                 response = await http.get(host.url, headers=head)
                 assert response.status == 200
                 response.close()
-            await eventually(lambda: _free(gateway))
+            await gets_a_stream(host)
+            await gateway.shows("taskgate_streams", 0, side="downstream")
 
 
 # --- waits for results -----------------------------------------------------------------------------------------------
 
 
-async def waiting(host: McpHost, task: str, count: int, gateway: WholeGateway) -> "list[asyncio.Task[Answer]]":
+async def waiting(
+    host: McpHost, task: str, count: int, gateway: WholeGateway, **headers: str
+) -> "list[asyncio.Task[Answer]]":
     """So many more requests for the result of a task, all of which wait."""
-    before = _waits(gateway)
-    asked = [asyncio.create_task(host.ask("tasks/result", {"taskId": task})) for _ in range(count)]
-    await eventually(lambda: _waits(gateway) == before + count)
+    before = await gateway.count(ACTIVE, http_route="mcp")
+    asked = [asyncio.create_task(host.ask("tasks/result", {"taskId": task}, headers=headers)) for _ in range(count)]
+    await gateway.shows(ACTIVE, before + count, http_route="mcp")
     return asked
 
 
 @covers("T41")
 async def test_one_wait_for_a_result_too_many_is_refused_and_those_that_there_are_go_on(
-    opens: Opens, server: ScriptedServer, told: Told
+    opens: Opens, server: ScriptedServer
 ) -> None:
     server.script["report"] = hold = Hold()
     async with opens(waits=3) as gateway:
@@ -301,16 +342,15 @@ async def test_one_wait_for_a_result_too_many_is_refused_and_those_that_there_ar
         hold.release({"content": []})
         async with bounded():
             assert [(await each).result["content"] for each in waits] == [[]] * 3
-        assert _waits(gateway) == 0
         # What has ended is not waited for.
         assert (await other.ask("ping")).result == {}
         assert (await host.ask("tasks/result", {"taskId": task})).result["content"] == []
-    assert told.of(CapRefused) == [CapRefused("waits", "context")]
+        assert await refusals(gateway) == {("waits", "context"): 1}
 
 
 @covers("T41")
 async def test_waits_of_all_callers_count_together_and_those_of_others_do_not_count_as_ones_own(
-    opens: Opens, server: ScriptedServer, issuer: TokenIssuer, told: Told
+    opens: Opens, server: ScriptedServer, issuer: TokenIssuer
 ) -> None:
     server.script["report"] = hold = Hold()
     async with opens(waits=2, all_waits=3, asks=True) as gateway:
@@ -322,7 +362,7 @@ async def test_waits_of_all_callers_count_together_and_those_of_others_do_not_co
         hold.release({"content": []})
         async with bounded():
             await asyncio.gather(*waits)
-    assert told.of(CapRefused) == [CapRefused("waits", "global")]
+        assert await refusals(gateway) == {("waits", "global"): 1}
 
 
 @covers("T41")
@@ -331,69 +371,54 @@ async def test_a_wait_is_gone_within_a_second_of_its_host(opens: Opens, server: 
     async with opens(waits=2) as gateway:
         host = await gateway.greeted()
         task = (await host.start("report"))["taskId"]
+        # Of a stream that can be taken up again, the host may come back: this one takes JSON alone.
+        head = {**host.head(), "Accept": "application/json"}
+        body = {"jsonrpc": "2.0", "id": 7, "method": "tasks/result", "params": {"taskId": task}}
+
+        async def two_wait(http: aiohttp.ClientSession) -> "list[asyncio.Task[Any]] | None":
+            asked = [asyncio.create_task(http.post(host.url, headers=head, json=body)) for _ in range(2)]
+            if not (await asyncio.wait(asked, timeout=0.05, return_when=asyncio.FIRST_COMPLETED))[0]:
+                return asked
+            await leave(asked)
+            return None
+
         for _ in range(3):
-            async with aiohttp.ClientSession() as http:
-                # Of a stream that can be taken up again, the host may come back: this one takes JSON alone.
-                head = {**host.head(), "Accept": "application/json"}
-                body = {"jsonrpc": "2.0", "id": 7, "method": "tasks/result", "params": {"taskId": task}}
-                asked = [asyncio.create_task(http.post(host.url, headers=head, json=body)) for _ in range(2)]
-                await eventually(lambda: _waits(gateway) == 2)
-                for each in asked:
-                    each.cancel()
-                await asyncio.wait(asked)
-            await eventually(lambda: _waits(gateway) == 0, within=1.0)
+            async with aiohttp.ClientSession() as http, bounded(1.5):
+                while (asked := await two_wait(http)) is None:
+                    pass
+                await leave(asked)
         hold.release({"content": []})
 
 
-class Waiter:
-    """What is asked for of the request of a host that takes no stream."""
-
-    address = "192.0.2.7"
-    head = SimpleNamespace(accepts_stream=False)
-
-    def on_disconnect(self, forget: Callable[[], None]) -> None:
-        self.forget = forget
+async def leave(asked: "list[asyncio.Task[Any]]") -> None:
+    for each in asked:
+        each.cancel()
+    await asyncio.wait(asked)
 
 
 @covers("T41")
-async def test_a_wait_takes_four_kibibytes_at_most_however_many_there_are(opens: Opens, server: ScriptedServer) -> None:
-    """With the frames of all that waits for it, and the asyncio.Task of its request."""
+async def test_a_wait_takes_ten_kibibytes_at_most_with_its_connection_however_many_there_are(
+    opens: Opens, server: ScriptedServer
+) -> None:
+    """Of what the gateway asks for itself: what the HTTP library has of a connection is not its own."""
     server.script["report"] = hold = Hold()
     async with opens(waits=4000, all_waits=4000) as gateway:
         host = await gateway.greeted()
         task = (await host.start("report"))["taskId"]
-        house = gateway.service._runtime
-        assert house is not None
-        host_session = house.sessions._live[str(host.session)]
-        waits: list[asyncio.Task[object]] = []
+        waits: list[asyncio.Task[Answer]] = []
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as host.http:
 
-        async def bytes_of(count: int) -> int:
-            asked = (Waiter(), ANONYMOUS, host_session, task, "tasks/result")
-            waits.extend(asyncio.create_task(house.following.outcome(*asked)) for _ in range(count))  # type: ignore[arg-type]
-            await eventually(lambda: _waits(gateway) == len(waits))
-            return tracemalloc.get_traced_memory()[0]
+            async def bytes_of(count: int) -> int:
+                waits.extend(await waiting(host, task, count, gateway, Accept="application/json"))
+                return bytes_held()
 
-        tracemalloc.start()
-        try:
-            few, more, most = await bytes_of(500), await bytes_of(500), await bytes_of(1000)
-        finally:
-            tracemalloc.stop()
-        assert more - few < 500 * 4096
-        assert most - more < 1000 * 4096
-        hold.release({"content": []})
-        async with bounded():
-            await asyncio.gather(*waits)
-        assert _waits(gateway) == 0
-
-
-def _waits(gateway: WholeGateway) -> int:
-    """How many requests wait for results."""
-    assert gateway.service._runtime is not None
-    return gateway.service._runtime.gateway._in_session._rooms.streams.waits
-
-
-def _free(gateway: WholeGateway) -> bool:
-    """Whether nobody has a stream that counts."""
-    assert gateway.service._runtime is not None
-    rooms = gateway.service._runtime.gateway._in_session._rooms
-    return rooms.streams.callers == 0
+            tracemalloc.start()
+            try:
+                few, more, most = await bytes_of(100), await bytes_of(100), await bytes_of(200)
+            finally:
+                tracemalloc.stop()
+            assert more - few < 100 * TEN_KIB
+            assert most - more < 200 * TEN_KIB
+            hold.release({"content": []})
+            async with bounded():
+                await asyncio.gather(*waits)

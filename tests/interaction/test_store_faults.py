@@ -10,23 +10,17 @@ from pathlib import Path
 import pytest
 
 from helpers.failing_store import FailingStore
+from helpers.loop_pace import LoopClock, paced
 from helpers.mcp_host import McpHost
 from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.small_disk import small_disk
 from helpers.waiting import bounded
 from helpers.whole_gateway import Environment, StoreFault, WholeGateway, configuration, open_store, running
-from taskgate.lifecycle import store_health
 
 DONE = {"content": [{"type": "text", "text": "done " * 10_000}]}
 LARGE = {"text": "x" * 60_000}
 FAULTS = "The task store does not work and no task can be created: %s"
 OVER = "The task store works again"
-
-
-@pytest.fixture(autouse=True)
-def in_haste(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A store is calm once nothing has failed for a moment."""
-    monkeypatch.setattr(store_health, "CALM", 0.05)
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -119,10 +113,11 @@ async def store() -> FailingStore:
 
 @pytest.fixture
 async def gateway(server: ScriptedServer, store: FailingStore) -> AsyncIterator[WholeGateway]:
-    """A gateway over that store."""
-    around = Environment(store=store)  # type: ignore[arg-type]
+    """A gateway over that store, in a time that runs fast: a store is well once nothing has failed for a while."""
+    around = Environment(store=store, clock=LoopClock())  # type: ignore[arg-type]
     async with running(configuration({"reports": server.url}), around) as gateway:
-        yield gateway
+        with paced(20):
+            yield gateway
         store.failing = set()
 
 

@@ -2,16 +2,20 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from time import monotonic
 from typing import Any
 
 import pytest
 
+from helpers.loop_pace import pass_time
 from helpers.modern_host import called
 from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import Environment, Store, StoreUnavailable, WholeGateway, configuration, open_store, running
 from interaction.questioning import DONE
-from taskgate.lifecycle import runner
+
+MOST = 256
+"""How many such tasks wait to be ended at once."""
 
 
 class LosingStore:
@@ -46,12 +50,6 @@ class LosingStore:
                 await asyncio.sleep(0)
 
 
-def ends(gateway: WholeGateway) -> Any:
-    """The ends that wait to be written of tasks that nobody knows of."""
-    assert gateway.service._runtime is not None
-    return gateway.service._runtime.runner._ending.running
-
-
 @pytest.fixture
 async def store() -> LosingStore:
     return LosingStore(await open_store("memory", None))
@@ -62,7 +60,8 @@ async def gateway(server: ScriptedServer, store: LosingStore) -> AsyncIterator[W
     """A gateway that makes a task of every call that is not over at once, and of `echo` before it leaves."""
     tasks = {"upgrade": [{"tool": "echo", "mode": "always"}, {"tool": "*", "mode": "auto"}], "inline_grace": "0s"}
     around = Environment(store=store)  # type: ignore[arg-type]
-    async with running(configuration({"reports": server.url}, tasks=tasks), around) as gateway:
+    limits = {"rate": [], "concurrency": {"tasks_per_context": 2 * MOST}}
+    async with running(configuration({"reports": server.url}, tasks=tasks, limits=limits), around) as gateway:
         yield gateway
 
 
@@ -101,25 +100,24 @@ async def test_such_a_task_is_ended_once_the_store_is_there(gateway: WholeGatewa
     await store.until({"failed": 1})
 
 
-async def test_no_more_of_them_wait_for_the_store_than_there_may(
-    gateway: WholeGateway, store: LosingStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(runner, "MAX_DISOWNED", 2)
+async def test_no_more_of_them_wait_for_the_store_than_there_may(gateway: WholeGateway, store: LosingStore) -> None:
     store.loses, store.fails = {"insert"}, {"load"}
-    for _ in range(3):
+    for _ in range(MOST + 1):
         await gateway.modern().call("echo")
-    assert len(ends(gateway)) == 2
     store.fails = set()
-    await store.until({"failed": 2, "working": 1})
+    await store.until({"failed": MOST, "working": 1})
 
 
-async def test_none_of_them_keeps_the_gateway_from_ending(
-    gateway: WholeGateway, store: LosingStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(runner, "ENDING_PATIENCE", 0.1)
+async def test_none_of_them_keeps_the_gateway_from_ending(gateway: WholeGateway, store: LosingStore) -> None:
     store.loses, store.fails = {"insert"}, {"load"}
     await gateway.modern().call("echo")
-    assert len(ends(gateway)) == 1
+    await store.until({"working": 1})
+    began = monotonic()
     async with bounded():
         await gateway.drain()
-    assert ends(gateway) == ()
+    assert monotonic() - began < 10
+    refused = store.refused
+    # Nobody goes on trying.
+    await pass_time(60)
+    assert store.refused == refused
+    await store.until({"working": 1})

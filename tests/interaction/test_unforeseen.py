@@ -1,53 +1,79 @@
 """What nobody foresaw: a fault of our own is told without a word about itself, and no task stays unfinished for it."""
 
+import asyncio
 import logging
-from typing import Any
+from datetime import datetime
 
 import pytest
 
-from helpers.scripted_upstream import ScriptedServer
-from helpers.whole_gateway import Environment, SystemEntropy, configuration, running, upstream_maker
-from taskgate.upstream.stdio.nurse import Nurse
+from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.waiting import bounded
+from helpers.whole_gateway import Environment, SystemClock, configuration, running
 
 PLANTED = "s3cret of the fault"
+DONE = {"content": []}
 
 
-class Faulty:
-    """Hands everything to `inner`, but what a name in `faults` stands for raises what it should not."""
+class FaultyClock(SystemClock):
+    """The machine's, but for one reading of it that fails: the one of that number from when it is `armed` on."""
 
-    def __init__(self, inner: Any, *faults: str) -> None:
-        self._inner = inner
-        self._faults = faults
+    def __init__(self, number: int) -> None:
+        self.armed = False
+        self._left = number
 
-    def session(self, *given: Any) -> "Faulty":
-        return Faulty(self._inner.session(*given), *self._faults)
+    def now(self) -> datetime:
+        self._read()
+        return super().now()
 
-    def __getattr__(self, name: str) -> Any:
-        if name not in self._faults:
-            return getattr(self._inner, name)
+    def elapsed(self) -> float:  # type: ignore[override]
+        self._read()
+        return SystemClock.elapsed()
 
-        async def fail(*_: Any, **__: Any) -> None:
+    def _read(self) -> None:
+        self._left -= self.armed
+        if self.armed and self._left == 0:
             raise RuntimeError(PLANTED)
-
-        return fail
 
 
 @pytest.mark.parametrize("as_task", [False, True])
 async def test_a_fault_of_ours_is_an_internal_error_and_no_more(
     server: ScriptedServer, caplog: pytest.LogCaptureFixture, as_task: bool
 ) -> None:
-    make = upstream_maker(Nurse(), SystemEntropy())
-    around = Environment(make_upstream=lambda *given: Faulty(make(*given), "run", "relay"))  # type: ignore[arg-type, return-value]
-    with caplog.at_level(logging.ERROR):
-        async with running(configuration({"reports": server.url}), around) as gateway:
-            host = await gateway.greeted()
+    server.script["echo"] = hold = Hold()
+    clock = FaultyClock(1)
+    async with running(configuration({"reports": server.url}), Environment(clock=clock)) as gateway:
+        host = await gateway.greeted()
+        calling = asyncio.create_task(host.call("echo", **({"task": {}} if as_task else {})))
+        async with bounded():
+            await hold.begun.wait()
+            task = (await calling).result["task"]["taskId"] if as_task else ""
+        with caplog.at_level(logging.ERROR):
+            caplog.clear()
+            clock.armed = True
+            hold.release(DONE)
             if as_task:
-                task = await host.start("echo")
-                answer = await host.ask("tasks/result", {"taskId": task["taskId"]})
-                assert (await host.task(task["taskId"]))["status"] == "failed"
-            else:
-                answer = await host.call("echo")
+                await gateway.counted("taskgate_tasks_finished_total")
+                assert (await host.task(task))["status"] == "failed"
+            answer = await (host.ask("tasks/result", {"taskId": task}) if as_task else calling)
     assert (answer.status, answer.code) == (200, -32603)
     assert answer.error["data"] == {"origin": "gateway", "reason": "internal", "dispatched": True}
     assert PLANTED not in answer.text
     assert [record.name for record in caplog.records] == ["taskgate.runner" if as_task else "taskgate.gateway"]
+
+
+@pytest.mark.parametrize("number", range(2, 8))
+async def test_wherever_it_is_no_host_hears_a_word_of_it_and_the_next_call_works(
+    server: ScriptedServer, number: int
+) -> None:
+    server.script["echo"] = hold = Hold()
+    clock = FaultyClock(number)
+    async with running(configuration({"reports": server.url}), Environment(clock=clock)) as gateway:
+        host = await gateway.greeted()
+        calling = asyncio.create_task(host.call("echo"))
+        async with bounded():
+            await hold.begun.wait()
+            clock.armed = True
+            hold.release(DONE)
+            assert PLANTED not in (await calling).text
+        clock.armed = False
+        assert (await host.call("report", {"a": 1})).result["structuredContent"] == {"a": 1}

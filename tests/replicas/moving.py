@@ -10,7 +10,8 @@ from helpers.mcp_host import McpHost
 from helpers.several_gateways import gone
 from helpers.waiting import eventually
 from helpers.whole_gateway import WholeGateway
-from interaction.resuming import SAID, heard, sessions_of
+from interaction.resuming import SAID, heard
+from taskgate.sessions.registry import HostSessions
 
 PART = 40
 """How much is said in each part of a counted stream."""
@@ -68,3 +69,8 @@ async def listened_to(gateway: WholeGateway, task: str) -> None:
 def knows_of_stream(gateway: WholeGateway, host: McpHost) -> bool:
     session = sessions_of(gateway).peek(host.session)
     return session is not None and session.elsewhere.newest is not None
+
+
+def sessions_of(gateway: WholeGateway) -> HostSessions:
+    assert gateway.service._runtime is not None
+    return gateway.service._runtime.sessions

@@ -11,8 +11,8 @@ from helpers.talking_tool import TalkingTool
 from helpers.waiting import eventually
 from helpers.whole_gateway import WholeGateway
 from interaction.questioning import ACCEPTED, DONE, ELICIT, capable
-from interaction.resuming import SAID, call_stream, heard, ids_of, last_id, sessions_of, tell
-from replicas.moving import PART, counted, draining, knows_of_stream, messages, outcome
+from interaction.resuming import SAID, call_stream, heard, ids_of, last_id, tell
+from replicas.moving import PART, counted, draining, knows_of_stream, messages, outcome, sessions_of
 
 
 async def test_a_counted_stream_of_a_call_goes_on_elsewhere_while_the_replica_that_carries_it_drains(
