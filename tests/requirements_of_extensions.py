@@ -1,8 +1,6 @@
 """What is owed to extensions that cross: the part of `requirements` that is about what is not the gateway's own.
 
-What does not apply: X-APP-13, X-SK-11 and X-EV-1 to X-EV-54, which are about suites and about events of the gateway's
-own. X-EXT-25: hosts have no notifications of extensions. X-SK-7, as nothing is annotated. X-UE-4 to X-UE-6: events of a
-server are neither relayed by subscriptions of the gateway's own nor translated between eras.
+Events of a server are neither relayed by subscriptions of the gateway's own nor translated between eras.
 """
 
 from typing import Final

@@ -1,8 +1,4 @@
-"""What is owed to whoever runs the gateway: the part of `requirements` that is about what can be seen from outside.
-
-O-AUD-6 is left to the record of a call: there stands, sealed, what its server calls the task that it made of it. The
-log has no such name, for it is nearly as good as a token (O-AUD-3).
-"""
+"""What is owed to whoever runs the gateway: the part of `requirements` that is about what can be seen from outside."""
 
 from typing import Final
 

@@ -1,7 +1,4 @@
-"""What is owed to servers, and asked of them, by the ways that messages get there: the part of `requirements` below it.
-
-U-STDIO-6 is for operators: what a program may do beyond its environment is not the gateway's to say.
-"""
+"""What is owed to servers, and asked of them, by the ways that messages get there: a part of `requirements`."""
 
 from typing import Final
 
@@ -16,6 +13,8 @@ FOR_SERVERS: Final = {
     "U-STDIO-2": "a program that ended is started again, and what it had in flight has failed",
     "U-STDIO-3": "a call of a program is cancelled with the notification, in either era",
     "U-STDIO-4": "a process is for one caller and one set of capabilities; it asks for the only call in flight",
+    "U-STDIO-5": "streams of a program in the modern era are told apart by their subscription, and it gets no answers",
+    "U-STDIO-6": "a program's command comes from the operator alone, and is given to no shell",
     "U-SSE-1": "a server of HTTP+SSE says where messages go, and answers on its stream, which is the session",
     "U-SSE-2": "messages go to the server's own origin alone",
     "U-SSE-3": "what was in flight on a stream that ended has failed, and the next call has another",

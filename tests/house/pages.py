@@ -14,7 +14,7 @@ CHECKOUT: Final = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(CHECKOUT), str(CHECKOUT / "tests")]
 
 from house.test_requirements import covering  # noqa: E402
-from requirements import REQUIREMENTS  # noqa: E402
+from requirements import NOT_BUILT, REQUIREMENTS  # noqa: E402
 
 AREAS: Final = {
     "V": "versions and eras",
@@ -38,7 +38,12 @@ REQUIREMENTS_HEAD: Final = """# Requirements
 
 What the gateway is held to, as far as it is built. Each line has an id, a sentence, and the tests that show it.
 Code and tests name the ids. `make pages` writes this page from the tables in `tests/requirements*.py` and
-`tests/threats.py`; a test fails when a requirement has no test, or a test names an unknown id.
+`tests/threats.py`; a test fails when a requirement has no test, or a test names an unknown id. Questions that the
+protocol leaves open are in [rulings.md](rulings.md).
+"""
+NOT_BUILT_HEAD: Final = """## Not built
+
+These do not apply to taskgate, or are left out on purpose.
 """
 DECISIONS_HEAD: Final = """# Decisions
 
@@ -68,7 +73,9 @@ def requirements_page(covering: Mapping[str, frozenset[str]]) -> str:
             if id[0] == letter:
                 lines += [f"- **{id}**: {sentence}.", *(f"  - `{test}`" for test in sorted(covering[id]))]
         lines.append("")
-    return "\n".join(lines)
+    lines.append(NOT_BUILT_HEAD)
+    lines += [f"- **{id}**: {sentence}." for id, sentence in NOT_BUILT.items()]
+    return "\n".join([*lines, ""])
 
 
 def decision_of(file: Path) -> Decision:

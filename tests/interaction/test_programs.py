@@ -131,6 +131,7 @@ async def test_everybody_shares_its_processes_where_that_is_said(tmp_path: Path)
         assert len({(await who(host))["pid"] for host in hosts}) == 1
 
 
+@covers("A-AUTH-15")
 async def test_it_is_run_with_what_the_configuration_says_and_no_secret_of_the_gateways(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,6 +171,7 @@ async def test_a_task_whose_process_ends_has_failed_and_says_how(gateway: WholeG
     assert (await modern.call("echo", {"a": 1})).result["structuredContent"] == {"a": 1}
 
 
+@covers("A-AUTH-15")
 @pytest.mark.parametrize("secret", ["v-treasure", "v\"-\\'for-\ttreasüre", "v'-for/\ntreasüre"])
 async def test_what_it_says_on_standard_error_is_logged_without_its_secrets(
     caplog: pytest.LogCaptureFixture, secret: str

@@ -14,6 +14,7 @@ from helpers.gateway_process import GatewayProcess, gateway_process
 from helpers.mcp_host import McpHost
 from helpers.waiting import eventually
 from interaction.programs import TALKING, who
+from requirements import covers
 
 FREE = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
 
@@ -42,6 +43,7 @@ def is_there(pid: int) -> bool:
     return True
 
 
+@covers("U-STDIO-6")
 async def test_a_program_is_at_mcp_with_its_arguments_as_they_were_given_and_its_calls_are_tasks(
     gateway: GatewayProcess, host: McpHost
 ) -> None:

@@ -1,4 +1,4 @@
-"""Calls of the modern era that one replica holds, and whose hosts come back to another (decisions 18)."""
+"""Calls of the modern era that one replica holds, and whose hosts come back to another."""
 
 import asyncio
 from pathlib import Path

@@ -25,7 +25,7 @@ async def until_unknown(host: McpHost) -> None:
 
 
 async def test_a_session_is_found_at_any_replica(three: list[WholeGateway], server: ScriptedServer) -> None:
-    """Each has a session at the server of its own (house §8)."""
+    """Each has a session at the server of its own."""
     host = await three[0].greeted()
     for number, gateway in enumerate(three):
         answer = await at(host, gateway).call("echo", {"at": number})

@@ -29,7 +29,7 @@ _MAX_CACHED_NAME: Final = 128
 
 
 class PromotionMode(StrEnum):
-    """The modes in which calls of a tool run, as the operator chooses (decisions 5)."""
+    """The modes in which calls of a tool run, as the operator chooses."""
 
     SYNC = "sync"
     AUTO = "auto"
@@ -46,7 +46,7 @@ class TaskSupport(StrEnum):
 
 
 class OnLost(StrEnum):
-    """The fate of a call whose process died while it may have been running (decisions 2)."""
+    """The fate of a call whose process died while it may have been running."""
 
     FAIL = "fail"
     RERUN = "rerun"

@@ -50,7 +50,7 @@ class TaskStatus(StrEnum):
 
 
 class FaultReason(StrEnum):
-    """The reasons why a call has no result of the server (decisions 19)."""
+    """The reasons why a call has no result of the server."""
 
     UNREACHABLE = "unreachable"
     CLOSED = "closed"

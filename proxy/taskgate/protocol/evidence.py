@@ -1,4 +1,4 @@
-"""What a server's answers tell of its era, where nothing is agreed on yet (V-ERA-5, V-ERA-7, decisions 18a). Pure.
+"""What a server's answers tell of its era, where nothing is agreed on yet (V-ERA-5, V-ERA-7). Pure.
 
 Only what names a revision of the modern era, or an error that exists in it alone, tells of it: no HTTP status, and
 no other error, whatever it says (T-17).

@@ -86,7 +86,7 @@ BUILT_IN: Final[Mapping[str, Extension]] = MappingProxyType(
             ),
             filters=frozenset({"eventsListChanged"}),
             capability="events",
-            # Those of SEP-3415, and those of the design that came before it (X-FIX-1, X-FIX-2).
+            # Those of SEP-3415, and those of the design that came before it.
             codes=frozenset({*range(-32027, -32022), *range(-32015, -32010)}),
             streams=frozenset({"events/stream"}),
         ),

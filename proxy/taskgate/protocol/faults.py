@@ -1,6 +1,6 @@
 """The one table from an error to what a host of either era sees of it: HTTP status, JSON-RPC code, data, headers.
 
-Ledger §6 and decisions 19. Texts are ours throughout; an error of a server is no fault but an outcome.
+Texts are ours throughout; an error of a server is no fault but an outcome.
 """
 
 from collections.abc import Mapping
@@ -195,7 +195,7 @@ CANCELLED = error_object(TASK_CANCELLED, "Task was cancelled")
 
 def _failure_data(error: errors.UpstreamFailed) -> dict[str, Any]:
     if error.reason in _OURS:
-        # One face for a call of which nobody knows what became, whoever lost it (decisions 19).
+        # One face for a call of which nobody knows what became, whoever lost it.
         return {**_ours(error.reason), "dispatched": error.dispatched}
     return {"origin": "upstream", "reason": error.reason, "dispatched": error.dispatched}
 

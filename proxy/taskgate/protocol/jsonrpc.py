@@ -24,7 +24,7 @@ MAX_ID_BYTES: Final = 256
 def parse(body: bytes, *, max_depth: int, shape: Shape = ENVELOPE, max_members: int | None = None) -> Message:
     """Read one message. `max_members` bounds each walked object, and where it is said all arrays and objects count.
 
-    Raises UnparsableMessage for what is not JSON (decisions b) and MalformedMessage, with the id where it could be
+    Raises UnparsableMessage for what is not JSON and MalformedMessage, with the id where it could be
     read, for JSON that is not one JSON-RPC message: an array, a duplicate key in a walked object, too many members, a
     key that some readers take for another (`alike`), a wrong version, id, method or `error`. `params` that is no object
     is left to the caller: it is kept as an empty `params` with `params_text` telling the truth.

@@ -1,6 +1,6 @@
 """Reading parameters of hosts in either era: types checked, and the text cut where something in it is not for a server.
 
-Everything of the wrong type is InvalidParams (decisions b). What must not live here: what belongs to one era alone.
+Everything of the wrong type is InvalidParams. What must not live here: what belongs to one era alone.
 """
 
 import re
@@ -44,7 +44,7 @@ def text_member(params: Members, name: str, what: str) -> str:
 
 
 def written_member(params: Members, name: str, what: str) -> str:
-    """A required string that will be written elsewhere: MalformedMessage for a lone surrogate (decisions b)."""
+    """A required string that will be written elsewhere: MalformedMessage for a lone surrogate."""
     value = text_member(params, name, what)
     try:
         value.encode()

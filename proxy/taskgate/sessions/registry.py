@@ -2,7 +2,7 @@
 
 A session is bound to who opened it and to its mount; found with anything else it does not exist. What a restart must
 not lose is in the store: the session goes on, and its server is met anew when it is next needed. Tasks outlive their
-session, so the server's end stays open until the last of them is done (decisions 14).
+session, so the server's end stays open until the last of them is done.
 """
 
 import asyncio

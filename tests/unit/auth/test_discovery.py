@@ -65,7 +65,7 @@ def test_what_may_be_asked_is_https_or_on_this_machine(address: str) -> None:
     assert is_allowed(address)
 
 
-@covers("T39")
+@covers("T39", "A-AUTH-17")
 @pytest.mark.parametrize(
     "address",
     [
@@ -117,6 +117,7 @@ def test_the_metadata_name_the_keys() -> None:
     assert jwks_uri(metadata(more=1), ISSUER) == KEYS
 
 
+@covers("A-AUTH-17")
 @pytest.mark.parametrize(
     "issuer",
     [
@@ -184,6 +185,7 @@ def test_every_text_may_be_asked_or_not(address: str) -> None:
         assert jwks_uri(metadata(issuer="http://[::1]/", jwks_uri=address), "http://[::1]/") == address
 
 
+@covers("A-AUTH-17")
 @pytest.mark.requirement("T39")
 @pytest.mark.parametrize(
     "host",

@@ -31,6 +31,7 @@ from helpers.key_server import (
     status,
 )
 from helpers.waiting import PATIENCE, bounded
+from requirements import covers
 from taskgate.auth.fetch import FetchedDocument, FetchFailed, HttpFetcher, max_age_of
 
 BODY = b'{"keys": [1]}'
@@ -107,6 +108,7 @@ async def test_a_cookie_is_not_sent_back(fetch: HttpFetcher, server: KeyServer) 
     assert ["cookie" in request.headers for request in server.requests] == [False, False]
 
 
+@covers("A-AUTH-17")
 @pytest.mark.parametrize("code", [300, 301, 302, 303, 304, 307, 308])
 async def test_a_redirect_is_not_followed(fetch: HttpFetcher, server: KeyServer, code: int) -> None:
     async with KeyServer() as elsewhere:

@@ -8,6 +8,7 @@ import pytest
 from jwt import PyJWK
 
 from helpers.manual_clock import EPOCH, ManualClock
+from requirements import covers
 from taskgate.auth.context import CONTEXT_PARTS
 from taskgate.auth.jwt import OTHER
 from taskgate.auth.settings import IssuerSettings
@@ -66,6 +67,7 @@ async def test_each_issuer_is_judged_by_its_own_keys_and_rules() -> None:
     assert [issuer for issuer, _ in gate.heard] == ["corp", "labs", "corp", "labs"]
 
 
+@covers("A-AUTH-17")
 async def test_an_issuer_that_is_not_configured_is_named_to_nobody() -> None:
     gate = Gate()
     assert await gate.refused(token(payload=claims(iss="https://evil.example.com/"))) == AuthReason.ISSUER

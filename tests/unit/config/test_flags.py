@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from requirements import covers
 from taskgate.config import BindAddress, ConfigurationError, GatewayConfig, for_command, for_upstream
 
 Loads = Callable[..., GatewayConfig]
@@ -29,6 +30,7 @@ def test_a_flag_holds_no_references() -> None:
     assert for_upstream("http://a/${A}$", None, None).upstreams["default"].url == "http://a/${A}$"
 
 
+@covers("U-STDIO-6")
 def test_a_command_means_a_program_where_the_url_would_be(loads: Loads) -> None:
     text = (
         "version: 1\nauth: {mode: none}\n"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from requirements import covers
 from taskgate.config import GatewayConfig, effective
 from taskgate.config.fields import MASK
 from taskgate.config.model import DEFAULTS, conflicts
@@ -98,6 +99,7 @@ def test_a_server_is_spoken_to_over_http_unless_it_is_said_how(loads: Loads) -> 
 # --- what is no secret, and what is --------------------------------------------------------------------------------
 
 
+@covers("A-AUTH-15")
 def test_what_is_in_an_environment_is_not_shown(loads: Loads) -> None:
     config = loads(written(f"{PROGRAM}, env: {{NAME: s3cret, OTHER: '${{S}}'}}"), {"S": "s3cret"})
     shown = effective(config)

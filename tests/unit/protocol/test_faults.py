@@ -1,4 +1,4 @@
-"""Every error has one face: status, code, data and headers as ledger §6 and decisions 19 have them."""
+"""Every error has one face: status, code, data and headers for hosts."""
 
 import json
 from collections.abc import Iterator
@@ -32,13 +32,13 @@ def ours(reason: str, **more: Any) -> dict[str, Any]:
 
 
 TABLE: dict[str, tuple[Exception, Face]] = {
-    "§6 -32700, H-HTTP-7": (errors.UnparsableMessage("no"), Face(400, -32700, "no")),
-    "§6 -32600, H-HTTP-7": (errors.MalformedMessage("no", id=7), Face(400, -32600, "no")),
-    "§6 -32602, decisions b": (errors.InvalidParams("no"), Face(200, -32602, "no")),
-    "§6 -32601, decisions d": (errors.UnknownMethod("no"), Face(200, -32601, "no")),
+    "-32700, H-HTTP-7": (errors.UnparsableMessage("no"), Face(400, -32700, "no")),
+    "-32600, H-HTTP-7": (errors.MalformedMessage("no", id=7), Face(400, -32600, "no")),
+    "-32602": (errors.InvalidParams("no"), Face(200, -32602, "no")),
+    "-32601": (errors.UnknownMethod("no"), Face(200, -32601, "no")),
     "L-TOOL-2, L-TOOL-3, AMB-4": (errors.TaskSupportMismatch("no"), Face(200, -32601, "no")),
     "H-LEG-6, AMB-11": (errors.UnsupportedVersion("no"), Face(400, -32600, "no", {"supported": SUPPORTED})),
-    "decisions 19, a shutdown": (
+    "a shutdown": (
         errors.CutOff("secret"),
         Face(200, -32603, CUT_OFF, ours("shutdown", dispatched=True)),
     ),
@@ -72,7 +72,7 @@ TABLE: dict[str, tuple[Exception, Face]] = {
             AGAIN,
         ),
     ),
-    "decisions 19, a cap of many": (
+    "a cap of many": (
         errors.TooManyTasks(5, scope="tenant"),
         Face(
             200,
@@ -82,7 +82,7 @@ TABLE: dict[str, tuple[Exception, Face]] = {
             AGAIN,
         ),
     ),
-    "decisions 19, bytes": (
+    "bytes": (
         errors.TooManyBytes(1024, scope="global"),
         Face(
             200,
@@ -92,7 +92,7 @@ TABLE: dict[str, tuple[Exception, Face]] = {
             AGAIN,
         ),
     ),
-    "decisions 19, a rate": (
+    "a rate": (
         errors.RateLimited(timedelta(seconds=1.5), "calls"),
         Face(
             200,
@@ -102,15 +102,15 @@ TABLE: dict[str, tuple[Exception, Face]] = {
             AGAIN,
         ),
     ),
-    "decisions 19, a queue": (
+    "a queue": (
         errors.QueueFull("No turn", retry_after=timedelta(seconds=10)),
         Face(200, 429, "No turn", ours("queue", retryAfterMs=10_000), (("Retry-After", "10"),)),
     ),
-    "decisions 19, the store": (
+    "the store": (
         errors.StoreUnavailable("/var/lib/taskgate/tasks.db: disk I/O error"),
         Face(200, 503, "The task store is not available", ours("store", retryAfterMs=2000), AGAIN),
     ),
-    "decisions 19, bytes in flight": (
+    "bytes in flight": (
         errors.TooManyBytes(1024, "Messages in flight"),
         Face(
             200,
@@ -120,11 +120,11 @@ TABLE: dict[str, tuple[Exception, Face]] = {
             AGAIN,
         ),
     ),
-    "decisions 19, memory": (
+    "memory": (
         errors.Overloaded(timedelta(seconds=2)),
         Face(200, 503, "The gateway is short of memory", ours("overload", retryAfterMs=2000), AGAIN),
     ),
-    "decisions 19, a drain": (
+    "a drain": (
         errors.Draining(timedelta(seconds=4, milliseconds=1)),
         Face(200, 503, "The gateway is shutting down", ours("draining", retryAfterMs=4001), (("Retry-After", "5"),)),
     ),
@@ -136,12 +136,12 @@ TABLE: dict[str, tuple[Exception, Face]] = {
         errors.Unauthenticated(errors.AuthReason.SIGNATURE, issuer="corp"),
         Face(401, -32600, "Authentication is required"),
     ),
-    "decisions 19, a rule": (errors.Forbidden("no"), Face(200, 403, "no", ours("policy"))),
+    "a rule": (errors.Forbidden("no"), Face(200, 403, "no", ours("policy"))),
     "A-AUTH-7": (
         errors.InsufficientScope(frozenset({"a"})),
         Face(403, 403, "The token's scopes do not allow this", ours("insufficient_scope")),
     ),
-    "decisions 19, the penalty box": (
+    "the penalty box": (
         errors.Penalized(timedelta(seconds=3)),
         Face(
             200, 429, "Too many failed look-ups of tasks", ours("penalty", retryAfterMs=3000), (("Retry-After", "3"),)
@@ -164,7 +164,7 @@ TABLE: dict[str, tuple[Exception, Face]] = {
 
 
 @pytest.mark.parametrize(("error", "face"), TABLE.values(), ids=TABLE)
-def test_an_error_looks_as_the_ledger_says(error: Exception, face: Face) -> None:
+def test_an_error_has_the_status_code_and_data_of_its_row(error: Exception, face: Face) -> None:
     seen = fault(error)
     assert (seen.status, seen.code, seen.text, seen.data, seen.headers) == face
 

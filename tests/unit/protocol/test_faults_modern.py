@@ -1,4 +1,4 @@
-"""What a host of the modern era sees of an error: as ledger §6 has it, and as the other era where that is silent."""
+"""What a host of the modern era sees of an error: as its rules have it, and as the other era where they are silent."""
 
 import json
 from functools import cache

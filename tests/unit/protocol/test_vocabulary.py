@@ -52,7 +52,7 @@ def test_no_server_tells_hosts_of_its_own_tasks() -> None:
 
 
 def test_what_a_host_tells_its_server_is_no_news_of_a_server() -> None:
-    # L-HOST-4, decisions d.
+    # L-HOST-4.
     assert {"notifications/roots/list_changed", "notifications/tasks/status"} == vocabulary.HOST_NOTICES
     assert not vocabulary.HOST_NOTICES & vocabulary.RELAYED_NOTICES
 

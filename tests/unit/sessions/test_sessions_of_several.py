@@ -157,7 +157,7 @@ async def test_if_the_word_is_lost_the_end_is_noticed_soon(here: Replica, there:
 async def test_a_session_that_is_alive_is_looked_for_now_and_then_alone(
     here: Replica, store: FailingStore, clock: ManualClock
 ) -> None:
-    """A request costs no look into the store, and none fails for a store that is away (decisions 20)."""
+    """A request costs no look into the store, and none fails for a store that is away."""
     id_ = (await here.opened()).id
     store.failing.add("find")
     assert await here.knows(id_)

@@ -56,7 +56,7 @@ async def modern(server: ScriptedServer) -> AsyncIterator[Caller]:
 
 
 async def test_a_call_is_sent_again_when_its_host_went_there(server: ScriptedServer, modern: Caller) -> None:
-    # Ledger 10.3, -32042.
+    # -32042.
     server.script["pay"] = in_turn(
         wants(request_context(1), request_context(2)), result({"content": [], "structuredContent": {"n": 1}})
     )

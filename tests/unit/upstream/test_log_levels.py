@@ -43,7 +43,6 @@ def levels(server: ScriptedServer) -> list[str]:
 async def test_a_server_is_told_the_lowest_level_that_anybody_wanted(
     logging: ScriptedServer, caller: Caller, wanted: list[str | None], told: list[str]
 ) -> None:
-    # Ledger 10.3.
     for level in wanted:
         assert (await call(caller, level)).error is None
     assert levels(logging) == told

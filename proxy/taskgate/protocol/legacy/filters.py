@@ -1,4 +1,4 @@
-"""Reading what a host filters and orders its list of tasks by: SEP-1904, ledger F-FILTER-*.
+"""Reading what a host filters and orders its list of tasks by: SEP-1904, F-FILTER-*.
 
 A criterion stands in `params.filter` or beside it; where it stands in both, the one in `filter` counts (AMB-5). One
 that we do not know is ignored, one of a wrong shape refused. A list of values lets through what meets any of them, and

@@ -1,7 +1,7 @@
 """Tasks that servers of 2025-11-25 make of calls: what they are asked, and what their answers show. Pure.
 
-Ledger §4, from the client's side. Only shapes: when a task is looked at is decided elsewhere. What came of one is its
-call's own answer, to the byte but for the key that ties it to the task (decisions 4).
+Only shapes: when a task is looked at is decided elsewhere. What came of one is its
+call's own answer, to the byte but for the key that ties it to the task.
 """
 
 from datetime import timedelta

@@ -1,6 +1,6 @@
 """Reading the parameters of a host's messages in the legacy era: types checked, the host's text kept.
 
-Everything of the wrong type is InvalidParams (decisions b). What belongs to the gateway (`task`, the progress token,
+Everything of the wrong type is InvalidParams. What belongs to the gateway (`task`, the progress token,
 the related-task key, the idempotency key) is cut out of the text; every other byte stays.
 """
 

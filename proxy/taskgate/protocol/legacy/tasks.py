@@ -1,4 +1,4 @@
-"""The shapes of tasks in 2025-11-25 (SEP-1686): ledger §4. Only shapes; who may see them is decided elsewhere."""
+"""The shapes of tasks in 2025-11-25 (SEP-1686). Only shapes; who may see them is decided elsewhere."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta

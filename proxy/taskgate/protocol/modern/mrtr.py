@@ -1,4 +1,4 @@
-"""Rounds of questions and answers in this era: input requests in a result, their answers in the next request (§5.1).
+"""Rounds of questions and answers in this era: input requests in a result, their answers in the next request.
 
 Here questions of servers of the legacy era take this era's form, and answers to them theirs. Only shapes; which
 questions are open, and what `requestState` holds, is decided elsewhere.

@@ -1,6 +1,6 @@
 """Reading the parameters of requests of this era: types checked, the host's text kept.
 
-Everything of the wrong type is InvalidParams (decisions b). What belongs to this hop alone (`task`, which means nothing
+Everything of the wrong type is InvalidParams. What belongs to this hop alone (`task`, which means nothing
 here, the answers of a retry, the protocol's own keys of `_meta`, and ours) is cut out; every other byte stays.
 """
 

@@ -1,6 +1,6 @@
 """Rounds that servers of this era ask in: their questions as the legacy era words them, and the answers' way back.
 
-Only shapes; who is asked, and when a request is sent again, is decided elsewhere (§5.1 from the client's side).
+Only shapes; who is asked, and when a request is sent again, is decided elsewhere.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """Tasks that servers of this era make of calls: what they are asked, and what their answers show. Pure.
 
-Only shapes (§5 from the client's side); when a task is looked at, and who answers for it, is decided elsewhere. What
-came of a task is cut out as the call's own response, to the byte (decisions 4).
+Only shapes; when a task is looked at, and who answers for it, is decided elsewhere. What
+came of a task is cut out as the call's own response, to the byte.
 """
 
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""The shapes of tasks in 2026-07-28 (SEP-2663): ledger §5. Only shapes; who may see them is decided elsewhere.
+"""The shapes of tasks in 2026-07-28 (SEP-2663). Only shapes; who may see them is decided elsewhere.
 
 A tool's error is a completed task here (T-1), and nothing names a related task (T-7). `info` is what every result
 tells as serverInfo.

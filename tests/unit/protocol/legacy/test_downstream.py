@@ -275,7 +275,6 @@ def test_without_tasks_the_wish_is_cut_out_and_ignored(revision: Revision, offer
 @pytest.mark.parametrize(("revision", "offers_tasks"), WITHOUT_TASKS)
 @pytest.mark.parametrize("method", TASKS_METHODS)
 def test_without_tasks_their_methods_are_unknown(revision: Revision, offers_tasks: bool, method: str) -> None:
-    # Ledger §10.5.
     with pytest.raises(UnknownMethod):
         decode(request(method, f'{{"taskId":"{ID}"}}'), revision, offers_tasks=offers_tasks)
 

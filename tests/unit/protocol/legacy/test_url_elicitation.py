@@ -27,7 +27,6 @@ def refused(*named: Any, code: int = -32042, **changes: Any) -> Response:
 
 
 def test_a_host_is_asked_for_every_url_that_the_server_names() -> None:
-    # Ledger 10.3.
     other = VISIT | {"elicitationId": "e-2", "url": "https://x.example.com"}
     asked = request_contexts(refused(VISIT, other), host())
     assert [question.method for question in asked] == ["elicitation/create"] * 2

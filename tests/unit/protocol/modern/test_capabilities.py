@@ -31,7 +31,7 @@ def discovered(server: Server, *, offers_tasks: bool = True) -> dict[str, Any]:
 
 @covers("V-DISC-1", "V-META-3", "V-CACHE-1")
 def test_a_server_is_discovered_by_what_it_said() -> None:
-    # AMB-11, decisions a.
+    # AMB-11.
     assert discovered(server('{"tools":{"listChanged":true},"resources":{"subscribe":true}}', r'"caf\u00e9"')) == {
         "resultType": "complete",
         "supportedVersions": ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"],

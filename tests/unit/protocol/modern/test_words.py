@@ -1,4 +1,4 @@
-"""Which methods exist in this era, by the ledger's words."""
+"""Which methods exist in this era, by name."""
 
 from requirements import covers
 from taskgate.protocol.modern.words import CACHEABLE, IN_ROUNDS, RELAYED, RESERVED

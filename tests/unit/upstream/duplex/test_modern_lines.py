@@ -8,6 +8,7 @@ import pytest
 
 from helpers.scripted_lines import ScriptedProgram, note, progress
 from helpers.waiting import bounded, eventually
+from requirements import covers
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.protocol.base import Params
 from unit.upstream.duplex.conftest import seconds
@@ -196,6 +197,7 @@ async def opened(house: House, program: ScriptedProgram, context: str = "alice")
     return guest
 
 
+@covers("U-STDIO-5")
 async def test_streams_are_told_apart_by_what_is_said_of_them(modern_house: House, listening: ScriptedProgram) -> None:
     guests = [await opened(modern_house, listening) for _ in range(2)]
     line, first = await listening.asked("subscriptions/listen")
@@ -255,6 +257,7 @@ async def test_listening_starts_no_line_after_the_loss_of_one(modern_house: Hous
     assert len(listening.lines) == count + 1
 
 
+@covers("U-STDIO-5")
 async def test_a_server_that_asks_gets_no_answer(modern_house: House, quiet: ScriptedProgram) -> None:
     guest = modern_house.modern()
     await guest.call()
