@@ -16,12 +16,12 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
-from taskgate.admission.bulkhead import Bulkhead
-from taskgate.admission.joining import CoalesceKey
-from taskgate.admission.polls import Polls
+from taskgate.admission.coalescing import CoalesceKey
+from taskgate.admission.concurrency import Bulkhead
+from taskgate.admission.polls import PollLimiter
+from taskgate.admission.quota import QuotaSubjects
 from taskgate.admission.rates import RateLimiter
 from taskgate.admission.rules import RuntimeConfig
-from taskgate.admission.standing import QuotaSubjects
 from taskgate.auth.context import AuthContext, Identity
 from taskgate.clock import SystemClock, SystemEntropy
 from taskgate.config.model import GatewayConfig
@@ -136,16 +136,16 @@ class Checks:
         config = configuration(strangers)
         self.live = RuntimeConfig(admission_rules(config))
         clock = _Hurrying()
-        names = [policy.name for policy in self.live.now.rates.policies]
+        names = [policy.name for policy in self.live.current.rates.policies]
         self.event_sink = PrometheusRecorder(
             MetricsConfig(backend="memory", upstreams={"reports": "reports"}, policies=names), clock=clock
         )
         self.standings = QuotaSubjects(self.live)
         self.gate = RateLimiter(
-            live=self.live, standings=self.standings, store=MemoryRateStore(), event_sink=self.event_sink, clock=clock
+            live=self.live, subjects=self.standings, store=MemoryRateStore(), event_sink=self.event_sink, clock=clock
         )
         self.bulkhead = Bulkhead("reports", bulkhead_settings(config, "reports"), event_sink=self.event_sink)
-        self.polls = Polls(
+        self.polls = PollLimiter(
             live=self.live,
             utilization=lambda _: self.bulkhead.utilization,
             event_sink=self.event_sink,
@@ -157,32 +157,32 @@ class Checks:
 
     async def rates(self, caller: Caller) -> None:
         """Before it is known who asks, and after."""
-        await self.gate.arrived(caller.exchange, "reports")
-        await self.gate.request(caller.context, caller.exchange, "reports", "tools/call", _TOOL)
+        await self.gate.on_connection(caller.exchange, "reports")
+        await self.gate.on_request(caller.context, caller.exchange, "reports", "tools/call", _TOOL)
 
     def promotion(self, caller: Caller) -> None:
         """Which rule is for the tool, and what time to live it grants."""
-        self.live.now.policy.decide("reports", _TOOL).clamp_ttl(None)
+        self.live.current.policy.decide("reports", _TOOL).clamp_ttl(None)
 
     def caps(self, caller: Caller) -> None:
         """What a task of the call would be held against."""
         standing = self.standings.of(caller.context)
         overrides = standing.override.caps if standing.override is not None else {}
-        self.live.now.caps.of(overrides, None, standing.tenant is not None)
+        self.live.current.caps.of(overrides, None, standing.tenant is not None)
 
     def turn(self, caller: Caller) -> None:
         """A slot at the server, and back."""
-        self.bulkhead.ask(caller.context.key).close()
+        self.bulkhead.acquire(caller.context.key).release()
 
     def joins(self, caller: Caller) -> None:
         """Whether the call may be one that was made before."""
-        decision = self.live.now.policy.decide("reports", _TOOL)
-        assert not CoalesceKey(caller.context.owner("reports"), self.call, decision.join_retries).concerned
+        decision = self.live.current.policy.decide("reports", _TOOL)
+        assert not CoalesceKey(caller.context.owner("reports"), self.call, decision.join_retries).is_coalescable
 
     def poll(self, caller: Caller) -> None:
         """Whether a look at its task is too early, and when to look again."""
-        self.polls.looked(caller.task)
-        self.polls.advised(caller.task)
+        self.polls.on_poll(caller.task)
+        self.polls.advise(caller.task)
 
     async def all(self, caller: Caller) -> None:
         """Every step."""

@@ -1,6 +1,7 @@
-"""The operator's rules, applied: refusals are raised and counted, and what a rule in shadow would have refused too.
+"""Access control: the operator's access rules, enforced and reported.
 
-What must not live here: what the rules say (`auth/authorization`).
+`auth/authorization` has the rules and judges operations by them. A rule in shadow mode refuses
+nothing; what it would refuse is counted and logged.
 """
 
 from collections.abc import Callable
@@ -15,63 +16,70 @@ from taskgate.protocol.vocabulary import TOOLS_CALL
 from taskgate.system.log_throttle import ThrottledLog
 from taskgate.telemetry.events import AccessRefused, EventSink
 
-_PAUSE: Final = 1.0
-"""Seconds between two lines about one rule: callers who are refused decide how often."""
+_LOG_PAUSE: Final = 1.0
+"""Seconds between two lines about one rule, because refused callers decide how often it applies."""
 
 log = getLogger("taskgate.access")
 
+OPEN = AccessPolicy()
+"""The policy without rules: every authenticated caller may do everything."""
 
-class Access:
-    """What callers may do by the rules as they are now."""
+
+class AccessControl:
+    """Enforces the present access rules."""
 
     def __init__(self, live: RuntimeConfig, event_sink: EventSink) -> None:
         self._live = live
         self._event_sink = event_sink
-        # A rule of one mount, in shadow or not: as many as the configuration has.
+        # By mount, rule and shadow mode: as many as the configuration has.
         self._lines: dict[tuple[str, str | None, bool], ThrottledLog] = {}
 
     def check(self, caller: AuthContext, mount: str, method: str, tool: str | None = None) -> None:
-        """Let one operation pass. Raises Forbidden, or InsufficientScope where scopes would help.
+        """Check one operation. Raises Forbidden, or InsufficientScope if more scopes would allow it.
 
-        `tool` is the one that is called, or that the task runs which the operation is about.
+        `tool` is the called tool, or the tool of the task that the operation is about.
         """
-        policy = self._live.now.access
-        # Nearly every request of nearly every gateway: not even the caller's scopes are looked at.
-        if _lets_all(policy):
+        policy = self._live.current.access
+        # Most gateways have no rules, so that most requests end here.
+        if _allows_all(policy):
             return
         decision = policy.decide(caller.identity, method=method, upstream=mount, tool=tool)
         for shadowed in decision.shadow_refusals:
-            self._tell(AccessRefused(mount, method, shadow=True, rule=shadowed.rule, tool=tool))
+            self._report(AccessRefused(mount, method, shadow=True, rule=shadowed.rule, tool=tool))
         if decision.allowed:
             return
-        self._tell(AccessRefused(mount, method, shadow=False, rule=decision.rule, tool=tool))
+        self._report(AccessRefused(mount, method, shadow=False, rule=decision.rule, tool=tool))
         if decision.missing_scopes:
             raise InsufficientScope(decision.missing_scopes)
         raise Forbidden("Not allowed")
 
-    def _tell(self, refused: AccessRefused) -> None:
+    def _report(self, refused: AccessRefused) -> None:
         self._event_sink.emit(refused)
-        which = refused.mount, refused.rule, refused.shadow
-        line = self._lines.get(which)
+        key = refused.mount, refused.rule, refused.shadow
+        line = self._lines.get(key)
         if line is None:
-            line = self._lines[which] = ThrottledLog(log, "request refused by an access rule", level=INFO, quiet=_PAUSE)
-        of = {"upstream": refused.mount, "method": refused.method, "rule": refused.rule, "shadow": refused.shadow}
-        line.emit(of)
+            line = self._lines[key] = ThrottledLog(
+                log, "request refused by an access rule", level=INFO, quiet=_LOG_PAUSE
+            )
+        line.emit(
+            {
+                "upstream": refused.mount,
+                "method": refused.method,
+                "rule": refused.rule,
+                "shadow": refused.shadow,
+            }
+        )
 
-    def permits(self, caller: AuthContext, mount: str, method: str, tool: str) -> bool:
-        """Whether one operation would pass; nothing is counted."""
-        return self._live.now.access.decide(caller.identity, method=method, upstream=mount, tool=tool).allowed
+    def is_allowed(self, caller: AuthContext, mount: str, method: str, tool: str) -> bool:
+        """Whether one operation is allowed; reports nothing."""
+        return self._live.current.access.decide(caller.identity, method=method, upstream=mount, tool=tool).allowed
 
-    def shown_to(self, caller: AuthContext, mount: str) -> Callable[[str], bool] | None:
-        """Whether the caller is told of a tool: whether it might call it. None where everybody is told of all."""
-        if _lets_all(self._live.now.access):
+    def tool_filter(self, caller: AuthContext, mount: str) -> Callable[[str], bool] | None:
+        """A predicate for the tools that the caller may call, and so may see; None if it may see all."""
+        if _allows_all(self._live.current.access):
             return None
-        return lambda tool: self.permits(caller, mount, TOOLS_CALL, tool)
+        return lambda tool: self.is_allowed(caller, mount, TOOLS_CALL, tool)
 
 
-OPEN = AccessPolicy()
-"""No rules: whoever got in may do everything."""
-
-
-def _lets_all(policy: AccessPolicy) -> bool:
+def _allows_all(policy: AccessPolicy) -> bool:
     return not policy.rules and policy.default is AccessEffect.ALLOW

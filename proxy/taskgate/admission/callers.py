@@ -1,13 +1,14 @@
-"""Who asks: from what a request carries to the auth context it belongs to.
+"""The caller of a request: from its bearer token to the auth context that its tasks are bound to.
 
-What must not live here: how a token is judged (`auth`), and what a context may do.
+`BearerCallers` authenticates with a `TokenAuthenticator`; without authentication `AnonymousCallers`
+returns the anonymous context for every request.
 """
 
 from collections.abc import Callable
 from typing import Protocol
 
-from taskgate.admission.incidents import Incidents
 from taskgate.admission.mounts import Mount
+from taskgate.admission.security_alerts import SecurityLog
 from taskgate.auth.bearer import bearer_token
 from taskgate.auth.context import ANONYMOUS, AuthContext
 from taskgate.errors import AuthReason, KeysUnavailable, Unauthenticated
@@ -16,79 +17,79 @@ from taskgate.upstream.principal import Principal
 
 
 class Callers(Protocol):
-    """Tells callers apart, or does not."""
+    """Authenticates requests."""
 
     async def identify(self, exchange: Exchange, mount: Mount) -> AuthContext:
-        """The context of one request. Raises Unauthenticated, or KeysUnavailable where that cannot be said now."""
+        """The context of a request. Raises Unauthenticated, or KeysUnavailable if that cannot be decided now."""
         ...
 
-    def knows(self, exchange: Exchange, mount: Mount) -> bool:
-        """Whether who asks is remembered as let in before; cheap, and not the last word."""
+    def is_known(self, exchange: Exchange, mount: Mount) -> bool:
+        """Whether the request's token was accepted before: a cheap check that decides nothing."""
         ...
 
 
-class TokenJudge(Protocol):
-    """Judges tokens; see auth.jwt.TokenVerifier."""
+class TokenAuthenticator(Protocol):
+    """Verifies tokens (`auth.jwt.TokenVerifier`)."""
 
     def is_cached(self, token: str, *, audience: str) -> bool:
-        """Whether a token was found good before, and is remembered."""
+        """Whether a token was accepted before, and is cached."""
         ...
 
     async def verify(self, token: str, *, audience: str) -> AuthContext:
-        """The context of a token that is good for `audience`. Raises Unauthenticated or KeysUnavailable."""
+        """The context of a token for `audience`. Raises Unauthenticated or KeysUnavailable."""
         ...
 
 
-class Everybody:
-    """Without authentication: one caller, whoever it is."""
+class AnonymousCallers:
+    """The Callers without authentication: all of them are one."""
 
     async def identify(self, exchange: Exchange, mount: Mount) -> AuthContext:
-        """The anonymous context; see Callers."""
         return ANONYMOUS
 
-    def knows(self, exchange: Exchange, mount: Mount) -> bool:
-        """No caller is refused for a token; see Callers."""
+    def is_known(self, exchange: Exchange, mount: Mount) -> bool:
+        # No request is refused for its token.
         return False
 
 
-class Bearers:
-    """Callers by their bearer tokens.
+class BearerCallers:
+    """The Callers with bearer tokens.
 
-    `refused` hears of requests whose token was never judged, `incidents` of everybody who is not let in.
+    `on_refused` is called for a request whose token was not even verified; `security_log` gets
+    every request that is refused.
     """
 
-    def __init__(self, judge: TokenJudge, refused: Callable[[AuthReason], None], incidents: Incidents) -> None:
-        self._judge = judge
-        self._refused = refused
-        self._incidents = incidents
+    def __init__(
+        self, verifier: TokenAuthenticator, on_refused: Callable[[AuthReason], None], security_log: SecurityLog
+    ) -> None:
+        self._verifier = verifier
+        self._on_refused = on_refused
+        self._security_log = security_log
 
     async def identify(self, exchange: Exchange, mount: Mount) -> AuthContext:
-        """The context of the request's one token; see Callers."""
         try:
-            return await self._judge.verify(self._token(exchange), audience=mount.resource)
+            return await self._verifier.verify(self._token(exchange), audience=mount.resource)
         except (Unauthenticated, KeysUnavailable) as refusal:
-            self._incidents.unidentified(exchange, mount.name, refusal.reason)
+            self._security_log.log_unauthenticated(exchange, mount.name, refusal.reason)
             raise
 
-    def knows(self, exchange: Exchange, mount: Mount) -> bool:
-        """Whether the request's one token was found good before; see Callers."""
-        inbound = exchange.head
+    def is_known(self, exchange: Exchange, mount: Mount) -> bool:
+        head = exchange.head
         try:
-            return self._judge.is_cached(bearer_token(inbound.authorization, inbound.query), audience=mount.resource)
+            return self._verifier.is_cached(bearer_token(head.authorization, head.query), audience=mount.resource)
         except Unauthenticated:
             return False
 
     def _token(self, exchange: Exchange) -> str:
-        inbound = exchange.head
+        head = exchange.head
         try:
-            return bearer_token(inbound.authorization, inbound.query)
+            return bearer_token(head.authorization, head.query)
         except Unauthenticated as refusal:
-            self._refused(AuthReason(refusal.reason))
+            self._on_refused(AuthReason(refusal.reason))
             raise
 
 
-def principal(caller: AuthContext) -> Principal:
-    """A caller as servers may be told of them."""
+def principal_of(caller: AuthContext) -> Principal:
+    """The principal of requests to servers that are made for a caller."""
     identity = caller.identity
     if identity is None:
         return Principal(context=caller.key)

@@ -1,91 +1,102 @@
-"""Finding tasks for a caller: its own and no other's, as far as the rules go, and not for who only tries ids.
+"""Look-ups of tasks by callers: `Lookups` finds a caller's own tasks, `ResultReader` reads their results.
 
-What must not live here: what is done with a task. What holds: whatever is not the caller's is not found in the same
-words, after the same steps, whether it is somebody else's, was never there, or is gone.
+A task that is not the caller's is answered like one that does not exist, with the same words after
+the same steps. `lookup_guard` handles those failures.
 """
 
+import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from taskgate.admission.access import Access
-from taskgate.admission.denials import Missed
-from taskgate.admission.misses import Misses
-from taskgate.admission.outcomes import Outcomes
-from taskgate.admission.polls import Polls
+from taskgate.admission.access import AccessControl
+from taskgate.admission.lookup_guard import LookupGuard, Miss
+from taskgate.admission.memory_pressure import MemoryPressure
+from taskgate.admission.polls import PollLimiter
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
 from taskgate.domain.cursors import Cursors
 from taskgate.domain.listing import ListedTask, Position, TaskFilter, TaskOrder, fingerprint, merge_pages
-from taskgate.domain.record import OwnerKey, TaskId, TaskRecord
-from taskgate.errors import InvalidParams, RateLimited, TaskNotFound
+from taskgate.domain.record import OwnerKey, TaskId, TaskRecord, outcome_text
+from taskgate.errors import InvalidParams, Overloaded, RateLimited, StoreUnavailable, TaskNotFound
+from taskgate.jsontext.large import LargeJson
+from taskgate.protocol.faults import RETRY_AFTER
 from taskgate.protocol.vocabulary import TASKS_GET
 from taskgate.stores.base import TaskStore
+from taskgate.streams.bytes_in_flight import SMALL, BytesInFlight
 from taskgate.streams.exchange import Exchange
+from taskgate.system.offload import aside
 from taskgate.telemetry.span_annotations import annotate_task
 
 PAGE: Final = 100
-"""Tasks of one page of a list."""
+"""Tasks in one page of a list."""
+READS_AT_ONCE: Final = 2
+"""Results that are read at the same time: only a read shows how large a result is."""
 
 
 class Lookups:
-    """Reads of tasks by callers. `misses` hears of what was not found, `met` of what was, `polls` of each poll."""
+    """Finds the tasks of callers. `on_found` is called with each task that was found."""
 
     def __init__(
         self,
         *,
         store: TaskStore,
-        outcomes: Outcomes,
-        access: Access,
+        results: "ResultReader",
+        access: AccessControl,
         cursors: Cursors,
-        misses: Misses,
-        polls: Polls,
+        guard: LookupGuard,
+        polls: PollLimiter,
         clock: Clock,
-        met: Callable[[TaskId], None] = lambda _: None,
+        on_found: Callable[[TaskId], None] = lambda _: None,
     ) -> None:
         self._store = store
-        self.outcomes = outcomes
-        """What came of those that are found here."""
+        self.results = results
+        """Reads the results of tasks that were found."""
         self._access = access
         self._cursors = cursors
-        self._misses = misses
+        self._guard = guard
         self._polls = polls
         self._clock = clock
-        self._met = met
+        self._on_found = on_found
 
     async def find(self, exchange: Exchange, caller: AuthContext, mount: str, task: TaskId, method: str) -> TaskRecord:
-        """The head of a task of the caller's; for `tasks/get`, which is a poll, with the interval to advise now.
+        """The head of a task of the caller; for `tasks/get` with the poll interval to advise.
 
-        Raises TaskNotFound; Penalized while the caller is in the penalty box; Forbidden or InsufficientScope where the
-        rules do not let it do `method` with the tool that the task runs; RateLimited where it polls far too often.
+        Raises
+        - TaskNotFound
+        - Penalized while the caller is in the penalty box
+        - Forbidden or InsufficientScope if the rules forbid `method` with the task's tool
+        - RateLimited if the caller polls far too often
         """
-        record = await self.see(exchange, caller, mount, task, method)
+        record = await self.find_quietly(exchange, caller, mount, task, method)
         if method != TASKS_GET:
             return record
         try:
-            self._polls.looked(record)
+            self._polls.on_poll(record)
         except RateLimited:
-            self._misses.polled_too_often(caller, mount)
+            self._guard.on_excessive_polling(caller, mount)
             raise
-        return self._polls.advised(record)
+        return self._polls.advise(record)
 
-    async def see(self, exchange: Exchange, caller: AuthContext, mount: str, task: TaskId, method: str) -> TaskRecord:
-        """The same, but no poll, whatever the method: the caller is about to be told of the task unasked."""
-        self._misses.expect_no_penalty(caller)
+    async def find_quietly(
+        self, exchange: Exchange, caller: AuthContext, mount: str, task: TaskId, method: str
+    ) -> TaskRecord:
+        """The same without a poll, for any method: the gateway is about to notify the caller by itself."""
+        self._guard.check_penalty(caller)
         for owner in caller.owners(mount):
             record = await self._store.load(owner, task, now=self._clock.now())
             if record is not None:
                 self._access.check(caller, mount, method, record.call.tool)
-                self._met(task)
+                self._on_found(task)
                 annotate_task(record)
                 return record
-        await self._misses.missed(exchange, caller, Missed(mount, method, task, self._store.owner_of))
+        await self._guard.on_miss(exchange, caller, Miss(mount, method, task, self._store.owner_of))
         raise TaskNotFound
 
-    async def again(self, record: TaskRecord) -> TaskRecord:
-        """The head of a task that was found before, as it is now: whoever waits for it was let through once.
+    async def reload(self, record: TaskRecord) -> TaskRecord:
+        """The present head of a task that was found before, without another check of the caller.
 
-        Raises TaskNotFound when it is gone.
+        Raises TaskNotFound if it is gone.
         """
         found = await self._store.load(record.owner, record.id, now=self._clock.now())
         if found is None:
@@ -95,34 +106,85 @@ class Lookups:
     async def page(
         self, caller: AuthContext, mount: str, cursor: str | None, where: TaskFilter, order: TaskOrder
     ) -> tuple[tuple[ListedTask, ...], str | None]:
-        """A page of those of the caller's tasks that `where` lets through, and the cursor of the next if there is one.
+        """A page of the caller's tasks that match `where`, and the cursor of the next page, if any.
 
-        Raises InvalidParams for a cursor that is not the caller's for this mount, filter and order, and Penalized.
+        Raises InvalidParams for a cursor of another caller, mount, filter or order, and Penalized.
         """
-        self._misses.expect_no_penalty(caller)
+        self._guard.check_penalty(caller)
         owners, listing, now = caller.owners(mount), fingerprint(where, order), self._clock.now()
-        after = None if cursor is None else self._opened(cursor, owners, listing)
+        after = None if cursor is None else self._open_cursor(cursor, owners, listing)
         pages = [
             await self._store.page(owner, where=where, order=order, after=after, limit=PAGE, now=now)
             for owner in owners
         ]
         found = merge_pages(pages, order, PAGE)
         tools = {task.tool for task in found.tasks}
-        shown = {tool for tool in tools if self._access.permits(caller, mount, TASKS_GET, tool)}
-        seen = found.tasks if shown == tools else tuple(task for task in found.tasks if task.tool in shown)
-        tasks = self._polls.listed(mount, seen)
+        allowed = {tool for tool in tools if self._access.is_allowed(caller, mount, TASKS_GET, tool)}
+        visible = found.tasks if allowed == tools else tuple(task for task in found.tasks if task.tool in allowed)
+        tasks = self._polls.advise_page(mount, visible)
         if found.next is None:
             return tasks, None
         return tasks, self._cursors.seal(found.next, context=owners[0].context, mount=mount, listing=listing)
 
     async def close(self) -> None:
-        """Tell of what was not found and is not told of yet. The store is still needed."""
-        await self._misses.close()
+        """Report the failed look-ups that are still pending. Needs the store."""
+        await self._guard.close()
 
-    def _opened(self, cursor: str, owners: tuple[OwnerKey, ...], listing: str) -> Position:
-        """Where the cursor stands; one that was sealed for the caller's earlier key is as good."""
+    def _open_cursor(self, cursor: str, owners: tuple[OwnerKey, ...], listing: str) -> Position:
+        """The position of a cursor, which may be sealed for an earlier key of the caller."""
         *others, last = (owner.context for owner in owners)
         for context in others:
             with suppress(InvalidParams):
                 return self._cursors.open(cursor, context=context, mount=owners[0].mount, listing=listing)
         return self._cursors.open(cursor, context=last, mount=owners[0].mount, listing=listing)
+
+
+# --- results ----------------------------------------------------------------------------------------------------------
+
+
+class ResultReader:
+    """Reads results of tasks from the store; a large one waits in the store until it fits in memory."""
+
+    def __init__(self, *, store: TaskStore, clock: Clock, in_flight: BytesInFlight, pressure: MemoryPressure) -> None:
+        self._store = store
+        self._clock = clock
+        self._in_flight = in_flight
+        self._pressure = pressure
+        self._turns = asyncio.Semaphore(READS_AT_ONCE)
+
+    async def load(self, record: TaskRecord, caller: str) -> TaskRecord | None:
+        """The record with its bodies; None if it is gone. The caller of this counts them until they are sent.
+
+        Raises StoreUnavailable and, for a large result, Overloaded.
+        """
+        found = await self._read(record)
+        outcome = None if found is None else found.outcome
+        if outcome is None or (size := len(outcome_text(outcome))) <= SMALL:
+            return found
+        if self._pressure.level > 1:
+            raise Overloaded(RETRY_AFTER)
+        if self._in_flight.refusal(caller, size) is not None:
+            # Dropped during the wait, and read again: it must be nowhere but in the store.
+            found = outcome = None
+            await self._in_flight.wait_for_room(caller, size)
+        self._in_flight.add(caller, size)
+        try:
+            return await with_parsed_outcome(found or await self._read(record))
+        finally:
+            self._in_flight.release(caller, size)
+
+    async def _read(self, record: TaskRecord) -> TaskRecord | None:
+        async with self._turns:
+            return await self._store.load(record.owner, record.id, now=self._clock.now(), bodies=True)
+
+
+async def with_parsed_outcome(record: TaskRecord | None) -> TaskRecord | None:
+    """The record, after a large outcome was parsed in another thread. Raises StoreUnavailable if it is invalid."""
+    outcome = None if record is None else record.outcome
+    text = None if outcome is None else outcome_text(outcome)
+    if isinstance(text, LargeJson):
+        try:
+            await aside(lambda: text.members)
+        except ValueError as error:
+            raise StoreUnavailable("A stored record cannot be read") from error
+    return record

@@ -1,10 +1,10 @@
-"""How near the process is to the end of its memory, and what is refused then: `MemoryPressure`.
+"""The memory pressure of the process, and the requests to refuse under it: `MemoryPressure`.
 
     pressure = MemoryPressure(limit=memory_limit(), resident=resident)
-    pressure.look()                              # every now and then; a request reads `level` alone
+    pressure.update()                            # from time to time; a request only reads `level`
 
-At 80 % of the limit what begins something is refused, at 90 % lists and large results too. Cancels, answers, pings and
-looks at tasks are served to the end. A level is left at 5 % less than where it began.
+At 80 % of the limit new calls are refused, at 90 % lists and large results too. Cancellations,
+answers, pings and polls are always served. A level ends at 5 % below its start.
 """
 
 import ctypes
@@ -22,11 +22,11 @@ from taskgate.protocol import vocabulary as words
 SHED_CALLS: Final = 0.8
 SHED_LISTS: Final = 0.9
 HYSTERESIS: Final = 0.05
-"""How much of the limit must be free beyond a mark before its level is left."""
+"""The part of the limit that must be free below a mark before its level ends."""
 TRIM_EVERY: Final = 20
-"""Looks between two times that freed memory is given back to the system while there is pressure."""
+"""Updates under pressure between two calls that return freed memory to the system."""
 
-_SERVED_LAST: Final = frozenset(
+_ALWAYS_SERVED: Final = frozenset(
     {words.PING, words.TASKS_GET, words.TASKS_CANCEL, words.TASKS_UPDATE, words.TASKS_RESULT, words.SERVER_DISCOVER}
 )
 _LISTS: Final = frozenset(
@@ -45,30 +45,30 @@ log = getLogger("taskgate.memory")
 
 
 class MemoryPressure:
-    """The level of one process: 0 is none, 1 beyond 80 % of `limit`, 2 beyond 90 %. `resident` reads what is used."""
+    """The level of the process: 0, 1 from 80 % of `limit`, 2 from 90 %. `resident` reads the bytes in use."""
 
     def __init__(self, *, limit: int, resident: Callable[[], int]) -> None:
         self._limit = limit
         self._resident = resident
-        self._looks = 0
+        self._updates = 0
         self.level = 0
 
-    def look(self) -> None:
-        """Read how much is used now, and have the level that belongs to it."""
+    def update(self) -> None:
+        """Read the bytes in use and set the level."""
         used = self._resident()
         level = self._level_at(used)
         if level != self.level:
-            self._tell(level, used)
-            self.level, self._looks = level, 0
+            self._log_change(level, used)
+            self.level, self._updates = level, 0
         if level:
-            if self._looks % TRIM_EVERY == 0:
-                # What was freed is not the system's again by itself, and would count for ever.
+            if self._updates % TRIM_EVERY == 0:
+                # The allocator keeps freed memory, which would count as used for ever.
                 _trim()
-            self._looks += 1
+            self._updates += 1
 
     def refuses(self, method: str) -> bool:
-        """Whether a request is not served now."""
-        if not self.level or method in _SERVED_LAST:
+        """Whether requests of a method are refused now."""
+        if not self.level or method in _ALWAYS_SERVED:
             return False
         return self.level > 1 or method not in _LISTS
 
@@ -78,16 +78,16 @@ class MemoryPressure:
                 return level
         return 0
 
-    def _tell(self, level: int, used: int) -> None:
-        facts = {"resident_bytes": used, "limit_bytes": self._limit, "level": level}
+    def _log_change(self, level: int, used: int) -> None:
+        extra = {"resident_bytes": used, "limit_bytes": self._limit, "level": level}
         if level > self.level:
-            log.warning("short of memory: new calls are refused with code 503, reason overload", extra=facts)
+            log.warning("short of memory: new calls are refused with code 503, reason overload", extra=extra)
         else:
-            log.info("memory use has fallen: fewer or no calls are refused", extra=facts)
+            log.info("memory use has fallen: fewer or no calls are refused", extra=extra)
 
 
 def resident(file: Path = Path("/proc/self/statm")) -> int:
-    """Bytes of this process in memory now; 0 where the system does not tell."""
+    """The resident bytes of this process; 0 if the system does not report them."""
     try:
         return int(file.read_bytes().split()[1]) * resource.getpagesize()
     except (OSError, ValueError, IndexError):
@@ -95,8 +95,8 @@ def resident(file: Path = Path("/proc/self/statm")) -> int:
 
 
 def memory_limit(root: Path = Path("/")) -> int:
-    """The most bytes that this process may have: of its control groups (v1 or v2), its own limits, or the machine."""
-    limits = [os.sysconf("SC_PHYS_PAGES") * resource.getpagesize(), *_of_groups(root)]
+    """The lowest memory limit of this process: of its control groups (v1 or v2), its rlimits, or the machine."""
+    limits = [os.sysconf("SC_PHYS_PAGES") * resource.getpagesize(), *_cgroup_limits(root)]
     for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
         soft, _ = resource.getrlimit(kind)
         if soft != resource.RLIM_INFINITY:
@@ -104,22 +104,22 @@ def memory_limit(root: Path = Path("/")) -> int:
     return min(limits)
 
 
-def _of_groups(root: Path) -> Iterator[int]:
+def _cgroup_limits(root: Path) -> Iterator[int]:
     with suppress(OSError):
         for line in (root / "proc/self/cgroup").read_text().splitlines():
             _, controllers, path = line.split(":", 2)
             if not controllers:
-                yield from _up(root / "sys/fs/cgroup", path, "memory.max")
+                yield from _limits_up(root / "sys/fs/cgroup", path, "memory.max")
             elif "memory" in controllers.split(","):
-                yield from _up(root / "sys/fs/cgroup/memory", path, "memory.limit_in_bytes")
+                yield from _limits_up(root / "sys/fs/cgroup/memory", path, "memory.limit_in_bytes")
 
 
-def _up(mount: Path, path: str, name: str) -> Iterator[int]:
-    """The limits of a group and of those above it; in a container the own group may be the mount itself."""
+def _limits_up(mount: Path, path: str, name: str) -> Iterator[int]:
+    """The limits of a group and its ancestors; in a container the mount itself may be the own group."""
     group = PurePosixPath(path)
     for each in (group, *group.parents):
         with suppress(OSError, ValueError):
-            # A group without a limit says "max", which is no number.
+            # A group without a limit has the text "max".
             yield int((mount / each.relative_to("/") / name).read_text())
 
 

@@ -1,27 +1,28 @@
-"""What is mounted where: the path that hosts know, and the server behind it."""
+"""The mounts of the gateway: the path that hosts use, and the server behind it."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from taskgate.admission.bulkhead import Bulkhead
+from taskgate.admission.concurrency import Bulkhead
 from taskgate.jsontext.spans import RawJson
 from taskgate.protocol.base import SupportOf
 from taskgate.protocol.extensions import ExtensionPolicy
 from taskgate.upstream.base import Upstream
 
 MOST_REMEMBERED: Final = 16
-"""Paths that lead nowhere any more, and are known for the sake of requests that were let in before."""
+"""Removed paths that stay known, for requests that were admitted before the removal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mount:
     """One server at one path of the public listener.
 
-    `name` is the operator's and a metric label. `bulkhead` gives out the turns at the server. `support` is what hosts
-    are told of its tools, `extensions` what crosses of those. `resource` is what tokens for it are made for, `scopes`
-    what they should have, and `metadata` the address of the document that says where to get one, if there is one.
-    `info` is what its hosts are told as serverInfo; None tells what the server tells.
+    `name` is the configured name and a metric label. `bulkhead` limits the calls at the server.
+    `support` gives the task support of its tools, and `extensions` says which extensions cross.
+    `resource` is the audience of its tokens, `scopes` are the scopes to request, and `metadata` is
+    the address of its protected resource metadata, if any. `info` is the serverInfo for hosts; None
+    passes on that of the server.
     """
 
     name: str
@@ -38,10 +39,10 @@ class Mount:
 
 
 class Mounts:
-    """All that are mounted now, for whoever has to know them by name or path: the two mappings are the same for good.
+    """The present mounts by name and by path; the two mappings stay the same objects.
 
-    `by_path` keeps for a while what was taken away from a path that nothing else has: a request that was let in before
-    goes on.
+    `by_path` also has some removed mounts whose path is not used again, so that admitted requests
+    can go on.
     """
 
     def __init__(self, mounts: Iterable[Mount] = ()) -> None:
@@ -51,7 +52,7 @@ class Mounts:
         self.replace(mounts)
 
     def replace(self, mounts: Iterable[Mount]) -> None:
-        """Have these and no other, in one step."""
+        """Replace all mounts, in one step."""
         present = tuple(mounts)
         self.by_name.clear()
         self.by_name.update((mount.name, mount) for mount in present)
@@ -61,16 +62,16 @@ class Mounts:
         for path in gone[:-MOST_REMEMBERED]:
             del self.by_path[path]
 
-    def names_server(self, name: str) -> bool:
-        """Whether hosts are told which server that of that name is: never of one that is not mounted any more."""
+    def is_server_named(self, name: str) -> bool:
+        """Whether hosts get the server's own serverInfo; False for a removed mount."""
         mount = self.by_name.get(name)
         return mount is not None and mount.info is None
 
     def utilization(self, name: str) -> float:
-        """How much is asked of the server of that name; see Bulkhead. None of one that is not mounted any more."""
+        """The utilization of a mount's bulkhead; 0 for a removed mount."""
         mount = self.by_name.get(name)
         return 0.0 if mount is None else mount.bulkhead.utilization
 
-    def serve(self, path: str) -> bool:
-        """Whether a path, byte by byte, leads to a server now."""
+    def is_served(self, path: str) -> bool:
+        """Whether a path, byte by byte, is that of a present mount."""
         return path in self._paths

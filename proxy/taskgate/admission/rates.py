@@ -1,6 +1,11 @@
-"""The rates, applied: budgets are taken from, refusals raised and counted, and what shadows would have refused too.
+"""Rate limits: `RateLimiter` checks requests against the configured policies.
 
-What must not live here: which rates are for what (`domain/rates`), and what is left of them (the RateStore).
+The limiter consumes from budgets, raises RateLimited, and emits what each policy decided; a shadow
+policy only reports. `domain/rates` says which policies apply, a RateStore has the budgets. For a
+store that replicas share, there are two parts around it:
+
+- `LocalRateCache` answers for it before authentication, without a round trip.
+- `FallbackRateStore` replaces it while it is unavailable (decision 20).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -8,166 +13,165 @@ from contextlib import suppress
 from datetime import timedelta
 from functools import lru_cache
 from ipaddress import IPv6Network
-from math import ceil, inf
+from math import inf
 from typing import Final
 
-from taskgate.admission.rules import RuntimeConfig
-from taskgate.admission.sieve import LocalRateCache
-from taskgate.admission.standing import QuotaSubjects
-from taskgate.admission.suspicions import Suspicions
+from taskgate.admission.quota import QuotaFields, QuotaSubjects, quota_fields
+from taskgate.admission.rules import OnStoreError, RuntimeConfig
+from taskgate.admission.security_alerts import SecurityAlerts
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
-from taskgate.domain.rates import Demand, RateEvent, RateLimit, RatePolicies, RateSubject, RateVerdict
+from taskgate.domain.rates import Demand, RateEvent, RateLimit, RatePolicies, RatePolicy, RateSubject, RateVerdict
 from taskgate.errors import RateLimited, StoreUnavailable
 from taskgate.protocol.vocabulary import NOTE_CANCELLED, NOTE_INITIALIZED
 from taskgate.stores.base import RateJudgement, RateStep, RateStepMode, RateStore
-from taskgate.stores.rates import refuses
+from taskgate.stores.rates import SIZE, MemoryRateStore, refuses
 from taskgate.streams.exchange import Exchange
-from taskgate.telemetry.events import EventSink, RateLimitChecked
+from taskgate.telemetry.events import EventSink, RateFallbackUsed, RateLimitChecked
 
-Quota = tuple[tuple[str, str], ...]
-"""HTTP fields that tell what is left; none where the operator does not want that told."""
-
-LONGEST: Final = timedelta(days=1)
-"""What is told of a wait that has no end."""
-_ABOUT_TASKS: Final = "tasks/"
-_ENDS: Final = frozenset({NOTE_INITIALIZED, NOTE_CANCELLED})
-"""What ends something that was let in: refused, it would cost released hosts their connection, or a server a call."""
+LONGEST_WAIT: Final = timedelta(days=1)
+"""The wait that a host is told if it has no end."""
+FALLBACK_PAUSE: Final = 60.0
+"""Seconds between two events about an unavailable store."""
+_TASK_METHODS: Final = "tasks/"
+_UNLIMITED: Final = frozenset({NOTE_INITIALIZED, NOTE_CANCELLED})
+"""Messages that end something: a refusal would cost a released host its connection, or a server a call."""
 _ALLOWED: Final = RateJudgement(()).counted_as
-_NONE: Final[Mapping[str, RateLimit]] = {}
+_NO_LIMITS: Final[Mapping[str, RateLimit]] = {}
 
 
-class OverRate(RateLimited):
-    """A rate refused the request; `quota` are the fields that tell what is left."""
+class RateLimitExceeded(RateLimited):
+    """A rate refused the request; `quota` are the fields that report what is left."""
 
-    def __init__(self, retry_after: timedelta, policy: str, quota: Quota) -> None:
+    def __init__(self, retry_after: timedelta, policy: str, quota: QuotaFields) -> None:
         super().__init__(retry_after, policy)
         self.quota = quota
 
 
 class RateLimiter:
-    """Lets through what the rates have room for. One step is one take: from all policies that refuse, or from none.
+    """Checks requests in steps: a step consumes from all its enforced policies, or from none.
 
-    With a `sieve` the store is one that replicas share, and is asked once for a request: what is asked of it before it
-    is known who asks is then asked of the sieve alone, and of the store together with all else.
+    With a `local_cache` the store is shared, and each request asks it once. Before authentication
+    only the cache is asked; the same steps then go to the store together with all others.
     """
 
     def __init__(
         self,
         *,
         live: RuntimeConfig,
-        standings: QuotaSubjects,
+        subjects: QuotaSubjects,
         store: RateStore,
         event_sink: EventSink,
         clock: Clock,
-        sieve: LocalRateCache | None = None,
+        local_cache: "LocalRateCache | None" = None,
     ) -> None:
         self._live = live
-        self._standings = standings
+        self._subjects = subjects
         self._store = store
         self._event_sink = event_sink
         self._clock = clock
-        self._sieve = sieve
-        self._suspicions = Suspicions(event_sink, clock)
-        # With a sieve: what exchanges that it let through have yet to take, by their identity, until they depart.
+        self._local_cache = local_cache
+        self._alerts = SecurityAlerts(event_sink, clock)
+        # With a cache: the steps that exchanges passed there and have yet to take from the store,
+        # by the identity of the exchange, until `flush`.
         self._due: dict[int, tuple[RateStep, ...]] = {}
 
-    async def arrived(self, exchange: Exchange, mount: str, known: Callable[[], bool] | None = None) -> None:
-        """A request came, of which nothing is known but where from and where to. Raises RateLimited.
+    async def on_connection(self, exchange: Exchange, mount: str, is_known: Callable[[], bool] | None = None) -> None:
+        """Check a request before authentication, by its address and mount. Raises RateLimited.
 
-        Also while too many tokens were not accepted that came from there, unless `known` says that its own was. With a
-        sieve, `departed` has to follow.
+        It is also refused if its address sent too many invalid tokens, unless `is_known` returns
+        that its own token was accepted before. `flush` must follow.
         """
-        rates = self._live.now.rates
+        rates = self._live.current.rates
         if not rates.has_before_auth:
             return
-        address = block_of(exchange.address)
+        address = address_block(exchange.address)
         failures = rates.event_demands(RateEvent.AUTH_FAILURE, RateSubject("", None, address), {}, mount)
         steps = _steps((RateStepMode.LOOK, failures), (RateStepMode.TAKE, rates.before_auth(address, mount)))
-        if self._sieve is None:
-            await self._judge(steps, exchange, mount, known)
+        if self._local_cache is None:
+            await self._judge(steps, exchange, mount, is_known)
             return
-        judged = await self._sieve.judge(steps, now=self._clock.elapsed())
-        if known is not None and judged.refused is not None and _is_of_tokens(steps[judged.refused]) and known():
-            # What many share one address for is locked out by none of them.
-            steps = _but_for_tokens(steps)
-            judged = await self._sieve.judge(steps, now=self._clock.elapsed())
+        judged = await self._local_cache.judge(steps, now=self._clock.elapsed())
+        if is_known is not None and judged.refused is not None and _is_token_step(steps[judged.refused]) and is_known():
+            # A caller behind a shared address is not locked out by its neighbours.
+            steps = _without_token_steps(steps)
+            judged = await self._local_cache.judge(steps, now=self._clock.elapsed())
         if judged.refused is not None:
-            self._heed(steps, judged, exchange, mount)
+            self._apply(steps, judged, exchange, mount)
         self._due[id(exchange)] = steps
 
-    async def failed_auth(self, exchange: Exchange, mount: str) -> None:
-        """A token that came was not accepted. Raises RateLimited where that is not to be told."""
-        rates = self._live.now.rates
+    async def on_auth_failure(self, exchange: Exchange, mount: str) -> None:
+        """Count an invalid token. Raises RateLimited, in place of the 401, beyond the rate."""
+        rates = self._live.current.rates
         if rates.has_before_auth:
-            of = RateSubject("", None, block_of(exchange.address))
-            failures = rates.event_demands(RateEvent.AUTH_FAILURE, of, {}, mount)
+            subject = RateSubject("", None, address_block(exchange.address))
+            failures = rates.event_demands(RateEvent.AUTH_FAILURE, subject, {}, mount)
             await self._judge(_steps((RateStepMode.NOTE, failures)), exchange, mount)
 
-    async def request(
+    async def on_request(
         self, caller: AuthContext, exchange: Exchange, mount: str, method: str, tool: str | None = None
-    ) -> Quota:
-        """A caller sent a message with a method; `tool` is the one that it calls. Raises RateLimited.
+    ) -> QuotaFields:
+        """Check a message of an authenticated caller; `tool` is the one that it calls. Raises RateLimited.
 
-        The end of a handshake and cancels take from nothing, and pass.
+        The end of a handshake and cancellations consume nothing, and pass.
         """
-        rates = self._live.now.rates
-        if not rates.has_after_auth or method in _ENDS:
-            return await self._judge((), exchange, mount, _is_known)
-        subject, own = self._stands(caller, exchange, rates)
+        rates = self._live.current.rates
+        if not rates.has_after_auth or method in _UNLIMITED:
+            return await self._judge((), exchange, mount, _always_known)
+        subject, own = self._subject(caller, exchange, rates)
         demands = rates.demands(subject, own, mount, method, tool)
-        if not method.startswith(_ABOUT_TASKS):
-            return await self._judge(_steps((RateStepMode.TAKE, demands)), exchange, mount, _is_known)
-        event = rates.event_demands(RateEvent.LOOKUP_FAILURE, subject, own, mount)
+        if not method.startswith(_TASK_METHODS):
+            return await self._judge(_steps((RateStepMode.TAKE, demands)), exchange, mount, _always_known)
+        failures = rates.event_demands(RateEvent.LOOKUP_FAILURE, subject, own, mount)
         return await self._judge(
-            _steps((RateStepMode.LOOK, event), (RateStepMode.TAKE, demands)), exchange, mount, _is_known
+            _steps((RateStepMode.LOOK, failures), (RateStepMode.TAKE, demands)), exchange, mount, _always_known
         )
 
-    async def before_lookups(self, caller: AuthContext, exchange: Exchange, mount: str) -> None:
-        """A caller names tasks in a request whose method does not tell. Raises RateLimited."""
+    async def check_lookups(self, caller: AuthContext, exchange: Exchange, mount: str) -> None:
+        """Check the rate of failed look-ups, for a request that names tasks in its body. Raises RateLimited."""
         await self._judge(
-            _steps((RateStepMode.LOOK, self._of_lookup(caller, exchange, mount))), exchange, mount, _is_known
+            _steps((RateStepMode.LOOK, self._lookup_demands(caller, exchange, mount))), exchange, mount, _always_known
         )
 
-    async def failed_lookup(self, caller: AuthContext, exchange: Exchange, mount: str) -> bool:
-        """A caller asked for a task that it does not have; whether there was room for that."""
-        demands = self._of_lookup(caller, exchange, mount)
+    async def on_lookup_failure(self, caller: AuthContext, exchange: Exchange, mount: str) -> bool:
+        """Count a failed look-up; returns whether it was within the rate."""
+        demands = self._lookup_demands(caller, exchange, mount)
         if not demands:
             return True
         judged = await self._store.judge((RateStep(RateStepMode.NOTE, demands),), now=self._clock.elapsed())
         return not refuses(demands, judged.verdicts[0])
 
-    async def departed(self, exchange: Exchange, mount: str) -> None:
-        """An exchange is over that had arrived: what it has not taken yet is taken. Raises nothing.
+    async def flush(self, exchange: Exchange, mount: str) -> None:
+        """Consume at the end of an exchange what it passed in the cache only. Raises nothing.
 
-        That is of those alone that came to no request: they were refused for something else, or had an answer to bring.
+        That is an exchange without a checked request: it was refused before, or brought an answer.
         """
         if id(exchange) in self._due:
             with suppress(RateLimited, StoreUnavailable):
                 await self._judge((), exchange, mount)
 
-    def _of_lookup(self, caller: AuthContext, exchange: Exchange, mount: str) -> tuple[Demand, ...]:
-        rates = self._live.now.rates
-        subject, own = self._stands(caller, exchange, rates)
+    def _lookup_demands(self, caller: AuthContext, exchange: Exchange, mount: str) -> tuple[Demand, ...]:
+        rates = self._live.current.rates
+        subject, own = self._subject(caller, exchange, rates)
         return rates.event_demands(RateEvent.LOOKUP_FAILURE, subject, own, mount)
 
-    def _stands(
+    def _subject(
         self, caller: AuthContext, exchange: Exchange, rates: RatePolicies
     ) -> tuple[RateSubject, Mapping[str, RateLimit]]:
-        """Who asks, and the limits of its own."""
-        standing = self._standings.of(caller)
-        address = block_of(exchange.address) if rates.has_addresses else ""
-        own = standing.override.rates if standing.override is not None else _NONE
-        return RateSubject(caller.key, standing.tenant, address), own
+        """The subject of a caller, and the limits of its own."""
+        subject = self._subjects.of(caller)
+        address = address_block(exchange.address) if rates.has_addresses else ""
+        own = subject.override.rates if subject.override is not None else _NO_LIMITS
+        return RateSubject(caller.key, subject.tenant, address), own
 
-    # --- the steps --------------------------------------------------------------------------------------------------
+    # --- the steps ----------------------------------------------------------------------------------------------------
 
     async def _judge(
-        self, steps: tuple[RateStep, ...], exchange: Exchange, mount: str, known: Callable[[], bool] | None = None
-    ) -> Quota:
-        """What is left, after what was due and the steps are done in one: the first that refuses raises RateLimited.
+        self, steps: tuple[RateStep, ...], exchange: Exchange, mount: str, is_known: Callable[[], bool] | None = None
+    ) -> QuotaFields:
+        """Take the due steps and these at once; the first that refuses raises RateLimited. Returns what is left.
 
-        A caller who is `known` is not refused for tokens that were not accepted.
+        A known caller is not refused for the invalid tokens of its address.
         """
         due = self._due.pop(id(exchange), ()) if self._due else ()
         steps = due + steps
@@ -175,35 +179,35 @@ class RateLimiter:
             return ()
         asked = self._clock.elapsed()
         judged = await self._store.judge(steps, now=asked)
-        if known is not None and judged.refused is not None and _is_of_tokens(steps[judged.refused]) and known():
-            steps = _but_for_tokens(steps)
+        if is_known is not None and judged.refused is not None and _is_token_step(steps[judged.refused]) and is_known():
+            steps = _without_token_steps(steps)
             judged = await self._store.judge(steps, now=asked)
-        if self._sieve is not None and judged.counted_as == _ALLOWED:
-            self._sieve.learn(steps, judged, asked=asked)
-        return self._heed(steps, judged, exchange, mount)
+        if self._local_cache is not None and judged.counted_as == _ALLOWED:
+            self._local_cache.learn(steps, judged, asked=asked)
+        return self._apply(steps, judged, exchange, mount)
 
-    def _heed(self, steps: Sequence[RateStep], judged: RateJudgement, exchange: Exchange, mount: str) -> Quota:
-        quota: Quota = ()
+    def _apply(self, steps: Sequence[RateStep], judged: RateJudgement, exchange: Exchange, mount: str) -> QuotaFields:
+        quota: QuotaFields = ()
         for number, (way, demands) in enumerate(steps):
             verdicts = judged.verdicts[number]
-            self._tell(way, demands, verdicts, judged.counted_as)
-            refuses_all = number == judged.refused
+            self._emit(way, demands, verdicts, judged.counted_as)
+            is_refused = number == judged.refused
             if (
                 way is RateStepMode.TAKE
-                and self._live.now.exposes_quota
-                and (refuses_all or not demands[0].policy.before_auth)
+                and self._live.current.exposes_quota
+                and (is_refused or not demands[0].policy.before_auth)
             ):
                 quota = quota_fields(demands, verdicts)
-            if refuses_all:
+            if is_refused:
                 if demands[0].policy.event is RateEvent.AUTH_FAILURE:
-                    self._suspicions.raise_once("auth_bruteforce", block_of(exchange.address), mount)
-                raise _refusal(demands, verdicts, quota if way is RateStepMode.TAKE else ())
+                    self._alerts.raise_once("auth_bruteforce", address_block(exchange.address), mount)
+                raise _exceeded(demands, verdicts, quota if way is RateStepMode.TAKE else ())
         return quota
 
-    def _tell(
+    def _emit(
         self, way: RateStepMode, demands: Sequence[Demand], verdicts: Sequence[RateVerdict], counted_as: str
     ) -> None:
-        """Tell what each policy said; of one that was only looked at, what it refuses."""
+        """Emit what each policy decided; of a step that only looks, the refusals."""
         if way is RateStepMode.NOTE:
             return
         emit = self._event_sink.emit
@@ -214,17 +218,16 @@ class RateLimiter:
                 emit(RateLimitChecked(policy.name, policy.scope, counted_as))
 
 
-def _is_known() -> bool:
-    """Who asks was found out."""
+def _always_known() -> bool:
     return True
 
 
-def _but_for_tokens(steps: Sequence[RateStep]) -> tuple[RateStep, ...]:
-    return tuple(step for step in steps if not _is_of_tokens(step))
+def _without_token_steps(steps: Sequence[RateStep]) -> tuple[RateStep, ...]:
+    return tuple(step for step in steps if not _is_token_step(step))
 
 
-def _is_of_tokens(step: RateStep) -> bool:
-    """Whether it looks at how many tokens were not accepted."""
+def _is_token_step(step: RateStep) -> bool:
+    """Whether a step checks the rate of invalid tokens."""
     return step.way is RateStepMode.LOOK and step.demands[0].policy.event is RateEvent.AUTH_FAILURE
 
 
@@ -232,45 +235,118 @@ def _steps(*pairs: tuple[RateStepMode, Sequence[Demand]]) -> tuple[RateStep, ...
     return tuple([RateStep(way, demands) for way, demands in pairs if demands])
 
 
-def _refusal(demands: Sequence[Demand], verdicts: Sequence[RateVerdict], quota: Quota) -> OverRate:
-    """Of the policy that will refuse for longest: after that all have room."""
+def _exceeded(demands: Sequence[Demand], verdicts: Sequence[RateVerdict], quota: QuotaFields) -> RateLimitExceeded:
+    """The error for the policy that refuses for longest: after its wait all policies allow the request."""
     longest, name = -inf, ""
     for demand, verdict in zip(demands, verdicts, strict=True):
         if not (verdict.allowed or demand.policy.shadow) and verdict.retry_after > longest:
             longest, name = verdict.retry_after, demand.policy.name
-    return OverRate(_wait(longest), name, quota)
+    wait = LONGEST_WAIT if longest >= LONGEST_WAIT.total_seconds() else timedelta(seconds=longest)
+    return RateLimitExceeded(wait, name, quota)
 
 
-def _wait(seconds: float) -> timedelta:
-    return LONGEST if seconds >= LONGEST.total_seconds() else timedelta(seconds=seconds)
-
-
-def quota_fields(demands: Sequence[Demand], verdicts: Sequence[RateVerdict]) -> Quota:
-    """The fields of draft-ietf-httpapi-ratelimit-headers-11, of all policies that refuse, the scarcest first."""
-    told = [pair for pair in zip(demands, verdicts, strict=True) if not pair[0].policy.shadow]
-    if not told:
-        return ()
-    told.sort(key=lambda pair: (pair[1].remaining, -pair[1].reset_after))
-    policies = (f'"{each.policy.name}";q={each.limit.burst};w={_seconds(_window(each))}' for each, _ in told)
-    left = (f'"{each.policy.name}";r={verdict.remaining};t={_seconds(verdict.reset_after)}' for each, verdict in told)
-    return (("RateLimit-Policy", ", ".join(policies)), ("RateLimit", ", ".join(left)))
-
-
-def _window(demand: Demand) -> float:
-    """In how many seconds an empty budget is full again."""
-    return demand.limit.every * demand.limit.burst
-
-
-def _seconds(seconds: float) -> int:
-    """Whole seconds that are not too few, but for a hair that comes of the arithmetic."""
-    return max(0, ceil(seconds - 1e-6))
-
-
-def block_of(address: str) -> str:
-    """Who shares what is counted by address: of IPv6 all that one site has, which may change its address at will."""
+def address_block(address: str) -> str:
+    """What counts as one address: of IPv6 the /64 of a site, which can change its address at will."""
     return address if ":" not in address else _site(address)
 
 
 @lru_cache(maxsize=4096)
 def _site(address: str) -> str:
     return str(IPv6Network((address, 64), strict=False))
+
+
+# --- rates that replicas share ----------------------------------------------------------------------------------------
+
+
+class LocalRateCache:
+    """A copy in this process of the shared budgets of addresses, at most `size` of them.
+
+    It passes each request that it has no reason to refuse; the shared store judges the same steps
+    later. It refuses nothing that the store would allow, because everything consumed here is
+    consumed there. What came while the store was unavailable is the exception: it counts only here
+    until it expires.
+    """
+
+    def __init__(self, size: int = SIZE) -> None:
+        self._budgets = MemoryRateStore(size, is_lenient=True)
+
+    async def judge(self, steps: Sequence[RateStep], *, now: float) -> RateJudgement:
+        """The judgement of this process; `learn` corrects what it consumes."""
+        return await self._budgets.judge(steps, now=now)
+
+    def learn(self, steps: Sequence[RateStep], judged: RateJudgement, *, asked: float) -> None:
+        """Apply the shared store's judgement at the time `asked` to the steps that were judged here before."""
+        for number, (way, demands) in enumerate(steps):
+            was_reached = judged.refused is None or number <= judged.refused
+            gives_back = way is RateStepMode.TAKE and (not was_reached or number == judged.refused)
+            for place, demand in enumerate(demands):
+                if _is_before_auth(demand.policy):
+                    owed = judged.verdicts[number][place].reset_after if was_reached else 0.0
+                    self._budgets.correct(demand, given_back=gives_back, owed_until=asked + owed)
+
+
+def _is_before_auth(policy: RatePolicy) -> bool:
+    return not policy.shadow and (policy.before_auth or policy.event is RateEvent.AUTH_FAILURE)
+
+
+class FallbackRateStore:
+    """A RateStore: the shared one, or while it is unavailable, what the configuration has in its place.
+
+    `processes` returns how many replicas share the budgets. A replica on its own uses its part.
+    """
+
+    def __init__(
+        self,
+        store: RateStore,
+        *,
+        live: RuntimeConfig,
+        processes: Callable[[], int],
+        event_sink: EventSink,
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._live = live
+        self._processes = processes
+        self._event_sink = event_sink
+        self._clock = clock
+        self._own = MemoryRateStore()
+        self._emitted_at = -inf
+
+    async def judge(self, steps: Sequence[RateStep], *, now: float) -> RateJudgement:
+        # Raises StoreUnavailable if the configuration refuses everything meanwhile.
+        try:
+            return await self._store.judge(steps, now=now)
+        except StoreUnavailable:
+            rule = self._live.current.on_store_error
+            self._emit(rule)
+            if rule is OnStoreError.CLOSED:
+                raise
+        if rule is OnStoreError.OPEN:
+            return RateJudgement([tuple(map(_allow, each.demands)) for each in steps], counted_as="fail_open")
+        share = max(1, self._processes())
+        judged = await self._own.judge([_part(each, share) for each in steps], now=now)
+        return judged._replace(counted_as="fail_local")
+
+    def _emit(self, rule: OnStoreError) -> None:
+        now = self._clock.elapsed()
+        if now - self._emitted_at >= FALLBACK_PAUSE:
+            self._emitted_at = now
+            self._event_sink.emit(RateFallbackUsed(rule.value))
+
+
+def _allow(demand: Demand) -> RateVerdict:
+    return RateVerdict(True, demand.limit.burst, 0.0, 0.0)
+
+
+def _part(step: RateStep, share: int) -> RateStep:
+    """The part of one of `share` processes, which is enough for at least one request."""
+    if share == 1:
+        return step
+    return RateStep(step.way, [each._replace(limit=_part_of(each.limit, share, each.cost)) for each in step.demands])
+
+
+def _part_of(limit: RateLimit, share: int, cost: int) -> RateLimit:
+    return RateLimit(every=limit.every * share, burst=max(cost, limit.burst // share))
+
+
+_: type[RateStore] = FallbackRateStore

@@ -1,7 +1,7 @@
-"""The operator's rules that may change while the gateway runs, and the one place that has the present ones.
+"""The reloadable configuration of admission: `AdmissionRules`, and `RuntimeConfig` with the present ones.
 
-What must not live here: what a rule means. What holds: the rules change all at once, and whoever asks twice within one
-step may be answered by two generations, so a step asks once.
+A reload replaces all rules at once. Code that reads `RuntimeConfig.current` twice in one step may
+see two generations, so a step reads it once.
 """
 
 from dataclasses import dataclass
@@ -20,43 +20,43 @@ from taskgate.streams.event_log import USUAL_BOUNDS as USUAL_EVENTS
 from taskgate.streams.event_log import EventBounds
 
 MAX_QUESTION: Final = 4 * 1024 * 1024
-"""Characters of the parameters of all that one task asks at once: its head, written at every change, has them."""
+"""Characters of the parameters of a task's open input requests: its head has them, and each change writes it."""
 
 
 class QuestionBounds(NamedTuple):
-    """How long a question may wait for its answer, and how many of a task or a session may wait at once."""
+    """The longest wait of a question for its answer, and the most open ones of a task or session."""
 
     wait: timedelta
     outstanding: int
 
 
 class RejectAs(StrEnum):
-    """How a call is told that a limit refuses it."""
+    """The form in which a call is told that a limit refuses it."""
 
     JSONRPC = "jsonrpc"
-    """An error of JSON-RPC under HTTP 200, which every released host survives."""
+    """A JSON-RPC error under HTTP 200, which every released host survives."""
     HTTP = "http"
     """The same error under HTTP 429."""
     TOOL_ERROR = "tool_error"
-    """Of `tools/call`: a result with isError, which models get to read; everything else as JSONRPC."""
+    """For `tools/call` a result with isError, which models read; otherwise as JSONRPC."""
 
 
 class OnStoreError(StrEnum):
-    """What counts instead of rates that gateways share while their store cannot be asked."""
+    """The replacement of shared rates while their store is unavailable."""
 
     LOCAL = "local"
-    """Each gateway gives its part of every rate: the rate divided by the number of gateways."""
+    """Each gateway enforces its part of every rate: the rate divided by the number of gateways."""
     OPEN = "open"
-    """Every rate has room."""
+    """Every rate allows."""
     CLOSED = "closed"
-    """Requests that a rate is for are refused, with code 503."""
+    """Requests with a rate are refused with code 503."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmissionRules:
-    """One generation. `sessions`, `streams` and `waits` are the most that one caller may have open of each.
+    """One generation of rules. `sessions`, `streams` and `waits` are the most that one caller may have open.
 
-    `events` is what resumable streams may hold, `in_flight` what large messages may.
+    `events` limits the events in resumable streams, `in_flight` large messages.
     """
 
     policy: PromotionPolicy
@@ -78,9 +78,9 @@ class AdmissionRules:
 
 
 class RuntimeConfig:
-    """The rules as they are now."""
+    """The holder of the present rules."""
 
-    __slots__ = ("now",)
+    __slots__ = ("current",)
 
     def __init__(self, rules: AdmissionRules) -> None:
-        self.now = rules
+        self.current = rules

@@ -5,7 +5,7 @@ Settings from one section are made by its own `to_settings`.
 
 from __future__ import annotations
 
-from taskgate.admission.bulkhead import BulkheadSettings
+from taskgate.admission.concurrency import BulkheadSettings
 from taskgate.admission.rules import AdmissionRules, OnStoreError, RejectAs
 from taskgate.config.model import GatewayConfig
 from taskgate.protocol.extensions import KNOWN_METHODS

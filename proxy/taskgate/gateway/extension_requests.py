@@ -11,8 +11,8 @@ from collections.abc import Coroutine
 from contextlib import nullcontext
 from typing import Any
 
+from taskgate.admission.concurrency import OpenStreams
 from taskgate.admission.mounts import Mount
-from taskgate.admission.streams import OpenStreams
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
 from taskgate.domain.versions import Era
@@ -57,7 +57,7 @@ class ExtensionRequests:
         lasts = method in extension.streams
         bound = asyncio.timeout(self._left(caller) if lasts else None)
         try:
-            with self._streams.of_extension(caller, mount.name) if lasts else nullcontext():
+            with self._streams.acquire_extension_stream(caller, mount.name) if lasts else nullcontext():
                 async with bound:
                     return await work
         except TimeoutError:

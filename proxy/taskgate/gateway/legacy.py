@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from taskgate.admission.access import Access
+from taskgate.admission.access import AccessControl
+from taskgate.admission.concurrency import OpenStreams
 from taskgate.admission.lookups import Lookups
 from taskgate.admission.mounts import Mount
-from taskgate.admission.rates import Quota, RateLimiter
-from taskgate.admission.streams import OpenStreams
+from taskgate.admission.quota import QuotaFields
+from taskgate.admission.rates import RateLimiter
 from taskgate.auth.context import AuthContext
 from taskgate.domain.policy import PromotionMode
 from taskgate.domain.versions import Era, Revision
@@ -59,7 +60,7 @@ class LegacyServices:
     sessions: HostSessions
     gate: RateLimiter
     streams: OpenStreams
-    access: Access
+    access: AccessControl
     lookups: Lookups
     tasks: TaskService
     following: ResultWaiter
@@ -95,8 +96,8 @@ class InSessionMessages:
         host_session = await self._session(exchange, mount, caller)
         note_peer(host_session.peer, host_session.client)
         if exchange.head.method is HttpMethod.GET:
-            await self._rooms.gate.request(caller, exchange, mount.name, _NO_METHOD)
-            with host_session, self._rooms.streams.one(caller):
+            await self._rooms.gate.on_request(caller, exchange, mount.name, _NO_METHOD)
+            with host_session, self._rooms.streams.acquire_stream(caller):
                 return await self._rooms.resuming.serve(exchange, host_session, caller)
         await self._rooms.sessions.end(host_session)
         return HttpReply(status=200)
@@ -118,11 +119,11 @@ class InSessionMessages:
         tool = intent.tool if isinstance(intent, CallTool) else None
         if isinstance(intent, OpenSession):
             note_peer(intent.peer, client_of(intent.peer.info))
-        quota: Quota = ()
+        quota: QuotaFields = ()
         try:
             # 3. The caller's rate limit. Answers to questions that the host was asked are exempt.
             if not isinstance(message, Response):
-                quota = await self._rooms.gate.request(caller, exchange, mount.name, message.method, tool)
+                quota = await self._rooms.gate.on_request(caller, exchange, mount.name, message.method, tool)
             # 4. The operator's access rules. For a request about a task, they apply to the task's
             # tool, when the task is found.
             if isinstance(message, Request) and not isinstance(intent, _ABOUT_A_TASK):
@@ -238,7 +239,7 @@ class InSessionMessages:
         foreign = _foreign(host_session, intent.method)
         if intent.method == words.TOOLS_LIST:
             support = host_session.mount.support if host_session.has_tasks else None
-            shows = self._rooms.access.shown_to(caller, host_session.mount.name)
+            shows = self._rooms.access.tool_filter(caller, host_session.mount.name)
             amend = partial(self._dialect.tools, intent.id, response, support, shows, foreign)
             return RpcReply(await offloaded(len(response.text), amend), error_of(response))
         return RpcReply(

@@ -20,14 +20,12 @@ from logging import getLogger
 from typing import Final
 
 from taskgate.admission.callers import Callers
-from taskgate.admission.denials import LENGTH_OF_ID
+from taskgate.admission.lookup_guard import MAX_TASK_ID
 from taskgate.admission.memory_pressure import MemoryPressure
 from taskgate.admission.mounts import Mount
 from taskgate.admission.rates import RateLimiter
-from taskgate.admission.refusals import refusal, refused_for
-from taskgate.admission.rejections import Rejections
 from taskgate.admission.rules import RuntimeConfig
-from taskgate.admission.suspicions import Suspicions
+from taskgate.admission.security_alerts import SecurityAlerts
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
 from taskgate.domain.versions import Era
@@ -45,6 +43,7 @@ from taskgate.gateway.batches import answer_all
 from taskgate.gateway.entry import note_peer, present
 from taskgate.gateway.legacy import InSessionMessages
 from taskgate.gateway.modern.requests import ModernRequests
+from taskgate.gateway.refusals import RejectionRenderer, refusal, refused_for
 from taskgate.jsontext.large import to_string
 from taskgate.protocol import vocabulary as words
 from taskgate.protocol.batches import is_array, split
@@ -111,13 +110,13 @@ class Gateway:
         self._rules = rules
         self._in_session = in_session
         self._modern = modern
-        self._rejections = Rejections(rules.live, modern.dialect)
+        self._rejections = RejectionRenderer(rules.live, modern.dialect)
         self._event_sink = event_sink
         self._clock = clock
         self._in_flight = rules.in_flight
         self._pressure = rules.pressure
         self._tracing: Tracing = NO_TRACING
-        self._suspicions = Suspicions(event_sink, clock)
+        self._suspicions = SecurityAlerts(event_sink, clock)
         self._draining: timedelta | None = None
         self._read_now: dict[str | None, set[asyncio.Future[Message]]] = {}
         """By session id: the large messages that are being parsed on another thread."""
@@ -141,7 +140,7 @@ class Gateway:
         try:
             return await self._answer(exchange, mount)
         finally:
-            await self._gate.departed(exchange, mount.name)
+            await self._gate.flush(exchange, mount.name)
 
     async def _answer(self, exchange: Exchange, mount: Mount) -> HttpReply:
         begun, seen = self._clock.elapsed(), present()
@@ -149,7 +148,7 @@ class Gateway:
         seen.mount, seen.revision = mount.name, exchange.head.revision
         try:
             # 1. Rate limits by address: of requests, and of tokens that were rejected.
-            await self._gate.arrived(exchange, mount.name, partial(self._callers.knows, exchange, mount))
+            await self._gate.on_connection(exchange, mount.name, partial(self._callers.is_known, exchange, mount))
             # 2. The caller. Without credentials nothing is looked up, and the body is not read.
             caller = seen.caller = await self._identify(exchange, mount)
             body = await exchange.body(self._in_flight, caller.key)
@@ -231,7 +230,7 @@ class Gateway:
                 answered = await self._modern.answer(exchange, mount, caller, message, route)
             elif isinstance(route, Dropped):
                 assert isinstance(message, Notification), "only notifications are dropped"
-                await self._gate.request(caller, exchange, mount.name, message.method)
+                await self._gate.on_request(caller, exchange, mount.name, message.method)
                 return HttpReply(status=202)
             else:
                 era = Era.LEGACY
@@ -323,7 +322,7 @@ class Gateway:
         except Unauthenticated as refused:
             # A request without a token is how hosts discover the authorization server (A-AUTH-1).
             if refused.token_sent:
-                await self._gate.failed_auth(exchange, mount.name)
+                await self._gate.on_auth_failure(exchange, mount.name)
             raise
 
     def _route(self, inbound: InboundHead, mount: Mount, message: Message) -> Route:
@@ -353,7 +352,7 @@ class Gateway:
         seen = present()
         seen.refusal, seen.error = refused_for(error), str(code)
         if code == words.OVER_LIMIT and isinstance(message, Request):
-            reply = self._rejections.retold(reply, error, message, era)
+            reply = self._rejections.render(reply, error, message, era)
         if isinstance(error, Unauthenticated) and exchange.is_streaming:
             # The stream ends without an answer, so that the host reconnects, gets 401, and obtains
             # a new token.
@@ -372,7 +371,7 @@ class Gateway:
             asked = value_of(message.params, "taskId")
             if not is_task_id(asked):
                 # No lookup was made: the text cannot be an id of a task.
-                task = asked[:LENGTH_OF_ID] if isinstance(asked, str) else ""
+                task = asked[:MAX_TASK_ID] if isinstance(asked, str) else ""
                 self._event_sink.emit(TaskDenied(mount.name, message.method, "malformed_id", task, None))
 
     def _give_up(self, mount: Mount, message: Message, begun: float) -> None:

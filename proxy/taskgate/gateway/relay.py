@@ -14,9 +14,9 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from taskgate.admission.bulkhead import Ticket
-from taskgate.admission.callers import principal
-from taskgate.admission.joining import CoalesceKey, RequestCoalescer
+from taskgate.admission.callers import principal_of
+from taskgate.admission.coalescing import CoalesceKey, RequestCoalescer
+from taskgate.admission.concurrency import Permit
 from taskgate.auth.context import AuthContext
 from taskgate.cluster.remote_sessions import SETTING_METHODS
 from taskgate.domain.policy import PromotionDecision
@@ -97,7 +97,9 @@ class PlainCallProxy:
         asked = RelayedRequest(intent.id, TOOLS_CALL, intent.params, intent.progress_token, intent.tool)
         asking = None
         if intent.repeat_key is not None or decision.join_retries is not None:
-            asking = CoalesceKey(host_session.owner, intent, decision.join_retries, asks=asked_of(host_session.peer))
+            asking = CoalesceKey(
+                host_session.owner, intent, decision.join_retries, features=asked_of(host_session.peer)
+            )
         return self._carry(exchange, caller, host_session, asked, asking)
 
     def forward(
@@ -124,7 +126,7 @@ class PlainCallProxy:
         listener = _CallHearer(exchange, host_session, self._dialect, asked.progress_token)
         pulse = Keepalive(self._alarms, self._patience, listener.live) if streams else None
 
-        relay, who = host_session.upstream.relay, principal(caller)
+        relay, who = host_session.upstream.relay, principal_of(caller)
         send = partial(relay, asked.method, asked.params, listener=listener, tool=asked.tool, principal=who)
         call, ticket = Interruptible(), None
         host_session.calls[call] = asked.id
@@ -136,14 +138,12 @@ class PlainCallProxy:
                     # one was registered.
                     call.interrupt()
                 if asking is not None:
-                    response = await self._joining.once(
-                        asking, partial(self._shared, caller, host_session, asked, send)
-                    )
+                    response = await self._joining.run(asking, partial(self._shared, caller, host_session, asked, send))
                     assert isinstance(response, Response), "a plain call yields a response, not a task"
                     return response
                 if asked.method in IN_TURN:
                     ticket = self._ask(caller, host_session, asked.tool)
-                    if not ticket.granted:
+                    if not ticket.is_granted:
                         _leaves_with(exchange, call, ticket)
                         await self._wait(host_session, asked.tool, ticket)
                     self._count(host_session, asked.tool, "direct")
@@ -159,7 +159,7 @@ class PlainCallProxy:
             raise
         finally:
             if ticket is not None:
-                ticket.close()
+                ticket.release()
             if pulse is not None:
                 pulse.stop()
             del host_session.calls[call]
@@ -175,29 +175,29 @@ class PlainCallProxy:
         try:
             ticket = self._ask(caller, host_session, asked.tool)
             try:
-                if not ticket.granted:
+                if not ticket.is_granted:
                     await self._wait(host_session, asked.tool, ticket)
                 self._count(host_session, asked.tool, "direct")
                 return await send()
             finally:
-                ticket.close()
+                ticket.release()
         finally:
             host_session.release()
 
-    def _ask(self, caller: AuthContext, host_session: HostSession, tool: str | None) -> Ticket:
+    def _ask(self, caller: AuthContext, host_session: HostSession, tool: str | None) -> Permit:
         """Request a permit of the server's concurrency limit; it must be closed. Raises QueueFull,
         counted.
         """
         try:
-            return host_session.mount.bulkhead.ask(host_session.owner.context, caller)
+            return host_session.mount.bulkhead.acquire(host_session.owner.context, caller)
         except QueueFull:
             self._count(host_session, tool, "rejected")
             raise
 
-    async def _wait(self, host_session: HostSession, tool: str | None, ticket: Ticket) -> None:
+    async def _wait(self, host_session: HostSession, tool: str | None, ticket: Permit) -> None:
         """Wait until the permit is granted. Raises QueueFull, counted."""
         try:
-            await ticket.brief_turn()
+            await ticket.wait_briefly()
         except QueueFull:
             self._count(host_session, tool, "rejected")
             raise
@@ -226,9 +226,9 @@ class PlainCallProxy:
         self._alarms.close()
 
 
-def _leaves_with(exchange: Exchange, call: Interruptible, ticket: Ticket) -> None:
+def _leaves_with(exchange: Exchange, call: Interruptible, ticket: Permit) -> None:
     """Interrupt a call that still waits for its permit if its host disconnects."""
-    exchange.on_disconnect(lambda: None if ticket.granted else call.interrupt())
+    exchange.on_disconnect(lambda: None if ticket.is_granted else call.interrupt())
 
 
 class _CallHearer(UnsavedCallListener):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from logging import getLogger
 from typing import Final
 
-from taskgate.admission.bulkhead import Ticket
+from taskgate.admission.concurrency import Permit
 from taskgate.domain.events import CallFaulted, CallSucceeded
 from taskgate.domain.record import FaultReason
 from taskgate.errors import QueueFull, UpstreamFailed
@@ -28,7 +28,7 @@ log = getLogger("taskgate.runner")
 
 
 async def come_of(
-    run: TaskRun, call: Call, outcome: Outcome, ticket: Ticket | None
+    run: TaskRun, call: Call, outcome: Outcome, ticket: Permit | None
 ) -> CallSucceeded | CallFaulted | None:
     """Await a call, and return the event that ends its task.
 
@@ -57,7 +57,7 @@ async def come_of(
         return call_ended(FaultReason.INTERNAL, UNFORESEEN, dispatched=True)
     finally:
         if ticket is not None:
-            ticket.close()
+            ticket.release()
     if run.is_left or not run.is_shut_down:
         return None
     return call_ended(FaultReason.SHUTDOWN, CUT_OFF, dispatched=True)

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from taskgate.admission.suspicions import Suspicions
+from taskgate.admission.security_alerts import SecurityAlerts
 from taskgate.clock import Clock
 from taskgate.domain.events import TaskEvent
 from taskgate.domain.machine import advance
@@ -68,7 +68,7 @@ class Changes:
         self._event_sink = event_sink
         self._clock = clock
         self._hold = hold
-        self._suspicions = Suspicions(event_sink, clock)
+        self._suspicions = SecurityAlerts(event_sink, clock)
         self.retrievals = Retrievals(store=store, event_sink=event_sink, clock=clock)
         """Marks fetched results in the background."""
 

@@ -10,7 +10,7 @@ from datetime import timedelta
 from functools import partial
 from typing import NamedTuple
 
-from taskgate.admission.bulkhead import Ticket
+from taskgate.admission.concurrency import Permit
 from taskgate.clock import Clock
 from taskgate.domain.record import TaskRecord
 from taskgate.lifecycle.checkpoints import CallCheckpoint, RoundCheckpoint
@@ -27,7 +27,7 @@ class CallRoute(NamedTuple):
 
     upstream: UpstreamSession
     principal_source: Principal | None
-    ticket: Ticket
+    ticket: Permit
 
 
 def going_on(run: TaskRun, record: TaskRecord, rest: RoundCheckpoint, way: CallRoute, clock: Clock) -> Call:
@@ -43,8 +43,8 @@ def going_on(run: TaskRun, record: TaskRecord, rest: RoundCheckpoint, way: CallR
     async def call() -> Response:
         answers = await awaited.answers()
         left = max(ends - clock.now(), timedelta())
-        if not way.ticket.granted:
-            await way.ticket.turn(min(way.ticket.max_wait, left))
+        if not way.ticket.is_granted:
+            await way.ticket.wait(min(way.ticket.max_wait, left))
         return await way.upstream.run(
             tool,
             params,

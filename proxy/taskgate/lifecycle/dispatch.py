@@ -10,7 +10,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Final
 
-from taskgate.admission.bulkhead import Ticket, queued
+from taskgate.admission.concurrency import Permit, queue_status
 from taskgate.clock import Clock
 from taskgate.domain.events import CallFaulted, Dispatched, Progressed
 from taskgate.domain.machine import advance
@@ -40,7 +40,7 @@ class Dispatcher:
         self._clock = clock
         self._hold = hold
 
-    async def leave(self, run: TaskRun, record: TaskRecord, ticket: Ticket) -> CallFaulted | None:
+    async def leave(self, run: TaskRun, record: TaskRecord, ticket: Permit) -> CallFaulted | None:
         """Wait for the permit and store the mark; return None if the call may be sent.
 
         Otherwise returns the failure that ends the task unsent. Raises Interrupted if the task was
@@ -49,7 +49,7 @@ class Dispatcher:
         # A call that is sent again may have run before.
         unsent = partial(call_ended, dispatched=record.dispatched)
         try:
-            if not ticket.granted:
+            if not ticket.is_granted:
                 await self._wait(run, record, ticket)
             if run.is_shut_down:
                 if self._hold is not None and not record.dispatched:
@@ -70,17 +70,17 @@ class Dispatcher:
         self._event_sink.emit(TaskDispatched(marked, self._clock.now() - record.created_at))
         return None
 
-    async def _wait(self, run: TaskRun, record: TaskRecord, ticket: Ticket) -> None:
+    async def _wait(self, run: TaskRun, record: TaskRecord, ticket: Permit) -> None:
         left = max(record.expires_at - self._clock.now(), timedelta())
         try:
             with run.scope:
                 if run.stopped:
                     raise Interrupted
-                if record.status_message != queued(ticket.ahead):
+                if record.status_message != queue_status(ticket.ahead):
                     # The message is of an earlier process, or the call moved up while the record
                     # was created.
                     await self._tell(run, ticket.ahead)
-                await ticket.turn(min(ticket.max_wait, left), partial(self._tell, run))
+                await ticket.wait(min(ticket.max_wait, left), partial(self._tell, run))
         except Interrupted:
             if not run.is_shut_down:
                 raise
@@ -95,7 +95,7 @@ class Dispatcher:
 
         def place(record: TaskRecord) -> Progressed:
             run.wrote(record.revision + 1)
-            return Progressed(message=queued(ahead))
+            return Progressed(message=queue_status(ahead))
 
         with suppress(StoreUnavailable):
             if await self._changes.make(run.owner, run.id, place) is None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
-from taskgate.admission.bulkhead import Ticket
+from taskgate.admission.concurrency import Permit
 from taskgate.clock import Clock
 from taskgate.domain.events import CallFaulted, CallSucceeded
 from taskgate.domain.record import TaskRecord
@@ -59,7 +59,7 @@ class TaskExecutor:
         except Interrupted:
             return
         if unsent is not None:
-            way.ticket.close()
+            way.ticket.release()
             await self._settle(run, unsent)
             return
         # As the caller of the task, not the last user of the session: their token may be valid for
@@ -112,7 +112,7 @@ class TaskExecutor:
             finally:
                 part()
 
-    async def see_through(self, run: TaskRun, call: Call, outcome: Outcome, ticket: Ticket | None = None) -> None:
+    async def see_through(self, run: TaskRun, call: Call, outcome: Outcome, ticket: Permit | None = None) -> None:
         """Await a sent call and store its final state, unless another process continues it.
 
         Raises Gone if a resumed call no longer exists at its server and may be sent again.

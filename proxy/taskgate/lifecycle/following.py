@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from logging import getLogger
 from typing import Final, NamedTuple
 
-from taskgate.admission.access import Access
+from taskgate.admission.access import AccessControl
 from taskgate.admission.lookups import Lookups
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
@@ -63,7 +63,7 @@ class ResultWaiter:
         store: TaskStore,
         changes: Changes,
         lookups: Lookups,
-        access: Access,
+        access: AccessControl,
         streams: TaskStreams,
         offers: InputDelivery,
         dialect: DownstreamDialect,
@@ -116,13 +116,13 @@ class ResultWaiter:
         waiting = Interruptible()
         self._waiting[waiting] = record.id
         try:
-            with self._streams.open.wait(caller), waiting:
+            with self._streams.open.acquire_wait(caller), waiting:
                 exchange.on_disconnect(waiting.interrupt)
                 if exchange.head.accepts_stream:
                     record = await self._follow(record, caller, exchange.stream(), host_session)
                 while not record.status.is_terminal:
                     await self._news(record, caller.expires_at)
-                    record = await self._lookups.again(record)
+                    record = await self._lookups.reload(record)
         except Interrupted:
             if self._left is None:
                 raise
@@ -146,7 +146,7 @@ class ResultWaiter:
                 feed.on_discard(waiting.interrupt)
                 record = await self._lookups.find(exchange, caller, host_session.mount.name, about.task, TASKS_RESULT)
                 if not record.status.is_terminal:
-                    with self._streams.open.wait(caller):
+                    with self._streams.open.acquire_wait(caller):
                         record = await self._follow(record, caller, feed, host_session, heard)
                 answer = self._dialect.task_outcome(about.request, await self._whole(record, caller))
         except Interrupted:
@@ -159,7 +159,7 @@ class ResultWaiter:
 
     async def _whole(self, record: TaskRecord, caller: AuthContext) -> TaskRecord:
         """Return an ended task with its result, and mark it as fetched. Raises TaskNotFound."""
-        whole = await self._lookups.outcomes.whole(record, caller.key)
+        whole = await self._lookups.results.load(record, caller.key)
         if whole is None:
             raise TaskNotFound
         self._changes.retrievals.note(whole)
@@ -184,7 +184,7 @@ class ResultWaiter:
         """Send the task's questions on a stream that a host has resumed."""
         waiting = self._waits.get(feed)
         if waiting is not None:
-            record = await self._lookups.again(waiting)
+            record = await self._lookups.reload(waiting)
             await self._offer(record, feed, peer)
 
     async def answer(self, caller: AuthContext, mount: str, given: AnswerInput) -> None:
@@ -196,7 +196,7 @@ class ResultWaiter:
         """
         for owner in caller.owners(mount):
             record = await self._store.load(owner, given.task, now=self._clock.now())
-            if record is not None and self._access.permits(caller, mount, TASKS_RESULT, record.call.tool):
+            if record is not None and self._access.is_allowed(caller, mount, TASKS_RESULT, record.call.tool):
                 if not record.has_asked(given.key):
                     self._changes.unasked(owner)
                 with self._offers.answering(given.task, given.key):
@@ -242,7 +242,7 @@ class ResultWaiter:
                         good_until = None
                         if feed.connection is first:
                             feed.close()
-                    record = await self._lookups.again(record)
+                    record = await self._lookups.reload(record)
                     self._offers.settle(record.id, record)
             if listening is not None:
                 await listening.last_words()

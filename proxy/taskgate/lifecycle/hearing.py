@@ -91,7 +91,7 @@ class TaskListener:
     def __init__(self, hearing: TaskListeners, owner: OwnerKey, origin: TaskOrigin, token: RequestId | None) -> None:
         self._hearing = hearing
         # The operator's rules when the task began.
-        self._bounds = hearing.live.now.questions
+        self._bounds = hearing.live.current.questions
         self._owner = owner
         self._origin = origin
         self._token = token

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
-from taskgate.admission.polls import Polls
+from taskgate.admission.polls import PollLimiter
 from taskgate.clock import Clock
 from taskgate.domain.listing import Position, TaskFilter, TaskOrder, TaskState
 from taskgate.domain.record import OwnerKey, TaskId, TaskRecord, TaskStatus
@@ -51,7 +51,7 @@ class StatusNotifier:
         store: TaskStore,
         streams: TaskStreams,
         offers: InputDelivery,
-        polls: Polls,
+        polls: PollLimiter,
         dialect: DownstreamDialect,
         clock: Clock,
     ) -> None:
@@ -179,7 +179,7 @@ class StatusNotifier:
         # A claim of a question is no change for a host: only visible changes move the time of the
         # update.
         if not is_new and told.get(task) != record.updated_at:
-            self._streams.tell_session(origin_of(record), self._dialect.task_changed(self._polls.advised(record)))
+            self._streams.tell_session(origin_of(record), self._dialect.task_changed(self._polls.advise(record)))
         told[task] = record.updated_at
         if record.status.is_terminal:
             del told[task]

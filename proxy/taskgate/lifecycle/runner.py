@@ -12,8 +12,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Final
 
-from taskgate.admission.bulkhead import Ticket
-from taskgate.admission.callers import principal
+from taskgate.admission.callers import principal_of
+from taskgate.admission.concurrency import Permit
 from taskgate.admission.mounts import Mount
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
@@ -111,23 +111,25 @@ class Runner:
         """
         return TaskCreation(place, self._expect, self._expect_no_more)
 
-    def start(self, record: TaskRecord, place: CallSite, caller: AuthContext, ticket: Ticket) -> None:
+    def start(self, record: TaskRecord, place: CallSite, caller: AuthContext, ticket: Permit) -> None:
         """Run the call of a new task of `caller`, when it gets its permit.
 
         The session stays open, and the ticket is not closed, until the call is over.
         """
         if record.id in self._runs:
             # It was taken over here before the store had confirmed that it was stored.
-            ticket.close()
+            ticket.release()
             return
         place.hold()
         run = self._new_run(record)
 
         def part() -> None:
-            ticket.close()
+            ticket.release()
             place.release()
 
-        self._launch(run, self._executor.run(run, record, CallRoute(place.upstream, principal(caller), ticket)), part)
+        self._launch(
+            run, self._executor.run(run, record, CallRoute(place.upstream, principal_of(caller), ticket)), part
+        )
 
     def adopt(self, record: TaskRecord, underway: OngoingCall, place: CallSite) -> None:
         """Make a sent call the call of a task, whose record says that it was sent. Otherwise like
@@ -186,10 +188,10 @@ class Runner:
         # the token of the caller who answers a question.
         owner = Principal(context=record.owner.context, is_known=False)
         upstream = mount.upstream.session(NOBODY, lambda: run.listener.principal or owner, record.call.peer)
-        ticket = mount.bulkhead.ask(record.owner.context, must=True)
+        ticket = mount.bulkhead.acquire(record.owner.context, force=True)
 
         def part() -> None:
-            ticket.close()
+            ticket.release()
             self._sessions.discard(upstream)
 
         return CallRoute(upstream, None, ticket), part
@@ -211,7 +213,7 @@ class Runner:
         """Set the caller who answers a question of a task. The server gets the answer as from them."""
         run = self._runs.get(task)
         if run is not None and run.owner in owners:
-            run.listener.principal = principal(caller)
+            run.listener.principal = principal_of(caller)
 
     def find_question(self, owners: Sequence[OwnerKey], task: TaskId, key: str) -> ServerQuestion | None:
         """Return the open question of a task of one of the owners, if its call runs here."""

@@ -12,10 +12,10 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from taskgate.admission.bulkhead import Ticket, queued
-from taskgate.admission.joining import CoalesceKey, RequestCoalescer, check_repeat, repeat_key
+from taskgate.admission.coalescing import CoalesceKey, RequestCoalescer, check_same_call
+from taskgate.admission.concurrency import Permit, queue_status
 from taskgate.admission.lookups import Lookups
-from taskgate.admission.polls import Polls
+from taskgate.admission.polls import PollLimiter
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
 from taskgate.domain.events import CancelRequested
@@ -33,6 +33,7 @@ from taskgate.lifecycle.reports import report
 from taskgate.lifecycle.runner import Runner
 from taskgate.lifecycle.terms import Draft, TaskTerms
 from taskgate.protocol.base import CallTool
+from taskgate.protocol.repeats import key_digest
 from taskgate.sessions.call_sites import CallSite, OngoingCall, asked_of
 from taskgate.stores.base import TaskStore
 from taskgate.streams.exchange import Exchange
@@ -58,7 +59,7 @@ class TaskService:
         lookups: Lookups,
         runner: Runner,
         terms: TaskTerms,
-        polls: Polls,
+        polls: PollLimiter,
         joining: RequestCoalescer,
         event_sink: EventSink,
         clock: Clock,
@@ -81,7 +82,7 @@ class TaskService:
         return self._terms.decide(place, tool)
 
     async def create(
-        self, caller: AuthContext, place: CallSite, intent: CallTool, *, ticket: Ticket | None = None
+        self, caller: AuthContext, place: CallSite, intent: CallTool, *, ticket: Permit | None = None
     ) -> TaskRecord:
         """Create a task of the caller, and start its call.
 
@@ -106,8 +107,8 @@ class TaskService:
             else:
                 is_new = False
         if ticket is not None and not is_new:
-            ticket.close()
-        return self._polls.advised(record)
+            ticket.release()
+        return self._polls.advise(record)
 
     async def promote(
         self, caller: AuthContext, place: CallSite, intent: CallTool, underway: OngoingCall
@@ -125,7 +126,7 @@ class TaskService:
             record = await self._once(draft, place, decision, partial(self._adopted, draft, place, underway))
         if not _is_made(draft, record):
             underway.close()
-        return self._polls.advised(record)
+        return self._polls.advise(record)
 
     async def earlier(self, caller: AuthContext, place: CallSite, intent: CallTool) -> TaskRecord | None:
         """Return the task of an earlier call with the same idempotency key; None without one.
@@ -133,7 +134,7 @@ class TaskService:
         Raises InvalidParams if the key is of another call, and StoreUnavailable.
         """
         record = await self._earlier(caller, place, intent)
-        return None if record is None else self._polls.advised(record)
+        return None if record is None else self._polls.advise(record)
 
     def abandon(self, owner: OwnerKey, task: TaskId) -> None:
         """Cancel a task in the background, because its host disconnected without its id."""
@@ -183,21 +184,23 @@ class TaskService:
                 return await make()
 
         era = Era.MODERN if place.host_session is None else Era.LEGACY
-        return self._joining.once(
-            CoalesceKey(draft.record.owner, draft.intent, window, takes_task=True, era=era, asks=asked_of(place.peer)),
+        return self._joining.run(
+            CoalesceKey(
+                draft.record.owner, draft.intent, window, accepts_task=True, era=era, features=asked_of(place.peer)
+            ),
             apart,
         )
 
-    async def _started(self, draft: Draft, caller: AuthContext, place: CallSite, ticket: Ticket | None) -> TaskRecord:
-        turn = place.mount.bulkhead.ask(caller.key, caller) if ticket is None else ticket
-        if not turn.granted:
-            draft = replace(draft, record=replace(draft.record, status_message=queued(turn.ahead)))
+    async def _started(self, draft: Draft, caller: AuthContext, place: CallSite, ticket: Permit | None) -> TaskRecord:
+        turn = place.mount.bulkhead.acquire(caller.key, caller) if ticket is None else ticket
+        if not turn.is_granted:
+            draft = replace(draft, record=replace(draft.record, status_message=queue_status(turn.ahead)))
         record = None
         try:
             record = await self._kept(draft)
         finally:
             if ticket is None and (record is None or record.id != draft.record.id):
-                turn.close()
+                turn.release()
         if record.id == draft.record.id:
             self._runner.start(record, place, caller, turn)
         return record
@@ -235,7 +238,7 @@ class TaskService:
     async def _earlier(self, caller: AuthContext, place: CallSite, intent: CallTool) -> TaskRecord | None:
         if intent.repeat_key is None:
             return None
-        key, now = repeat_key(intent.repeat_key), self._clock.now()
+        key, now = key_digest(intent.repeat_key), self._clock.now()
         for owner in caller.owners(place.mount.name):
             id = await self._store.repeated(owner, key, now=now)
             record = None if id is None else await self._named(owner, id, now)
@@ -250,10 +253,10 @@ class TaskService:
 
     def _expect_no_call(self, caller: AuthContext, place: CallSite, intent: CallTool) -> None:
         if intent.repeat_key is not None:
-            self._joining.expect_no_call(caller.owners(place.mount.name), intent.repeat_key)
+            self._joining.check_key_unused(caller.owners(place.mount.name), intent.repeat_key)
 
     async def _joined(self, record: TaskRecord, intent: CallTool) -> TaskRecord:
-        await check_repeat(record, intent)
+        await check_same_call(record, intent)
         self._event_sink.emit(CallCoalesced(record.owner.mount, "key"))
         return record
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from taskgate.admission.access import Access
-from taskgate.admission.streams import OpenStreams
+from taskgate.admission.access import AccessControl
+from taskgate.admission.concurrency import OpenStreams
 from taskgate.auth.context import AuthContext
 from taskgate.domain.record import TaskId, TaskRecord
 from taskgate.lifecycle.remote_notifications import RemoteNotifications
@@ -42,7 +42,12 @@ class TaskStreams:
     """
 
     def __init__(
-        self, *, sessions: HostSessions, access: Access, open: OpenStreams, afar: RemoteNotifications | None = None
+        self,
+        *,
+        sessions: HostSessions,
+        access: AccessControl,
+        open: OpenStreams,
+        afar: RemoteNotifications | None = None,
     ) -> None:
         self._sessions = sessions
         self._access = access
@@ -117,4 +122,4 @@ class TaskStreams:
         return self._sessions.peek(origin.host_session)
 
     def _may(self, caller: AuthContext, origin: TaskOrigin, method: str) -> bool:
-        return self._access.permits(caller, origin.mount, method, origin.tool)
+        return self._access.is_allowed(caller, origin.mount, method, origin.tool)

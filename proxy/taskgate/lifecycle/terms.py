@@ -12,9 +12,8 @@ from datetime import timedelta
 from types import MappingProxyType
 from typing import Final
 
-from taskgate.admission.joining import repeat_key
+from taskgate.admission.quota import QuotaSubjects
 from taskgate.admission.rules import RuntimeConfig
-from taskgate.admission.standing import QuotaSubjects
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock, Entropy
 from taskgate.domain.limits import Cap
@@ -22,6 +21,7 @@ from taskgate.domain.policy import OnLost, PromotionDecision, TaskSupport, task_
 from taskgate.domain.record import Lease, TaskRecord, TaskStatus, ToolCall
 from taskgate.errors import InvalidParams, TaskSupportMismatch, UpstreamFailed
 from taskgate.protocol.base import CallTool
+from taskgate.protocol.repeats import key_digest
 from taskgate.sessions.call_sites import CallSite
 from taskgate.telemetry.request_context import current
 
@@ -70,7 +70,7 @@ class TaskTerms:
         It ignores whether only app views may call the tool. `decide` and `admit` check that before
         a call becomes a task, or is refused for not being one.
         """
-        rules, mount = self._live.now, place.mount.name
+        rules, mount = self._live.current, place.mount.name
         if mount in rules.access.only_listed:
             return None
         return None if rules.policy.needs_hints(mount) else rules.policy.decide(mount, tool)
@@ -82,7 +82,7 @@ class TaskTerms:
         Raises InvalidParams for a tool that must be listed and is not, UpstreamFailed if that is
         unknown.
         """
-        has_to_be_listed = place.mount.name in self._live.now.access.only_listed
+        has_to_be_listed = place.mount.name in self._live.current.access.only_listed
         try:
             listed = (await place.upstream.tools()).get(tool)
         except UpstreamFailed:
@@ -91,7 +91,7 @@ class TaskTerms:
             listed = None
         if listed is None and has_to_be_listed:
             raise InvalidParams("Unknown tool")
-        return self._live.now.policy.decide(place.mount.name, tool, None if listed is None else listed.hints)
+        return self._live.current.policy.decide(place.mount.name, tool, None if listed is None else listed.hints)
 
     async def admit(self, place: CallSite, intent: CallTool) -> PromotionDecision:
         """Return the decision for a call that is to be a task.
@@ -102,7 +102,7 @@ class TaskTerms:
         listed = place.upstream.listed(intent.tool) or (await place.upstream.tools()).get(intent.tool)
         if listed is None:
             raise InvalidParams("Unknown tool")
-        decision = self._live.now.policy.decide(place.mount.name, intent.tool, listed.hints)
+        decision = self._live.current.policy.decide(place.mount.name, intent.tool, listed.hints)
         if task_support(decision.mode) is TaskSupport.FORBIDDEN:
             raise TaskSupportMismatch("The tool cannot run as a task")
         return decision
@@ -111,7 +111,7 @@ class TaskTerms:
         self, caller: AuthContext, place: CallSite, intent: CallTool, decision: PromotionDecision, holder: str
     ) -> Draft:
         """Draft the record of a new task, not sent yet, that `holder` is to run."""
-        now, rules, standing = self._clock.now(), self._live.now, self._standings.of(caller)
+        now, rules, standing = self._clock.now(), self._live.current, self._standings.of(caller)
         override = standing.override
         ttl = decision.clamp_ttl(intent.ttl, None if override is None else override.ttl_max)
         record = TaskRecord(
@@ -134,7 +134,7 @@ class TaskTerms:
             tenant=standing.tenant,
             deadline=decision.deadline,
             reruns=RERUNS if decision.on_lost is OnLost.RERUN else 0,
-            repeat_key=None if intent.repeat_key is None else repeat_key(intent.repeat_key),
+            repeat_key=None if intent.repeat_key is None else key_digest(intent.repeat_key),
             trace=_trace(),
         )
         mine = _NO_CAPS if override is None else override.caps

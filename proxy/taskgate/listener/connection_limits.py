@@ -15,7 +15,7 @@ from functools import partial
 from logging import getLogger
 from typing import Any, Final
 
-from taskgate.admission.rates import block_of
+from taskgate.admission.rates import address_block
 from taskgate.listener.peers import Network, Peers
 from taskgate.system import descriptors
 from taskgate.system.log_throttle import ThrottledLog
@@ -103,7 +103,7 @@ class ConnectionCounts:
         """
         if self._proxies.trusts_any and self._proxies.trusts(host):
             return None
-        return block_of(self._proxies.address_of(host))
+        return address_block(self._proxies.address_of(host))
 
 
 class BoundedSocket(socket.socket):

@@ -6,7 +6,7 @@ What must not live here: how a session is opened, found and ended (`sessions`), 
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, Self
 
-from taskgate.admission.callers import principal
+from taskgate.admission.callers import principal_of
 from taskgate.admission.mounts import Mount
 from taskgate.admission.rules import RuntimeConfig
 from taskgate.auth.context import AuthContext
@@ -80,7 +80,7 @@ class HostSession(UnsavedCallListener):
         self.wants = SessionSettings(id, services.bus)
         self.questions = SessionQuestions(
             dialect=services.dialect,
-            bounds=services.live.now.questions,
+            bounds=services.live.current.questions,
             mark="" if services.bus is None else services.bus.holder,
             moved=self.elsewhere.on_local_change,
         )
@@ -203,7 +203,7 @@ class HostSession(UnsavedCallListener):
         """See CallListener: in the legacy era the server alone is told."""
 
     def _speaks(self) -> Principal:
-        return principal(self.caller)
+        return principal_of(self.caller)
 
 
 def _resumable(host_session: HostSession, services: SessionServices) -> ResumableStreams | None:

@@ -229,7 +229,7 @@ class HostSessions:
         host_session.end(self.discard)
 
     def _expect_room(self, caller: AuthContext, mount: Mount) -> None:
-        limit = self._services.live.now.sessions
+        limit = self._services.live.current.sessions
         if sum(self._counts[owner.context] for owner in caller.owners(mount.name)) >= limit:
             self._event_sink.emit(CapRefused("sessions", "context"))
             raise TooManyTasks(limit, "sessions")

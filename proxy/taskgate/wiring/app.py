@@ -156,7 +156,7 @@ class Service:
         self._sight.wind_down()
         self._admin.drain()
         self._runtime.sweeper.part()
-        self._runtime.unfetched.begin(self._runtime.polls.interval)
+        self._runtime.unfetched.begin(self._runtime.polls.last_interval)
         delay = delay if self._admin.readiness_was_asked else timedelta()
         log.info("draining")
         await take_no_more(self._listener, self._runtime, delay, rules.timeout, hurry)
@@ -236,7 +236,7 @@ class Service:
 
     def _tick(self, late: float) -> None:
         self._sight.metrics.observe_lag(late)
-        self._around.pressure.look()
+        self._around.pressure.update()
 
     def _watch(self, runtime: Runtime, listener: PublicListener) -> None:
         """Register values that are read when metrics are scraped."""
@@ -244,7 +244,7 @@ class Service:
         metrics.watch(ACTIVE_REQUESTS, listener.active)
         metrics.watch(IN_FLIGHT, runtime.mounting.requests.read)
         if (penalties := runtime.penalties) is not None:
-            metrics.watch(PENALIZED, lambda: {(): penalties.boxed(clock.elapsed())})
+            metrics.watch(PENALIZED, lambda: {(): penalties.count(clock.elapsed())})
 
     async def _open_company(self, company: Cluster) -> None:
         """Join the other replicas, if the store is shared: without the store's clock no record can

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
-from taskgate.admission.callers import Bearers, Callers, Everybody
-from taskgate.admission.incidents import Incidents
-from taskgate.admission.penalties import Penalties
+from taskgate.admission.callers import AnonymousCallers, BearerCallers, Callers
+from taskgate.admission.lookup_guard import PenaltyBox
+from taskgate.admission.security_alerts import SecurityLog
 from taskgate.auth.context import ContextKeys
 from taskgate.auth.fetch import HttpFetcher
 from taskgate.auth.jwks import IssuerKeys
@@ -91,12 +91,12 @@ class Authenticator:
         return [issuer for issuer in self.issuers if all(issuer.keys is not each.keys for each in shared)]
 
 
-def build_penalties(config: GatewayConfig) -> Penalties | None:
+def build_penalties(config: GatewayConfig) -> PenaltyBox | None:
     """Create the penalties for callers that guess ids; None without authentication."""
     failures = config.auth.lookup_failures
     if config.auth.mode == "none":
         return None
-    return Penalties(failures.threshold, failures.window, failures.penalty)
+    return PenaltyBox(failures.threshold, failures.window, failures.penalty)
 
 
 def operators_token(config: GatewayConfig) -> bytes | None:
@@ -136,7 +136,7 @@ def build_authenticator(
         # Without a key file, sealed texts are valid as long as the process lives.
         kept = deployment or DeploymentKeys(entropy.token(32), None)
         return Authenticator(
-            callers=Everybody(),
+            callers=AnonymousCallers(),
             # Without authentication there is no `tasks/list`, so no cursor is ever opened.
             cursors=CursorKeys(*_keys_for(_LISTING, kept)),
             states=RequestStateKeys(*_keys_for(_ROUNDS, kept)),
@@ -158,7 +158,9 @@ def build_authenticator(
         cache_ttl=cache.max_ttl,
     )
     return Authenticator(
-        callers=Bearers(verifier, lambda reason: event_sink.emit(TokenChecked(OTHER, reason.value)), Incidents(clock)),
+        callers=BearerCallers(
+            verifier, lambda reason: event_sink.emit(TokenChecked(OTHER, reason.value)), SecurityLog(clock)
+        ),
         cursors=CursorKeys(*_keys_for(_LISTING, deployment)),
         states=RequestStateKeys(*_keys_for(_ROUNDS, deployment)),
         words=SealKeys(*_keys_for(_WORDS, deployment)),

@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from taskgate import __version__
-from taskgate.admission.joining import RequestCoalescer
-from taskgate.admission.lookups import Lookups
+from taskgate.admission.coalescing import RequestCoalescer
+from taskgate.admission.lookup_guard import PenaltyBox
+from taskgate.admission.lookups import Lookups, ResultReader
 from taskgate.admission.memory_pressure import MemoryPressure, memory_limit, resident
-from taskgate.admission.outcomes import Outcomes
-from taskgate.admission.penalties import Penalties
-from taskgate.admission.polls import Polls
+from taskgate.admission.polls import PollLimiter
+from taskgate.admission.quota import QuotaSubjects
 from taskgate.admission.rules import RuntimeConfig
-from taskgate.admission.standing import QuotaSubjects
 from taskgate.clock import Clock, Entropy, SharedClock, SystemClock, SystemEntropy
 from taskgate.config import GatewayConfig
 from taskgate.config.settings import admission_rules
@@ -104,12 +103,12 @@ class Runtime:
     nurse: Nurse
     company: Cluster
     callers: ReloadableAuthenticator
-    penalties: Penalties | None
+    penalties: PenaltyBox | None
     mounting: UpstreamRegistry
     sessions: HostSessions
     lines: SessionPool
     lookups: Lookups
-    polls: Polls
+    polls: PollLimiter
     unfetched: Unfetched
     runner: Runner
     sweeper: Sweeper
@@ -142,7 +141,7 @@ def build_listener(
         config.server.to_settings(port),
         answer=runtime.gateway.answer,
         documents=metadata_documents(config, port),
-        is_mount=runtime.mounting.mounts.serve,
+        is_mount=runtime.mounting.mounts.is_served,
         event_sink=sight.event_sink,
         trail=sight.trail,
         clock=around.clock,
@@ -169,8 +168,8 @@ async def build_runtime(
     )
     prepared = await mounting.prepare(config, rules)
     penalties = build_penalties(config)
-    in_flight = BytesInFlight(lambda: live.now.in_flight)
-    outcomes = Outcomes(store=store, clock=clock, in_flight=in_flight, pressure=around.pressure)
+    in_flight = BytesInFlight(lambda: live.current.in_flight)
+    outcomes = ResultReader(store=store, clock=clock, in_flight=in_flight, pressure=around.pressure)
     mounts, entropy = mounting.mounts, around.entropy
     base = Dependencies(
         config, live, standings, store, shared, callers, penalties, mounts, event_sink, clock, entropy, outcomes
@@ -295,7 +294,7 @@ def _build_in_session(
 
 def _build_modern(base: Dependencies, core: Core, lines: SessionPool) -> ModernRequests:
     store, lookups, access, clock = base.store, core.lookups, core.access, base.clock
-    dialect, polls = ModernDownstream(__version__, base.mounts.names_server), core.admission.polls
+    dialect, polls = ModernDownstream(__version__, base.mounts.is_server_named), core.admission.polls
     calls = Calls(
         dialect=dialect,
         tasks=core.tasks,

@@ -8,21 +8,17 @@ of a shared store.
 from typing import NamedTuple
 
 from taskgate import __version__
-from taskgate.admission.access import Access
-from taskgate.admission.incidents import Incidents
-from taskgate.admission.joining import RequestCoalescer
-from taskgate.admission.lookups import Lookups
-from taskgate.admission.misses import Misses
+from taskgate.admission.access import AccessControl
+from taskgate.admission.coalescing import RequestCoalescer
+from taskgate.admission.concurrency import OpenStreams
+from taskgate.admission.lookup_guard import LookupGuard, PenaltyBox
+from taskgate.admission.lookups import Lookups, ResultReader
 from taskgate.admission.mounts import Mounts
-from taskgate.admission.outcomes import Outcomes
-from taskgate.admission.penalties import Penalties
-from taskgate.admission.polls import Polls
-from taskgate.admission.rates import RateLimiter
+from taskgate.admission.polls import PollLimiter
+from taskgate.admission.quota import QuotaSubjects
+from taskgate.admission.rates import FallbackRateStore, LocalRateCache, RateLimiter
 from taskgate.admission.rules import RuntimeConfig
-from taskgate.admission.shared_rates import SharedRates
-from taskgate.admission.sieve import LocalRateCache
-from taskgate.admission.standing import QuotaSubjects
-from taskgate.admission.streams import OpenStreams
+from taskgate.admission.security_alerts import SecurityLog
 from taskgate.clock import Clock, Entropy, SharedClock
 from taskgate.cluster.bus import ClusterBus
 from taskgate.cluster.message_auth import LoggedSeals, new_replica_name
@@ -63,12 +59,12 @@ class Dependencies(NamedTuple):
     store: Store
     shared: SharedBackend | None
     callers: ReloadableAuthenticator
-    penalties: Penalties | None
+    penalties: PenaltyBox | None
     mounts: Mounts
     event_sink: EventSink
     clock: Clock
     entropy: Entropy
-    outcomes: Outcomes
+    outcomes: ResultReader
 
 
 class Cluster(NamedTuple):
@@ -93,7 +89,7 @@ class Admission(NamedTuple):
     standings: QuotaSubjects
     gate: RateLimiter
     streams: OpenStreams
-    polls: Polls
+    polls: PollLimiter
     joining: RequestCoalescer
 
 
@@ -126,11 +122,11 @@ def _company(base: Dependencies) -> Cluster:
 def _rate_gate(base: Dependencies, standings: QuotaSubjects, company: Cluster) -> RateLimiter:
     live, event_sink, clock = base.live, base.event_sink, base.clock
     if base.shared is None:
-        return RateLimiter(live=live, standings=standings, store=MemoryRateStore(), event_sink=event_sink, clock=clock)
+        return RateLimiter(live=live, subjects=standings, store=MemoryRateStore(), event_sink=event_sink, clock=clock)
     asked = MeasuredRates(base.shared.rates, event_sink=event_sink, clock=clock)
-    rates = SharedRates(asked, live=live, processes=lambda: company.processes, event_sink=event_sink, clock=clock)
+    rates = FallbackRateStore(asked, live=live, processes=lambda: company.processes, event_sink=event_sink, clock=clock)
     return RateLimiter(
-        live=live, standings=standings, store=rates, event_sink=event_sink, clock=clock, sieve=LocalRateCache()
+        live=live, subjects=standings, store=rates, event_sink=event_sink, clock=clock, local_cache=LocalRateCache()
     )
 
 
@@ -141,7 +137,7 @@ def _admission(base: Dependencies, company: Cluster) -> Admission:
         standings=standings,
         gate=_rate_gate(base, standings, company),
         streams=OpenStreams(live=live, event_sink=event_sink),
-        polls=Polls(
+        polls=PollLimiter(
             live=live, utilization=base.mounts.utilization, event_sink=event_sink, clock=clock, entropy=entropy
         ),
         joining=RequestCoalescer(store=base.store, event_sink=event_sink, clock=clock),
@@ -154,7 +150,7 @@ class Core(NamedTuple):
     company: Cluster
     admission: Admission
     dialect: LegacyDownstream
-    access: Access
+    access: AccessControl
     sessions: HostSessions
     changes: Changes
     streams: TaskStreams
@@ -172,9 +168,9 @@ def build_core(base: Dependencies) -> Core:
     admission, leasing = _admission(base, company), company.leasing
     config, live, store, event_sink = base.config, base.live, base.store, base.event_sink
     clock, entropy = base.clock, base.entropy
-    holder, access = company.holder, Access(live, event_sink)
+    holder, access = company.holder, AccessControl(live, event_sink)
     dialect = LegacyDownstream(__version__, lists=config.auth.mode == "required")
-    events = EventBudget(lambda: live.now.events)
+    events = EventBudget(lambda: live.current.events)
     services = SessionServices(dialect, live, clock, entropy, events, company.bus, company.shared_resumable)
     sessions = HostSessions(
         store=store, services=services, entropy=entropy, idle=config.server.session_idle, event_sink=event_sink
@@ -206,19 +202,19 @@ def build_core(base: Dependencies) -> Core:
     )
     lookups = Lookups(
         store=store,
-        outcomes=base.outcomes,
+        results=base.outcomes,
         access=access,
         cursors=SealedCursors(base.callers),
-        misses=Misses(
+        guard=LookupGuard(
             penalties=base.penalties,
-            gate=admission.gate,
-            incidents=Incidents(clock),
+            rates=admission.gate,
+            security_log=SecurityLog(clock),
             event_sink=event_sink,
             clock=clock,
         ),
         polls=admission.polls,
         clock=clock,
-        met=news.met,
+        on_found=news.met,
     )
     tasks = TaskService(
         store=store,

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from taskgate import __version__
-from taskgate.admission.bulkhead import Bulkhead
+from taskgate.admission.concurrency import Bulkhead
 from taskgate.admission.mounts import Mount, Mounts
+from taskgate.admission.quota import QuotaSubjects
 from taskgate.admission.rules import AdmissionRules, RuntimeConfig
-from taskgate.admission.standing import QuotaSubjects
 from taskgate.clock import Clock
 from taskgate.config import GatewayConfig
 from taskgate.config.settings import bulkhead_settings, upstream_settings
@@ -202,7 +202,9 @@ class UpstreamRegistry:
         if turns is None:
             report = UpstreamReport(self._event_sink)
             settings = bulkhead_settings(config, name)
-            turns = _Turns(place, Bulkhead(name, settings, event_sink=report, share=self._standings.calls), report)
+            turns = _Turns(
+                place, Bulkhead(name, settings, event_sink=report, share=self._standings.concurrency_share), report
+            )
         resource = resource_of(config, self._port, section.path)
         mount = Mount(
             name=name,
@@ -222,7 +224,7 @@ class UpstreamRegistry:
         return _Berth(known.mount if known is not None and known.mount == mount else mount, server, turns)
 
     def _support(self, mount: str, tool: str, hints: Mapping[str, bool]) -> TaskSupport:
-        return self._live.now.policy.support(mount, tool, hints)
+        return self._live.current.policy.support(mount, tool, hints)
 
     def _is_new(self, name: str, upstream: CountedUpstream) -> bool:
         return name not in self._berths or self._berths[name].server.upstream is not upstream

@@ -132,7 +132,7 @@ class Reload:
             return False
         # From here on nothing waits and nothing fails.
         runtime, stage = self._stage.runtime, self._stage
-        runtime.live.now = rules
+        runtime.live.current = rules
         mounting.switch(prepared)
         if authenticator is not None:
             runtime.callers.switch(authenticator)

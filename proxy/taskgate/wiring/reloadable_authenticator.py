@@ -62,8 +62,8 @@ class ReloadableAuthenticator:
             if not staffed.judging and staffed is not self._now:
                 staffed.rested.set()
 
-    def knows(self, exchange: Exchange, mount: Mount) -> bool:
-        return self.authenticator.callers.knows(exchange, mount)
+    def is_known(self, exchange: Exchange, mount: Mount) -> bool:
+        return self.authenticator.callers.is_known(exchange, mount)
 
     def switch(self, authenticator: Authenticator) -> None:
         """Replace the authenticator by an open one. The old one closes after its last request."""

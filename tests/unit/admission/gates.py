@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from helpers.manual_clock import ManualClock
+from taskgate.admission.quota import QuotaSubjects
 from taskgate.admission.rates import RateLimiter
 from taskgate.admission.rules import RuntimeConfig
-from taskgate.admission.standing import QuotaSubjects
 from taskgate.auth.context import AuthContext
 from taskgate.domain.rates import RateLimit, RatePolicies, RatePolicy, RateScope
 from taskgate.errors import RateLimited
@@ -35,7 +35,7 @@ class Gate:
         self.live: RuntimeConfig = live(rates=RatePolicies(policies), **changes)
         self.gate = RateLimiter(
             live=self.live,
-            standings=QuotaSubjects(self.live),
+            subjects=QuotaSubjects(self.live),
             store=MemoryRateStore(),
             event_sink=self.emitted,
             clock=self.clock,
@@ -44,7 +44,7 @@ class Gate:
     async def asks(self, caller: AuthContext = ALICE, method: str = "tools/call", tool: str | None = None) -> bool:
         """Whether a request is let through."""
         try:
-            await self.gate.request(caller, HERE, "reports", method, tool)
+            await self.gate.on_request(caller, HERE, "reports", method, tool)
         except RateLimited:
             return False
         return True
@@ -52,5 +52,5 @@ class Gate:
     async def wait(self, method: str = "tools/call") -> tuple[timedelta, str]:
         """After how long a refused request would be let in, and the policy that refuses it."""
         with pytest.raises(RateLimited) as refusal:
-            await self.gate.request(ALICE, HERE, "reports", method)
+            await self.gate.on_request(ALICE, HERE, "reports", method)
         return refusal.value.retry_after, refusal.value.policy

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from taskgate.admission.access import OPEN, Access
+from taskgate.admission.access import OPEN, AccessControl
 from taskgate.auth.authorization import AccessEffect, AccessPolicy, AccessRule
 from taskgate.auth.context import ANONYMOUS, AuthContext
 from taskgate.errors import Forbidden, InsufficientScope
@@ -24,9 +24,9 @@ def caller(*scopes: str) -> AuthContext:
     return AuthContext(key="alice", identity=identity(*scopes))
 
 
-def access(*rules: AccessRule, default: AccessEffect = AccessEffect.ALLOW) -> tuple[Access, RecordedEvents]:
+def access(*rules: AccessRule, default: AccessEffect = AccessEffect.ALLOW) -> tuple[AccessControl, RecordedEvents]:
     emitted = RecordedEvents()
-    return Access(live(access=AccessPolicy(rules=rules, default=default)), emitted), emitted
+    return AccessControl(live(access=AccessPolicy(rules=rules, default=default)), emitted), emitted
 
 
 def test_what_a_rule_allows_passes_and_nothing_is_counted() -> None:
@@ -49,7 +49,7 @@ def test_missing_scopes_are_all_told_at_once_and_counted() -> None:
     ids=["a rule", "the default"],
 )
 def test_what_no_scope_would_help_is_refused_in_words_that_name_no_rule(
-    rules: tuple[Access, RecordedEvents], by: str | None
+    rules: tuple[AccessControl, RecordedEvents], by: str | None
 ) -> None:
     with pytest.raises(Forbidden, match=r"^Not allowed$"):
         rules[0].check(caller("read"), "reports", "tools/call", "build")
@@ -97,14 +97,14 @@ def test_mount_method_and_tool_are_those_of_the_operation() -> None:
 
 def test_to_ask_whether_something_would_pass_counts_nothing() -> None:
     rules, emitted = access(rule("s", "x", shadow=True), rule("r", "read"))
-    assert rules.permits(caller("read"), "reports", "tasks/get", "build")
-    assert not rules.permits(caller(), "reports", "tasks/get", "build")
+    assert rules.is_allowed(caller("read"), "reports", "tasks/get", "build")
+    assert not rules.is_allowed(caller(), "reports", "tasks/get", "build")
     assert emitted.all == []
 
 
 def test_without_rules_everybody_is_told_of_every_tool() -> None:
-    assert Access(live(access=OPEN), RecordedEvents()).shown_to(caller(), "reports") is None
-    assert access()[0].shown_to(ANONYMOUS, "reports") is None
+    assert AccessControl(live(access=OPEN), RecordedEvents()).tool_filter(caller(), "reports") is None
+    assert access()[0].tool_filter(ANONYMOUS, "reports") is None
 
 
 def test_a_caller_is_told_of_the_tools_it_could_call_there() -> None:
@@ -112,7 +112,7 @@ def test_a_caller_is_told_of_the_tools_it_could_call_there() -> None:
         rule("list", methods=("tasks/*",), effect=AccessEffect.DENY),
         rule("r", "admin", upstream="reports", methods=("tools/call",), tool="delete_*"),
     )
-    shown, elsewhere = rules.shown_to(caller("read"), "reports"), rules.shown_to(caller("read"), "books")
+    shown, elsewhere = rules.tool_filter(caller("read"), "reports"), rules.tool_filter(caller("read"), "books")
     assert shown is not None
     assert elsewhere is not None
     assert [shown(tool) for tool in ("build", "delete_all")] == [True, False]
@@ -122,14 +122,14 @@ def test_a_caller_is_told_of_the_tools_it_could_call_there() -> None:
 
 def test_other_rules_count_from_the_moment_they_are_there() -> None:
     at = live()
-    rules = Access(at, RecordedEvents())
+    rules = AccessControl(at, RecordedEvents())
     rules.check(caller(), "reports", "tools/call", "build")
-    assert rules.shown_to(caller(), "reports") is None
-    at.now = generation(access=AccessPolicy(rules=(rule(effect=AccessEffect.DENY),)))
+    assert rules.tool_filter(caller(), "reports") is None
+    at.current = generation(access=AccessPolicy(rules=(rule(effect=AccessEffect.DENY),)))
     with pytest.raises(Forbidden):
         rules.check(caller(), "reports", "tools/call", "build")
-    assert not rules.permits(caller(), "reports", "tools/call", "build")
-    shown = rules.shown_to(caller(), "reports")
+    assert not rules.is_allowed(caller(), "reports", "tools/call", "build")
+    shown = rules.tool_filter(caller(), "reports")
     assert shown is not None
     assert not shown("build")
 

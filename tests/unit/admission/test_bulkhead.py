@@ -7,9 +7,10 @@ from datetime import timedelta
 import pytest
 
 from helpers.waiting import bounded, eventually
-from taskgate.admission import bulkhead as module
-from taskgate.admission.bulkhead import Bulkhead, BulkheadSettings, Ticket
+from taskgate.admission import concurrency as module
+from taskgate.admission.concurrency import Bulkhead, BulkheadSettings, Permit
 from taskgate.auth.context import AuthContext
+from taskgate.domain.fair_queue import FairQueue
 from taskgate.errors import QueueFull
 from taskgate.telemetry.events import ConcurrencyChanged, QueueRefused
 from taskgate.telemetry.request_context import RequestContext, current, in_request
@@ -37,67 +38,67 @@ async def bulkhead(emitted: RecordedEvents) -> AsyncIterator[Bulkhead]:
     assert (bulkhead.in_use, bulkhead.queued) == (0, 0)
 
 
-def close(*tickets: Ticket) -> None:
+def close(*tickets: Permit) -> None:
     for ticket in tickets:
-        ticket.close()
+        ticket.release()
 
 
 async def test_a_free_slot_is_granted_at_once_and_without_a_wait(bulkhead: Bulkhead) -> None:
-    ticket = bulkhead.ask("a")
-    assert ticket.granted
+    ticket = bulkhead.acquire("a")
+    assert ticket.is_granted
     assert ticket.ahead == 0
-    await ticket.turn(NOW)
+    await ticket.wait(NOW)
     assert (bulkhead.in_use, bulkhead.utilization) == (1, 1.0)
     close(ticket, ticket)
 
 
 async def test_whoever_waits_is_granted_what_another_gives_back(bulkhead: Bulkhead) -> None:
-    first, second = bulkhead.ask("a"), bulkhead.ask("a")
-    assert (second.granted, second.ahead, bulkhead.queued, bulkhead.utilization) == (False, 0, 1, 2.0)
-    waiting = asyncio.create_task(second.turn(LONG))
+    first, second = bulkhead.acquire("a"), bulkhead.acquire("a")
+    assert (second.is_granted, second.ahead, bulkhead.queued, bulkhead.utilization) == (False, 0, 1, 2.0)
+    waiting = asyncio.create_task(second.wait(LONG))
     await asyncio.sleep(0)
-    first.close()
-    assert (second.granted, bulkhead.in_use, bulkhead.queued) == (True, 1, 0)
+    first.release()
+    assert (second.is_granted, bulkhead.in_use, bulkhead.queued) == (True, 1, 0)
     async with bounded():
         await waiting
-    second.close()
+    second.release()
 
 
 async def test_turns_go_round_between_contexts_whoever_came_first(bulkhead: Bulkhead) -> None:
-    held = bulkhead.ask("a")
-    tickets = {name: bulkhead.ask(name[0]) for name in ("a1", "a2", "a3", "b1", "c1", "b2")}
+    held = bulkhead.acquire("a")
+    tickets = {name: bulkhead.acquire(name[0]) for name in ("a1", "a2", "a3", "b1", "c1", "b2")}
     assert {name: ticket.ahead for name, ticket in tickets.items()} == {
         "b1": 0, "c1": 1, "a1": 2, "b2": 3, "a2": 4, "a3": 5
     }  # fmt: skip
     order = []
     while tickets:
-        held.close()
-        name = next(name for name, ticket in tickets.items() if ticket.granted)
+        held.release()
+        name = next(name for name, ticket in tickets.items() if ticket.is_granted)
         order.append(name)
         held = tickets.pop(name)
     # The first slot is a's, so the others have theirs before its next.
     assert order == ["b1", "c1", "a1", "b2", "a2", "a3"]
-    held.close()
+    held.release()
 
 
 async def test_one_of_eight_slots_is_for_callers_who_have_none(bulkhead: Bulkhead) -> None:
     bulkhead.adjust(settings(16, is_shared=True))
-    greedy = [bulkhead.ask("greedy") for _ in range(16)]
-    assert [ticket.granted for ticket in greedy] == [True] * 14 + [False] * 2
-    one, more, other = bulkhead.ask("one"), bulkhead.ask("one"), bulkhead.ask("other")
-    assert (one.granted, more.granted, other.granted, bulkhead.in_use) == (True, False, True, 16)
+    greedy = [bulkhead.acquire("greedy") for _ in range(16)]
+    assert [ticket.is_granted for ticket in greedy] == [True] * 14 + [False] * 2
+    one, more, other = bulkhead.acquire("one"), bulkhead.acquire("one"), bulkhead.acquire("other")
+    assert (one.is_granted, more.is_granted, other.is_granted, bulkhead.in_use) == (True, False, True, 16)
     close(other, more, one, *reversed(greedy))
 
 
 async def test_whoever_has_its_share_waits_for_those_who_have_less(bulkhead: Bulkhead) -> None:
     bulkhead.adjust(settings(4, share=2))
-    greedy = [bulkhead.ask("greedy") for _ in range(6)]
-    modest = [bulkhead.ask("modest") for _ in range(3)]
+    greedy = [bulkhead.acquire("greedy") for _ in range(6)]
+    modest = [bulkhead.acquire("modest") for _ in range(3)]
     for ticket in greedy[:3]:
-        ticket.close()
+        ticket.release()
     # Of the greedy one a single call ran on: that is below its share again, so the third turn is its own.
-    assert [ticket.granted for ticket in greedy[3:]] == [True, True, False]
-    assert [ticket.granted for ticket in modest] == [True, True, False]
+    assert [ticket.is_granted for ticket in greedy[3:]] == [True, True, False]
+    assert [ticket.is_granted for ticket in modest] == [True, True, False]
     close(*modest[::-1], *greedy[:2:-1])
 
 
@@ -110,69 +111,69 @@ async def test_a_caller_may_have_a_share_of_its_own_which_is_asked_for_where_it_
 
     bulkhead = Bulkhead("reports", settings(4, share=1), event_sink=emitted, share=share)
     gold, usual = AuthContext(key="gold"), AuthContext(key="usual")
-    tickets = [bulkhead.ask(each.key, each) for each in (gold, gold, usual, usual)]
+    tickets = [bulkhead.acquire(each.key, each) for each in (gold, gold, usual, usual)]
     assert asked == []
-    late, early = bulkhead.ask("usual", usual), bulkhead.ask("gold", gold)
+    late, early = bulkhead.acquire("usual", usual), bulkhead.acquire("gold", gold)
     assert asked == [usual, gold]
-    tickets.pop().close()
-    assert (late.granted, early.granted) == (False, True)
+    tickets.pop().release()
+    assert (late.is_granted, early.is_granted) == (False, True)
     close(*reversed([*tickets, early, late]))
 
 
 async def test_no_more_wait_than_may_but_for_what_must(bulkhead: Bulkhead, emitted: RecordedEvents) -> None:
     bulkhead.adjust(settings(queue=1))
-    tickets = [bulkhead.ask("a"), bulkhead.ask("a")]
+    tickets = [bulkhead.acquire("a"), bulkhead.acquire("a")]
     with pytest.raises(QueueFull, match="Too many calls wait"):
-        bulkhead.ask("b")
+        bulkhead.acquire("b")
     assert QueueRefused("reports", "full") in emitted.all
-    tickets.append(bulkhead.ask("b", must=True))
+    tickets.append(bulkhead.acquire("b", force=True))
     assert bulkhead.queued == 2
     close(*reversed(tickets))
 
 
 async def test_where_none_may_wait_nobody_is_told_that_others_do(bulkhead: Bulkhead) -> None:
     bulkhead.adjust(settings(queue=0))
-    ticket = bulkhead.ask("a")
+    ticket = bulkhead.acquire("a")
     with pytest.raises(QueueFull, match="The server has reached its concurrency limit"):
-        bulkhead.ask("b")
+        bulkhead.acquire("b")
     close(ticket)
 
 
 async def test_whoever_waits_too_long_has_left_and_hears_when_it_may_be_better(
     bulkhead: Bulkhead, emitted: RecordedEvents
 ) -> None:
-    held, ticket = bulkhead.ask("a"), bulkhead.ask("a")
+    held, ticket = bulkhead.acquire("a"), bulkhead.acquire("a")
     async with bounded():
         with pytest.raises(QueueFull, match="waited too long") as refused:
-            await ticket.turn(NOW)
+            await ticket.wait(NOW)
     assert timedelta(seconds=1) <= refused.value.retry_after <= LONG
     assert QueueRefused("reports", "timeout") in emitted.all
     assert bulkhead.queued == 0
-    held.close()
-    assert not ticket.granted
+    held.release()
+    assert not ticket.is_granted
 
 
 async def test_whoever_only_asks_whether_its_turn_comes_in_time_keeps_its_place(bulkhead: Bulkhead) -> None:
-    held, ticket, behind = bulkhead.ask("a"), bulkhead.ask("a"), bulkhead.ask("a")
+    held, ticket, behind = bulkhead.acquire("a"), bulkhead.acquire("a"), bulkhead.acquire("a")
     async with bounded():
-        assert not await ticket.comes(NOW)
+        assert not await ticket.wait_granted(NOW)
         assert ticket.ahead == 0
-        held.close()
-        assert await ticket.comes(NOW)
+        held.release()
+        assert await ticket.wait_granted(NOW)
     close(ticket, behind)
 
 
 async def test_a_brief_wait_that_is_over_gives_the_place_back(bulkhead: Bulkhead) -> None:
-    held, late, cancelled = bulkhead.ask("a"), bulkhead.ask("a"), bulkhead.ask("a")
+    held, late, cancelled = bulkhead.acquire("a"), bulkhead.acquire("a"), bulkhead.acquire("a")
     async with bounded():
         with pytest.raises(QueueFull):
-            await late.brief_turn(waited=10.0)
-        waiting = asyncio.create_task(cancelled.brief_turn())
+            await late.wait_briefly(waited=10.0)
+        waiting = asyncio.create_task(cancelled.wait_briefly())
         await asyncio.sleep(0)
         waiting.cancel()
         await asyncio.wait([waiting])
     assert bulkhead.queued == 0
-    held.close()
+    held.release()
 
 
 async def test_an_advice_follows_the_pace_of_the_turns_and_is_within_bounds(
@@ -184,16 +185,16 @@ async def test_an_advice_follows_the_pace_of_the_turns_and_is_within_bounds(
 
     def advice() -> float:
         with pytest.raises(QueueFull) as refused:
-            bulkhead.ask("b")
+            bulkhead.acquire("b")
         return refused.value.retry_after.total_seconds()
 
-    tickets = [bulkhead.ask("a") for _ in range(4)]
+    tickets = [bulkhead.acquire("a") for _ in range(4)]
     assert advice() == 2.0
     now += 30.0
     # No turn for so long: the next one need not come sooner.
     assert advice() == 30.0
-    tickets.pop(0).close()
-    tickets.append(bulkhead.ask("a"))
+    tickets.pop(0).release()
+    tickets.append(bulkhead.acquire("a"))
     assert advice() == 30.0
     now += 1000.0
     assert advice() == 100.0
@@ -203,62 +204,62 @@ async def test_an_advice_follows_the_pace_of_the_turns_and_is_within_bounds(
 
 async def test_turns_that_come_quickly_have_the_least_advice(bulkhead: Bulkhead) -> None:
     bulkhead.adjust(settings(queue=2))
-    tickets = [bulkhead.ask("a") for _ in range(3)]
+    tickets = [bulkhead.acquire("a") for _ in range(3)]
     for _ in range(30):
-        tickets.pop(0).close()
-        tickets.append(bulkhead.ask("a"))
+        tickets.pop(0).release()
+        tickets.append(bulkhead.acquire("a"))
     with pytest.raises(QueueFull) as refused:
-        bulkhead.ask("b")
+        bulkhead.acquire("b")
     assert refused.value.retry_after == module.LEAST_ADVICE
     close(*reversed(tickets))
 
 
 async def test_more_slots_are_granted_at_once_and_fewer_take_none_away(bulkhead: Bulkhead) -> None:
-    tickets = [bulkhead.ask("a") for _ in range(5)]
+    tickets = [bulkhead.acquire("a") for _ in range(5)]
     bulkhead.adjust(settings(3))
-    assert [ticket.granted for ticket in tickets] == [True, True, True, False, False]
+    assert [ticket.is_granted for ticket in tickets] == [True, True, True, False, False]
     bulkhead.adjust(settings(1, queue=0, max_wait=NOW))
     assert (bulkhead.in_use, bulkhead.queued, bulkhead.max_wait, tickets[0].max_wait) == (3, 2, NOW, NOW)
     close(tickets[0], tickets[1])
-    assert not tickets[3].granted
-    tickets[2].close()
-    assert [ticket.granted for ticket in tickets[3:]] == [True, False]
+    assert not tickets[3].is_granted
+    tickets[2].release()
+    assert [ticket.is_granted for ticket in tickets[3:]] == [True, False]
     with pytest.raises(QueueFull):
-        bulkhead.ask("b")
+        bulkhead.acquire("b")
     close(*reversed(tickets[3:]))
 
 
 async def test_where_it_is_is_told_when_it_moved_and_not_when_it_has_its_turn(
     bulkhead: Bulkhead, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MOVED_EVERY", 0.0)
-    held, *others, last = (bulkhead.ask("a") for _ in range(5))
+    monkeypatch.setattr(module, "POSITIONS_EVERY", 0.0)
+    held, *others, last = (bulkhead.acquire("a") for _ in range(5))
     places: list[int] = []
 
     async def moved(place: int) -> None:
         places.append(place)
 
-    waiting = asyncio.create_task(last.turn(LONG, moved))
+    waiting = asyncio.create_task(last.wait(LONG, moved))
     await asyncio.sleep(0)
     for place, other in zip((2, 1, 0), others, strict=True):
-        held.close()
+        held.release()
         held = other
         await eventually(lambda place=place: places[-1:] == [place])  # type: ignore[misc]
-    held.close()
+    held.release()
     async with bounded():
         await waiting
     assert places == [2, 1, 0]
-    last.close()
+    last.release()
 
 
 async def test_a_place_far_behind_is_told_when_a_tenth_of_the_way_is_gone(
     bulkhead: Bulkhead, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MOVED_EVERY", 0.0)
+    monkeypatch.setattr(module, "POSITIONS_EVERY", 0.0)
     bulkhead.adjust(settings(queue=100))
-    tickets = [bulkhead.ask("a") for _ in range(52)]
+    tickets = [bulkhead.acquire("a") for _ in range(52)]
     looks, places = 0, []
-    look = bulkhead.look
+    look = bulkhead.watch_queue
 
     def looked() -> None:
         nonlocal looks
@@ -268,11 +269,11 @@ async def test_a_place_far_behind_is_told_when_a_tenth_of_the_way_is_gone(
     async def moved(place: int) -> None:
         places.append(place)
 
-    monkeypatch.setattr(bulkhead, "look", looked)
-    waiting = asyncio.create_task(tickets[-1].turn(LONG, moved))
+    monkeypatch.setattr(bulkhead, "watch_queue", looked)
+    waiting = asyncio.create_task(tickets[-1].wait(LONG, moved))
     await asyncio.sleep(0)
     for gone in range(1, 11):
-        tickets.pop(0).close()
+        tickets.pop(0).release()
         before = looks
         await eventually(lambda before=before: looks > before + 1)  # type: ignore[misc]
         assert places == [place for place in (45, 41) if place >= 50 - gone]
@@ -284,18 +285,23 @@ async def test_a_place_far_behind_is_told_when_a_tenth_of_the_way_is_gone(
 async def test_nobody_is_looked_at_while_nobody_wants_to_know(
     bulkhead: Bulkhead, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MOVED_EVERY", 0.0)
-    held, ticket = bulkhead.ask("a"), bulkhead.ask("a")
-    bulkhead.look()
-    await eventually(lambda: bulkhead._looking is None)
+    monkeypatch.setattr(module, "POSITIONS_EVERY", 0.0)
+    looks, order = list[int](), FairQueue.order
+    monkeypatch.setattr(FairQueue, "order", lambda permits: looks.append(1) or order(permits))
+    held, ticket = bulkhead.acquire("a"), bulkhead.acquire("a")
+    bulkhead.watch_queue()
+    await eventually(lambda: looks)
+    for _ in range(9):
+        await asyncio.sleep(0)
+    assert len(looks) == 1
     close(ticket, held)
 
 
 async def test_what_is_used_is_noted_once_for_all_that_changes_within_a_moment(
     bulkhead: Bulkhead, emitted: RecordedEvents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "NOTED_EVERY", 0.0)
-    tickets = [bulkhead.ask("a") for _ in range(3)]
+    monkeypatch.setattr(module, "REPORT_EVERY", 0.0)
+    tickets = [bulkhead.acquire("a") for _ in range(3)]
     await eventually(lambda: emitted.all)
     assert emitted.all == [ConcurrencyChanged("reports", 1, 1, 2)]
     close(*reversed(tickets))
@@ -307,20 +313,15 @@ async def test_what_is_noted_of_slots_belongs_to_nobodys_request(
     bulkhead: Bulkhead, emitted: RecordedEvents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One timer notes what all of them did."""
-    monkeypatch.setattr(module, "NOTED_EVERY", 0.001)
-    monkeypatch.setattr(module, "MOVED_EVERY", 0.001)
+    monkeypatch.setattr(module, "REPORT_EVERY", 0.001)
+    monkeypatch.setattr(module, "POSITIONS_EVERY", 0.001)
     told_in: list[RequestContext | None] = []
     monkeypatch.setattr(emitted, "emit", lambda _: told_in.append(current()))
-    moved_in, look = list[RequestContext | None](), Bulkhead._tell_moved
-
-    def tell_moved(this: Bulkhead) -> None:
-        moved_in.append(current())
-        look(this)
-
-    monkeypatch.setattr(Bulkhead, "_tell_moved", tell_moved)
+    moved_in, order = list[RequestContext | None](), FairQueue.order
+    monkeypatch.setattr(FairQueue, "order", lambda permits: moved_in.append(current()) or order(permits))
     with in_request(RequestContext("one-1", "192.0.2.7", "POST", "/reports/mcp")):
-        ticket = bulkhead.ask("a")
-        bulkhead.look()
+        ticket = bulkhead.acquire("a")
+        bulkhead.watch_queue()
     async with bounded():
         await eventually(lambda: told_in and moved_in)
     close(ticket)

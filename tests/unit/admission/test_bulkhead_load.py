@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from helpers.waiting import bounded, eventually
-from taskgate.admission.bulkhead import Bulkhead, BulkheadSettings
+from taskgate.admission.concurrency import Bulkhead, BulkheadSettings
 from taskgate.errors import QueueFull
 from unit.lifecycle.recorded_events import RecordedEvents
 
@@ -38,9 +38,9 @@ async def test_whatever_is_cancelled_when_no_slot_is_lost_and_none_is_granted_tw
 
     async def call(context: str) -> None:
         nonlocal running
-        ticket = bulkhead.ask(context)
+        ticket = bulkhead.acquire(context)
         try:
-            await ticket.turn(timedelta(seconds=chance.choice((0, 0.001, 60))))
+            await ticket.wait(timedelta(seconds=chance.choice((0, 0.001, 60))))
             running += 1
             try:
                 assert running <= most
@@ -52,7 +52,7 @@ async def test_whatever_is_cancelled_when_no_slot_is_lost_and_none_is_granted_tw
         except QueueFull:
             pass
         finally:
-            ticket.close()
+            ticket.release()
 
     calls: list[asyncio.Task[None]] = []
     async with bounded():
@@ -77,13 +77,13 @@ async def test_under_load_a_context_that_asks_for_little_waits_for_one_turn_of_e
     order: list[str] = []
 
     async def call(context: str) -> None:
-        ticket = bulkhead.ask(context)
+        ticket = bulkhead.acquire(context)
         try:
-            await ticket.turn(LONG)
+            await ticket.wait(LONG)
             order.append(context)
             await asyncio.sleep(0)
         finally:
-            ticket.close()
+            ticket.release()
 
     async with bounded():
         calls = [asyncio.create_task(call(context)) for context in "abc" for _ in range(200)]

@@ -5,10 +5,10 @@ from typing import Any, cast
 import pytest
 
 from helpers.manual_clock import ManualClock
-from taskgate.admission.bulkhead import Bulkhead
-from taskgate.admission.callers import Bearers, Everybody, principal
-from taskgate.admission.incidents import Incidents
+from taskgate.admission.callers import AnonymousCallers, BearerCallers, principal_of
+from taskgate.admission.concurrency import Bulkhead
 from taskgate.admission.mounts import Mount
+from taskgate.admission.security_alerts import SecurityLog
 from taskgate.auth.context import ANONYMOUS, AuthContext
 from taskgate.domain.policy import TaskSupport
 from taskgate.errors import AuthReason, KeysUnavailable, Unauthenticated
@@ -49,12 +49,12 @@ def asked(*authorization: str, query: str = "") -> Asked:
     return Asked(InboundHead(method=HttpMethod.POST, path=MOUNT.path, authorization=authorization, query=query))
 
 
-def bearers(judge: ScriptedJudge, refused: list[Any]) -> Bearers:
-    return Bearers(judge, refused.append, Incidents(ManualClock()))
+def bearers(judge: ScriptedJudge, refused: list[Any]) -> BearerCallers:
+    return BearerCallers(judge, refused.append, SecurityLog(ManualClock()))
 
 
 async def test_without_authentication_everybody_is_the_same_whatever_they_send() -> None:
-    assert await Everybody().identify(asked("Bearer a", "Bearer b", query="access_token=c"), MOUNT) is ANONYMOUS
+    assert await AnonymousCallers().identify(asked("Bearer a", "Bearer b", query="access_token=c"), MOUNT) is ANONYMOUS
 
 
 async def test_a_token_is_judged_for_the_address_of_the_mount() -> None:
@@ -108,12 +108,12 @@ def told(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str, str]]:
 
 def test_servers_may_be_told_of_a_caller_what_its_token_says() -> None:
     somebody = identity("read")
-    assert principal(AuthContext(key="k", identity=somebody, token="planted")) == Principal(
+    assert principal_of(AuthContext(key="k", identity=somebody, token="planted")) == Principal(
         context="k",
         subject="alice",
         token="planted",
         scopes=frozenset({"read"}),
         good_until=somebody.expires_at,
     )
-    assert principal(ANONYMOUS) == Principal(context="anonymous")
-    assert "planted" not in repr(principal(AuthContext(key="k", identity=somebody, token="planted")))
+    assert principal_of(ANONYMOUS) == Principal(context="anonymous")
+    assert "planted" not in repr(principal_of(AuthContext(key="k", identity=somebody, token="planted")))

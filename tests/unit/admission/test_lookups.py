@@ -33,7 +33,7 @@ def foreign(task: TaskRecord) -> TaskDenied:
     return TaskDenied("reports", "tasks/get", "context_mismatch", task.id, "alice")
 
 
-# --- one task ------------------------------------------------------------------------------------------------------
+# --- one task ---------------------------------------------------------------------------------------------------------
 
 
 async def test_a_task_is_found_by_its_owner_at_its_mount_and_by_nobody_else(store: Store) -> None:
@@ -101,7 +101,7 @@ async def test_where_callers_cannot_be_told_apart_nobody_is_kept_out(store: Stor
     assert await desk.told() == denials
 
 
-# --- polls ---------------------------------------------------------------------------------------------------------
+# --- polls ------------------------------------------------------------------------------------------------------------
 
 
 async def test_to_get_a_task_is_a_poll_that_is_advised_and_may_be_refused(store: Store) -> None:
@@ -133,7 +133,7 @@ async def test_to_see_what_will_be_told_unasked_is_no_poll(store: Store) -> None
     desk = Desk(store)
     (task,) = await desk.add("alice")
     for _ in range(2 * BURST):
-        await desk.lookups.see(Asked(), ALICE, "reports", task.id, "tasks/get")
+        await desk.lookups.find_quietly(Asked(), ALICE, "reports", task.id, "tasks/get")
     assert desk.polled.all == []
 
 
@@ -144,7 +144,7 @@ async def test_a_list_advises_for_each_task_of_it(store: Store) -> None:
     assert [task.poll_interval for task in tasks] == [timedelta(seconds=2)] * 3
 
 
-# --- misses --------------------------------------------------------------------------------------------------------
+# --- misses -----------------------------------------------------------------------------------------------------------
 
 
 async def test_a_look_up_that_fails_is_taken_from_the_rate_for_such(store: Store) -> None:
@@ -158,13 +158,13 @@ async def test_a_look_up_that_fails_is_taken_from_the_rate_for_such(store: Store
         event=RateEvent.LOOKUP_FAILURE,
     )
     desk = Desk(store, rates=RatePolicies((policy,)))
-    await desk.gate.request(ALICE, Asked(), "reports", "tasks/get")
+    await desk.gate.on_request(ALICE, Asked(), "reports", "tasks/get")
     for unknown in ("a", "b"):
         with pytest.raises(TaskNotFound):
             await desk.find(ALICE, unknown)
     with pytest.raises(RateLimited):
-        await desk.gate.request(ALICE, Asked(), "reports", "tasks/get")
-    await desk.gate.request(BOB, Asked(), "reports", "tasks/get")
+        await desk.gate.on_request(ALICE, Asked(), "reports", "tasks/get")
+    await desk.gate.on_request(BOB, Asked(), "reports", "tasks/get")
     # One request may name many.
     with pytest.raises(RateLimited):
         await desk.find(ALICE, "c")

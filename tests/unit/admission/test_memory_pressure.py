@@ -23,7 +23,7 @@ class Reader:
     def at(self, used: int) -> int:
         """The level once so much is used."""
         self.used = used
-        self.pressure.look()
+        self.pressure.update()
         return self.pressure.level
 
 

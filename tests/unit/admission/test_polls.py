@@ -7,10 +7,10 @@ import pytest
 
 from helpers.manual_clock import ManualClock
 from helpers.records import after, new_record
-from taskgate.admission.polls import BURST, POLICY, Polls
+from taskgate.admission.polls import BURST, POLICY, PollLimiter
 from taskgate.domain.events import CallSucceeded, Progressed
 from taskgate.domain.listing import listed_task
-from taskgate.domain.record import TaskRecord
+from taskgate.domain.record import OwnerKey, TaskRecord
 from taskgate.errors import RateLimited
 from taskgate.telemetry.events import PollAdvised, PollsCounted, TaskPolled
 from unit.admission.live_rules import live
@@ -28,24 +28,24 @@ class Desk:
         self.clock, self.emitted = ManualClock(), RecordedEvents()
         self.busy: dict[str, float] = {}
         self.live = live(polling=Guard.polling(**{"adaptive": True, "jitter": 0.0, **polling}))
-        self.polls: Polls = new_polls(self.live, self.clock, self.emitted, self.busy, size=size)
+        self.polls: PollLimiter = new_polls(self.live, self.clock, self.emitted, self.busy, size=size)
 
     def advised(self, record: TaskRecord) -> float:
-        return self.polls.advised(record).poll_interval.total_seconds()
+        return self.polls.advise(record).poll_interval.total_seconds()
 
     def listed(self, *records: TaskRecord) -> list[float]:
-        tasks = self.polls.listed("reports", [listed_task(record) for record in records])
+        tasks = self.polls.advise_page("reports", [listed_task(record) for record in records])
         return [task.poll_interval.total_seconds() for task in tasks]
 
     def poll(self, record: TaskRecord, after: float = 0.0) -> str:
         """What a poll is counted as that comes so many seconds from now; its host is advised again."""
         self.clock.advance(timedelta(seconds=after))
         before = len(self.emitted.all)
-        self.polls.looked(record)
+        self.polls.on_poll(record)
         (event,) = [event for event in self.emitted.all[before:] if not isinstance(event, PollsCounted)]
         assert isinstance(event, TaskPolled)
         assert event.mount == "reports"
-        self.polls.advised(record)
+        self.polls.advise(record)
         return event.result
 
     @property
@@ -54,7 +54,7 @@ class Desk:
         return [event.polls for event in self.emitted.all if isinstance(event, PollsCounted)]
 
 
-# --- the advice ----------------------------------------------------------------------------------------------------
+# --- the advice -------------------------------------------------------------------------------------------------------
 
 
 def test_an_answer_advises_what_the_operator_wants_of_an_idle_server() -> None:
@@ -65,7 +65,7 @@ def test_an_answer_advises_what_the_operator_wants_of_an_idle_server() -> None:
 
 def test_under_load_the_advice_grows_for_the_tasks_of_that_server_and_shrinks_again_step_by_step() -> None:
     desk, record = Desk(), new_record()
-    other = new_record(owner=record.owner._replace(mount="books"))
+    other = new_record(owner=OwnerKey(record.owner.context, "books"))
     desk.busy["reports"] = 2.1
     assert (desk.advised(record), desk.advised(other)) == (18.0, 2.0)
     desk.busy["reports"] = 0.0
@@ -92,24 +92,24 @@ def test_what_is_advised_by_rote_needs_no_chance() -> None:
 
 def test_a_task_that_has_ended_is_told_as_it_is() -> None:
     desk, record = Desk(), after(new_record(), DONE)
-    assert desk.polls.advised(record) is record
+    assert desk.polls.advise(record) is record
     assert desk.listed(record) == [1.0]
     assert desk.emitted.all == []
 
 
 def test_a_record_that_says_so_already_is_told_as_it_is() -> None:
     record = new_record(poll_interval=2 * SECOND)
-    assert Desk().polls.advised(record) is record
+    assert Desk().polls.advise(record) is record
 
 
 def test_new_rules_of_the_operator_are_told_at_once() -> None:
     desk, record = Desk(), new_record()
     assert desk.advised(record) == 2.0
-    desk.live.now = live(polling=Guard.polling(base=9 * SECOND)).now
+    desk.live.current = live(polling=Guard.polling(base=9 * SECOND)).current
     assert desk.advised(record) == 9.0
 
 
-# --- lists ---------------------------------------------------------------------------------------------------------
+# --- lists ------------------------------------------------------------------------------------------------------------
 
 
 def test_a_list_advises_what_each_task_was_told_until_that_time_is_over() -> None:
@@ -124,7 +124,7 @@ def test_a_list_advises_what_each_task_was_told_until_that_time_is_over() -> Non
     assert desk.listed(old, new) == [4.0, 2.08]
 
 
-# --- polls ---------------------------------------------------------------------------------------------------------
+# --- polls ------------------------------------------------------------------------------------------------------------
 
 
 def test_a_poll_finds_something_new_or_not_or_the_end() -> None:
@@ -162,7 +162,7 @@ def test_a_few_polls_in_a_row_are_answered_and_only_more_are_refused() -> None:
     desk, record = Desk(), new_record(poll_interval=2 * SECOND)
     assert [desk.poll(record) for _ in range(BURST)][1:] == ["early"] * (BURST - 1)
     with pytest.raises(RateLimited) as refusal:
-        desk.polls.looked(record)
+        desk.polls.on_poll(record)
     assert (refusal.value.policy, refusal.value.retry_after) == (POLICY, 2 * SECOND)
     assert desk.emitted.all[-1] == TaskPolled("reports", "limited")
     # What was refused was not counted against its host.
@@ -179,7 +179,7 @@ def test_who_is_refused_is_told_to_wait_for_as_long_as_the_task_advises() -> Non
         desk.busy["reports"] = busy
         desk.advised(record)
         with pytest.raises(RateLimited) as refused:
-            desk.polls.looked(record)
+            desk.polls.on_poll(record)
         assert refused.value.retry_after == timedelta(seconds=wait)
 
 
@@ -224,13 +224,13 @@ def test_who_polls_one_task_too_often_is_not_kept_from_others() -> None:
 def test_who_did_not_hear_the_advice_is_judged_by_what_the_task_was_made_with() -> None:
     # As after a restart.
     desk, record = Desk(), new_record(poll_interval=10 * SECOND)
-    desk.polls.looked(record)
+    desk.polls.on_poll(record)
     desk.clock.advance(4 * SECOND)
-    desk.polls.looked(record)
+    desk.polls.on_poll(record)
     assert [event.result for event in desk.emitted.all if isinstance(event, TaskPolled)] == ["changed", "early"]
 
 
-# --- memory --------------------------------------------------------------------------------------------------------
+# --- memory -----------------------------------------------------------------------------------------------------------
 
 
 def test_the_task_that_was_used_longest_ago_is_forgotten_first() -> None:
@@ -241,7 +241,6 @@ def test_the_task_that_was_used_longest_ago_is_forgotten_first() -> None:
     assert desk.poll(one) == "early"
     desk.poll(three)
     assert [desk.poll(one), desk.poll(two)] == ["early", "changed"]
-    assert len(desk.polls._seen) == 2
 
 
 def test_what_was_owed_under_load_is_forgiven_when_hosts_are_told_to_ask_sooner() -> None:
@@ -253,13 +252,13 @@ def test_what_was_owed_under_load_is_forgiven_when_hosts_are_told_to_ask_sooner(
     desk.busy["reports"] = 0.0
     assert [desk.advised(record) for _ in range(4)][-1] == 2.0
     with pytest.raises(RateLimited) as refused:
-        desk.polls.looked(record)
+        desk.polls.on_poll(record)
     assert refused.value.retry_after == 2 * SECOND
     desk.clock.advance(timedelta(seconds=0.2))
-    desk.polls.looked(record)
+    desk.polls.on_poll(record)
 
 
-# --- how many it took ----------------------------------------------------------------------------------------------
+# --- how many it took -------------------------------------------------------------------------------------------------
 
 
 def test_the_poll_that_sees_a_task_ended_tells_how_many_it_took_once() -> None:

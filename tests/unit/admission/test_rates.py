@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from taskgate.admission.rates import block_of
+from taskgate.admission.rates import address_block
 from taskgate.auth.context import AuthContext
 from taskgate.domain.limits import Override, Overrides
 from taskgate.domain.rates import RateEvent, RateLimit, RatePolicies, RateScope
@@ -47,7 +47,7 @@ async def test_one_request_takes_from_all_its_policies_or_from_none() -> None:
     at = Gate(policy("calls", 2), policy("all", 1, scope=RateScope.GLOBAL))
     assert await at.asks()
     assert not await at.asks()
-    at.live.now = rules(rates=RatePolicies((policy("calls", 2),)))
+    at.live.current = rules(rates=RatePolicies((policy("calls", 2),)))
     assert await at.asks()
     assert not await at.asks()
 
@@ -74,8 +74,8 @@ async def test_what_is_decided_is_told_of_every_policy_that_was_asked() -> None:
 
 async def test_without_policies_nothing_is_asked_nor_told() -> None:
     at = Gate()
-    assert await at.gate.request(ALICE, HERE, "reports", "tools/call") == ()
-    await at.gate.arrived(HERE, "reports")
+    assert await at.gate.on_request(ALICE, HERE, "reports", "tools/call") == ()
+    await at.gate.on_connection(HERE, "reports")
     assert at.emitted.all == []
 
 
@@ -99,10 +99,10 @@ async def test_a_wait_without_end_is_told_as_a_long_one() -> None:
 async def test_an_address_is_found_out_only_where_something_is_counted_by_it() -> None:
     host = Asked()
     at = Gate(policy("calls", 9))
-    await at.gate.arrived(host, "reports")
-    await at.gate.failed_auth(host, "reports")
-    await at.gate.request(ALICE, host, "reports", "tasks/get")
-    await at.gate.failed_lookup(ALICE, host, "reports")
+    await at.gate.on_connection(host, "reports")
+    await at.gate.on_auth_failure(host, "reports")
+    await at.gate.on_request(ALICE, host, "reports", "tasks/get")
+    await at.gate.on_lookup_failure(ALICE, host, "reports")
     assert host.looked == 0
 
 
@@ -110,11 +110,11 @@ async def test_an_address_is_found_out_only_where_something_is_counted_by_it() -
 async def test_who_comes_from_one_address_shares_what_is_counted_by_address(event: RateEvent | None) -> None:
     at = Gate(policy("by address", scope=RateScope.IP, event=event))
     if event is not None:
-        await at.gate.failed_lookup(ALICE, HERE, "reports")
+        await at.gate.on_lookup_failure(ALICE, HERE, "reports")
     else:
         assert await at.asks(method="tasks/get")
     assert not await at.asks(BOB, "tasks/get")
-    await at.gate.request(BOB, THERE, "reports", "tasks/get")
+    await at.gate.on_request(BOB, THERE, "reports", "tasks/get")
 
 
 @pytest.mark.parametrize(
@@ -129,4 +129,4 @@ async def test_who_comes_from_one_address_shares_what_is_counted_by_address(even
     ],
 )
 def test_a_site_of_ipv6_is_one_address(address: str, block: str) -> None:
-    assert block_of(address) == block
+    assert address_block(address) == block

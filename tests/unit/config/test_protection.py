@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from taskgate.admission.bulkhead import BulkheadSettings
+from taskgate.admission.concurrency import BulkheadSettings
 from taskgate.config import GatewayConfig
 from taskgate.config.model import DEFAULTS, conflicts
 from taskgate.config.settings import bulkhead_settings, upstream_settings

@@ -10,9 +10,8 @@ import pytest
 
 from helpers.manual_clock import ManualClock
 from helpers.waiting import bounded, eventually
-from taskgate.admission.bulkhead import Bulkhead
+from taskgate.admission.concurrency import Bulkhead, OpenStreams
 from taskgate.admission.mounts import Mount
-from taskgate.admission.streams import OpenStreams
 from taskgate.auth.context import AuthContext
 from taskgate.domain.policy import TaskSupport
 from taskgate.domain.versions import Era

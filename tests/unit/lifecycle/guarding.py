@@ -3,17 +3,15 @@
 from typing import Any
 
 from helpers.manual_clock import ManualClock, SeededEntropy
-from taskgate.admission.access import Access
-from taskgate.admission.incidents import Incidents
-from taskgate.admission.lookups import Lookups
+from taskgate.admission.access import AccessControl
+from taskgate.admission.lookup_guard import LookupGuard, PenaltyBox
+from taskgate.admission.lookups import Lookups, ResultReader
 from taskgate.admission.memory_pressure import MemoryPressure
-from taskgate.admission.misses import Misses
-from taskgate.admission.outcomes import Outcomes
-from taskgate.admission.penalties import Penalties
-from taskgate.admission.polls import Polls
+from taskgate.admission.polls import PollLimiter
+from taskgate.admission.quota import QuotaSubjects
 from taskgate.admission.rates import RateLimiter
 from taskgate.admission.rules import RuntimeConfig
-from taskgate.admission.standing import QuotaSubjects
+from taskgate.admission.security_alerts import SecurityLog
 from taskgate.auth.authorization import AccessPolicy, AccessRule
 from taskgate.domain.cursors import CursorKeys, Cursors
 from taskgate.domain.polling import PollPolicy
@@ -43,28 +41,28 @@ class Guard:
     ) -> None:
         self.live = live(access=AccessPolicy(rules=rules), **{"polling": self.polling(), **changes})
         self.busy: dict[str, float] = {}
-        self.access = Access(self.live, emitted)
+        self.access = AccessControl(self.live, emitted)
         self.polled = RecordedEvents()
         self.polls = new_polls(self.live, clock, self.polled, self.busy)
         self.gate = RateLimiter(
-            live=self.live, standings=QuotaSubjects(self.live), store=MemoryRateStore(), event_sink=emitted, clock=clock
+            live=self.live, subjects=QuotaSubjects(self.live), store=MemoryRateStore(), event_sink=emitted, clock=clock
         )
-        misses = Misses(
-            penalties=None if threshold is None else Penalties(threshold),
-            gate=self.gate,
-            incidents=Incidents(clock),
+        misses = LookupGuard(
+            penalties=None if threshold is None else PenaltyBox(threshold),
+            rates=self.gate,
+            security_log=SecurityLog(clock),
             event_sink=emitted,
             clock=clock,
         )
         self.pressure = MemoryPressure(limit=1, resident=lambda: 0)
         self.in_flight = BytesInFlight()
-        outcomes = Outcomes(store=store, clock=clock, in_flight=self.in_flight, pressure=self.pressure)
+        outcomes = ResultReader(store=store, clock=clock, in_flight=self.in_flight, pressure=self.pressure)
         self.lookups = Lookups(
             store=store,
-            outcomes=outcomes,
+            results=outcomes,
             access=self.access,
             cursors=cursors,
-            misses=misses,
+            guard=misses,
             polls=self.polls,
             clock=clock,
         )
@@ -73,17 +71,17 @@ class Guard:
     def polling(**changes: Any) -> PollPolicy:
         """Two seconds for everybody, unless a test says otherwise."""
         usual: dict[str, Any] = {"adaptive": False}
-        of_live = live().now.polling
+        of_live = live().current.polling
         usual |= {"base": of_live.base, "least": of_live.least, "most": of_live.most}
         return PollPolicy(**usual | changes)
 
 
 def new_polls(
     rules: RuntimeConfig, clock: ManualClock, emitted: RecordedEvents, busy: dict[str, float] | None = None, **more: Any
-) -> Polls:
+) -> PollLimiter:
     """Polls of servers that have nothing to do, but for those that are busy."""
     used = {} if busy is None else busy
-    return Polls(
+    return PollLimiter(
         live=rules,
         utilization=lambda mount: used.get(mount, 0.0),
         event_sink=emitted,

@@ -13,7 +13,7 @@ from typing import Any, Final
 from helpers.manual_clock import ManualClock
 from helpers.records import new_record
 from helpers.shared_memory import LeasesInMemory, go_back, remembered
-from taskgate.admission.bulkhead import Bulkhead, BulkheadSettings
+from taskgate.admission.concurrency import Bulkhead, BulkheadSettings
 from taskgate.admission.rules import QuestionBounds
 from taskgate.auth.context import ANONYMOUS
 from taskgate.clock import SharedClock
@@ -105,11 +105,11 @@ class World:
         )
 
         async def make() -> None:
-            ticket = replica.place.mount.bulkhead.ask("a")
+            ticket = replica.place.mount.bulkhead.acquire("a")
             try:
                 await replica.store.insert(record, caps=())
             except StoreUnavailable:
-                ticket.close()
+                ticket.release()
                 replica.runner.disown(record.owner, record.id, dispatched=False)
                 return
             self.acknowledged[record.id] = record

@@ -9,7 +9,7 @@ import pytest
 from helpers.failing_store import HoldingStore
 from helpers.records import after, keep, new_input, new_record
 from helpers.waiting import bounded, eventually
-from taskgate.admission.bulkhead import Ticket
+from taskgate.admission.concurrency import Permit
 from taskgate.domain.events import CallSucceeded, InputRequested
 from taskgate.domain.record import TaskRecord, TaskStatus
 from taskgate.errors import UpstreamFailed, UpstreamReason
@@ -47,13 +47,13 @@ async def test_a_call_that_leaves_is_told_with_the_record_that_says_so(house: Ho
     await house.ended(record)
 
 
-async def test_so_is_one_whose_record_was_changed_while_it_waited(house: House, slot: Ticket) -> None:
+async def test_so_is_one_whose_record_was_changed_while_it_waited(house: House, slot: Permit) -> None:
     house.emitted.all.clear()
-    before = house.bulkhead.ask("c")
+    before = house.bulkhead.acquire("c")
     record = await house.start()
-    slot.close()
+    slot.release()
     house.clock.advance(4 * SECOND)
-    before.close()
+    before.release()
     await eventually(lambda: house.server.called)
     (event,) = of(house, TaskDispatched)
     assert (event.task.id, event.task.dispatched, event.waited) == (record.id, True, 4 * SECOND)

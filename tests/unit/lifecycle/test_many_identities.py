@@ -13,11 +13,11 @@ import pytest
 from helpers.manual_clock import ManualClock
 from helpers.waiting import bounded, eventually
 from requirements import covers
-from taskgate.admission import standing
-from taskgate.admission.penalties import Penalties
-from taskgate.admission.standing import QuotaSubjects
-from taskgate.admission.streams import OpenStreams
-from taskgate.admission.suspicions import Suspicions
+from taskgate.admission import quota
+from taskgate.admission.concurrency import OpenStreams
+from taskgate.admission.lookup_guard import PenaltyBox
+from taskgate.admission.quota import QuotaSubjects
+from taskgate.admission.security_alerts import SecurityAlerts
 from taskgate.auth.context import AuthContext
 from taskgate.domain.fair_queue import FairQueue
 from taskgate.domain.rates import Demand, RateLimit, RatePolicy, RateScope
@@ -50,22 +50,22 @@ def rates(_: pytest.MonkeyPatch) -> Visit:
 
 
 def penalties(_: pytest.MonkeyPatch) -> Visit:
-    box = Penalties(threshold=2, size=KEPT)
+    box = PenaltyBox(threshold=2, size=KEPT)
 
     def visited(n: int) -> None:
         for _ in range(1 + n % 4):
-            box.failed(f"caller {n}", n / 100)
+            box.add_failure(f"caller {n}", n / 100)
 
     return visited
 
 
 def suspicions(_: pytest.MonkeyPatch) -> Visit:
-    told = Suspicions(cast("Any", Nobody()), ManualClock(), size=KEPT)
+    told = SecurityAlerts(cast("Any", Nobody()), ManualClock(), size=KEPT)
     return lambda n: told.raise_once("enumeration", f"caller {n}", "reports")
 
 
 def standings(patch: pytest.MonkeyPatch) -> Visit:
-    patch.setattr(standing, "_REMEMBERED", KEPT)
+    patch.setattr(quota, "_REMEMBERED", KEPT)
     known = QuotaSubjects(live())
     return lambda n: cast("None", known.of(AuthContext(key="one", identity=identity(tenant=f"tenant {n}"))))
 
@@ -100,7 +100,10 @@ def streams(_: pytest.MonkeyPatch) -> Visit:
     open_ones = OpenStreams(live=live(), event_sink=RecordedEvents())
 
     def visited(n: int) -> None:
-        with open_ones.one(AuthContext(key=f"caller {n}")), open_ones.wait(AuthContext(key=f"caller {n}")):
+        with (
+            open_ones.acquire_stream(AuthContext(key=f"caller {n}")),
+            open_ones.acquire_wait(AuthContext(key=f"caller {n}")),
+        ):
             pass
 
     return visited

@@ -6,7 +6,7 @@ import pytest
 
 from helpers.records import after, new_input, new_record
 from helpers.waiting import eventually
-from taskgate.admission.bulkhead import Ticket
+from taskgate.admission.concurrency import Permit
 from taskgate.domain.events import InputAnswered, InputRequested
 from taskgate.domain.record import TaskRecord, TaskStatus
 from taskgate.errors import QueueFull, StoreUnavailable, UpstreamFailed, UpstreamReason
@@ -19,12 +19,12 @@ NOT_REACHED = UpstreamFailed(UpstreamReason.UNREACHABLE, "The server is away", d
 
 
 async def test_what_is_left_of_an_earlier_process_waits_for_its_turn_however_many_do(
-    house: House, slot: Ticket
+    house: House, slot: Permit
 ) -> None:
     records = [await house.recover(new_record()) for _ in range(5)]
     assert house.bulkhead.queued == 5
     house.server.answer.set_result("{}")
-    slot.close()
+    slot.release()
     for record in records:
         assert (await house.ended(record)).status is TaskStatus.COMPLETED
     assert len(house.server.called) == 5
@@ -46,7 +46,7 @@ async def test_what_may_run_again_does_so_once(house: House) -> None:
 
 
 async def test_what_asked_its_host_something_runs_again_though_the_host_answers_meanwhile(
-    house: House, slot: Ticket
+    house: House, slot: Permit
 ) -> None:
     record = after(new_record(dispatched=True, reruns=1), InputRequested(request=new_input()))
     await house.recover(record)
@@ -54,7 +54,7 @@ async def test_what_asked_its_host_something_runs_again_though_the_host_answers_
     assert told.status_message == "Queued (0 ahead)"
     answered = after(told, InputAnswered(key="input-1", response="{}"))
     assert await house.store.swap(answered, expected=told.revision)
-    slot.close()
+    slot.release()
     await eventually(lambda: house.server.called)
     running = await house.now(record)
     assert (running.status, running.inputs, running.answers) == (TaskStatus.WORKING, (), {})
@@ -63,7 +63,7 @@ async def test_what_asked_its_host_something_runs_again_though_the_host_answers_
 
 
 async def test_what_would_run_again_and_does_not_come_to_it_may_still_have_run_before(
-    house: House, slot: Ticket
+    house: House, slot: Permit
 ) -> None:
     house.bulkhead.adjust(house.bounds(max_wait=timedelta(milliseconds=1)))
     record = await house.recover(new_record(dispatched=True, reruns=1))
@@ -82,7 +82,7 @@ async def test_a_key_is_given_back_by_what_was_not_sent_unless_it_may_have_run_b
 
 
 async def test_a_place_that_cannot_be_written_keeps_no_call_from_its_turn(
-    house: House, slot: Ticket, monkeypatch: pytest.MonkeyPatch
+    house: House, slot: Permit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     swap, tries = house.store.swap, 0
 
@@ -95,6 +95,6 @@ async def test_a_place_that_cannot_be_written_keeps_no_call_from_its_turn(
 
     monkeypatch.setattr(house.store, "swap", fails_once)
     record = await house.recover(new_record())
-    slot.close()
+    slot.release()
     house.server.answer.set_result("{}")
     assert (await house.ended(record)).status is TaskStatus.COMPLETED

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from taskgate.admission.callers import principal
+from taskgate.admission.callers import principal_of
 from taskgate.auth.context import ANONYMOUS, AuthContext, Identity
 from taskgate.upstream.principal import Principal
 
@@ -20,7 +20,7 @@ ALICE = Identity(
 
 
 def test_a_caller_is_told_by_context_and_subject_and_their_token_kept_with_its_bounds() -> None:
-    told = principal(AuthContext(key="key", previous_key="old", identity=ALICE, token="a token"))
+    told = principal_of(AuthContext(key="key", previous_key="old", identity=ALICE, token="a token"))
     assert told == Principal(
         context="key", subject="alice", client="desk", token="a token", scopes=frozenset({"read"}), good_until=EXPIRY
     )
@@ -28,4 +28,4 @@ def test_a_caller_is_told_by_context_and_subject_and_their_token_kept_with_its_b
 
 
 def test_of_anybody_there_is_only_the_one_context_to_tell() -> None:
-    assert principal(ANONYMOUS) == Principal(context="anonymous")
+    assert principal_of(ANONYMOUS) == Principal(context="anonymous")

@@ -13,9 +13,9 @@ from helpers.failing_store import HoldingStore
 from helpers.manual_clock import ManualClock, SeededEntropy
 from helpers.records import keep, new_peer, new_record
 from helpers.waiting import bounded, eventually
-from taskgate.admission.bulkhead import Bulkhead, BulkheadSettings, Ticket
-from taskgate.admission.joining import RequestCoalescer, repeat_key
-from taskgate.admission.standing import QuotaSubjects
+from taskgate.admission.coalescing import RequestCoalescer
+from taskgate.admission.concurrency import Bulkhead, BulkheadSettings, Permit
+from taskgate.admission.quota import QuotaSubjects
 from taskgate.auth.context import AuthContext
 from taskgate.domain.events import CallFaulted
 from taskgate.domain.limits import Caps
@@ -27,9 +27,10 @@ from taskgate.lifecycle.task_service import TaskService
 from taskgate.lifecycle.terms import TaskTerms
 from taskgate.protocol.catalogue import ListedTool
 from taskgate.protocol.intents import CallTool
+from taskgate.protocol.repeats import key_digest
 from taskgate.stores.open import open_store
 from taskgate.telemetry.events import CallCoalesced, CapRefused, TaskCreated, TaskDispatched
-from unit.admission.joining_desk import call
+from unit.admission.coalescing_desk import call
 from unit.admission.live_rules import live, rules
 from unit.lifecycle.recorded_events import RecordedEvents
 
@@ -45,7 +46,7 @@ class House:
         self.live = live(policy=self.policy(), caps=Caps(tasks_per_context=2))
         settings = BulkheadSettings(concurrency=1, queue=1, max_wait=timedelta(seconds=60))
         self.bulkhead = Bulkhead("reports", settings, event_sink=RecordedEvents())
-        self.started: list[tuple[TaskRecord, Ticket]] = []
+        self.started: list[tuple[TaskRecord, Permit]] = []
         self.adopted: list[TaskRecord] = []
         self.disowned: list[str] = []
         self.joining = RequestCoalescer(store=store, event_sink=self.emitted, clock=self.clock)  # type: ignore[arg-type]
@@ -62,7 +63,7 @@ class House:
             lookups=None,  # type: ignore[arg-type]
             runner=runner,  # type: ignore[arg-type]
             terms=TaskTerms(live=self.live, standings=standings, clock=self.clock, entropy=SeededEntropy()),
-            polls=SimpleNamespace(advised=lambda record: record),  # type: ignore[arg-type]
+            polls=SimpleNamespace(advise=lambda record: record),  # type: ignore[arg-type]
             joining=self.joining,
             event_sink=self.emitted,
             clock=self.clock,
@@ -108,19 +109,22 @@ async def house() -> AsyncIterator[House]:
 
 async def test_a_task_takes_a_turn_and_says_how_many_are_before_it(house: House) -> None:
     first, second = await house.create(), await house.create()
-    assert [(record.id, ticket.granted) for record, ticket in house.started] == [(first.id, True), (second.id, False)]
+    assert [(record.id, ticket.is_granted) for record, ticket in house.started] == [
+        (first.id, True),
+        (second.id, False),
+    ]
     assert (first.status_message, second.status_message) == (None, "Queued (0 ahead)")
     kept = await house.store.load(MINE, second.id, now=house.clock.now())
     assert kept.status_message == "Queued (0 ahead)"
 
 
 async def test_where_nobody_may_wait_any_more_nothing_is_kept(house: House) -> None:
-    tickets = [house.bulkhead.ask("other") for _ in range(2)]
+    tickets = [house.bulkhead.acquire("other") for _ in range(2)]
     with pytest.raises(QueueFull):
         await house.create()
     assert house.emitted.all == []
     for ticket in tickets:
-        ticket.close()
+        ticket.release()
 
 
 async def test_a_task_that_a_cap_refuses_leaves_its_turn_to_others(house: House) -> None:
@@ -134,7 +138,7 @@ async def test_a_task_that_a_cap_refuses_leaves_its_turn_to_others(house: House)
 
 
 async def test_a_ticket_of_the_caller_goes_with_the_task_and_is_left_where_there_is_none(house: House) -> None:
-    mine = house.bulkhead.ask("me")
+    mine = house.bulkhead.acquire("me")
     record = await house.create(ticket=mine)
     assert house.started == [(record, mine)]
     await keep(house.store, new_record(owner=MINE))  # type: ignore[arg-type]
@@ -146,8 +150,8 @@ async def test_a_ticket_of_the_caller_goes_with_the_task_and_is_left_where_there
 async def test_a_ticket_of_the_caller_is_given_back_where_an_earlier_task_stands(house: House) -> None:
     keyed = call(key="k")
     first = await house.create(keyed)
-    house.started[0][1].close()
-    mine = house.bulkhead.ask("me")
+    house.started[0][1].release()
+    mine = house.bulkhead.acquire("me")
     assert (await house.create(keyed, ticket=mine)).id == first.id
     assert house.bulkhead.in_use == 0
 
@@ -157,7 +161,7 @@ async def test_a_ticket_of_the_caller_is_given_back_where_an_earlier_task_stands
 
 async def test_the_same_key_is_the_same_task_even_where_nobody_may_wait(house: House) -> None:
     first = await house.create(call(key="k"))
-    waits = house.bulkhead.ask("other")
+    waits = house.bulkhead.acquire("other")
     for intent in (call(key="k"), call('{ "year" : 2026 }', key="k")):
         assert (await house.create(intent)).id == first.id
         earlier = await house.tasks.earlier(CALLER, house.place, intent)
@@ -165,7 +169,7 @@ async def test_the_same_key_is_the_same_task_even_where_nobody_may_wait(house: H
         assert earlier.id == first.id
     assert len(house.started) == 1
     assert house.of(TaskCreated, CallCoalesced)[1:] == [CallCoalesced("reports", "key")] * 4
-    waits.close()
+    waits.release()
 
 
 async def test_calls_with_one_key_that_come_together_become_one_task_and_take_one_turn(house: House) -> None:
@@ -193,7 +197,7 @@ async def test_a_key_of_another_call_is_refused(house: House, other: CallTool) -
 
 async def test_a_key_is_known_from_before_the_deployment_key_changed(house: House) -> None:
     params = call().params.head
-    before = new_record(owner=BEFORE, params=params, repeat_key=repeat_key("k"))
+    before = new_record(owner=BEFORE, params=params, repeat_key=key_digest("k"))
     await keep(house.store, before)  # type: ignore[arg-type]
     assert (await house.create(call(key="k"))).id == before.id
 
@@ -260,7 +264,7 @@ async def test_a_call_that_left_is_given_up_where_an_earlier_task_stands_for_it(
 
 
 async def test_of_two_equal_calls_that_left_within_the_window_the_second_is_given_up(house: House) -> None:
-    house.live.now = rules(policy=house.policy(join_retries=timedelta(seconds=30)))
+    house.live.current = rules(policy=house.policy(join_retries=timedelta(seconds=30)))
     calls: list[Any] = [Underway(), Underway()]
     made = [await house.tasks.promote(CALLER, house.place, call(), underway) for underway in calls]
     assert made[0].id == made[1].id
@@ -268,9 +272,9 @@ async def test_of_two_equal_calls_that_left_within_the_window_the_second_is_give
 
 
 async def test_an_equal_call_within_the_window_is_the_same_task_and_gives_its_ticket_back(house: House) -> None:
-    house.live.now = rules(policy=house.policy(join_retries=timedelta(seconds=30)))
+    house.live.current = rules(policy=house.policy(join_retries=timedelta(seconds=30)))
     first = await house.create()
-    mine = house.bulkhead.ask("me")
+    mine = house.bulkhead.acquire("me")
     assert (await house.create(ticket=mine)).id == first.id
     assert house.bulkhead.queued == 0
     assert house.of(CallCoalesced) == [CallCoalesced("reports", "retry")]

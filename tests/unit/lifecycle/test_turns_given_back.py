@@ -6,7 +6,7 @@ from typing import Any
 from helpers.failing_store import FailingStore
 from helpers.records import after
 from helpers.waiting import bounded, eventually
-from taskgate.admission.bulkhead import Ticket
+from taskgate.admission.concurrency import Permit
 from taskgate.domain.events import CancelRequested
 from taskgate.domain.record import TaskRecord, TaskStatus
 from taskgate.stores.open import open_store
@@ -25,7 +25,7 @@ async def test_a_call_that_is_over_holds_no_slot_while_its_end_cannot_be_written
     store.failing = {"load", "swap"}
     house.server.answer.set_result("{}")
     await eventually(lambda: house.bulkhead.in_use == 0)
-    assert house.bulkhead.ask("b").granted
+    assert house.bulkhead.acquire("b").is_granted
     store.failing = set()
     assert (await house.ended(record)).status is TaskStatus.COMPLETED
     await house.runner.stop()
@@ -36,10 +36,10 @@ async def test_a_call_that_cannot_be_marked_holds_no_slot_while_its_end_cannot_b
     store = FailingStore(await open_store("memory", None))
     house = House(store)  # type: ignore[arg-type]
     house.runner.open()
-    waiting = house.bulkhead.ask("b")
+    waiting = house.bulkhead.acquire("b")
     record = await house.start()
     store.failing = {"load", "swap"}
-    waiting.close()
+    waiting.release()
     await eventually(lambda: "load" in store.refused and house.bulkhead.in_use == 0)
     store.failing = set()
     assert (await house.ended(record)).status is TaskStatus.FAILED
@@ -69,7 +69,7 @@ class Racing:
 
 
 async def test_one_that_is_cancelled_in_the_moment_in_which_its_place_is_told_leaves_the_queue(
-    house: House, slot: Ticket
+    house: House, slot: Permit
 ) -> None:
     """The cancel has the revision that the place was to have, so its news could be taken for our own."""
     race = Racing(house.store)

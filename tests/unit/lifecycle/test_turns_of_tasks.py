@@ -8,7 +8,7 @@ from typing import Any
 
 from helpers.records import OWNER, after, keep, new_lease, new_record
 from helpers.waiting import bounded, eventually
-from taskgate.admission.bulkhead import BulkheadSettings, Ticket
+from taskgate.admission.concurrency import BulkheadSettings, Permit
 from taskgate.domain.events import CancelRequested
 from taskgate.domain.record import TaskRecord, TaskStatus
 from unit.lifecycle.turning import House, fault, house, slot
@@ -16,10 +16,10 @@ from unit.lifecycle.turning import House, fault, house, slot
 __all__ = ["house", "slot"]
 
 
-async def test_a_call_leaves_when_it_is_its_turn_and_has_the_slot_until_it_is_over(house: House, slot: Ticket) -> None:
+async def test_a_call_leaves_when_it_is_its_turn_and_has_the_slot_until_it_is_over(house: House, slot: Permit) -> None:
     record = await house.start()
     assert not (await house.now(record)).dispatched
-    slot.close()
+    slot.release()
     await eventually(lambda: house.server.called)
     running = await house.now(record)
     assert (running.dispatched, running.status_message, house.bulkhead.in_use) == (True, None, 1)
@@ -28,10 +28,10 @@ async def test_a_call_leaves_when_it_is_its_turn_and_has_the_slot_until_it_is_ov
     await eventually(lambda: house.bulkhead.in_use == 0)
 
 
-async def test_its_place_is_told_while_it_waits(house: House, slot: Ticket) -> None:
+async def test_its_place_is_told_while_it_waits(house: House, slot: Permit) -> None:
     first, second = await house.start(), await house.start()
     assert (await house.now(second)).status_message == "Queued (1 ahead)"
-    slot.close()
+    slot.release()
     await eventually(lambda: house.server.called)
 
     async def says(record: TaskRecord, told: str) -> None:
@@ -46,17 +46,17 @@ async def test_its_place_is_told_while_it_waits(house: House, slot: Ticket) -> N
 
 
 async def test_one_that_is_cancelled_while_it_waits_leaves_the_queue_at_once_and_is_never_sent(
-    house: House, slot: Ticket
+    house: House, slot: Permit
 ) -> None:
     record = await house.start()
     assert await house.store.swap(after(record, CancelRequested()), expected=record.revision)
     await eventually(lambda: house.bulkhead.queued == 0)
     assert (await house.ended(record)).status is TaskStatus.CANCELLED
-    slot.close()
+    slot.release()
     assert house.server.called == []
 
 
-async def test_one_that_waits_too_long_fails_unsent_and_says_when_it_may_be_better(house: House, slot: Ticket) -> None:
+async def test_one_that_waits_too_long_fails_unsent_and_says_when_it_may_be_better(house: House, slot: Permit) -> None:
     house.bulkhead.adjust(house.bounds(max_wait=timedelta(milliseconds=1)))
     ended = await house.ended(await house.start())
     error = fault(ended)
@@ -65,7 +65,7 @@ async def test_one_that_waits_too_long_fails_unsent_and_says_when_it_may_be_bett
     assert (house.server.called, house.bulkhead.queued) == ([], 0)
 
 
-async def test_one_whose_time_is_over_while_it_waits_is_left_to_expire(house: House, slot: Ticket) -> None:
+async def test_one_whose_time_is_over_while_it_waits_is_left_to_expire(house: House, slot: Permit) -> None:
     record = await house.start(ttl=timedelta(milliseconds=1))
     house.clock.advance(timedelta(seconds=1))
     async with bounded():
@@ -74,36 +74,36 @@ async def test_one_whose_time_is_over_while_it_waits_is_left_to_expire(house: Ho
     assert (house.server.called, house.bulkhead.queued) == ([], 0)
 
 
-async def test_a_shutdown_ends_one_that_waits_unsent(house: House, slot: Ticket) -> None:
+async def test_a_shutdown_ends_one_that_waits_unsent(house: House, slot: Permit) -> None:
     record = await house.start()
     await house.runner.stop()
     data = fault(await house.now(record))["data"]
     assert (data["reason"], data["dispatched"], house.server.called) == ("shutdown", False, [])
 
 
-async def test_one_that_begins_to_wait_after_the_shutdown_ends_unsent_too(house: House, slot: Ticket) -> None:
+async def test_one_that_begins_to_wait_after_the_shutdown_ends_unsent_too(house: House, slot: Permit) -> None:
     await house.runner.stop()
     record = await house.start()
     assert fault(await house.ended(record))["data"]["reason"] == "shutdown"
 
 
-async def test_a_drain_waits_for_what_waits_for_its_turn(house: House, slot: Ticket) -> None:
+async def test_a_drain_waits_for_what_waits_for_its_turn(house: House, slot: Permit) -> None:
     await house.start()
     idle = asyncio.create_task(house.runner.idle())
     for _ in range(20):
         await asyncio.sleep(0)
     assert not idle.done()
     house.server.answer.set_result("{}")
-    slot.close()
+    slot.release()
     async with bounded():
         await idle
 
 
-async def test_a_deadline_counts_from_when_the_call_leaves_and_not_while_it_waits(house: House, slot: Ticket) -> None:
+async def test_a_deadline_counts_from_when_the_call_leaves_and_not_while_it_waits(house: House, slot: Permit) -> None:
     record = await house.start(deadline=timedelta(milliseconds=10))
     begun = time.monotonic()
     await eventually(lambda: time.monotonic() > begun + 0.02)
-    slot.close()
+    slot.release()
     error = fault(await house.ended(record))
     assert error["message"] == "The call took longer than its deadline"
     assert (error["data"]["reason"], error["data"]["dispatched"]) == ("timeout", True)
@@ -132,13 +132,13 @@ async def test_a_call_beside_others_that_does_not_come_to_its_turn_ends_its_task
     record = new_record(dispatched=True, lease=new_lease())
     await keep(house.store, record)
     house.bulkhead.adjust(BulkheadSettings(concurrency=1, queue=0, max_wait=timedelta()))
-    slot = house.bulkhead.ask("b")
+    slot = house.bulkhead.acquire("b")
 
     async def shared() -> Any:
-        house.bulkhead.ask("a")
+        house.bulkhead.acquire("a")
 
     underway = SimpleNamespace(response=shared, close=lambda: None, heard_by=lambda listener: None)
     house.runner.adopt(record, underway, house.server)  # type: ignore[arg-type]
     data = fault(await house.ended(record))["data"]
     assert (data["reason"], data["dispatched"]) == ("queue", False)
-    slot.close()
+    slot.release()

@@ -21,7 +21,7 @@ from taskgate.protocol.jsonrpc import parse
 from taskgate.stores.open import open_store
 from taskgate.telemetry.events import Event, TaskCreated
 from taskgate.telemetry.request_context import RequestContext, current, in_request
-from unit.admission.joining_desk import call
+from unit.admission.coalescing_desk import call
 from unit.admission.live_rules import rules
 from unit.gateway.modern.test_flights import Errand
 from unit.lifecycle import test_task_service as making
@@ -104,7 +104,7 @@ async def test_who_is_given_an_earlier_task_made_none(service: making.House) -> 
 
 async def test_a_task_that_equal_calls_share_is_made_by_the_first_of_them(service: making.House) -> None:
     """Though the second waits for it as well, and the first may leave meanwhile."""
-    service.live.now = rules(policy=service.policy(join_retries=making.timedelta(seconds=30)))
+    service.live.current = rules(policy=service.policy(join_retries=making.timedelta(seconds=30)))
     told, first, second = Overheard(), visiting(trace=TRACE), visiting()
     service.tasks._event_sink = told
 
@@ -130,7 +130,7 @@ async def test_a_task_that_equal_calls_share_is_made_by_the_first_of_them(servic
 
 @pytest.fixture
 async def house(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[turning.House]:
-    monkeypatch.setattr(turning.turns, "MOVED_EVERY", 0.0)
+    monkeypatch.setattr(turning.turns, "POSITIONS_EVERY", 0.0)
     house = turning.House(await open_store("memory", None))
     house.runner.open()
     yield house

@@ -12,8 +12,8 @@ import pytest
 from helpers.manual_clock import ManualClock
 from helpers.records import HOLDER, keep, new_lease, new_record
 from helpers.waiting import bounded, eventually
-from taskgate.admission import bulkhead as turns
-from taskgate.admission.bulkhead import Bulkhead, BulkheadSettings, Ticket
+from taskgate.admission import concurrency as turns
+from taskgate.admission.concurrency import Bulkhead, BulkheadSettings, Permit
 from taskgate.admission.rules import QuestionBounds
 from taskgate.auth.context import ANONYMOUS
 from taskgate.domain.events import CallSucceeded
@@ -92,8 +92,8 @@ class House:
 
     async def start(self, **changes: Any) -> TaskRecord:
         """A new task, which waits for its turn where somebody has the slot."""
-        ticket = self.bulkhead.ask("a")
-        told = None if ticket.granted else turns.queued(ticket.ahead)
+        ticket = self.bulkhead.acquire("a")
+        told = None if ticket.is_granted else turns.queue_status(ticket.ahead)
         record = new_record(lease=new_lease(), status_message=told, **changes)
         await keep(self.store, record)
         self.runner.start(record, self.server, ANONYMOUS, ticket)  # type: ignore[arg-type]
@@ -122,7 +122,7 @@ class House:
 
 @pytest.fixture
 async def house(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[House]:
-    monkeypatch.setattr(turns, "MOVED_EVERY", 0.0)
+    monkeypatch.setattr(turns, "POSITIONS_EVERY", 0.0)
     house = House(await open_store("memory", None))
     house.runner.open()
     yield house
@@ -131,11 +131,11 @@ async def house(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[House]:
 
 
 @pytest.fixture
-async def slot(house: House) -> AsyncIterator[Ticket]:
+async def slot(house: House) -> AsyncIterator[Permit]:
     """The server's one slot, which somebody has."""
-    ticket = house.bulkhead.ask("b")
+    ticket = house.bulkhead.acquire("b")
     yield ticket
-    ticket.close()
+    ticket.release()
 
 
 def fault(record: TaskRecord) -> dict[str, Any]:

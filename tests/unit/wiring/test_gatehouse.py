@@ -12,7 +12,7 @@ from helpers.manual_clock import EPOCH, ManualClock, SeededEntropy
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import configuration
-from taskgate.admission.callers import Everybody
+from taskgate.admission.callers import AnonymousCallers
 from taskgate.auth.context import ANONYMOUS, AuthContext
 from taskgate.auth.key_file import KeyFileRefused
 from taskgate.config.model import GatewayConfig
@@ -78,7 +78,7 @@ async def who(house: Authenticator, issuer: TokenIssuer, **claims: Any) -> AuthC
 
 async def test_without_authentication_everybody_is_one_and_there_is_nothing_to_wait_for(houses: Any) -> None:
     house = houses(configuration(SERVERS))
-    assert isinstance(house.callers, Everybody)
+    assert isinstance(house.callers, AnonymousCallers)
     assert await house.callers.identify(Asked(), MOUNT) is ANONYMOUS
     assert (house.deployment, house.issuers, house.ready) == (None, (), True)
     assert build_penalties(configuration(SERVERS)) is None
@@ -142,8 +142,8 @@ def test_the_penalty_is_the_operators_choice(issuer: TokenIssuer) -> None:
     failures = {"threshold": 1, "window": "10s", "penalty": "20s"}
     penalties = build_penalties(guarded(SERVERS, issuer, auth={"lookup_failures": failures}))
     assert penalties is not None
-    assert [penalties.failed("k", now) for now in (0, 10, 11)] == [False, False, True]
-    assert penalties.left("k", 11) == timedelta(seconds=20).total_seconds()
+    assert [penalties.add_failure("k", now) for now in (0, 10, 11)] == [False, False, True]
+    assert penalties.remaining("k", 11) == timedelta(seconds=20).total_seconds()
 
 
 # --- keys ----------------------------------------------------------------------------------------------------------

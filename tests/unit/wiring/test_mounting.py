@@ -14,8 +14,8 @@ from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import configuration
 from taskgate import __version__
 from taskgate.admission.mounts import MOST_REMEMBERED
+from taskgate.admission.quota import QuotaSubjects
 from taskgate.admission.rules import RuntimeConfig
-from taskgate.admission.standing import QuotaSubjects
 from taskgate.config.model import GatewayConfig
 from taskgate.config.settings import admission_rules
 from taskgate.lifecycle.hearing import NOBODY
@@ -144,11 +144,11 @@ async def test_whose_name_hosts_see_may_change_and_the_server_stays(yard: Yard) 
         return configuration({}, upstreams={"a": {"path": "/a", "url": "http://a/mcp", "server_info": server_info}})
 
     mounts = yard.mounting.mounts
-    assert (mounts.by_name["a"].info, mounts.names_server("a"), mounts.names_server("b")) == (None, True, False)
+    assert (mounts.by_name["a"].info, mounts.is_server_named("a"), mounts.is_server_named("b")) == (None, True, False)
     assert await yard.mount(named("gateway"))
-    assert (mounts.by_name["a"].info, mounts.names_server("a")) == (gateway_info(__version__), False)
+    assert (mounts.by_name["a"].info, mounts.is_server_named("a")) == (gateway_info(__version__), False)
     assert await yard.mount(named("upstream"))
-    assert mounts.names_server("a")
+    assert mounts.is_server_named("a")
     assert len(yard.made) == 1
 
 
@@ -196,10 +196,10 @@ async def test_how_a_server_is_that_was_replaced_is_not_told_any_more_and_what_i
 
 async def test_who_is_not_mounted_is_not_used_at_all(yard: Yard) -> None:
     mounts = yard.mounting.mounts
-    yard.mounting.mounts.by_name["a"].bulkhead.ask("c")
+    yard.mounting.mounts.by_name["a"].bulkhead.acquire("c")
     assert mounts.utilization("a") > 0
     assert mounts.utilization("b") == 0
-    assert (mounts.serve("/a"), mounts.serve("/b")) == (True, False)
+    assert (mounts.is_served("/a"), mounts.is_served("/b")) == (True, False)
 
 
 async def test_what_was_let_go_is_forgotten_however_often_that_happens(yard: Yard) -> None:
@@ -225,14 +225,14 @@ async def test_what_was_let_go_is_forgotten_however_often_that_happens(yard: Yar
 async def test_turns_that_are_taken_are_found_again_by_a_server_that_comes_back(yard: Yard) -> None:
     """Else what is taken back in the file would let twice as many calls go to it as it is to have at once."""
     bulkhead, other = yard.mounting.mounts.by_name["a"].bulkhead, configured(b="http://b/mcp")
-    ticket = bulkhead.ask("c")
+    ticket = bulkhead.acquire("c")
     await yard.mount(configured(a="http://other/mcp"))
     await yard.mount(other)
     for back in (configured(a="http://a/mcp"), other, configured(a="http://a/mcp")):
         await yard.mount(back)
     assert yard.mounting.mounts.by_name["a"].bulkhead is bulkhead
     yard.emitted.all.clear()
-    ticket.close()
+    ticket.release()
     await eventually(lambda: ConcurrencyChanged("a", 0, 32, 0) in yard.emitted.all)
     session = yard.begin()
     for _ in range(2):

@@ -17,8 +17,8 @@ from datetime import timedelta
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
-from taskgate.admission.callers import principal
-from taskgate.admission.joining import CoalesceKey, RequestCoalescer
+from taskgate.admission.callers import principal_of
+from taskgate.admission.coalescing import CoalesceKey, RequestCoalescer
 from taskgate.admission.rules import RuntimeConfig
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock, Entropy
@@ -113,7 +113,9 @@ class Calls:
         if intent.repeat_key is not None and not outbound.may_become_task:
             await self._refuse_what_is_a_task(outbound, intent)
         if intent.repeat_key is not None or decision.join_retries is not None:
-            asking = CoalesceKey(line.owner, intent, decision.join_retries, era=Era.MODERN, asks=asked_of(line.peer))
+            asking = CoalesceKey(
+                line.owner, intent, decision.join_retries, era=Era.MODERN, features=asked_of(line.peer)
+            )
             outbound = outbound._replace(asking=asking)
         return await (self._made_or_carried(outbound) if outbound.may_become_task else self._carry(outbound))
 
@@ -258,7 +260,7 @@ class Calls:
             flight.leave(outbound.line, self._flying, partial(self._turns.send, outbound))
             return await self._follow(outbound, flight, None)
         ticket = self._turns.ask(outbound)
-        if not ticket.granted:
+        if not ticket.is_granted:
             came = await self._promotion.queued(outbound, ticket)
             if isinstance(came, TaskRecord):
                 return self._handle(outbound, came)
@@ -281,7 +283,7 @@ class Calls:
         self._turns.left(outbound)
         self._holds.take(held)
         for key, answer in intent.answers.items():
-            flight.answer(key, answer, principal(outbound.caller))
+            flight.answer(key, answer, principal_of(outbound.caller))
         return await self._follow(outbound, flight, held)
 
     async def _follow(self, outbound: OutboundCall, flight: InflightCall, held: Held | None) -> RpcReply:

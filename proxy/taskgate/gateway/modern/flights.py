@@ -12,7 +12,7 @@ from functools import partial
 from logging import getLogger
 from typing import Any
 
-from taskgate.admission.bulkhead import Ticket
+from taskgate.admission.concurrency import Permit
 from taskgate.admission.rules import MAX_QUESTION
 from taskgate.errors import QueueFull
 from taskgate.protocol.envelope import Notification, Response
@@ -76,7 +76,7 @@ class InflightCall:
         place: CallSite,
         background: Background,
         work: Callable[[CallListener], Coroutine[Any, Any, Response]],
-        ticket: Ticket | None = None,
+        ticket: Permit | None = None,
     ) -> None:
         """Start the call: `work`. Its session stays open, and it has its permit, until it is over."""
         place.hold()
@@ -251,9 +251,9 @@ class InflightCall:
     def _forget(self, key: str) -> None:
         self._questions.pop(key, None)
 
-    def _landed(self, place: CallSite, ticket: Ticket | None, _: object) -> None:
+    def _landed(self, place: CallSite, ticket: Permit | None, _: object) -> None:
         if ticket is not None:
-            ticket.close()
+            ticket.release()
         place.release()
         self._change.set()
 

@@ -61,7 +61,7 @@ class HeldCalls:
     @property
     def most(self) -> int:
         """The number of calls of one context that may be held at once."""
-        return self._live.now.questions.outstanding
+        return self._live.current.questions.outstanding
 
     def new(self, line: SharedSession, flight: InflightCall) -> Held | None:
         """Add a call, which must be ended later; None if a limit is reached."""
@@ -84,7 +84,7 @@ class HeldCalls:
     def leave(self, held: Held) -> None:
         """Start the wait of the next round: its host is about to get the questions."""
         held.round += 1
-        held.until = self._clock.elapsed() + self._live.now.questions.wait.total_seconds()
+        held.until = self._clock.elapsed() + self._live.current.questions.wait.total_seconds()
         held.flight.tell(None)
 
     def find(self, owners: Sequence[OwnerKey], id: str, round: int) -> Held:

@@ -8,8 +8,8 @@ from collections.abc import Coroutine
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
-from taskgate.admission.callers import principal
-from taskgate.admission.joining import CoalesceKey
+from taskgate.admission.callers import principal_of
+from taskgate.admission.coalescing import CoalesceKey
 from taskgate.auth.context import AuthContext
 from taskgate.domain.policy import PromotionMode
 from taskgate.gateway.modern.session_pool import SharedSession
@@ -71,7 +71,7 @@ class OutboundCall(NamedTuple):
 
     def send(self, listener: CallListener) -> Coroutine[Any, Any, Response]:
         """Send the request, and return the response; see UpstreamSession."""
-        upstream, who, said = self.line.upstream, principal(self.caller), self.said
+        upstream, who, said = self.line.upstream, principal_of(self.caller), self.said
         level, repeated = said.log_level, said.repeated
         sends = self.sends
         if not isinstance(sends, CallTool):

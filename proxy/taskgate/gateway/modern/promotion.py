@@ -9,8 +9,8 @@ continues as a plain one. `TaskService` creates the tasks.
 from functools import partial
 from logging import getLogger
 
-from taskgate.admission.bulkhead import BRIEFLY, Ticket
-from taskgate.admission.joining import OF_ANOTHER, CoalesceKey, RequestCoalescer
+from taskgate.admission.coalescing import KEY_REUSED, CoalesceKey, RequestCoalescer
+from taskgate.admission.concurrency import BRIEF_WAIT, Permit
 from taskgate.clock import Clock
 from taskgate.domain.policy import PromotionMode
 from taskgate.domain.record import OwnerKey, TaskId, TaskRecord
@@ -51,7 +51,7 @@ class Promotion:
             await self._attending.meet(outbound.exchange, outbound.said, outbound.line.upstream.tools())
             record = await self._tasks.create(outbound.caller, outbound.line, request)
         except (TaskSupportMismatch, InvalidParams) as refusal:
-            if str(refusal) != OF_ANOTHER:
+            if str(refusal) != KEY_REUSED:
                 # The host did not ask for a task, so this is no refusal: the server gives its own
                 # answer.
                 return None
@@ -66,9 +66,9 @@ class Promotion:
         """Return the task that an equal call has become, to join it."""
         if outbound.asking is None or not outbound.may_become_task:
             return None
-        return await self._joining.task(outbound.asking._replace(takes_task=True))
+        return await self._joining.find_task(outbound.asking._replace(accepts_task=True))
 
-    async def queued(self, outbound: OutboundCall, ticket: Ticket) -> TaskRecord | OutboundCall:
+    async def queued(self, outbound: OutboundCall, ticket: Permit) -> TaskRecord | OutboundCall:
         """Wait for the permit of a call, and return the call with the grace that is left.
 
         Returns its task if it became one before the permit was granted. Raises QueueFull, and what
@@ -80,8 +80,8 @@ class Promotion:
             # The host gets no progress before the request is sent: progress must only grow.
             with self._attending.telling(exchange, outbound.said._replace(progress_token=None)):
                 if outbound.may_become_task and isinstance(request, CallTool):
-                    within = min(outbound.grace, BRIEFLY, ticket.max_wait)
-                    if not await self._attending.wait(exchange, ticket.comes(within)):
+                    within = min(outbound.grace, BRIEF_WAIT, ticket.max_wait)
+                    if not await self._attending.wait(exchange, ticket.wait_granted(within)):
                         record = await self._made_of(outbound, request, ticket)
                         if record is not None:
                             return record
@@ -89,7 +89,7 @@ class Promotion:
                 waited = self._clock.elapsed() - begun
                 await self._attending.wait(exchange, self._turns.wait(outbound, ticket, waited))
         except BaseException:
-            ticket.close()
+            ticket.release()
             raise
         return outbound.with_less_grace(self._clock.elapsed() - begun)
 
@@ -111,7 +111,7 @@ class Promotion:
                 self._turns.count(outbound, "inline" if is_inline else "direct")
         return record
 
-    async def _made_of(self, outbound: OutboundCall, request: CallTool, ticket: Ticket) -> TaskRecord | None:
+    async def _made_of(self, outbound: OutboundCall, request: CallTool, ticket: Permit) -> TaskRecord | None:
         """Create the task of a call that still waits for a permit, and keeps its place in the
         queue.
         """

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from taskgate.admission.access import Access
+from taskgate.admission.access import AccessControl
+from taskgate.admission.concurrency import OpenStreams
 from taskgate.admission.mounts import Mount
-from taskgate.admission.rates import Quota, RateLimiter
-from taskgate.admission.streams import OpenStreams
+from taskgate.admission.quota import QuotaFields
+from taskgate.admission.rates import RateLimiter
 from taskgate.auth.context import AuthContext
 from taskgate.domain.versions import Era
 from taskgate.errors import GatewayError, UpstreamFailed
@@ -56,7 +57,7 @@ class ModernRequests:
     dialect: ModernDialect
     gate: RateLimiter
     streams: OpenStreams
-    access: Access
+    access: AccessControl
     lines: SessionPool
     calls: Calls
     runner: Runner
@@ -78,7 +79,7 @@ class ModernRequests:
         tool = asking.tool if isinstance(asking, CallTool) else None
         try:
             # 2. The caller's rate limit.
-            quota = await self.gate.request(caller, exchange, mount.name, request.method, tool)
+            quota = await self.gate.on_request(caller, exchange, mount.name, request.method, tool)
             # 3. The operator's access rules. For a request about a task, they apply to the task's
             # tool, when the task is found.
             if not isinstance(intent, _ABOUT_TASKS):
@@ -150,8 +151,8 @@ class ModernRequests:
 
     async def _listen(self, exchange: Exchange, caller: AuthContext, line: SharedSession, intent: Listen) -> HttpReply:
         if intent.wants.tasks:
-            await self.gate.before_lookups(caller, exchange, line.mount.name)
-        with self.streams.one(caller):
+            await self.gate.check_lookups(caller, exchange, line.mount.name)
+        with self.streams.acquire_stream(caller):
             return await self.subscriptions.serve(exchange, caller, line, intent)
 
     async def _discover(self, exchange: Exchange, line: SharedSession, said: RequestMeta, intent: Discover) -> RpcReply:
@@ -167,7 +168,7 @@ class ModernRequests:
         self, exchange: Exchange, caller: AuthContext, line: SharedSession, said: RequestMeta, intent: Relay
     ) -> RpcReply:
         response = await self.calls.forward(exchange, caller, line, said, intent)
-        shows = self.access.shown_to(caller, line.mount.name)
+        shows = self.access.tool_filter(caller, line.mount.name)
         amend = partial(self.dialect.tools, intent.id, response, line.upstream.era, shows, line.info)
         return RpcReply(await offloaded(len(response.text), amend), error_of(response))
 
@@ -203,7 +204,7 @@ def _may_become_task(asking: ModernIntent) -> bool:
     return isinstance(asking, CallTool) and asking.kept is not None
 
 
-def _answered(spoken: RpcReply, said: RequestMeta, quota: Quota) -> HandledRequest:
+def _answered(spoken: RpcReply, said: RequestMeta, quota: QuotaFields) -> HandledRequest:
     """Add the status and the quota headers to an answer.
 
     An error of a server gets the HTTP status of the era, if there is no stream yet.

@@ -10,7 +10,7 @@ from collections import defaultdict
 from contextlib import suppress
 from functools import partial
 
-from taskgate.admission.callers import principal
+from taskgate.admission.callers import principal_of
 from taskgate.auth.context import AuthContext
 from taskgate.errors import UpstreamFailed
 from taskgate.gateway.modern.session_pool import SharedSession
@@ -55,7 +55,7 @@ class ResourceSubscriptions:
                     # The request may reach the server even if it fails here.
                     interest.may_tell = True
                     response = await line.upstream.relay(
-                        RESOURCES_SUBSCRIBE, _named(uri), listener=NOBODY, principal=principal(caller)
+                        RESOURCES_SUBSCRIBE, _named(uri), listener=NOBODY, principal=principal_of(caller)
                     )
                     interest.has_agreed = interest.may_tell = response.error is None
         except BaseException:

@@ -96,5 +96,5 @@ class RoundStates:
 
     async def _sealed(self, outbound: OutboundCall, what: HeldCallState | PassThroughState) -> str:
         owner, digest = outbound.line.owner, await self._digest(outbound.request)
-        until = self._clock.now() + self._live.now.questions.wait
+        until = self._clock.now() + self._live.current.questions.wait
         return self._states.seal(what, context=owner.context, mount=owner.mount, digest=digest, until=until)

@@ -15,7 +15,7 @@ from datetime import timedelta
 from itertools import islice
 from typing import Any, Final, NamedTuple, Self
 
-from taskgate.admission.callers import principal
+from taskgate.admission.callers import principal_of
 from taskgate.admission.mounts import Mount
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
@@ -143,7 +143,7 @@ class SharedSession(UnsavedCallListener):
         """Ignore it: no request could lack the capability."""
 
     def _speaks(self) -> Principal:
-        return principal(self.caller)
+        return principal_of(self.caller)
 
 
 class SessionPool:

@@ -12,9 +12,9 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from typing import NamedTuple
 
-from taskgate.admission.access import Access
+from taskgate.admission.access import AccessControl
 from taskgate.admission.lookups import Lookups
-from taskgate.admission.polls import Polls
+from taskgate.admission.polls import PollLimiter
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
 from taskgate.domain.record import RequestId, TaskId, TaskRecord
@@ -54,8 +54,8 @@ class Subscriptions:
         dialect: ModernDialect,
         store: TaskStore,
         lookups: Lookups,
-        access: Access,
-        polls: Polls,
+        access: AccessControl,
+        polls: PollLimiter,
         changes: Changes,
         clock: Clock,
     ) -> None:
@@ -123,7 +123,7 @@ class Subscriptions:
         ids: list[TaskId] = []
         for task in wanted:
             with suppress(TaskNotFound, Forbidden, InsufficientScope):
-                record = await self._lookups.see(exchange, caller, mount, task, words.TASKS_GET)
+                record = await self._lookups.find_quietly(exchange, caller, mount, task, words.TASKS_GET)
                 tellers[record.owner].add(task)
                 ids.append(task)
         return _Found(tuple(ids), tuple(tellers.values()))
@@ -195,7 +195,7 @@ class Subscriptions:
 
     async def _tell_of(self, stream: ListenStream, id: RequestId, record: TaskRecord) -> None:
         await stream.room()
-        stream.say(self._dialect.task_told(id, self._polls.advised(record)))
+        stream.say(self._dialect.task_told(id, self._polls.advise(record)))
         self._changes.retrievals.note(record)
 
 

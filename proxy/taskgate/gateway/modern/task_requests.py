@@ -103,7 +103,7 @@ class TaskRequests:
         """Return the state of a task whose head was found. The result is read only if it has ended."""
         if not record.status.is_terminal:
             return self._told(record, intent)
-        whole = await self._lookups.outcomes.whole(record, caller.key)
+        whole = await self._lookups.results.load(record, caller.key)
         if whole is None:
             raise TaskNotFound
         told = self._told(whole, intent)

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from datetime import timedelta
 from typing import Final
 
-from taskgate.admission.outcomes import placed
+from taskgate.admission.lookups import with_parsed_outcome
 from taskgate.clock import Clock
 from taskgate.domain.record import OwnerKey, TaskId, TaskRecord
 from taskgate.errors import StoreUnavailable
@@ -75,7 +75,9 @@ class ToldTasks:
         try:
             record = await self._store.load(self._owner, task, now=self._clock.now())
             if record is not None and record.status.is_terminal:
-                record = await placed(await self._store.load(self._owner, task, now=self._clock.now(), bodies=True))
+                record = await with_parsed_outcome(
+                    await self._store.load(self._owner, task, now=self._clock.now(), bodies=True)
+                )
         except StoreUnavailable:
             return False
         if record is None or record.status.is_terminal:

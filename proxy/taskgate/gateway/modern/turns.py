@@ -9,8 +9,8 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import Any
 
-from taskgate.admission.bulkhead import Ticket
-from taskgate.admission.joining import CoalesceKey, RequestCoalescer
+from taskgate.admission.coalescing import CoalesceKey, RequestCoalescer
+from taskgate.admission.concurrency import Permit
 from taskgate.errors import QueueFull
 from taskgate.gateway.modern.outbound_calls import OutboundCall
 from taskgate.protocol.envelope import Response
@@ -25,20 +25,20 @@ class Turns:
         self._joining = joining
         self._event_sink = event_sink
 
-    def ask(self, outbound: OutboundCall) -> Ticket:
+    def ask(self, outbound: OutboundCall) -> Permit:
         """Request a permit, which must be closed. Raises QueueFull."""
         try:
-            return outbound.line.mount.bulkhead.ask(outbound.line.owner.context, outbound.caller)
+            return outbound.line.mount.bulkhead.acquire(outbound.line.owner.context, outbound.caller)
         except QueueFull:
             self.refused(outbound)
             raise
 
-    async def wait(self, outbound: OutboundCall, ticket: Ticket, waited: float = 0.0) -> None:
+    async def wait(self, outbound: OutboundCall, ticket: Permit, waited: float = 0.0) -> None:
         """Wait briefly for the permit of a call that has waited for `waited` seconds. Raises
         QueueFull.
         """
         try:
-            await ticket.brief_turn(waited)
+            await ticket.wait_briefly(waited)
         except QueueFull:
             self.refused(outbound)
             raise
@@ -72,7 +72,7 @@ class Turns:
         self._event_sink.emit(ToolCalled(outbound.line.mount.name, tool if is_listed else None, disposition))
 
     async def _once(self, outbound: OutboundCall, asking: CoalesceKey, listener: CallListener) -> Response:
-        response = await self._joining.once(asking, partial(self._shared, outbound, listener))
+        response = await self._joining.run(asking, partial(self._shared, outbound, listener))
         assert isinstance(response, Response), "a sent call yields a response, not a task"
         return response
 
@@ -83,10 +83,10 @@ class Turns:
 
     async def _in_turn(self, outbound: OutboundCall, listener: CallListener) -> Response:
         ticket = self.ask(outbound)
-        if not ticket.granted:
+        if not ticket.is_granted:
             await self.wait(outbound, ticket)
         try:
             self.left(outbound)
             return await outbound.send(listener)
         finally:
-            ticket.close()
+            ticket.release()

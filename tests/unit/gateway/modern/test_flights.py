@@ -224,7 +224,7 @@ async def test_what_its_server_was_refused_for_want_of_is_known_of_a_call_as_lon
 async def test_its_slot_is_given_back_when_it_is_over(outbound: Errand) -> None:
     given_back: list[bool] = []
     flight = InflightCall(most=1)
-    ticket: Any = SimpleNamespace(close=lambda: given_back.append(True))
+    ticket: Any = SimpleNamespace(release=lambda: given_back.append(True))
     flight.leave(outbound.spot, outbound.flying, outbound, ticket)  # type: ignore[arg-type]
     outbound.answer.set_result("r")
     await eventually(lambda: given_back == [True])

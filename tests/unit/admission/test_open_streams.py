@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from taskgate.admission.streams import OpenStreams
+from taskgate.admission.concurrency import OpenStreams
 from taskgate.auth.context import AuthContext
 from taskgate.errors import TooManyTasks
 from taskgate.telemetry.events import CapRefused
@@ -17,12 +17,15 @@ ANN, BOB = AuthContext(key="ann"), AuthContext(key="bob")
 def test_one_more_than_may_be_open_is_refused_and_counted() -> None:
     emitted = RecordedEvents()
     streams = OpenStreams(live=live(streams=2), event_sink=emitted)
-    with streams.one(ANN), streams.one(ANN):
-        with pytest.raises(TooManyTasks, match=r"^Too many streams \(limit 2\)$") as refusal, streams.one(ANN):
+    with streams.acquire_stream(ANN), streams.acquire_stream(ANN):
+        with (
+            pytest.raises(TooManyTasks, match=r"^Too many streams \(limit 2\)$") as refusal,
+            streams.acquire_stream(ANN),
+        ):
             pytest.fail("it is let in")
         assert (refusal.value.limit, refusal.value.scope) == (2, "context")
-        with streams.one(BOB):
-            assert (streams.of(ANN), streams.of(BOB)) == (2, 1)
+        with streams.acquire_stream(BOB):
+            assert (streams.count(ANN), streams.count(BOB)) == (2, 1)
     assert emitted.all == [CapRefused("streams", "context")]
 
 
@@ -30,16 +33,16 @@ def test_one_more_than_may_be_open_is_refused_and_counted() -> None:
 def test_a_stream_that_ends_in_whatever_way_is_open_no_more(error: type[BaseException]) -> None:
     streams = OpenStreams(live=live(streams=1), event_sink=RecordedEvents())
     for _ in range(3):
-        with pytest.raises(error), streams.one(ANN):
+        with pytest.raises(error), streams.acquire_stream(ANN):
             raise error
-    assert streams.of(ANN) == 0
+    assert streams.count(ANN) == 0
     assert streams.callers == 0
 
 
 def test_a_refusal_leaves_the_count_alone() -> None:
     streams = OpenStreams(live=live(streams=0), event_sink=RecordedEvents())
     for _ in range(3):
-        with pytest.raises(TooManyTasks), streams.one(ANN):
+        with pytest.raises(TooManyTasks), streams.acquire_stream(ANN):
             pytest.fail("it is let in")
     assert streams.callers == 0
 
@@ -47,11 +50,11 @@ def test_a_refusal_leaves_the_count_alone() -> None:
 def test_a_limit_that_changes_counts_what_is_open_already() -> None:
     at = live(streams=1)
     streams = OpenStreams(live=at, event_sink=RecordedEvents())
-    with streams.one(ANN):
-        at.now = rules(streams=2)
-        with streams.one(ANN):
-            at.now = rules(streams=1)
-        with pytest.raises(TooManyTasks), streams.one(ANN):
+    with streams.acquire_stream(ANN):
+        at.current = rules(streams=2)
+        with streams.acquire_stream(ANN):
+            at.current = rules(streams=1)
+        with pytest.raises(TooManyTasks), streams.acquire_stream(ANN):
             pytest.fail("it is let in")
 
 
@@ -62,17 +65,17 @@ def test_streams_of_extensions_are_counted_by_caller_and_mount_and_apart_from_al
     # X-EXT-32.
     emitted = RecordedEvents()
     streams = OpenStreams(live=live(streams=2, waits=1), event_sink=emitted)
-    with streams.one(ANN), streams.one(ANN), streams.wait(ANN):
-        with streams.of_extension(ANN, "reports"), streams.of_extension(ANN, "reports"):
+    with streams.acquire_stream(ANN), streams.acquire_stream(ANN), streams.acquire_wait(ANN):
+        with streams.acquire_extension_stream(ANN, "reports"), streams.acquire_extension_stream(ANN, "reports"):
             with (
                 pytest.raises(TooManyTasks, match=r"^Too many streams \(limit 2\)$") as refusal,
-                streams.of_extension(ANN, "reports"),
+                streams.acquire_extension_stream(ANN, "reports"),
             ):
                 pytest.fail("it is let in")
             assert (refusal.value.limit, refusal.value.scope) == (2, "context")
-            with streams.of_extension(ANN, "orders"), streams.of_extension(BOB, "reports"):
-                assert streams.of(ANN) == 2
-        with streams.of_extension(ANN, "reports"):
+            with streams.acquire_extension_stream(ANN, "orders"), streams.acquire_extension_stream(BOB, "reports"):
+                assert streams.count(ANN) == 2
+        with streams.acquire_extension_stream(ANN, "reports"):
             pass
     assert emitted.all == [CapRefused("streams", "context")]
 
@@ -81,7 +84,7 @@ def test_streams_of_extensions_are_counted_by_caller_and_mount_and_apart_from_al
 def test_a_stream_of_an_extension_that_ends_in_whatever_way_is_open_no_more(error: type[BaseException]) -> None:
     streams = OpenStreams(live=live(streams=1), event_sink=RecordedEvents())
     for _ in range(3):
-        with pytest.raises(error), streams.of_extension(ANN, "reports"):
+        with pytest.raises(error), streams.acquire_extension_stream(ANN, "reports"):
             raise error
 
 
@@ -91,18 +94,18 @@ def test_a_stream_of_an_extension_that_ends_in_whatever_way_is_open_no_more(erro
 def test_one_wait_more_than_may_be_is_refused_and_counted_apart_from_streams() -> None:
     emitted = RecordedEvents()
     streams = OpenStreams(live=live(streams=1, waits=2, all_waits=3), event_sink=emitted)
-    with streams.one(ANN), streams.wait(ANN), streams.wait(ANN):
+    with streams.acquire_stream(ANN), streams.acquire_wait(ANN), streams.acquire_wait(ANN):
         with (
             pytest.raises(TooManyTasks, match=r"^Too many waits for task results \(limit 2\)$") as refusal,
-            streams.wait(ANN),
+            streams.acquire_wait(ANN),
         ):
             pytest.fail("it is let in")
         assert (refusal.value.limit, refusal.value.scope) == (2, "context")
-        with streams.wait(BOB):
-            with pytest.raises(TooManyTasks) as refusal, streams.wait(BOB):
+        with streams.acquire_wait(BOB):
+            with pytest.raises(TooManyTasks) as refusal, streams.acquire_wait(BOB):
                 pytest.fail("it is let in")
             assert (refusal.value.limit, refusal.value.scope) == (3, "global")
-        with streams.wait(BOB):
+        with streams.acquire_wait(BOB):
             assert streams.callers == 2
     assert streams.callers == 0
     assert emitted.all == [CapRefused("waits", "context"), CapRefused("waits", "global")]
@@ -112,12 +115,12 @@ def test_one_wait_more_than_may_be_is_refused_and_counted_apart_from_streams() -
 def test_a_wait_that_ends_in_whatever_way_is_none_any_more(error: type[BaseException]) -> None:
     streams = OpenStreams(live=live(waits=1, all_waits=1), event_sink=RecordedEvents())
     for _ in range(3):
-        with pytest.raises(error), streams.wait(ANN):
+        with pytest.raises(error), streams.acquire_wait(ANN):
             raise error
     assert streams.callers == 0
 
 
 def test_without_a_limit_for_all_only_those_of_one_caller_are_counted() -> None:
     streams = OpenStreams(live=live(waits=1, all_waits=None), event_sink=RecordedEvents())
-    with streams.wait(ANN), streams.wait(BOB), pytest.raises(TooManyTasks), streams.wait(BOB):
+    with streams.acquire_wait(ANN), streams.acquire_wait(BOB), pytest.raises(TooManyTasks), streams.acquire_wait(BOB):
         pytest.fail("it is let in")

@@ -1,4 +1,4 @@
-"""Why a task was not found: told to operators, a while after its host was answered, and in the visit it was part of."""
+"""Failed look-ups: operators are told why, some time after the answer, in the context of the request."""
 
 import asyncio
 from datetime import timedelta
@@ -8,21 +8,27 @@ import pytest
 
 from helpers.manual_clock import ManualClock
 from helpers.waiting import eventually
-from taskgate.admission import denials as module
-from taskgate.admission.denials import Denials, Missed
+from taskgate.admission import lookup_guard as module
+from taskgate.admission.lookup_guard import LookupGuard, Miss
+from taskgate.admission.quota import QuotaSubjects
+from taskgate.admission.rates import RateLimiter
+from taskgate.admission.security_alerts import SecurityLog
 from taskgate.auth.context import AuthContext
 from taskgate.domain.record import OwnerKey
 from taskgate.errors import StoreUnavailable
 from taskgate.protocol.jsonrpc import parse
+from taskgate.stores.rates import MemoryRateStore
 from taskgate.telemetry.events import Event, SuspicionRaised, TaskDenied
 from taskgate.telemetry.request_context import RequestContext, client_of, current, in_request
+from unit.admission.live_rules import live
+from unit.lifecycle.asked import Asked
 
 ALICE = AuthContext(key="alice", previous_key="alice-before")
 FOREIGN = SuspicionRaised("cross_context_access", "reports")
 
 
 class Told:
-    """An audit that remembers events, with the visit that each belongs to."""
+    """An event sink that remembers events, with the request context of each."""
 
     def __init__(self) -> None:
         self.all: list[tuple[Event, RequestContext | None]] = []
@@ -36,11 +42,22 @@ class Told:
 
 
 class Desk:
-    """Denials of tasks whose owners a test knows; `asked` are those that were looked up."""
+    """A guard of tasks whose owners a test knows; `asked` are those whose owner was read."""
 
     def __init__(self, clock: ManualClock, **owners: OwnerKey) -> None:
         self.told, self.owners, self.asked = Told(), owners, list[str]()
-        self.denials = Denials(self.told, clock, most=3)
+        rules = live()
+        rates = RateLimiter(
+            live=rules, subjects=QuotaSubjects(rules), store=MemoryRateStore(), event_sink=self.told, clock=clock
+        )
+        self.guard = LookupGuard(
+            penalties=None,
+            rates=rates,
+            security_log=SecurityLog(clock),
+            event_sink=self.told,
+            clock=clock,
+            max_pending=3,
+        )
 
     async def owner_of(self, task: str) -> OwnerKey | None:
         self.asked.append(task)
@@ -49,8 +66,8 @@ class Desk:
             raise StoreUnavailable("planted")
         return self.owners.get(task)
 
-    def missed(self, task: str, method: str = "tasks/get") -> None:
-        self.denials.tell(ALICE, Missed("reports", method, task, self.owner_of))
+    async def miss(self, task: str, method: str = "tasks/get") -> None:
+        await self.guard.on_miss(Asked(), ALICE, Miss("reports", method, task, self.owner_of))
 
 
 @pytest.fixture
@@ -80,65 +97,65 @@ def desk(clock: ManualClock) -> Desk:
 async def test_why_a_task_was_not_found_is_told_with_whose_it_is(
     desk: Desk, task: str, reason: str, owner: str | None
 ) -> None:
-    desk.missed(task, "tasks/cancel")
-    await desk.denials.settle()
+    await desk.miss(task, "tasks/cancel")
+    await desk.guard.report_pending()
     suspected = [FOREIGN] if reason == "context_mismatch" else []
     assert desk.told.emitted == [TaskDenied("reports", "tasks/cancel", reason, task, owner), *suspected]
 
 
 async def test_nothing_is_looked_up_before_the_host_is_answered(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LATER", 0.001)
+    monkeypatch.setattr(module, "REPORT_DELAY", 0.001)
     with in_request(request_context("one-1")):
-        desk.missed("bobs")
-        desk.missed("own")
+        await desk.miss("bobs")
+        await desk.miss("own")
     await asyncio.sleep(0)
     assert (desk.asked, desk.told.all) == ([], [])
     await eventually(lambda: len(desk.told.all) == 3)
     assert desk.asked == ["bobs", "own"]
     # And again, after the first look.
-    desk.missed("unknown")
+    await desk.miss("unknown")
     await eventually(lambda: len(desk.told.all) == 4)
     assert desk.asked == ["bobs", "own", "unknown"]
 
 
 async def test_who_asks_for_what_is_somebody_elses_is_suspected_once_a_minute(desk: Desk, clock: ManualClock) -> None:
     for _ in range(2):
-        desk.missed("bobs")
-        desk.missed("bobs_elsewhere")
-        await desk.denials.settle()
+        await desk.miss("bobs")
+        await desk.miss("bobs_elsewhere")
+        await desk.guard.report_pending()
     assert desk.told.emitted.count(FOREIGN) == 1
     clock.advance(timedelta(minutes=1))
-    desk.missed("bobs")
-    await desk.denials.settle()
+    await desk.miss("bobs")
+    await desk.guard.report_pending()
     assert desk.told.emitted.count(FOREIGN) == 2
 
 
 async def test_more_than_may_wait_are_told_of_at_once_and_not_looked_up(desk: Desk) -> None:
     for _ in range(4):
-        desk.missed("bobs")
+        await desk.miss("bobs")
     assert desk.told.emitted == [TaskDenied("reports", "tasks/get", "not_found", "bobs", None)]
-    await desk.denials.settle()
+    await desk.guard.report_pending()
     assert desk.asked == ["bobs"] * 3
-    desk.missed("bobs")
-    await desk.denials.close()
+    await desk.miss("bobs")
+    await desk.guard.close()
     assert desk.asked == ["bobs"] * 4
 
 
 async def test_what_waits_is_told_of_at_the_end(desk: Desk) -> None:
-    desk.missed("bobs")
-    await desk.denials.close()
-    await desk.denials.close()
+    await desk.miss("bobs")
+    await desk.guard.close()
+    await desk.guard.close()
     assert desk.told.emitted == [TaskDenied("reports", "tasks/get", "context_mismatch", "bobs", "bob"), FOREIGN]
 
 
 async def test_each_is_told_in_the_visit_that_it_was_part_of(desk: Desk) -> None:
     first, second = request_context("one-1"), request_context("one-2")
     with in_request(first):
-        desk.missed("bobs")
+        await desk.miss("bobs")
     with in_request(second):
-        desk.missed("unknown")
-    desk.missed("own")
-    await desk.denials.settle()
+        await desk.miss("unknown")
+    await desk.miss("own")
+    await desk.guard.report_pending()
     of = [seen and seen.id for _, seen in desk.told.all]
     # The suspicion is of whoever gave rise to it.
     assert of == ["one-1", "one-1", "one-2", None]
@@ -150,8 +167,8 @@ async def test_nothing_large_of_what_a_host_sent_is_kept_until_then(desk: Desk) 
     seen = request_context("one-1", f'{{"taskId":"bobs","more":"{large}"}}')
     seen.client, seen.agent = client_of({"name": large, "version": "1", "more": large, "title": 7}), large
     with in_request(seen):
-        desk.missed(large)
-    await desk.denials.settle()
+        await desk.miss(large)
+    await desk.guard.report_pending()
     ((denied, kept),) = desk.told.all
     assert isinstance(denied, TaskDenied)
     assert denied.task == "x" * 32
@@ -166,8 +183,8 @@ async def test_nothing_large_of_what_a_host_sent_is_kept_until_then(desk: Desk) 
 async def test_what_came_without_a_message_or_a_name_has_none(desk: Desk) -> None:
     seen = RequestContext("one-1", "192.0.2.7", "GET", "/reports/mcp")
     with in_request(seen):
-        desk.missed("unknown")
-    await desk.denials.settle()
+        await desk.miss("unknown")
+    await desk.guard.report_pending()
     ((_, kept),) = desk.told.all
     assert kept is not None
     assert (kept.id, kept.message, kept.client, kept.agent) == ("one-1", None, None, None)

@@ -29,10 +29,10 @@ class TestBeforeAuthentication:
     async def test_an_address_has_a_budget(self) -> None:
         at = Gate(policy("ip", 2, scope=RateScope.IP, before_auth=True))
         for _ in range(2):
-            await at.gate.arrived(HERE, "reports", unknown)
+            await at.gate.on_connection(HERE, "reports", unknown)
         with pytest.raises(RateLimited):
-            await at.gate.arrived(HERE, "reports", unknown)
-        await at.gate.arrived(THERE, "reports", unknown)
+            await at.gate.on_connection(HERE, "reports", unknown)
+        await at.gate.on_connection(THERE, "reports", unknown)
         assert [event.decision for event in at.emitted.all if isinstance(event, RateLimitChecked)] == [
             "allowed",
             "allowed",
@@ -43,14 +43,14 @@ class TestBeforeAuthentication:
     async def test_tokens_that_are_not_accepted_close_the_door_for_their_address(self) -> None:
         at = Gate(policy("auth_failures", 2, scope=RateScope.IP, event=RateEvent.AUTH_FAILURE))
         for _ in range(2):
-            await at.gate.arrived(HERE, "reports", unknown)
-            await at.gate.failed_auth(HERE, "reports")
+            await at.gate.on_connection(HERE, "reports", unknown)
+            await at.gate.on_auth_failure(HERE, "reports")
         with pytest.raises(RateLimited) as refusal:
-            await at.gate.arrived(HERE, "reports", unknown)
+            await at.gate.on_connection(HERE, "reports", unknown)
         assert refusal.value.policy == "auth_failures"
-        await at.gate.arrived(THERE, "reports", unknown)
+        await at.gate.on_connection(THERE, "reports", unknown)
         at.clock.advance(refusal.value.retry_after)
-        await at.gate.arrived(HERE, "reports", unknown)
+        await at.gate.on_connection(HERE, "reports", unknown)
         assert at.emitted.all == [
             RateLimitChecked("auth_failures", "ip", "rejected"),
             SuspicionRaised("auth_bruteforce", "reports"),
@@ -59,15 +59,15 @@ class TestBeforeAuthentication:
     async def test_a_token_that_was_found_good_before_passes_where_others_of_its_address_do_not(self) -> None:
         failures = policy("auth_failures", 1, every=100.0, scope=RateScope.IP, event=RateEvent.AUTH_FAILURE)
         at = Gate(failures, policy("ip", 2, every=100.0, scope=RateScope.IP, before_auth=True))
-        await at.gate.failed_auth(HERE, "reports")
+        await at.gate.on_auth_failure(HERE, "reports")
         for _ in range(2):
-            await at.gate.arrived(HERE, "reports", known)
+            await at.gate.on_connection(HERE, "reports", known)
         assert not [event for event in at.emitted.all if isinstance(event, SuspicionRaised)]
         with pytest.raises(RateLimited) as refusal:
-            await at.gate.arrived(HERE, "reports", known)
+            await at.gate.on_connection(HERE, "reports", known)
         assert refusal.value.policy == "ip", "its address has no more than before"
         with pytest.raises(RateLimited) as refusal:
-            await at.gate.arrived(HERE, "reports", unknown)
+            await at.gate.on_connection(HERE, "reports", unknown)
         assert refusal.value.policy == "auth_failures"
 
     async def test_whoever_goes_on_with_tokens_that_are_not_accepted_is_suspected_once_a_minute(self) -> None:
@@ -76,38 +76,38 @@ class TestBeforeAuthentication:
         async def suspected(times: int) -> int:
             for _ in range(times):
                 with pytest.raises(RateLimited):
-                    await at.gate.arrived(HERE, "reports", unknown)
+                    await at.gate.on_connection(HERE, "reports", unknown)
             return at.emitted.all.count(SuspicionRaised("auth_bruteforce", "reports"))
 
-        await at.gate.failed_auth(HERE, "reports")
+        await at.gate.on_auth_failure(HERE, "reports")
         assert await suspected(3) == 1
         at.clock.advance(timedelta(minutes=1))
         assert await suspected(3) == 2
 
     async def test_who_only_comes_too_often_is_not_suspected_of_trying_tokens(self) -> None:
         at = Gate(policy("ip", 1, scope=RateScope.IP, before_auth=True))
-        await at.gate.arrived(HERE, "reports", unknown)
+        await at.gate.on_connection(HERE, "reports", unknown)
         with pytest.raises(RateLimited):
-            await at.gate.arrived(HERE, "reports", unknown)
+            await at.gate.on_connection(HERE, "reports", unknown)
         assert not any(isinstance(event, SuspicionRaised) for event in at.emitted.all)
 
     async def test_looking_costs_nothing(self) -> None:
         at = Gate(policy("auth_failures", 1, scope=RateScope.IP, event=RateEvent.AUTH_FAILURE))
         for _ in range(5):
-            await at.gate.arrived(HERE, "reports", unknown)
+            await at.gate.on_connection(HERE, "reports", unknown)
 
     async def test_a_door_that_failures_close_costs_the_address_nothing(self) -> None:
         at = Gate(
             policy("ip", 2, scope=RateScope.IP, before_auth=True),
             policy("auth_failures", 1, every=1.0, scope=RateScope.IP, event=RateEvent.AUTH_FAILURE),
         )
-        await at.gate.failed_auth(HERE, "reports")
+        await at.gate.on_auth_failure(HERE, "reports")
         for _ in range(5):
             with pytest.raises(RateLimited):
-                await at.gate.arrived(HERE, "reports", unknown)
+                await at.gate.on_connection(HERE, "reports", unknown)
         at.clock.advance(timedelta(seconds=1))
         for _ in range(2):
-            await at.gate.arrived(HERE, "reports", unknown)
+            await at.gate.on_connection(HERE, "reports", unknown)
 
 
 class TestFailedLookups:
@@ -119,7 +119,7 @@ class TestFailedLookups:
         at = Gate(self.POLICY)
         for _ in range(2):
             assert await at.asks(method="tasks/get")
-            await at.gate.failed_lookup(ALICE, HERE, "reports")
+            await at.gate.on_lookup_failure(ALICE, HERE, "reports")
         assert [await at.asks(method=method) for method in ("tasks/get", "tasks/list", "tools/call")] == [
             False,
             False,
@@ -127,8 +127,8 @@ class TestFailedLookups:
         ]
         assert await at.asks(BOB, "tasks/get")
         with pytest.raises(RateLimited):
-            await at.gate.before_lookups(ALICE, HERE, "reports")
-        await at.gate.before_lookups(BOB, HERE, "reports")
+            await at.gate.check_lookups(ALICE, HERE, "reports")
+        await at.gate.check_lookups(BOB, HERE, "reports")
         after, name = await at.wait("tasks/get")
         assert name == "lookups"
         at.clock.advance(after)
@@ -137,9 +137,9 @@ class TestFailedLookups:
     async def test_what_was_refused_for_them_costs_nothing_else(self) -> None:
         at = Gate(self.POLICY, policy("polls", 1, methods=("tasks/*",)))
         for _ in range(3):
-            await at.gate.failed_lookup(ALICE, HERE, "reports")
+            await at.gate.on_lookup_failure(ALICE, HERE, "reports")
         assert (await at.wait("tasks/get"))[1] == "lookups"
-        at.live.now = rules(rates=RatePolicies((policy("polls", 1, methods=("tasks/*",)),)))
+        at.live.current = rules(rates=RatePolicies((policy("polls", 1, methods=("tasks/*",)),)))
         assert await at.asks(method="tasks/get")
 
     async def test_each_policy_counts_for_itself(self) -> None:
@@ -147,8 +147,8 @@ class TestFailedLookups:
         everybody = policy("all", 1, scope=RateScope.GLOBAL, event=RateEvent.LOOKUP_FAILURE)
         at = Gate(everybody, self.POLICY)
         for _ in range(2):
-            await at.gate.failed_lookup(ALICE, HERE, "reports")
-        at.live.now = rules(rates=RatePolicies((self.POLICY,)))
+            await at.gate.on_lookup_failure(ALICE, HERE, "reports")
+        at.live.current = rules(rates=RatePolicies((self.POLICY,)))
         assert not await at.asks(method="tasks/get")
 
     async def test_a_callers_own_rate_counts(self) -> None:
@@ -156,12 +156,12 @@ class TestFailedLookups:
         at = Gate(self.POLICY, overrides=Overrides((patient,)))
         for _ in range(3):
             assert await at.asks(method="tasks/get")
-            await at.gate.failed_lookup(ALICE, HERE, "reports")
+            await at.gate.on_lookup_failure(ALICE, HERE, "reports")
         assert not await at.asks(method="tasks/get")
 
     async def test_in_shadow_they_only_tell(self) -> None:
         at = Gate(replace(self.POLICY, shadow=True))
         for _ in range(4):
-            assert await at.gate.failed_lookup(ALICE, HERE, "reports")
+            assert await at.gate.on_lookup_failure(ALICE, HERE, "reports")
         assert await at.asks(method="tasks/get")
         assert at.emitted.all == [RateLimitChecked("lookups", "context", "shadow")]

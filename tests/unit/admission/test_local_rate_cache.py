@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskgate.admission.sieve import LocalRateCache
+from taskgate.admission.rates import LocalRateCache
 from taskgate.domain.rates import Demand, RateEvent, RateLimit, RatePolicy, RateScope
 from taskgate.stores.base import RateJudgement, RateStep, RateStepMode
 from taskgate.stores.rates import MemoryRateStore

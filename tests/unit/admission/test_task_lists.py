@@ -31,7 +31,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Any) -> AsyncIterator[
     await opened.close()
 
 
-# --- lists ---------------------------------------------------------------------------------------------------------
+# --- lists ------------------------------------------------------------------------------------------------------------
 
 
 async def test_who_has_no_tasks_gets_an_empty_page_and_no_cursor(store: Store) -> None:

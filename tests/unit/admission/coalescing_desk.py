@@ -8,7 +8,7 @@ from helpers.failing_store import HoldingStore
 from helpers.manual_clock import ManualClock
 from helpers.records import OWNER, keep, new_record
 from helpers.waiting import bounded
-from taskgate.admission.joining import CoalesceKey, RequestCoalescer
+from taskgate.admission.coalescing import CoalesceKey, RequestCoalescer
 from taskgate.domain.events import CallSucceeded
 from taskgate.domain.record import TaskRecord
 from taskgate.protocol.intents import CallTool
@@ -20,12 +20,14 @@ DONE = CallSucceeded(result='{"content":[]}', tool_error=False, message=None)
 ANOTHER = r"^The idempotency key was used for another call$"
 
 
-def call(arguments: str = '{"year":2026}', tool: str = "build_report", key: str | None = None) -> CallTool:
+def call(
+    arguments: str = '{"year":2026}', tool: str = "build_report", key: str | None = None, params: Params | None = None
+) -> CallTool:
     text = f'{{"name":"{tool}","arguments":{arguments}}}'
     return CallTool(
         id=1,
         tool=tool,
-        params=Params(text),
+        params=params or Params(text),
         kept=text,
         progress_token=None,
         wants_task=False,
@@ -36,20 +38,20 @@ def call(arguments: str = '{"year":2026}', tool: str = "build_report", key: str 
 
 def retried(intent: CallTool | None = None, **changes: Any) -> CoalesceKey:
     """A call whose rule lets retries join."""
-    return CoalesceKey(OWNER, intent or call(), WINDOW)._replace(**changes)
+    return CoalesceKey(**{"owner": OWNER, "call": intent or call(), "window": WINDOW, **changes})
 
 
 def keyed(intent: CallTool | None = None, **changes: Any) -> CoalesceKey:
     """A call with a key, that no rule lets join."""
-    return CoalesceKey(OWNER, intent or call(key="k"), None)._replace(**changes)
+    return CoalesceKey(**{"owner": OWNER, "call": intent or call(key="k"), "window": None, **changes})
 
 
 class World:
-    """Joining, and calls that run until they are told to end."""
+    """A coalescer, and calls that run until a test ends them."""
 
     def __init__(self, store: HoldingStore, **more: Any) -> None:
         self.store, self.clock, self.emitted = store, ManualClock(), RecordedEvents()
-        self.joining = RequestCoalescer(store=store, event_sink=self.emitted, clock=self.clock, **more)
+        self.coalescer = RequestCoalescer(store=store, event_sink=self.emitted, clock=self.clock, **more)
         self.runs: list[asyncio.Future[Any]] = []
         self.waiting: list[asyncio.Task[Any]] = []
 
@@ -59,7 +61,7 @@ class World:
 
     async def ask(self, asking: CoalesceKey) -> "asyncio.Task[Any]":
         """Somebody who waits for a call; by now they are as far as they get."""
-        self.waiting.append(asyncio.get_running_loop().create_task(self.joining.once(asking, self.run)))
+        self.waiting.append(asyncio.get_running_loop().create_task(self.coalescer.run(asking, self.run)))
         for _ in range(9):
             await asyncio.sleep(0)
         return self.waiting[-1]
@@ -74,7 +76,7 @@ class World:
         return record
 
     async def close(self) -> None:
-        await self.joining.close()
+        await self.coalescer.close()
         for each in self.waiting:
             each.cancel()
         await asyncio.gather(*self.waiting, return_exceptions=True)

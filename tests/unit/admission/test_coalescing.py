@@ -10,15 +10,17 @@ import pytest
 from helpers.failing_store import HoldingStore
 from helpers.records import OWNER, new_call, new_record
 from helpers.waiting import eventually
-from taskgate.admission.joining import NO_TASK, CoalesceKey, check_repeat, repeat_key
+from taskgate.admission.coalescing import NOT_A_TASK, CoalesceKey, check_same_call
+from taskgate.domain.record import OwnerKey
 from taskgate.domain.versions import Era
 from taskgate.errors import CutOff, InvalidParams, UpstreamFailed, UpstreamReason
 from taskgate.protocol.intents import CallTool
 from taskgate.protocol.params import Params
+from taskgate.protocol.repeats import key_digest
 from taskgate.stores.open import open_store
 from taskgate.system.offload import LARGE
 from taskgate.telemetry.events import CallCoalesced
-from unit.admission.joining_desk import ANOTHER, WINDOW, World, call, ended, keyed, left, retried
+from unit.admission.coalescing_desk import ANOTHER, WINDOW, World, call, ended, keyed, left, retried
 
 
 @pytest.fixture
@@ -26,15 +28,15 @@ async def world() -> AsyncIterator[World]:
     world = World(HoldingStore(await open_store("memory", None)))
     yield world
     await world.close()
-    assert not world.joining._running
+    assert world.coalescer.running == 0
 
 
-# --- calls that run ------------------------------------------------------------------------------------------------
+# --- calls that run ---------------------------------------------------------------------------------------------------
 
 
 async def test_a_call_that_nothing_lets_join_runs_for_itself(world: World) -> None:
     plain = CoalesceKey(OWNER, call(), None)
-    assert not plain.concerned
+    assert not plain.is_coalescable
     one, other = await world.ask(plain), await world.ask(plain)
     world.runs[0].set_result("one")
     world.runs[1].set_result("other")
@@ -46,7 +48,7 @@ async def test_a_call_that_nothing_lets_join_runs_for_itself(world: World) -> No
 async def test_the_same_call_waits_for_what_comes_of_the_one_that_runs(
     world: World, asking: CoalesceKey, how: str
 ) -> None:
-    assert asking.concerned
+    assert asking.is_coalescable
     one, other = await world.ask(asking), await world.ask(asking)
     world.runs[0].set_result("done")
     assert [await ended(one), await ended(other)] == ["done", "done"]
@@ -63,14 +65,14 @@ async def test_how_the_arguments_are_written_makes_no_difference(world: World) -
 @pytest.mark.parametrize(
     "other",
     [
-        retried(owner=OWNER._replace(context="another")),
-        retried(owner=OWNER._replace(mount="another")),
+        retried(owner=OwnerKey("another", OWNER.mount)),
+        retried(owner=OwnerKey(OWNER.context, "another")),
         retried(call(tool="burn")),
         retried(call('{"year":2027}')),
         retried(call(key="k")),
-        retried(takes_task=True),
+        retried(accepts_task=True),
         retried(era=Era.MODERN),
-        retried(asks={"elicitation": {}}),
+        retried(features={"elicitation": {}}),
     ],
     ids=["context", "mount", "tool", "arguments", "a key", "a task", "era", "what its host can be asked"],
 )
@@ -95,11 +97,11 @@ async def test_the_key_of_another_call_is_refused(world: World, another: CallToo
     # The same one is not disturbed.
     assert not (await world.ask(keyed())).done()
     # Somebody else's key is theirs.
-    await world.ask(keyed(another, owner=OWNER._replace(context="another")))
+    await world.ask(keyed(another, owner=OwnerKey("another", OWNER.mount)))
     assert len(world.runs) == 2
 
 
-@pytest.mark.parametrize("changes", [{"era": Era.MODERN}, {"asks": {"sampling": {}}}], ids=["era", "asked"])
+@pytest.mark.parametrize("changes", [{"era": Era.MODERN}, {"features": {"sampling": {}}}], ids=["era", "asked"])
 async def test_a_key_makes_no_second_run_for_a_host_whom_the_answer_may_not_fit(
     world: World, changes: dict[str, Any]
 ) -> None:
@@ -110,21 +112,21 @@ async def test_a_key_makes_no_second_run_for_a_host_whom_the_answer_may_not_fit(
 
 
 async def test_what_a_host_can_be_asked_is_the_same_in_any_order(world: World) -> None:
-    for asks in ({"sampling": {}, "roots": {"x": 1}}, {"roots": {"x": 1}, "sampling": {}}):
-        await world.ask(retried(asks=asks))
+    for features in ({"sampling": {}, "roots": {"x": 1}}, {"roots": {"x": 1}, "sampling": {}}):
+        await world.ask(retried(features=features))
     assert len(world.runs) == 1
 
 
 async def test_the_key_of_a_call_that_runs_is_that_of_no_task_until_it_is_over(world: World) -> None:
     asked = await world.ask(keyed())
-    others = (OWNER._replace(context="another"), OWNER._replace(mount="another"))
-    world.joining.expect_no_call(others, "k")
-    world.joining.expect_no_call((OWNER,), "another")
-    with pytest.raises(InvalidParams, match=NO_TASK):
-        world.joining.expect_no_call((*others, OWNER), "k")
+    others = (OwnerKey("another", OWNER.mount), OwnerKey(OWNER.context, "another"))
+    world.coalescer.check_key_unused(others, "k")
+    world.coalescer.check_key_unused((OWNER,), "another")
+    with pytest.raises(InvalidParams, match=NOT_A_TASK):
+        world.coalescer.check_key_unused((*others, OWNER), "k")
     world.runs[0].set_result("done")
     await ended(asked)
-    world.joining.expect_no_call((OWNER,), "k")
+    world.coalescer.check_key_unused((OWNER,), "k")
 
 
 async def test_once_it_is_over_the_same_call_runs_again(world: World) -> None:
@@ -183,7 +185,7 @@ async def test_the_call_goes_on_when_who_began_it_leaves_and_ends_when_the_last_
 
 async def test_the_gateway_ends_what_runs_and_says_so(world: World) -> None:
     asked = await world.ask(keyed())
-    await world.joining.close()
+    await world.coalescer.close()
     with pytest.raises(CutOff):
         await ended(asked)
 
@@ -198,36 +200,36 @@ async def test_of_more_calls_than_are_remembered_each_runs_for_itself() -> None:
     await world.close()
 
 
-# --- keys of records -----------------------------------------------------------------------------------------------
+# --- keys of records --------------------------------------------------------------------------------------------------
 
 
 def test_a_record_keeps_no_key_but_a_digest() -> None:
-    assert repeat_key("k") == repeat_key("k") != repeat_key("l")
-    assert "secret" not in repeat_key("secret")
+    assert key_digest("k") == key_digest("k") != key_digest("l")
+    assert "secret" not in key_digest("secret")
 
 
 async def test_the_same_call_may_have_the_key_of_a_task_and_no_other() -> None:
     record = new_record()
-    await check_repeat(record, call('{ "year" : 2026 }', key="k"))
+    await check_same_call(record, call('{ "year" : 2026 }', key="k"))
     for another in (call('{"year":2027}', key="k"), call(tool="burn", key="k")):
         with pytest.raises(InvalidParams, match=ANOTHER):
-            await check_repeat(record, another)
+            await check_same_call(record, another)
 
 
 async def test_progress_tokens_and_other_meta_make_no_difference() -> None:
     kept = new_call(params='{"name":"build_report","arguments":{"year":2026},"_meta":{"x":1}}')
     with_token = Params('{"name":"build_report","_meta":{"progressToken":', '},"arguments":{"year":2026}}')
-    await check_repeat(new_record(call=kept), call()._replace(params=with_token))
+    await check_same_call(new_record(call=kept), call(params=with_token))
 
 
 async def test_a_large_call_has_its_place_before_it_is_read(world: World) -> None:
     large = f'{{"many":[{"0," * LARGE}0]}}'
     asking = keyed(call(large, key="k"))
-    first = asyncio.create_task(world.joining.once(asking, world.run))
+    first = asyncio.create_task(world.coalescer.run(asking, world.run))
     world.waiting.append(first)
     await asyncio.sleep(0)
-    with pytest.raises(InvalidParams, match=NO_TASK):
-        world.joining.expect_no_call((OWNER,), "k")
+    with pytest.raises(InvalidParams, match=NOT_A_TASK):
+        world.coalescer.check_key_unused((OWNER,), "k")
     same = await world.ask(asking)
     for other in (call(large[:-2] + ",1]}", key="k"), call(key="k")):
         with pytest.raises(InvalidParams, match=ANOTHER):
@@ -241,5 +243,4 @@ async def test_a_large_call_has_its_place_before_it_is_read(world: World) -> Non
 async def test_nothing_of_a_call_outlives_it(world: World) -> None:
     await world.ask(keyed())
     world.runs[0].set_result("done")
-    await eventually(lambda: not world.joining._running)
-    assert world.joining._made == {}
+    await eventually(lambda: world.coalescer.running == 0)

@@ -1,4 +1,4 @@
-"""What a host gets instead of what it asked for, with and without a request to answer to."""
+"""Replies to requests that end in an error: with and without a request id, and in the configured form."""
 
 import json
 from dataclasses import replace
@@ -6,12 +6,18 @@ from datetime import timedelta
 
 import pytest
 
+from helpers.schema import check_server_message
 from taskgate import errors
-from taskgate.admission.rates import OverRate
-from taskgate.admission.refusals import refusal, refused_for
+from taskgate.admission.rates import RateLimitExceeded
+from taskgate.admission.rules import RejectAs
+from taskgate.domain.versions import Era
 from taskgate.errors import AuthReason, Unauthenticated
-from taskgate.protocol.envelope import Message
+from taskgate.gateway.refusals import RejectionRenderer, refusal, refused_for
+from taskgate.protocol.envelope import Message, Request
 from taskgate.protocol.jsonrpc import parse
+from taskgate.protocol.modern.downstream import ModernDownstream
+from taskgate.streams.exchange import HttpReply
+from unit.admission.live_rules import live
 from unit.admission.test_callers import MOUNT
 
 METADATA = "https://mcp.example.com/.well-known/oauth-protected-resource/reports/mcp"
@@ -110,7 +116,7 @@ def test_a_limit_says_nothing_but_the_status_where_no_request_is(
 
 @pytest.mark.parametrize("message", [CALL, NOTE, None], ids=["request", "notification", "unread"])
 def test_a_rate_tells_what_is_left_where_that_is_told(message: Message | None) -> None:
-    error = OverRate(timedelta(seconds=3), "calls", (("RateLimit", '"calls";r=0;t=3'),))
+    error = RateLimitExceeded(timedelta(seconds=3), "calls", (("RateLimit", '"calls";r=0;t=3'),))
     reply, _ = refusal(error, TOLD, message)
     assert reply.headers == (("Retry-After", "3"), ("RateLimit", '"calls";r=0;t=3'))
 
@@ -127,7 +133,7 @@ def test_who_is_to_wait_is_told_how_long_with_and_without_a_request() -> None:
         assert reply.status == (429 if message is None else 200)
 
 
-# --- what operators are told ---------------------------------------------------------------------------------------
+# --- what operators are told ------------------------------------------------------------------------------------------
 
 REFUSED = {
     "bad_json": errors.UnparsableMessage("x"),
@@ -183,3 +189,83 @@ def test_the_table_has_every_error_that_can_be_met() -> None:
     told = {type(error) for error in (*REFUSED.values(), *LET_IN)} - {ValueError}
     ours = {each for each in kinds(errors.GatewayError) if each.__module__ == errors.__name__}
     assert ours - grouping - told == set()
+
+
+# --- the refusals of limits -------------------------------------------------------------------------------------------
+
+WAIT = timedelta(seconds=2.1)
+OVER_LIMITS: list[errors.DownstreamError] = [
+    errors.RateLimited(WAIT, "calls"),
+    errors.TooManyTasks(1),
+    errors.TooManyBytes(1),
+    errors.QueueFull("No turn", retry_after=WAIT),
+    errors.Penalized(WAIT),
+]
+over_limits = pytest.mark.parametrize("error", OVER_LIMITS, ids=lambda error: error.reason)
+
+
+def request(method: str = "tools/call", params: str = '{"name":"build"}') -> Request:
+    text = f'{{"jsonrpc":"2.0","id":"c","method":"{method}","params":{params}}}'
+    message = parse(text.encode(), max_depth=8)
+    assert isinstance(message, Request)
+    return message
+
+
+def told(error: Exception, message: Request, era: Era, reject_as: RejectAs) -> tuple[HttpReply, HttpReply]:
+    """What is told usually, and what is told by these rules."""
+    usual, _ = refusal(error, MOUNT, message, era)
+    rejections = RejectionRenderer(live(reject_as=reject_as), ModernDownstream("0"))
+    return usual, rejections.render(usual, error, message, era)
+
+
+@over_limits
+@pytest.mark.parametrize("era", Era)
+@pytest.mark.parametrize("method", ["ping", "tools/call"])
+def test_it_may_have_the_status_of_http(error: errors.DownstreamError, era: Era, method: str) -> None:
+    usual, reply = told(error, request(method), era, RejectAs.HTTP)
+    assert (usual.status, reply.status) == (200, 429)
+    assert (reply.body, reply.headers) == (usual.body, usual.headers)
+
+
+@over_limits
+def test_it_may_be_a_result_of_the_tool(error: errors.DownstreamError) -> None:
+    usual, reply = told(error, request(), Era.LEGACY, RejectAs.TOOL_ERROR)
+    assert reply.body is not None
+    result = json.loads(reply.body)["result"]
+    assert set(result) == {"content", "isError"}
+    assert result["content"][0]["text"].startswith(f"The tool was not called: {error}. Try again in ")
+    assert (reply.status, reply.headers) == (200, usual.headers)
+    check_server_message(reply.body, request_method="tools/call")
+
+
+@over_limits
+def test_in_the_modern_era_it_says_who_answers_and_that_it_is_complete(error: errors.DownstreamError) -> None:
+    _, reply = told(error, request(), Era.MODERN, RejectAs.TOOL_ERROR)
+    message = json.loads(reply.body or "")
+    assert (message["id"], message["result"]["isError"], message["result"]["resultType"]) == ("c", True, "complete")
+    assert message["result"]["_meta"] == {
+        "io.modelcontextprotocol/serverInfo": {"name": "taskgate", "version": "0"},
+    }
+    usual = json.loads(told(error, request(), Era.LEGACY, RejectAs.TOOL_ERROR)[1].body or "")
+    assert message["result"]["content"] == usual["result"]["content"]
+
+
+def test_what_calls_no_tool_or_asks_for_a_task_has_no_result_of_a_tool() -> None:
+    error, as_task = errors.TooManyTasks(1), request(params='{"name":"build","task":{}}')
+    for message, era in (
+        (request("prompts/get"), Era.MODERN),
+        (request("ping"), Era.LEGACY),
+        (as_task, Era.LEGACY),
+    ):
+        usual, reply = told(error, message, era, RejectAs.TOOL_ERROR)
+        assert reply == usual
+    # A host of the modern era asks for no task, whatever it writes.
+    assert "isError" in (told(error, as_task, Era.MODERN, RejectAs.TOOL_ERROR)[1].body or "")
+
+
+@over_limits
+@pytest.mark.parametrize("era", Era)
+def test_it_is_an_error_unless_the_operator_says_otherwise(error: errors.DownstreamError, era: Era) -> None:
+    usual, reply = told(error, request(), era, RejectAs.JSONRPC)
+    assert reply == usual
+    assert json.loads(reply.body or "")["error"]["code"] == 429

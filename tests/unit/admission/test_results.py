@@ -7,8 +7,8 @@ import pytest
 from helpers.manual_clock import ManualClock
 from helpers.records import new_record
 from helpers.waiting import bounded
+from taskgate.admission.lookups import ResultReader
 from taskgate.admission.memory_pressure import MemoryPressure
-from taskgate.admission.outcomes import Outcomes
 from taskgate.domain.record import Succeeded, TaskRecord, evolve
 from taskgate.errors import Overloaded, StoreUnavailable
 from taskgate.jsontext.large import LargeJson
@@ -27,7 +27,7 @@ class Reading:
         self.used = 0
         self.in_flight = BytesInFlight(lambda: ByteBounds(SMALL + 10, 10 * SMALL))
         self.pressure = MemoryPressure(limit=100, resident=lambda: self.used)
-        self.outcomes = Outcomes(
+        self.outcomes = ResultReader(
             store=self,  # type: ignore[arg-type]
             clock=ManualClock(),
             in_flight=self.in_flight,
@@ -42,7 +42,7 @@ class Reading:
 async def test_what_is_there_is_read_once_where_there_is_room() -> None:
     for record in (LARGE, LITTLE, None, new_record()):
         reading = Reading(record)
-        assert await reading.outcomes.whole(new_record(), "alice") is record
+        assert await reading.outcomes.load(new_record(), "alice") is record
         assert reading.reads == 1
 
 
@@ -50,12 +50,12 @@ async def test_a_large_outcome_waits_in_the_store_for_room_and_a_small_one_does_
     reading = Reading(LARGE)
     reading.in_flight.add("alice", 20)
     async with bounded():
-        waits = asyncio.create_task(reading.outcomes.whole(LARGE, "alice"))
+        waits = asyncio.create_task(reading.outcomes.load(LARGE, "alice"))
         while reading.reads < 1:
             await asyncio.sleep(0)
-        assert await reading.outcomes.whole(LARGE, "bob") is LARGE
+        assert await reading.outcomes.load(LARGE, "bob") is LARGE
         reading.record = LITTLE
-        assert await reading.outcomes.whole(LITTLE, "alice") is LITTLE
+        assert await reading.outcomes.load(LITTLE, "alice") is LITTLE
         assert not waits.done()
         reading.record = LARGE
         reading.in_flight.release("alice", 20)
@@ -66,11 +66,11 @@ async def test_a_large_outcome_waits_in_the_store_for_room_and_a_small_one_does_
 async def test_a_large_outcome_is_refused_when_memory_is_at_its_end_and_a_small_one_is_not() -> None:
     reading = Reading(LARGE)
     reading.used = 95
-    reading.pressure.look()
+    reading.pressure.update()
     with pytest.raises(Overloaded):
-        await reading.outcomes.whole(LARGE, "alice")
+        await reading.outcomes.load(LARGE, "alice")
     reading.record = LITTLE
-    assert await reading.outcomes.whole(LITTLE, "alice") is LITTLE
+    assert await reading.outcomes.load(LITTLE, "alice") is LITTLE
 
 
 def with_text(body: bytes) -> TaskRecord:
@@ -81,7 +81,7 @@ async def test_a_large_outcome_is_counted_while_its_members_are_looked_for() -> 
     reading = Reading(with_text(b'{"a":"' + b"x" * SMALL + b'"}'))
     size = SMALL + len('{"a":""}')
     async with bounded(), asyncio.TaskGroup() as group:
-        both = [group.create_task(reading.outcomes.whole(LARGE, "alice")) for _ in range(2)]
+        both = [group.create_task(reading.outcomes.load(LARGE, "alice")) for _ in range(2)]
         while not any(each.done() for each in both):
             # There is room for one, and the other has not begun.
             assert reading.in_flight.total in (0, size)
@@ -93,5 +93,5 @@ async def test_a_large_outcome_is_counted_while_its_members_are_looked_for() -> 
 async def test_a_large_outcome_that_cannot_be_read_is_told_as_a_fault_of_the_store() -> None:
     reading = Reading(with_text(b"[" * (SMALL + 1)))
     with pytest.raises(StoreUnavailable):
-        await reading.outcomes.whole(LARGE, "alice")
+        await reading.outcomes.load(LARGE, "alice")
     assert reading.in_flight.total == 0

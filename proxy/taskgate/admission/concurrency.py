@@ -1,0 +1,391 @@
+"""Concurrency limits: `Bulkhead` for the calls at one server, `OpenStreams` for streams and waits of callers.
+
+A bulkhead runs a number of calls at once, shares them fairly between contexts, and queues the rest.
+A caller of `Bulkhead.acquire` gets a `Permit`, waits until it is granted, and releases it. A slot
+belongs to its permit until the release, however the call ends. No slot is free while a context
+waits that may have it.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from taskgate.admission.rules import RuntimeConfig
+from taskgate.auth.context import AuthContext
+from taskgate.domain.fair_queue import FairQueue, reserved_permits
+from taskgate.errors import QueueFull, TooManyTasks
+from taskgate.telemetry.events import CapRefused, ConcurrencyChanged, EventSink, QueueRefused
+from taskgate.telemetry.request_context import no_request
+
+POSITIONS_EVERY: Final = 1.0
+"""Seconds between two updates of the positions in the queue."""
+REPORT_EVERY: Final = 0.25
+"""Seconds between two ConcurrencyChanged events: an event for each call would cost more than its permit."""
+BRIEF_WAIT: Final = timedelta(seconds=10)
+"""How long a call may wait for a permit while its host waits for the answer itself."""
+USUAL_PACE: Final = 2.0
+"""Seconds between two grants until one was measured."""
+LEAST_ADVICE: Final = timedelta(seconds=1)
+NEWEST: Final = 0.2
+"""The weight of the newest interval in the measured pace."""
+
+FULL: Final = "Too many calls wait for the server"
+NO_QUEUE: Final = "The server has reached its concurrency limit"
+TOO_LONG: Final = "The call waited too long in the queue for the server"
+
+PositionCallback = Callable[[int], Awaitable[None]]
+"""Called with the number of permits that are granted before this one."""
+
+ShareOf = Callable[[AuthContext], int | None]
+"""How many calls of a caller run while others wait; None for the usual share."""
+
+
+def queue_status(ahead: int) -> str:
+    """The status message of a task that waits for a permit."""
+    return f"Queued ({ahead} ahead)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BulkheadSettings:
+    """The limits of one server: calls at once, calls in the queue, and the wait of a task.
+
+    `share` is how many calls of one caller run while callers with fewer wait. If all callers are
+    one (`is_shared` is False), no slot is reserved for others.
+    """
+
+    concurrency: int
+    queue: int
+    max_wait: timedelta
+    share: int = 8
+    is_shared: bool = True
+
+    @property
+    def reserved(self) -> int:
+        """The number of slots for callers without one."""
+        return reserved_permits(self.concurrency) if self.is_shared else 0
+
+
+class Bulkhead:
+    """The slots of the server `name`, and the queue for them. Belongs to one event loop.
+
+    `share` returns the share of a caller that has one of its own.
+    """
+
+    def __init__(
+        self, name: str, settings: BulkheadSettings, *, event_sink: EventSink, share: ShareOf | None = None
+    ) -> None:
+        self.name = name
+        self._settings = settings
+        self._share = share
+        self._event_sink = event_sink
+        # A permit without waiters behind it is released without a call of this object: `permits`
+        # and `report_timer` are public for that.
+        self.permits: FairQueue[Permit] = FairQueue(
+            settings.concurrency, settings.queue, share=settings.share, reserved=settings.reserved
+        )
+        self.report_timer: asyncio.TimerHandle | None = None
+        self._position_timer: asyncio.TimerHandle | None = None
+        self._pace: float | None = None
+        # While permits wait: the time of the last grant, or of the first wait.
+        self._last_grant: float | None = None
+
+    @property
+    def limit(self) -> int:
+        """How many calls may run at once."""
+        return self._settings.concurrency
+
+    @property
+    def in_use(self) -> int:
+        """How many calls run."""
+        return self.permits.in_use
+
+    @property
+    def queued(self) -> int:
+        """How many permits wait."""
+        return len(self.permits)
+
+    @property
+    def utilization(self) -> float:
+        """Running and waiting calls as a part of the limit: above 1 while calls wait."""
+        waiting = 0 if self._last_grant is None else len(self.permits)
+        return (self.permits.in_use + waiting) / self._settings.concurrency
+
+    @property
+    def max_wait(self) -> timedelta:
+        """How long a task may wait for a permit."""
+        return self._settings.max_wait
+
+    def acquire(self, context: str, caller: AuthContext | None = None, *, force: bool = False) -> "Permit":
+        """A permit for a context, which must be released: granted at once if a slot is free, else queued.
+
+        `caller` is None if it is not known. Raises QueueFull if the queue is full; with `force` it
+        queues all the same.
+        """
+        permit = Permit(self, context)
+        if self.permits.acquire(context):
+            # A permit that waits and comes first would already have this slot.
+            permit.is_granted = True
+        else:
+            self._enqueue(permit, caller, force)
+        if self.report_timer is None:
+            self._report_soon()
+        return permit
+
+    def adjust(self, settings: BulkheadSettings) -> None:
+        """Apply other limits. Running calls keep their slots and waiting ones their places; what fits is granted."""
+        self._settings = settings
+        self.permits.adjust(settings.concurrency, settings.queue, share=settings.share, reserved=settings.reserved)
+        self._grant()
+        self._report_soon()
+
+    # --- for permits --------------------------------------------------------------------------------------------------
+
+    def ahead(self, permit: "Permit") -> int:
+        """How many permits are granted before a waiting one; never too few."""
+        return self.permits.ahead(permit) if permit in self.permits else 0
+
+    def on_release(self) -> None:
+        """Grant what fits after a slot or a place in the queue was released, and report it."""
+        if self._last_grant is not None:
+            # Permits wait, or waited until this release.
+            self._grant()
+            if not self.permits:
+                self._last_grant = None
+        if self.report_timer is None:
+            self._report_soon()
+
+    def expire(self, permit: "Permit") -> QueueFull:
+        """Remove a permit that waited too long from the queue; returns the error."""
+        permit.release()
+        self._event_sink.emit(QueueRefused(self.name, "timeout"))
+        return QueueFull(TOO_LONG, retry_after=self._advice(len(self.permits) + 1))
+
+    def watch_queue(self) -> None:
+        """Update the positions of watched permits from time to time."""
+        if self._position_timer is None:
+            with no_request():
+                self._position_timer = asyncio.get_running_loop().call_later(POSITIONS_EVERY, self._update_positions)
+
+    def _enqueue(self, permit: "Permit", caller: AuthContext | None, force: bool) -> None:
+        share = None if caller is None or self._share is None else self._share(caller)
+        if not self.permits.enqueue(permit.context, permit, share=share, must=force):
+            self._event_sink.emit(QueueRefused(self.name, "full"))
+            raise QueueFull(FULL if self._settings.queue else NO_QUEUE, retry_after=self._advice(1))
+        if self._last_grant is None:
+            self._last_grant = asyncio.get_running_loop().time()
+
+    def _grant(self) -> None:
+        while (permit := self.permits.grant()) is not None:
+            self._measure()
+            permit.grant()
+
+    def _measure(self) -> None:
+        now = asyncio.get_running_loop().time()
+        if self._last_grant is not None:
+            interval = now - self._last_grant
+            self._pace = interval if self._pace is None else self._pace + NEWEST * (interval - self._pace)
+        self._last_grant = now
+
+    def _advice(self, grants: int) -> timedelta:
+        """The time until that many grants at the measured pace, none of them sooner than the last one."""
+        pace = USUAL_PACE if self._pace is None else self._pace
+        if self._last_grant is not None:
+            pace = max(pace, asyncio.get_running_loop().time() - self._last_grant)
+        return max(LEAST_ADVICE, min(timedelta(seconds=pace * grants), self._settings.max_wait))
+
+    def _update_positions(self) -> None:
+        self._position_timer = None
+        for position, permit in enumerate(self.permits.order()):
+            if permit.is_watched:
+                self.watch_queue()
+                permit.set_position(position)
+
+    def _report_soon(self) -> None:
+        if self.report_timer is None:
+            with no_request():
+                self.report_timer = asyncio.get_running_loop().call_later(REPORT_EVERY, self._report)
+
+    def _report(self) -> None:
+        self.report_timer = None
+        self._event_sink.emit(ConcurrencyChanged(self.name, self.in_use, self._settings.concurrency, len(self.permits)))
+
+
+class Permit:
+    """The right to make one call, now or after a wait; it must be released."""
+
+    __slots__ = ("_bulkhead", "_is_released", "_position", "_waiter", "context", "is_granted")
+
+    def __init__(self, bulkhead: Bulkhead, context: str) -> None:
+        self.context = context
+        self.is_granted = False
+        self._bulkhead = bulkhead
+        self._is_released = False
+        self._position: int | None = None
+        self._waiter: asyncio.Future[None] | None = None
+
+    @property
+    def ahead(self) -> int:
+        """How many permits are granted before it; never too few."""
+        return self._bulkhead.ahead(self)
+
+    @property
+    def max_wait(self) -> timedelta:
+        """How long a task may wait for a permit."""
+        return self._bulkhead.max_wait
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether its position is reported."""
+        return self._position is not None
+
+    async def wait(self, timeout: timedelta, on_moved: PositionCallback | None = None) -> None:
+        """Wait until it is granted. Raises QueueFull after `timeout`, when it has left the queue.
+
+        `on_moved` is awaited at most once a second, after a move of at least a tenth of the
+        position. The timeout cuts it short.
+        """
+        if not (self.is_granted or await self.wait_granted(timeout, on_moved)):
+            raise self._bulkhead.expire(self)
+
+    async def wait_granted(self, timeout: timedelta, on_moved: PositionCallback | None = None) -> bool:
+        """Wait as `wait` does, but after `timeout` return False and stay in the queue."""
+        if on_moved is not None:
+            self._position = self.ahead
+            self._bulkhead.watch_queue()
+        try:
+            async with asyncio.timeout(timeout.total_seconds()):
+                while not self.is_granted:
+                    self._waiter = asyncio.get_running_loop().create_future()
+                    await self._waiter
+                    if on_moved is not None and self._position is not None and not self.is_granted:
+                        await on_moved(self._position)
+        except TimeoutError:
+            # The grant may have come in the last moment, so `is_granted` decides.
+            pass
+        finally:
+            self._waiter = self._position = None
+        return self.is_granted
+
+    async def wait_briefly(self, waited: float = 0.0) -> None:
+        """Wait as `wait` does, while a host waits for the answer itself; release the permit on failure.
+
+        `waited` is the number of seconds that the call has waited before.
+        """
+        try:
+            await self.wait(max(min(BRIEF_WAIT, self.max_wait) - timedelta(seconds=waited), timedelta()))
+        except BaseException:
+            self.release()
+            raise
+
+    def release(self) -> None:
+        """Release the slot, or leave the queue. A second call does nothing."""
+        if not self._is_released:
+            self._is_released = True
+            bulkhead = self._bulkhead
+            permits = bulkhead.permits
+            concerns_others = permits.release(self.context) if self.is_granted else permits.withdraw(self)
+            if concerns_others or bulkhead.report_timer is None:
+                bulkhead.on_release()
+
+    # --- for its bulkhead ---------------------------------------------------------------------------------------------
+
+    def grant(self) -> None:
+        """Grant it, and wake its waiter."""
+        self.is_granted = True
+        self._wake()
+
+    def set_position(self, position: int) -> None:
+        """Set its position in the queue; a move of at least a tenth wakes its waiter."""
+        if self._position is not None and abs(position - self._position) >= max(1, self._position // 10):
+            self._position = position
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+# --- streams and waits of callers -------------------------------------------------------------------------------------
+
+
+class OpenStreams:
+    """The number of open streams, and of waits for task results, of each caller. Idle callers take no memory."""
+
+    def __init__(self, *, live: RuntimeConfig, event_sink: EventSink) -> None:
+        self._live = live
+        self._event_sink = event_sink
+        self._streams: Counter[str] = Counter()
+        self._waits: Counter[str] = Counter()
+        self._of_extensions: Counter[str] = Counter()
+
+    def acquire_stream(self, caller: AuthContext) -> "CountedBlock":
+        """One more stream, in a `with` block. Raises TooManyTasks, of streams."""
+        limit = self._live.current.streams
+        if self._streams[caller.key] >= limit:
+            raise self._refused("streams", "context", limit)
+        return CountedBlock(self._streams, caller.key)
+
+    def acquire_extension_stream(self, caller: AuthContext, mount: str) -> "CountedBlock":
+        """One more stream of an extension at a mount, in a `with` block (X-EXT-32).
+
+        These count apart from the others, with the same limit. Raises as `acquire_stream`.
+        """
+        key, limit = f"{mount} {caller.key}", self._live.current.streams
+        if self._of_extensions[key] >= limit:
+            raise self._refused("streams", "context", limit)
+        return CountedBlock(self._of_extensions, key)
+
+    def acquire_wait(self, caller: AuthContext) -> "CountedBlock":
+        """One more wait for a task result, in a `with` block. Raises TooManyTasks, of waits."""
+        limit, all_limit = self._live.current.waits, self._live.current.all_waits
+        if self._waits[caller.key] >= limit:
+            raise self._refused("waits", "context", limit)
+        if all_limit is not None and self.waits >= all_limit:
+            raise self._refused("waits", "global", all_limit)
+        return CountedBlock(self._waits, caller.key, _ALL)
+
+    def count(self, caller: AuthContext) -> int:
+        """How many streams the caller has."""
+        return self._streams[caller.key]
+
+    @property
+    def waits(self) -> int:
+        """How many requests wait for results."""
+        return self._waits[_ALL]
+
+    @property
+    def callers(self) -> int:
+        """How many callers have a stream or a wait."""
+        return len((self._streams.keys() | self._waits.keys()) - {_ALL})
+
+    def _refused(self, what: str, scope: str, limit: int) -> TooManyTasks:
+        self._event_sink.emit(CapRefused(what, scope))
+        return TooManyTasks(limit, _NAMES[what], scope=scope)
+
+
+class CountedBlock:
+    """A `with` block that counts one more under each key."""
+
+    __slots__ = ("_counts", "_keys")
+
+    def __init__(self, counts: Counter[str], *keys: str) -> None:
+        self._counts = counts
+        self._keys = keys
+
+    def __enter__(self) -> None:
+        for key in self._keys:
+            self._counts[key] += 1
+
+    def __exit__(self, *raised: object) -> None:
+        for key in self._keys:
+            self._counts[key] -= 1
+            if not self._counts[key]:
+                del self._counts[key]
+
+
+_ALL: Final = ""
+"""The key of all callers together; the key of a caller is not empty."""
+_NAMES: Final = {"streams": "streams", "waits": "waits for task results"}

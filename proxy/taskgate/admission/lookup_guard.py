@@ -1,0 +1,245 @@
+"""Protection against callers that guess task ids: `LookupGuard`, with its `PenaltyBox`.
+
+The guard handles every look-up that found no task of the caller: it counts the failure, raises
+alerts, and in the end penalizes the caller. Operators, not hosts, are told why a look-up failed.
+The owner of the missing task is read from the store some time later, for all failures together. So
+the time of an answer does not tell a host whether the task exists.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Final, NamedTuple
+
+from taskgate.admission.rates import RateLimiter
+from taskgate.admission.security_alerts import SecurityAlerts, SecurityLog
+from taskgate.auth.context import AuthContext
+from taskgate.clock import Clock
+from taskgate.domain.record import OwnerKey, TaskId
+from taskgate.errors import Penalized, StoreUnavailable
+from taskgate.protocol.envelope import Request
+from taskgate.streams.exchange import Exchange
+from taskgate.system.background import Background
+from taskgate.telemetry.events import EventSink, SuspicionRaised, TaskDenied
+from taskgate.telemetry.request_context import RequestContext, current, in_request, no_request
+
+REPORT_DELAY: Final = 0.25
+"""Seconds until the owners of missing tasks are read."""
+MAX_PENDING: Final = 256
+"""Misses that may wait for that; further ones are reported as not found."""
+MAX_TASK_ID: Final = 32
+"""Characters of a task id in an event."""
+_MAX_AGENT: Final = 256
+_FOREIGN: Final = "context_mismatch"
+
+FindOwner = Callable[[TaskId], Awaitable[OwnerKey | None]]
+"""Finds the owner of a task (`TaskStore.owner_of`)."""
+
+
+class Miss(NamedTuple):
+    """A look-up that found no task of the caller; `owner_of` finds the task's owner."""
+
+    mount: str
+    method: str
+    task: TaskId
+    owner_of: FindOwner
+
+
+class _PendingReport(NamedTuple):
+    miss: Miss
+    caller: AuthContext
+    request_context: RequestContext | None
+
+
+class LookupGuard:
+    """Handles failed look-ups. `penalties` is None if all callers are one."""
+
+    def __init__(
+        self,
+        *,
+        penalties: "PenaltyBox | None",
+        rates: RateLimiter,
+        security_log: SecurityLog,
+        event_sink: EventSink,
+        clock: Clock,
+        max_pending: int = MAX_PENDING,
+    ) -> None:
+        self._penalties = penalties
+        self._rates = rates
+        self._security_log = security_log
+        self._event_sink = event_sink
+        self._clock = clock
+        self._alerts = SecurityAlerts(event_sink, clock)
+        self._max_pending = max_pending
+        self._pending: list[_PendingReport] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._background = Background()
+
+    def check_penalty(self, caller: AuthContext) -> None:
+        """Raises Penalized while the caller is in the penalty box."""
+        if self._penalties is not None:
+            left = self._penalties.remaining(caller.key, self._clock.elapsed())
+            if left > 0:
+                raise Penalized(timedelta(seconds=left))
+
+    async def on_miss(self, exchange: Exchange, caller: AuthContext, miss: Miss) -> None:
+        """Handle a look-up of a task that the caller does not have, for whatever reason.
+
+        Raises RateLimited if a failure rate is exceeded, because one request may name many tasks.
+        """
+        mount = miss.mount
+        self._report_later(caller, miss)
+        is_within_rate = await self._rates.on_lookup_failure(caller, exchange, mount)
+        if self._penalties is not None and self._penalties.add_failure(caller.key, self._clock.elapsed()):
+            self._event_sink.emit(SuspicionRaised("enumeration_suspected", mount))
+            self._security_log.log_enumeration(exchange, mount)
+        if not is_within_rate:
+            await self._rates.check_lookups(caller, exchange, mount)
+
+    def on_excessive_polling(self, caller: AuthContext, mount: str) -> None:
+        """Raise an alert about a caller whose poll was refused: it polls far more often than advised."""
+        self._alerts.raise_once("excessive_polling", caller.key, mount)
+
+    async def close(self) -> None:
+        """Report all pending misses, and none later. Needs the store."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        await self._background.close()
+        await self.report_pending()
+
+    # --- reports ------------------------------------------------------------------------------------------------------
+
+    def _report_later(self, caller: AuthContext, miss: Miss) -> None:
+        if len(self._pending) >= self._max_pending:
+            self._event_sink.emit(_denied(miss, "not_found", None))
+            return
+        self._pending.append(_PendingReport(miss, caller, _light_copy(current())))
+        if self._timer is None:
+            with no_request():
+                self._timer = asyncio.get_running_loop().call_later(REPORT_DELAY, self._start_report)
+
+    def _start_report(self) -> None:
+        self._timer = None
+        self._background.run(self.report_pending)
+
+    async def report_pending(self) -> None:
+        """Emit the events of all pending misses now, each in the context of its request."""
+        pending, self._pending = self._pending, []
+        for each in pending:
+            owner = await _owner(each.miss)
+            with in_request(each.request_context):
+                self._report(each.miss, each.caller, owner)
+
+    def _report(self, miss: Miss, caller: AuthContext, owner: OwnerKey | None) -> None:
+        reason = _reason(miss.mount, caller, owner)
+        self._event_sink.emit(_denied(miss, reason, owner))
+        if reason == _FOREIGN:
+            self._alerts.raise_once("cross_context_access", caller.key, miss.mount)
+
+
+def _reason(mount: str, caller: AuthContext, owner: OwnerKey | None) -> str:
+    """The reason of a miss. A foreign task is foreign even if expired; an own one at another mount is not found."""
+    if owner is None:
+        return "not_found"
+    if owner.context not in (caller.key, caller.previous_key):
+        return _FOREIGN
+    return "expired" if owner.mount == mount else "not_found"
+
+
+async def _owner(miss: Miss) -> OwnerKey | None:
+    try:
+        return await miss.owner_of(miss.task)
+    except StoreUnavailable:
+        return None
+
+
+def _denied(miss: Miss, reason: str, owner: OwnerKey | None) -> TaskDenied:
+    return TaskDenied(
+        miss.mount, miss.method, reason, miss.task[:MAX_TASK_ID], None if owner is None else owner.context
+    )
+
+
+def _light_copy(request_context: RequestContext | None) -> RequestContext | None:
+    """The part of a request context that a report needs: a host's message may be large, and many may wait."""
+    if request_context is None:
+        return None
+    request = request_context.message
+    light = None if not isinstance(request, Request) else Request(request.id, request.method, {}, "", "")
+    copy = request_context.for_message(light)
+    copy.span = request_context.span
+    copy.agent = None if request_context.agent is None else request_context.agent[:_MAX_AGENT]
+    return copy
+
+
+# --- penalties --------------------------------------------------------------------------------------------------------
+
+
+class PenaltyBox:
+    """The failed look-ups of each context; more than `threshold` within `window` put it into the box.
+
+    It stays there for `penalty`. Failures in the box do not count and do not prolong the penalty;
+    afterwards the count starts at zero. Times are in seconds of a monotonic clock.
+
+    At most `size` contexts are remembered. One more replaces the context outside of the box whose
+    last failure is the oldest. If all others are in the box, the one whose penalty ends first is
+    released. So a full box loses the rest of one penalty, and newcomers then replace each other.
+    """
+
+    def __init__(
+        self,
+        threshold: int = 20,
+        window: timedelta = timedelta(minutes=1),
+        penalty: timedelta = timedelta(minutes=5),
+        size: int = 10_000,
+    ) -> None:
+        self._threshold = threshold
+        self._window = window.total_seconds()
+        self._penalty = penalty.total_seconds()
+        self._size = size
+        # Both start with the first one to replace: the oldest last failure, the earliest end of a penalty.
+        self._failures: dict[str, deque[float]] = {}
+        self._boxed: dict[str, float] = {}
+
+    def adjust(self, threshold: int, window: timedelta, penalty: timedelta) -> None:
+        """Apply other limits; present penalties do not change."""
+        self._threshold = threshold
+        self._window = window.total_seconds()
+        self._penalty = penalty.total_seconds()
+
+    def add_failure(self, context: str, now: float) -> bool:
+        """Count a failed look-up; True if it puts the context into the box."""
+        self._release_expired(now)
+        if self.remaining(context, now) > 0:
+            return False
+        # An expired penalty may stand behind a longer one, from before `adjust`.
+        self._boxed.pop(context, None)
+        failures = self._failures.pop(context, None) or deque()
+        while failures and now - failures[0] >= self._window:
+            failures.popleft()
+        failures.append(now)
+        is_new_in_box = len(failures) > self._threshold
+        self._make_room()
+        if is_new_in_box:
+            self._boxed[context] = now + self._penalty
+        else:
+            self._failures[context] = failures
+        return is_new_in_box
+
+    def remaining(self, context: str, now: float) -> float:
+        """The remaining seconds of a penalty; 0 if the context has none."""
+        return max(0.0, self._boxed.get(context, now) - now)
+
+    def count(self, now: float) -> int:
+        """The number of contexts in the box. Changes nothing, so any thread may call it."""
+        return sum(end > now for end in self._boxed.copy().values())
+
+    def _release_expired(self, now: float) -> None:
+        while self._boxed and self._boxed[first := next(iter(self._boxed))] <= now:
+            del self._boxed[first]
+
+    def _make_room(self) -> None:
+        if len(self._failures) + len(self._boxed) >= self._size:
+            replaceable = self._failures or self._boxed
+            del replaceable[next(iter(replaceable))]

@@ -1,0 +1,89 @@
+"""Security alerts for operators: `SecurityAlerts` emits events, `SecurityLog` writes log lines.
+
+Both are throttled, because attackers decide how often they are triggered. The only part of a request
+in a line is its address.
+"""
+
+from collections import OrderedDict
+from logging import INFO, WARNING, getLogger
+from typing import Final
+
+from taskgate.clock import Clock
+from taskgate.streams.exchange import Exchange
+from taskgate.telemetry.events import EventSink, SuspicionRaised
+
+ALERT_PAUSE: Final = 60.0
+"""Seconds in which an alert of one kind about one caller is emitted once."""
+REMEMBERED: Final = 4096
+"""Alerts that are remembered; of more, the oldest is forgotten and may be emitted again."""
+LOG_PAUSE: Final = 1.0
+"""Seconds between two lines of one kind."""
+
+log = getLogger("taskgate.security")
+
+
+class SecurityAlerts:
+    """Emits SuspicionRaised events. Each detector has one of its own, for its kinds of alerts."""
+
+    def __init__(self, event_sink: EventSink, clock: Clock, *, size: int = REMEMBERED) -> None:
+        self._event_sink = event_sink
+        self._clock = clock
+        self._size = size
+        # The time of each alert, the oldest first.
+        self._raised: OrderedDict[tuple[str, str], float] = OrderedDict()
+
+    def raise_once(self, kind: str, who: str, mount: str) -> None:
+        """Emit an alert of a SuspicionRaised kind, unless the same one was emitted within ALERT_PAUSE.
+
+        `who` is the key of a context, or an address if no more is known; it stays in this object.
+        """
+        now, alert = self._clock.elapsed(), (kind, who)
+        raised = self._raised.get(alert)
+        if raised is not None and now - raised < ALERT_PAUSE:
+            return
+        if raised is None and len(self._raised) >= self._size:
+            self._raised.popitem(last=False)
+        self._raised[alert] = now
+        self._raised.move_to_end(alert)
+        self._event_sink.emit(SuspicionRaised(kind, mount))
+
+
+class SecurityLog:
+    """Writes log lines. `left_out` in a line is the number of suppressed lines of its kind before it."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        # The time and the suppressed lines, by kind; the kinds are a closed set.
+        self._written: dict[str, tuple[float, int]] = {}
+
+    def log_unauthenticated(self, exchange: Exchange, mount: str, reason: str) -> None:
+        """Log a refused request; `reason` is an AuthReason, or that of KeysUnavailable."""
+        if self._is_due(reason):
+            extra = {
+                "reason": reason,
+                "upstream": mount,
+                "address": exchange.address,
+                "left_out": self._restart(reason),
+            }
+            log.log(INFO, "a request was refused: its caller could not be authenticated", extra=extra)
+
+    def log_enumeration(self, exchange: Exchange, mount: str) -> None:
+        """Log that a caller got a penalty."""
+        kind = "enumeration_suspected"
+        if self._is_due(kind):
+            extra = {"upstream": mount, "address": exchange.address, "left_out": self._restart(kind)}
+            log.log(WARNING, "a caller is penalized: too many look-ups of unknown tasks", extra=extra)
+
+    def _is_due(self, kind: str) -> bool:
+        """Whether a line of that kind may be written; if not, counts it."""
+        if kind in self._written:
+            at, left_out = self._written[kind]
+            if self._clock.elapsed() - at < LOG_PAUSE:
+                self._written[kind] = (at, left_out + 1)
+                return False
+        return True
+
+    def _restart(self, kind: str) -> int:
+        _, left_out = self._written.get(kind, (0.0, 0))
+        self._written[kind] = (self._clock.elapsed(), 0)
+        return left_out

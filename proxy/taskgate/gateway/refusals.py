@@ -1,0 +1,113 @@
+"""The replies to requests that end in an error, and the reasons that operators are told.
+
+`refusal` makes the reply; `protocol/faults` says what an error means to a host. `RejectionRenderer`
+gives the refusal of a limit another form, if the operator configured one.
+"""
+
+from typing import Final
+
+from taskgate.admission.mounts import Mount
+from taskgate.admission.rates import RateLimitExceeded
+from taskgate.admission.rules import RejectAs, RuntimeConfig
+from taskgate.auth.metadata import challenge, scope_challenge
+from taskgate.domain.record import RequestId
+from taskgate.domain.versions import Era
+from taskgate.errors import (
+    CutOff,
+    GatewayError,
+    InsufficientScope,
+    MalformedMessage,
+    StoreUnavailable,
+    TaskAlreadyFinished,
+    Unauthenticated,
+    UpstreamFailed,
+)
+from taskgate.protocol.envelope import Message, Request, Response
+from taskgate.protocol.faults import fault
+from taskgate.protocol.jsonrpc import parse, result_text
+from taskgate.protocol.modern_requests import ModernDialect
+from taskgate.protocol.vocabulary import OVER_LIMIT, TOOLS_CALL, UNAVAILABLE
+from taskgate.streams.exchange import HttpReply
+
+_ADMITTED: Final = (UpstreamFailed, StoreUnavailable, CutOff, TaskAlreadyFinished)
+"""Errors after admission."""
+_PLAIN_STATUS: Final = {OVER_LIMIT: 429, UNAVAILABLE: 503}
+_DEPTH: Final = 16
+
+
+def refusal(error: Exception, mount: Mount, message: Message | None, era: Era = Era.LEGACY) -> tuple[HttpReply, int]:
+    """The reply to a message that ended in `error`, and its JSON-RPC code; None if no message was read.
+
+    `era` is that of the message, and LEGACY until it is known.
+    """
+    meaning = fault(error, era)
+    headers = meaning.headers + _more_headers(error, mount)
+    if isinstance(message, Request):
+        return HttpReply(status=meaning.status, body=meaning.message(message.id), headers=headers), meaning.code
+    # Without a request the host awaits no JSON-RPC error, so the HTTP status has to say it.
+    status = meaning.status if meaning.status != 200 else _PLAIN_STATUS.get(meaning.code, 400)
+    id_ = error.id if isinstance(error, MalformedMessage) else None
+    return HttpReply(status=status, body=None if status == 429 else meaning.message(id_), headers=headers), meaning.code
+
+
+def _more_headers(error: Exception, mount: Mount) -> tuple[tuple[str, str], ...]:
+    match error:
+        case Unauthenticated():
+            return (("WWW-Authenticate", challenge(mount.metadata, token_sent=error.token_sent, scopes=mount.scopes)),)
+        case InsufficientScope():
+            return (("WWW-Authenticate", scope_challenge(mount.metadata, error.scopes)),)
+        case RateLimitExceeded():
+            return error.quota
+    return ()
+
+
+def refused_for(error: Exception) -> str | None:
+    """The reason why a request was refused; None if it was admitted and failed later.
+
+    | error | reason |
+    |---|---|
+    | an invalid message, session, stream or parameter | its reason |
+    | no valid token | unauthenticated |
+    | no keys to verify the token, a rule, a scope, the penalty box | its reason |
+    | a limit: a rate, a cap, memory, the queue of a server | its reason |
+    | the gateway drains | draining |
+    | the gateway is short of memory | overload |
+    | a task that is not the caller's, or does not exist | task_not_found |
+    | a task of the caller has ended, so that it cannot be cancelled | None |
+    | the server failed, or answered with an error, or its tool did | None |
+    | the store failed, the gateway shut down during the call, or an unexpected error | None |
+    """
+    if not isinstance(error, GatewayError) or isinstance(error, _ADMITTED):
+        return None
+    return type(error).reason
+
+
+class RejectionRenderer:
+    """Renders refusals by a limit in the configured form."""
+
+    def __init__(self, live: RuntimeConfig, dialect: ModernDialect) -> None:
+        self._live = live
+        self._dialect = dialect
+
+    def render(self, reply: HttpReply, error: Exception, request: Request, era: Era) -> HttpReply:
+        """The configured reply to a request that a limit refused; `reply` is the usual one."""
+        match self._live.current.reject_as:
+            case RejectAs.HTTP:
+                return reply._replace(status=429)
+            case RejectAs.TOOL_ERROR if _accepts_tool_result(request, era):
+                return reply._replace(body=self._tool_error(request.id, error, era))
+        return reply
+
+    def _tool_error(self, id: RequestId, error: Exception, era: Era) -> str:
+        text = result_text(id, fault(error, era).tool_result)
+        if era is Era.LEGACY:
+            return text
+        # The modern dialect adds to it what it adds to every result.
+        response = parse(text.encode(), max_depth=_DEPTH)
+        assert isinstance(response, Response), "a call with an outcome has a response"
+        return self._dialect.answer(id, TOOLS_CALL, response, Era.LEGACY, self._dialect.info)
+
+
+def _accepts_tool_result(request: Request, era: Era) -> bool:
+    """Whether a tool result can answer a request: one that asks for a task gets none (L-CREATE-4)."""
+    return request.method == TOOLS_CALL and (era is Era.MODERN or "task" not in request.params)
