@@ -79,7 +79,7 @@ _folders = count()
 @pytest.fixture
 def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of the test's own. The one that pytest has moves a link, too, which takes longer than many a test."""
-    folder = tmp_path_factory.getbasetemp() / f"{re.sub(r'[^a-zA-Z0-9]', '_', request.node.name)[:30]}{next(_folders)}"
+    folder = tmp_path_factory.getbasetemp() / f"{re.sub(r'[^a-zA-Z0-9]', '_', request.node.name)[:24]}{next(_folders)}"
     folder.mkdir(mode=0o700)
     return folder
 

@@ -1,7 +1,8 @@
-"""Where time and chance come from. Nobody else asks the system for either.
+"""Time and randomness: the protocols `Clock` and `Entropy`, and their implementations.
 
-Waiting is the event loop's business (`asyncio.timeout`, `call_later`), so a loop with virtual time together with other
-implementations of these two protocols simulates the whole gateway from a seed.
+All other modules take the time and random bytes from these, and wait with the event loop
+(`asyncio.timeout`, `call_later`). So tests simulate the whole gateway from a seed, with a loop of virtual
+time and other implementations.
 """
 
 import secrets
@@ -11,23 +12,23 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """The time of day, and a stopwatch."""
+    """The time of day, and a monotonic clock."""
 
     def now(self) -> datetime:
-        """The time that whatever is kept goes by, aware, in UTC: see SteadyClock and SharedClock."""
+        """The time of stored records, aware, in UTC; it may differ from the wall clock (SteadyClock, SharedClock)."""
         ...
 
     def wall(self) -> datetime:
-        """The wall clock of this machine, by which tokens are judged, aware, in UTC."""
+        """The wall clock of this machine, for the validity of tokens, aware, in UTC."""
         ...
 
     def elapsed(self) -> float:
-        """Seconds since an arbitrary fixed moment; never goes back."""
+        """Monotonic seconds since an arbitrary fixed moment."""
         ...
 
 
 class Entropy(Protocol):
-    """Bytes nobody can guess."""
+    """A source of random bytes that cannot be guessed."""
 
     def token(self, count: int) -> bytes:
         """`count` random bytes from a cryptographic source."""
@@ -47,9 +48,9 @@ class SystemClock:
 
 
 class SteadyClock:
-    """The time of a process: the wall clock's when it was made, and since then what the stopwatch says.
+    """The time of a process: the wall clock at its creation, plus the monotonic time since then.
 
-    So tasks live as long as they were promised, however the wall clock of `own` is set meanwhile.
+    So the time to live of a task stays correct if the wall clock of `own` is set meanwhile.
     """
 
     def __init__(self, own: Clock) -> None:
@@ -62,10 +63,10 @@ class SteadyClock:
 
 
 class SharedClock:
-    """The time of a store that several processes share, so that all of them mean the same by now (leases, expiry).
+    """The time of a shared store, so that all processes agree on it (leases, expiry).
 
-    It is the time of `own` until the store has told its own for the first time (`align`); the wall clock and the
-    stopwatch are `own`'s always. For one thread.
+    It is the time of `own` until the first `align`. The wall clock and the monotonic clock are always
+    those of `own`. For one thread.
     """
 
     def __init__(self, own: Clock) -> None:
@@ -82,15 +83,15 @@ class SharedClock:
         return self._own.elapsed()
 
     def align(self, moment: datetime, *, asked: float, answered: float) -> None:
-        """The store said `moment` at some time between two readings of the stopwatch.
+        """Adjust to a store whose time was `moment` between two readings of the monotonic clock.
 
-        What is known already is kept as far as that allows, so that a slow answer moves nothing.
+        The adjustment is the smallest that agrees with the answer, so a slow answer changes nothing.
         """
-        late, way = timedelta(seconds=answered), timedelta(seconds=answered - asked)
+        end, span = timedelta(seconds=answered), timedelta(seconds=answered - asked)
         if self._zero is None:
-            self._zero = moment + way / 2 - late
+            self._zero = moment + span / 2 - end
         else:
-            self._zero = min(max(self._zero, moment - late), moment + way - late)
+            self._zero = min(max(self._zero, moment - end), moment + span - end)
 
 
 class SystemEntropy:

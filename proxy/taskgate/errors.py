@@ -1,7 +1,8 @@
-"""What can go wrong, by whose doing: the host's, the server's, ours.
+"""The errors of the gateway, by cause: the host (DownstreamError), the server (UpstreamFailed), or the gateway itself.
 
-Knows no HTTP and no JSON-RPC: `protocol/faults.py` alone turns these into either. Each has a `reason` of a closed set,
-its metric label. A server's JSON-RPC error is an outcome. No text may hold a payload, a path, an address or a token.
+Each has a `reason` of a closed set, which is its metric label. `protocol/faults.py` alone turns them
+into HTTP statuses and JSON-RPC errors. A JSON-RPC error of a server is an outcome and not raised. No text
+may contain a payload, a path, an address or a token.
 """
 
 from collections.abc import Mapping
@@ -11,23 +12,23 @@ from typing import Any
 
 
 class GatewayError(Exception):
-    """Anything the gateway refuses or fails to do."""
+    """The base class: a refusal or a failure of the gateway."""
 
     reason: str = "internal"
 
 
 class DownstreamError(GatewayError):
-    """The host's doing. The text is for the host."""
+    """An error that the host caused; the text is for the host."""
 
 
 class UnparsableMessage(DownstreamError):
-    """The body is not JSON: bad UTF-8, a byte order mark, syntax, NaN, too deep, or a number too long to read."""
+    """A body that is not JSON: bad UTF-8, a byte order mark, syntax, NaN, nested too deep, or a number too long."""
 
     reason = "bad_json"
 
 
 class MalformedMessage(DownstreamError):
-    """JSON, but not one JSON-RPC message. `id` is the message's own where it could be read."""
+    """JSON that is not one JSON-RPC message; `id` is that of the message if it could be read."""
 
     reason = "bad_message"
 
@@ -37,26 +38,29 @@ class MalformedMessage(DownstreamError):
 
 
 class InvalidParams(DownstreamError):
-    """A parameter the gateway needs is missing or of the wrong type."""
+    """A required parameter that is missing or of the wrong type."""
 
     reason = "bad_params"
 
 
 class IncompleteMeta(DownstreamError):
-    """A request of the modern era lacks what every one has to say in its `_meta`, or says it in the wrong type."""
+    """A modern request whose `_meta` lacks a required member, or has it in the wrong type."""
 
     reason = "bad_meta"
 
 
 class HeaderMismatch(DownstreamError):
-    """A header that repeats a part of the body is missing, malformed, sent twice, or `contradicts` the body."""
+    """A header that must repeat a part of the body but is missing, malformed, or sent twice.
+
+    `contradicts` is whether it differs from the body.
+    """
 
     reason = "header_mismatch"
     contradicts = False
 
 
 class MissingCapability(DownstreamError):
-    """The request does not declare what serving it needs; `required` is that, as a host declares capabilities."""
+    """A request without a declared capability that it needs: `required`, in the form that hosts declare."""
 
     reason = "missing_capability"
 
@@ -66,19 +70,19 @@ class MissingCapability(DownstreamError):
 
 
 class UnknownMethod(DownstreamError):
-    """No such method in the session's revision, or a capability that was not advertised."""
+    """A method that the session's revision does not have, or whose capability was not advertised."""
 
     reason = "unknown_method"
 
 
 class TaskSupportMismatch(DownstreamError):
-    """A task was asked of a tool that cannot be one, or not asked of a tool that must be one."""
+    """A call as a task for a tool that forbids tasks, or a plain call for one that requires them."""
 
     reason = "task_support"
 
 
 class UnsupportedVersion(DownstreamError):
-    """The protocol revision the host names is not served, or is not the session's; `requested` where that is told."""
+    """A protocol revision that is not served, or is not the session's; `requested` if the answer repeats it."""
 
     reason = "bad_version"
 
@@ -88,7 +92,7 @@ class UnsupportedVersion(DownstreamError):
 
 
 class VerbNotServed(DownstreamError):
-    """The host's era has no such HTTP method. `served` are those that it has."""
+    """An HTTP method that the host's era does not have; `served` are those that it has."""
 
     reason = "bad_verb"
 
@@ -98,25 +102,25 @@ class VerbNotServed(DownstreamError):
 
 
 class SessionRequired(DownstreamError):
-    """A message of the legacy era came without a session id."""
+    """A legacy message without a session id."""
 
     reason = "no_session"
 
 
 class SessionNotFound(DownstreamError):
-    """The session ended, never was, or belongs to somebody else: one answer for all three."""
+    """A session that ended, never existed, or belongs to another caller: one answer for all three."""
 
     reason = "session_not_found"
 
 
 class StreamNotFound(DownstreamError):
-    """An event id that belongs to no stream of the session, or to one that is not there wholly any more."""
+    """An event id of no stream of the session, or of a stream that is not stored completely any more."""
 
     reason = "stream_not_found"
 
 
 class TaskNotFound(DownstreamError):
-    """Unknown, expired, purged, foreign, malformed: one answer for all of them."""
+    """A task that is unknown, expired, purged, of another caller, or malformed: one answer for all of them."""
 
     reason = "task_not_found"
 
@@ -125,13 +129,13 @@ class TaskNotFound(DownstreamError):
 
 
 class TaskAlreadyFinished(DownstreamError):
-    """A terminal task cannot be cancelled (legacy era)."""
+    """A cancellation of a terminal task (legacy era)."""
 
     reason = "task_finished"
 
 
 class AuthReason(StrEnum):
-    """Why a token was not accepted. For operators alone: every host gets the same answer."""
+    """The reasons why a token was refused, for operators only: every host gets the same answer."""
 
     MISSING = "missing"
     SCHEME = "scheme"
@@ -149,9 +153,9 @@ class AuthReason(StrEnum):
 
 
 class Unauthenticated(DownstreamError):
-    """No token, or one that is not accepted, for an AuthReason; `token_sent` tells the two apart for the host.
+    """A request without a token, or with one that was refused; `token_sent` distinguishes them for the host.
 
-    `issuer` is the operator's name of the configured issuer whose token it claims to be, None for any other.
+    `issuer` is the operator's name of the configured issuer that the token names, None for any other.
     """
 
     reason = "unauthenticated"
@@ -164,13 +168,13 @@ class Unauthenticated(DownstreamError):
 
 
 class Forbidden(DownstreamError):
-    """The operator's rules do not let this caller do it."""
+    """A request that the operator's access rules refuse."""
 
     reason = "policy"
 
 
 class InsufficientScope(DownstreamError):
-    """The caller's token lacks scopes. `scopes` are all that the operation needs, so that a host need ask only once."""
+    """A token that lacks scopes; `scopes` are all that the operation needs, so that a host asks for them once."""
 
     reason = "insufficient_scope"
 
@@ -180,7 +184,7 @@ class InsufficientScope(DownstreamError):
 
 
 class Penalized(DownstreamError):
-    """The caller looked for too many tasks that it does not have, and is not listened to for a while."""
+    """A pause for a caller that looked up too many tasks that it does not have."""
 
     reason = "penalty"
 
@@ -190,7 +194,7 @@ class Penalized(DownstreamError):
 
 
 class TooManyTasks(DownstreamError):
-    """A cap on unfinished tasks, or on what else `of` says, refused one more; `scope` is what it counts over."""
+    """A cap that is reached, on unfinished tasks or on what `of` names; `scope` is what the cap counts over."""
 
     reason = "concurrency"
 
@@ -201,7 +205,7 @@ class TooManyTasks(DownstreamError):
 
 
 class TooManyBytes(DownstreamError):
-    """What `of` says takes all the room that there is, and nothing was stored or called; `scope` as in TooManyTasks."""
+    """A byte cap that is reached, on what `of` names: nothing was stored or called. `scope` as in TooManyTasks."""
 
     reason = "bytes"
 
@@ -212,7 +216,7 @@ class TooManyBytes(DownstreamError):
 
 
 class RateLimited(DownstreamError):
-    """A rate refused the request. `policy` is the operator's name of it; after `retry_after` one would pass."""
+    """A request above a rate limit; `policy` is its configured name, and after `retry_after` one is allowed."""
 
     reason = "rate"
 
@@ -223,7 +227,7 @@ class RateLimited(DownstreamError):
 
 
 class QueueFull(DownstreamError):
-    """The server has as many calls as it may, and no more may wait for it, or this one waited for too long."""
+    """A call above the concurrency limit of its server, with the queue full or the longest wait exceeded."""
 
     reason = "queue"
 
@@ -233,7 +237,7 @@ class QueueFull(DownstreamError):
 
 
 class UpstreamReason(StrEnum):
-    """What went wrong between the gateway and a server."""
+    """The reasons why a request to a server failed."""
 
     UNREACHABLE = "unreachable"
     CLOSED = "closed"
@@ -245,11 +249,11 @@ class UpstreamReason(StrEnum):
     SESSION_LOST = "session_lost"
     CALL_LOST = "call_lost"
     INTERNAL = "internal"
-    """The gateway lacked something, and the server had no part in it."""
+    """The gateway ran out of something; the server is not the cause."""
 
 
 class UpstreamFailed(GatewayError):
-    """The server's doing, which may have acted on the message if `dispatched`. The text never says where it is."""
+    """A failed request to a server, which may have acted on it if `dispatched`; the text has no address."""
 
     def __init__(
         self, reason: UpstreamReason, text: str, *, dispatched: bool, retry_after: timedelta | None = None
@@ -261,11 +265,11 @@ class UpstreamFailed(GatewayError):
 
 
 class InternalError(GatewayError):
-    """Our own doing."""
+    """An error of the gateway itself."""
 
 
 class StoreFault(StrEnum):
-    """What keeps a store from working, where that is known. For operators alone."""
+    """The known causes of a store's failure, for operators only."""
 
     DISK_FULL = "disk_full"
     SIZE_LIMIT = "size_limit"
@@ -277,7 +281,7 @@ class StoreFault(StrEnum):
 
 
 class StoreUnavailable(InternalError):
-    """The store did not do what it was asked; nothing is known to be written. `fault` is the cause, where known."""
+    """A failed operation of the store, which may or may not have written; `fault` is the cause if it is known."""
 
     reason = "store"
 
@@ -287,7 +291,7 @@ class StoreUnavailable(InternalError):
 
 
 class KeysUnavailable(InternalError):
-    """A token cannot be judged because its issuer's keys cannot be had: no reason to throw the token away."""
+    """A token that cannot be verified now, because its issuer's keys are unavailable; the host may retry with it."""
 
     reason = "jwks_unavailable"
 
@@ -297,13 +301,13 @@ class KeysUnavailable(InternalError):
 
 
 class CutOff(InternalError):
-    """The gateway shut down while a call was running; it may or may not have completed."""
+    """A call that was running when the gateway shut down; it may or may not have completed."""
 
     reason = "shutdown"
 
 
 class Draining(InternalError):
-    """The gateway is shutting down and takes no new work."""
+    """A request for new work while the gateway shuts down."""
 
     reason = "draining"
 
@@ -313,7 +317,7 @@ class Draining(InternalError):
 
 
 class Overloaded(InternalError):
-    """The process is short of memory and does not take this on; nothing was called."""
+    """A request that was refused because memory is short; nothing was called."""
 
     reason = "overload"
 
@@ -323,6 +327,6 @@ class Overloaded(InternalError):
 
 
 class IllegalTransition(GatewayError):
-    """An event that the task's state does not allow: an ordinary outcome inside the engine, never seen outside."""
+    """An event that the state of the task does not allow; the lifecycle handles it, and hosts do not see it."""
 
     reason = "illegal_transition"

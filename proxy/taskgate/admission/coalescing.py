@@ -22,7 +22,7 @@ from taskgate.protocol.intents import CallTool
 from taskgate.protocol.repeats import call_digest, key_digest
 from taskgate.stores.base import TaskStore
 from taskgate.system.background import Background
-from taskgate.system.offload import LARGE, offloaded
+from taskgate.system.offload import LARGE, offload
 from taskgate.telemetry.events import CallCoalesced, EventSink
 
 MOST: Final = 10_000
@@ -61,7 +61,7 @@ async def check_same_call(record: TaskRecord, call: CallTool) -> None:
     params = record.call.params
     assert params is not None, "the record was read without its bodies"
     read = partial(call_digest, record.call.tool, params)
-    if await offloaded(len(params), read) != await offloaded(call.params.size, partial(_call_digest, call)):
+    if await offload(len(params), read) != await offload(call.params.size, partial(_call_digest, call)):
         raise InvalidParams(KEY_REUSED)
 
 
@@ -157,7 +157,7 @@ class RequestCoalescer:
         else:
             digest: asyncio.Future[str] | str
             if key.call.params.size > LARGE:
-                digest = self._background.begin(partial(_digest, key))
+                digest = self._background.start(partial(_digest, key))
                 call = partial(_after, digest, call)
             else:
                 digest = await _digest(key)
@@ -203,7 +203,7 @@ class RequestCoalescer:
     ) -> _RunningCall:
         since = self._clock.elapsed()
         running = self._running[slot] = _RunningCall(digest, since)
-        running.task = self._background.begin(partial(self._run, slot, running, call))
+        running.task = self._background.start(partial(self._run, slot, running, call))
         return running
 
     async def _run(self, slot: _Slot, running: _RunningCall, call: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
@@ -290,7 +290,7 @@ def _call_digest(call: CallTool) -> str:
 async def _digest(key: CoalesceKey) -> str:
     """The digest of all that equal calls have in common, so that the answer to one is valid for the other."""
     features = json.dumps(dict(key.features), sort_keys=True)
-    call = await offloaded(key.call.params.size, partial(_call_digest, key.call))
+    call = await offload(key.call.params.size, partial(_call_digest, key.call))
     return key_digest(f"{call} {key.era.value} {features}")
 
 

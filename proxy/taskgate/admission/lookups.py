@@ -25,7 +25,7 @@ from taskgate.protocol.vocabulary import TASKS_GET
 from taskgate.stores.base import TaskStore
 from taskgate.streams.bytes_in_flight import SMALL, BytesInFlight
 from taskgate.streams.exchange import Exchange
-from taskgate.system.offload import aside
+from taskgate.system.offload import in_thread
 from taskgate.telemetry.span_annotations import annotate_task
 
 PAGE: Final = 100
@@ -184,7 +184,7 @@ async def with_parsed_outcome(record: TaskRecord | None) -> TaskRecord | None:
     text = None if outcome is None else outcome_text(outcome)
     if isinstance(text, LargeJson):
         try:
-            await aside(lambda: text.members)
+            await in_thread(lambda: text.members)
         except ValueError as error:
             raise StoreUnavailable("A stored record cannot be read") from error
     return record

@@ -48,7 +48,7 @@ from taskgate.protocol.envelope import Message, Request, Response
 from taskgate.sessions.registry import HostSession, HostSessions
 from taskgate.streams.exchange import Exchange, HandledRequest, HttpMethod, HttpReply, RpcReply, error_of, revision_of
 from taskgate.streams.log_entries import StreamOrigin
-from taskgate.system.offload import LARGE, aside, offloaded
+from taskgate.system.offload import LARGE, in_thread, offload
 from taskgate.telemetry.events import EventSink, ToolCalled
 from taskgate.telemetry.request_context import client_of
 
@@ -225,7 +225,7 @@ class InSessionMessages:
             return RpcReply(self._dialect.task_outcome(intent.id, record))
         response = await self._rooms.relaying.call(exchange, caller, host_session, intent, decision)
         answer = partial(self._dialect.answer, intent.id, response, _foreign(host_session, words.TOOLS_CALL))
-        return RpcReply(answer() if len(response.text) <= LARGE else await aside(answer), error_of(response))
+        return RpcReply(answer() if len(response.text) <= LARGE else await in_thread(answer), error_of(response))
 
     def _count_refused(self, host_session: HostSession, tool: str) -> None:
         is_listed = host_session.upstream.listed(tool) is not None
@@ -241,9 +241,9 @@ class InSessionMessages:
             support = host_session.mount.support if host_session.has_tasks else None
             shows = self._rooms.access.tool_filter(caller, host_session.mount.name)
             amend = partial(self._dialect.tools, intent.id, response, support, shows, foreign)
-            return RpcReply(await offloaded(len(response.text), amend), error_of(response))
+            return RpcReply(await offload(len(response.text), amend), error_of(response))
         return RpcReply(
-            await offloaded(len(response.text), partial(self._dialect.answer, intent.id, response, foreign)),
+            await offload(len(response.text), partial(self._dialect.answer, intent.id, response, foreign)),
             error_of(response),
         )
 
@@ -264,7 +264,7 @@ class InSessionMessages:
             return RpcReply(self._dialect.pong(intent.id))
         foreign = None if era is Era.LEGACY else Foreign(method, host_session.peer.revision, extension)
         answer = partial(self._dialect.answer, intent.id, response, foreign)
-        return RpcReply(await offloaded(len(response.text), answer), error_of(response))
+        return RpcReply(await offload(len(response.text), answer), error_of(response))
 
 
 def _about(request: Request, intent: Intent) -> StreamOrigin:

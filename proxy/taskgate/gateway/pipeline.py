@@ -64,7 +64,7 @@ from taskgate.streams.exchange import (
     ListenerRefused,
 )
 from taskgate.system import offload
-from taskgate.system.interruption import Interrupted
+from taskgate.system.cancel_scope import ScopeCancelled
 from taskgate.telemetry.events import BatchItemAnswered, CapRefused, EventSink, HttpRefused, RpcAnswered, TaskDenied
 from taskgate.telemetry.request_context import LARGE_MESSAGE, RequestContext, client_of, in_request
 from taskgate.telemetry.tracing import NO_TRACING, Tracing
@@ -165,7 +165,7 @@ class Gateway:
                 if refused is not None:
                     raise refused
                 read_all = partial(self._read_batch, body)
-                parts = [self._read_part(part) for part in await offload.offloaded(len(body), read_all)]
+                parts = [self._read_part(part) for part in await offload.offload(len(body), read_all)]
                 seen.parts = len(parts)
                 each = partial(self._answer_one_of_many, exchange, mount, caller, begun)
                 return await answer_all(exchange, parts, each)
@@ -235,7 +235,7 @@ class Gateway:
             else:
                 era = Era.LEGACY
                 answered = await self._in_session.answer(exchange, mount, caller, message)
-        except Interrupted:
+        except ScopeCancelled:
             # The host cancelled its request or left: an answer has no reader.
             self._give_up(mount, message, begun)
             return HttpReply(status=202)
@@ -251,7 +251,7 @@ class Gateway:
 
     async def _read_aside(self, session: str | None, read: Callable[[], Message]) -> Message:
         """Parse a large message on another thread."""
-        reading = offload.aside(read)
+        reading = offload.in_thread(read)
         if session is None:
             return await reading
         now = self._read_now.setdefault(session, set())

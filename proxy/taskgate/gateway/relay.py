@@ -31,8 +31,8 @@ from taskgate.sessions.questions import Carrying
 from taskgate.sessions.registry import HostSession
 from taskgate.streams.exchange import Exchange
 from taskgate.streams.keepalive import Keepalive
-from taskgate.system.alarms import Alarms
-from taskgate.system.interruption import Interrupted, Interruptible
+from taskgate.system.cancel_scope import CancelScope, ScopeCancelled
+from taskgate.system.timer_wheel import TimerWheel
 from taskgate.telemetry.events import EventSink, ShadowPromotion, ToolCalled
 from taskgate.upstream.call_listener import ServerQuestion, UnsavedCallListener
 
@@ -72,10 +72,10 @@ class PlainCallProxy:
     ) -> None:
         self._dialect = dialect
         self._patience = patience.total_seconds()
-        self._alarms = Alarms(self._patience)
+        self._alarms = TimerWheel(self._patience)
         self._joining = joining
         self._event_sink = event_sink
-        self._running: set[Interruptible] = set()
+        self._running: set[CancelScope] = set()
         self._stopping = False
 
     def call(
@@ -128,7 +128,7 @@ class PlainCallProxy:
 
         relay, who = host_session.upstream.relay, principal_of(caller)
         send = partial(relay, asked.method, asked.params, listener=listener, tool=asked.tool, principal=who)
-        call, ticket = Interruptible(), None
+        call, ticket = CancelScope(), None
         host_session.calls[call] = asked.id
         self._running.add(call)
         try:
@@ -136,7 +136,7 @@ class PlainCallProxy:
                 if self._stopping:
                     # The gateway is stopping, and the other calls have been interrupted before this
                     # one was registered.
-                    call.interrupt()
+                    call.cancel()
                 if asking is not None:
                     response = await self._joining.run(asking, partial(self._shared, caller, host_session, asked, send))
                     assert isinstance(response, Response), "a plain call yields a response, not a task"
@@ -148,12 +148,12 @@ class PlainCallProxy:
                         await self._wait(host_session, asked.tool, ticket)
                     self._count(host_session, asked.tool, "direct")
                 if asked.lasts:
-                    exchange.on_disconnect(call.interrupt)
+                    exchange.on_disconnect(call.cancel)
                 response = await send()
                 if asked.method in SETTING_METHODS and response.error is None:
                     host_session.wants.record(asked.method, asked.params)
                 return response
-        except Interrupted:
+        except ScopeCancelled:
             if self._stopping:
                 raise CutOff from None
             raise
@@ -211,14 +211,14 @@ class PlainCallProxy:
         """Interrupt the running calls and every later one; their hosts get an error."""
         self._stopping = True
         for call in self._running:
-            call.interrupt()
+            call.cancel()
 
     def cancel(self, host_session: HostSession, id: RequestId) -> bool:
         """Cancel the request of that id, and return whether it runs in this process."""
         # The newest, in case the host used an id twice.
         call = next((call for call, its in reversed(host_session.calls.items()) if its == id), None)
         if call is not None:
-            call.interrupt()
+            call.cancel()
         return call is not None
 
     def close(self) -> None:
@@ -226,9 +226,9 @@ class PlainCallProxy:
         self._alarms.close()
 
 
-def _leaves_with(exchange: Exchange, call: Interruptible, ticket: Permit) -> None:
+def _leaves_with(exchange: Exchange, call: CancelScope, ticket: Permit) -> None:
     """Interrupt a call that still waits for its permit if its host disconnects."""
-    exchange.on_disconnect(lambda: None if ticket.is_granted else call.interrupt())
+    exchange.on_disconnect(lambda: None if ticket.is_granted else call.cancel())
 
 
 class _CallHearer(UnsavedCallListener):

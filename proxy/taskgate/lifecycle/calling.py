@@ -16,7 +16,7 @@ from taskgate.lifecycle.deadlines import Call
 from taskgate.lifecycle.task_runs import TaskRun
 from taskgate.protocol.envelope import Response
 from taskgate.protocol.faults import CUT_OFF, call_ended, call_failed
-from taskgate.system.interruption import Interrupted
+from taskgate.system.cancel_scope import ScopeCancelled
 from taskgate.upstream import failures
 
 UNFORESEEN: Final = "The gateway failed while the call was running; it may or may not have completed"
@@ -49,7 +49,7 @@ async def come_of(
     except QueueFull as full:
         # The call waited for its permit together with equal calls.
         return call_ended(FaultReason.QUEUE, str(full), dispatched=run.ran, retry_after=full.retry_after)
-    except Interrupted:
+    except ScopeCancelled:
         pass
     except Exception as error:
         # Whatever the error is, the task must not stay unfinished.

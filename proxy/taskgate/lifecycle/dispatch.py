@@ -21,7 +21,7 @@ from taskgate.lifecycle.reports import report
 from taskgate.lifecycle.task_runs import TaskRun
 from taskgate.protocol.faults import call_ended
 from taskgate.stores.base import TaskStore
-from taskgate.system.interruption import Interrupted
+from taskgate.system.cancel_scope import ScopeCancelled
 from taskgate.telemetry.events import EventSink, TaskDispatched
 
 SHUT_DOWN_UNSENT: Final = "The gateway shut down before the call was sent"
@@ -54,7 +54,7 @@ class Dispatcher:
             if run.is_shut_down:
                 if self._hold is not None and not record.dispatched:
                     # Another replica sends it, after its lease has lapsed.
-                    raise Interrupted
+                    raise ScopeCancelled
                 return unsent(FaultReason.SHUTDOWN, SHUT_DOWN_UNSENT)
             since = self._clock.elapsed()
             if run.revision != record.revision or (marked := await self._mark_at_once(run, record)) is None:
@@ -66,7 +66,7 @@ class Dispatcher:
         if self._hold is not None and self._hold.overslept(since):
             # The process was suspended in between: another may have read the mark and declared the
             # call lost.
-            raise Interrupted
+            raise ScopeCancelled
         self._event_sink.emit(TaskDispatched(marked, self._clock.now() - record.created_at))
         return None
 
@@ -75,13 +75,13 @@ class Dispatcher:
         try:
             with run.scope:
                 if run.stopped:
-                    raise Interrupted
+                    raise ScopeCancelled
                 if record.status_message != queue_status(ticket.ahead):
                     # The message is of an earlier process, or the call moved up while the record
                     # was created.
                     await self._tell(run, ticket.ahead)
                 await ticket.wait(min(ticket.max_wait, left), partial(self._tell, run))
-        except Interrupted:
+        except ScopeCancelled:
             if not run.is_shut_down:
                 raise
 
@@ -99,7 +99,7 @@ class Dispatcher:
 
         with suppress(StoreUnavailable):
             if await self._changes.make(run.owner, run.id, place) is None:
-                raise Interrupted
+                raise ScopeCancelled
 
     async def _mark_at_once(self, run: TaskRun, record: TaskRecord) -> TaskRecord | None:
         """Try `_mark` without a load: usually the record is unchanged since it was created. Else
@@ -127,5 +127,5 @@ class Dispatcher:
         # was ended.
         marked = await self._changes.make(run.owner, run.id, leaving)
         if marked is None:
-            raise Interrupted
+            raise ScopeCancelled
         return marked

@@ -25,7 +25,7 @@ from taskgate.lifecycle.dispatch import Dispatcher
 from taskgate.lifecycle.leasing import Leasing
 from taskgate.lifecycle.takeovers import Takeovers
 from taskgate.lifecycle.task_runs import TaskRun
-from taskgate.system.interruption import Interrupted
+from taskgate.system.cancel_scope import ScopeCancelled
 from taskgate.telemetry.events import CallsRunning, EventSink
 from taskgate.upstream.failures import Gone
 
@@ -56,7 +56,7 @@ class TaskExecutor:
         assert record.call.params is not None, "a new or recovered record has its bodies"
         try:
             unsent = await self._dispatcher.leave(run, record, way.ticket)
-        except Interrupted:
+        except ScopeCancelled:
             return
         if unsent is not None:
             way.ticket.release()

@@ -33,7 +33,7 @@ from taskgate.stores.base import TaskStore, TaskWatch
 from taskgate.streams.event_stream import EventStream, ResumableEventStream
 from taskgate.streams.exchange import Exchange
 from taskgate.streams.log_entries import StreamOrigin
-from taskgate.system.interruption import Interrupted, Interruptible
+from taskgate.system.cancel_scope import CancelScope, ScopeCancelled
 
 PATIENCE: Final = timedelta(seconds=30)
 """The longest wait for changes, after which the record is read again."""
@@ -78,7 +78,7 @@ class ResultWaiter:
         self._dialect = dialect
         self._clock = clock
         self._waits: dict[EventStream, TaskRecord] = {}
-        self._waiting: dict[Interruptible, TaskId] = {}
+        self._waiting: dict[CancelScope, TaskId] = {}
         self._left: timedelta | None = None
 
     async def outcome(
@@ -108,22 +108,22 @@ class ResultWaiter:
         self._left = patience
         for waiting, task in self._waiting.items():
             if task in tasks:
-                waiting.interrupt()
+                waiting.cancel()
 
     async def _awaited(
         self, record: TaskRecord, exchange: Exchange, caller: AuthContext, host_session: HostSession
     ) -> TaskRecord:
-        waiting = Interruptible()
+        waiting = CancelScope()
         self._waiting[waiting] = record.id
         try:
             with self._streams.open.acquire_wait(caller), waiting:
-                exchange.on_disconnect(waiting.interrupt)
+                exchange.on_disconnect(waiting.cancel)
                 if exchange.head.accepts_stream:
                     record = await self._follow(record, caller, exchange.stream(), host_session)
                 while not record.status.is_terminal:
                     await self._news(record, caller.expires_at)
                     record = await self._lookups.reload(record)
-        except Interrupted:
+        except ScopeCancelled:
             if self._left is None:
                 raise
             raise Draining(self._left) from None
@@ -137,19 +137,19 @@ class ResultWaiter:
         Raises only CancelledError. `exchange` is the request that resumes the stream; the wait
         outlives it.
         """
-        feed, about, waiting = moved.feed, moved.about, Interruptible()
+        feed, about, waiting = moved.feed, moved.about, CancelScope()
         assert about.request is not None
         assert about.task is not None
         heard = Heard(about.wait or feed.name, about.last_note, moved.ahead)
         try:
             with host_session, waiting:
-                feed.on_discard(waiting.interrupt)
+                feed.on_discard(waiting.cancel)
                 record = await self._lookups.find(exchange, caller, host_session.mount.name, about.task, TASKS_RESULT)
                 if not record.status.is_terminal:
                     with self._streams.open.acquire_wait(caller):
                         record = await self._follow(record, caller, feed, host_session, heard)
                 answer = self._dialect.task_outcome(about.request, await self._whole(record, caller))
-        except Interrupted:
+        except ScopeCancelled:
             return
         except Exception as error:
             if not isinstance(error, GatewayError):

@@ -92,7 +92,7 @@ class InputDelivery:
             return InputClaimed(key=key, stream=claim) if is_free else None
 
         offer = _Offer(record.owner, feed, claim)
-        making = self._background.begin(partial(self._changes.make, record.owner, record.id, take))
+        making = self._background.start(partial(self._changes.make, record.owner, record.id, take))
         try:
             claimed = await asyncio.shield(making)
         except BaseException:

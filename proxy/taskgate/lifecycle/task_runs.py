@@ -16,7 +16,7 @@ from taskgate.errors import StoreUnavailable
 from taskgate.lifecycle.changes import Hold
 from taskgate.lifecycle.hearing import TaskListener
 from taskgate.stores.base import HolderWatch, RecordChange, TaskStore
-from taskgate.system.interruption import Interruptible
+from taskgate.system.cancel_scope import CancelScope
 from taskgate.telemetry.request_context import RequestContext, current
 from taskgate.telemetry.tracing import stored_span
 
@@ -68,7 +68,7 @@ class TaskRun:
         self.is_left = False
         self.is_lost = False
         self.begun = 0.0
-        self.scope = Interruptible()
+        self.scope = CancelScope()
         self.task: asyncio.Task[None] | None = None
 
     def request_context(self) -> RequestContext:
@@ -87,7 +87,7 @@ class TaskRun:
     def stop(self) -> None:
         """Cancel the call, now or before it is sent. Writes under way are completed."""
         self.stopped = True
-        self.scope.interrupt()
+        self.scope.cancel()
 
     def shut_down(self) -> None:
         """Cancel the call because the gateway shuts down. If another process can resume it, it

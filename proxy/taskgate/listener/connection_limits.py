@@ -67,7 +67,7 @@ class ConnectionCounts:
         Returns None if a limit is exceeded.
         """
         if number >= self._ceiling:
-            descriptors.LACK.emit({"limit": descriptors.limit()})
+            descriptors.EXHAUSTED_LOG.emit({"limit": descriptors.limit()})
             return None
         bound = self._per_address
         address = self._address(host)
@@ -124,9 +124,9 @@ class BoundedSocket(socket.socket):
             try:
                 accepted, address = super().accept()
             except OSError as error:
-                if not descriptors.ran_out(error):
+                if not descriptors.is_exhaustion(error):
                     raise
-                descriptors.LACK.emit({"limit": descriptors.limit()})
+                descriptors.EXHAUSTED_LOG.emit({"limit": descriptors.limit()})
                 self._refuse_one()
                 continue
             ended = self._counts.admit(address[0], accepted.fileno())

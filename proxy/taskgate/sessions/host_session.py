@@ -22,7 +22,7 @@ from taskgate.streams.event_log import EventBudget, EventLog, MemoryEventLog
 from taskgate.streams.event_stream import EventStream
 from taskgate.streams.handover import SharedResumableStreams
 from taskgate.streams.resumable import MARK_BYTES, ResumableStreams
-from taskgate.system.interruption import Interruptible
+from taskgate.system.cancel_scope import CancelScope
 from taskgate.telemetry.request_context import client_of
 from taskgate.upstream.base import UpstreamSession
 from taskgate.upstream.call_listener import ServerQuestion, UnsavedCallListener
@@ -70,7 +70,7 @@ class HostSession(UnsavedCallListener):
         self.mount = mount
         self.caller = caller
         self.upstream: UpstreamSession = mount.upstream.session(self, self._speaks, peer)
-        self.calls: dict[Interruptible, RequestId] = {}
+        self.calls: dict[CancelScope, RequestId] = {}
         self.streams: dict[EventStream, AuthContext] = {}
         self.resumable = _resumable(self, services)
         self.parted: tuple[EventStream, AuthContext] | None = None

@@ -6,7 +6,7 @@ listener of the call decides what is sent.
 
 from collections.abc import Callable
 
-from taskgate.system.alarms import Alarms, Cancellable
+from taskgate.system.timer_wheel import Cancellable, TimerWheel
 
 
 class Keepalive:
@@ -14,11 +14,11 @@ class Keepalive:
 
     __slots__ = ("_alarm", "_alarms", "_beat", "_interval")
 
-    def __init__(self, alarms: Alarms, interval: float, beat: Callable[[], None]) -> None:
+    def __init__(self, alarms: TimerWheel, interval: float, beat: Callable[[], None]) -> None:
         self._alarms = alarms
         self._interval = interval
         self._beat = beat
-        self._alarm: Cancellable | None = alarms.after(interval, self._on_alarm)
+        self._alarm: Cancellable | None = alarms.call_later(interval, self._on_alarm)
 
     def stop(self) -> None:
         """Stop it, because the call is over or the host no longer waits."""
@@ -29,4 +29,4 @@ class Keepalive:
 
     def _on_alarm(self) -> None:
         self._beat()
-        self._alarm = self._alarms.after(self._interval, self._on_alarm)
+        self._alarm = self._alarms.call_later(self._interval, self._on_alarm)

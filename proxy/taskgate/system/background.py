@@ -1,4 +1,4 @@
-"""Work that nobody waits for, and that must be over when its owner is."""
+"""Background tasks with one owner, who ends them all: `Background`."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -7,11 +7,14 @@ from typing import Any, TypeVar
 
 log = getLogger("taskgate.background")
 
-Done = TypeVar("Done")
+Result = TypeVar("Result")
 
 
 class Background:
-    """Runs coroutines beside everything else. What one raises is logged, and harms no other."""
+    """Runs coroutines in tasks; an error of one is logged and does not affect others.
+
+    `close` must be awaited before the event loop ends.
+    """
 
     __slots__ = ("_running",)
 
@@ -20,27 +23,27 @@ class Background:
 
     @property
     def running(self) -> "tuple[asyncio.Task[Any], ...]":
-        """What has not ended."""
+        """The tasks that have not ended."""
         return tuple(self._running)
 
     def run(self, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        """Begin some work; it may be given up before it has."""
-        self.begin(lambda: _watched(work))
+        """Start work without a waiting caller; its errors are logged. It may be cancelled before its first step."""
+        self.start(lambda: _logged(work))
 
-    def begin(self, work: Callable[[], Coroutine[Any, Any, Done]]) -> "asyncio.Task[Done]":
-        """Begin some work that somebody does wait for; what it raises is theirs."""
+    def start(self, work: Callable[[], Coroutine[Any, Any, Result]]) -> "asyncio.Task[Result]":
+        """Start work whose task the caller awaits, with its result or error."""
         task = asyncio.get_running_loop().create_task(work())
         self._running.add(task)
         task.add_done_callback(self._ended)
         return task
 
     def cancel(self) -> None:
-        """Give up what has not ended; it ends soon after."""
+        """Cancel all tasks without waiting for their end."""
         for task in tuple(self._running):
             task.cancel()
 
     async def close(self) -> None:
-        """Give up what has not ended, and wait until it has."""
+        """Cancel all tasks, and wait until they have ended."""
         while self._running:
             self.cancel()
             await asyncio.wait(tuple(self._running))
@@ -48,11 +51,11 @@ class Background:
     def _ended(self, task: "asyncio.Task[Any]") -> None:
         self._running.discard(task)
         if not task.cancelled():
-            # To look at the failure is to take note of it, even where nobody waits any more.
+            # Retrieved here, so that asyncio does not complain if the caller is gone.
             task.exception()
 
 
-async def _watched(work: Callable[[], Coroutine[Any, Any, object]]) -> None:
+async def _logged(work: Callable[[], Coroutine[Any, Any, object]]) -> None:
     try:
         await work()
     except Exception as error:

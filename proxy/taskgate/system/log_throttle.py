@@ -1,4 +1,4 @@
-"""Log lines for which there may be cause at every moment, written now and then: `ThrottledLog`."""
+"""Log lines with a limit on repetition: `ThrottledLog`."""
 
 import logging
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ QUIET: Final = 60.0
 
 
 class ThrottledLog:
-    """One text for the operator, logged at most once in `quiet` seconds. Belongs to one thread."""
+    """One text for the operator, logged at most once in `quiet` seconds; for one thread."""
 
     def __init__(self, log: logging.Logger, text: str, *, level: int = logging.WARNING, quiet: float = QUIET) -> None:
         self._log = log
@@ -21,7 +21,10 @@ class ThrottledLog:
         self._left_out = 0
 
     def emit(self, extra: Mapping[str, Any] | None = None, error: Exception | None = None) -> None:
-        """There is cause. `left_out` counts how often there was since the line before; `error` is one not foreseen."""
+        """Log the text, unless it was logged recently; `error` adds a traceback.
+
+        The field `left_out` counts the calls since the last line that logged nothing.
+        """
         now = monotonic()
         if self._latest is not None and now - self._latest < self._quiet:
             self._left_out += 1

@@ -1,8 +1,7 @@
-"""Work that would hold the event loop for long: done in a thread where its input is large, at once where it is not.
+"""Work that would block the event loop for long: `offload` runs it in a thread if its input is large.
 
-Only for work on values that do not change meanwhile. There is one such thread: two would take turns with the
-interpreter and be no faster together, and the loop would wait for both. Nothing else waits for it, such as a lookup of
-a name.
+The work must use values that do not change meanwhile. There is one thread: two would compete for the
+interpreter lock, and delay the loop more. No other work runs in it, such as the resolution of host names.
 """
 
 import asyncio
@@ -13,16 +12,17 @@ from typing import Final, TypeVar
 Value = TypeVar("Value")
 
 
-async def offloaded(size: int, work: Callable[[], Value]) -> Value:
-    """What `work` comes to, or raises; `size` is that of its input, in characters."""
-    return work() if size <= LARGE else await aside(work)
+async def offload(size: int, work: Callable[[], Value]) -> Value:
+    """The result of `work`, or its error; `size` is the length of its input in characters."""
+    return work() if size <= LARGE else await in_thread(work)
 
 
-def aside(work: Callable[[], Value]) -> "asyncio.Future[Value]":
-    """What `work` comes to, done in the thread after what that was given before."""
+def in_thread(work: Callable[[], Value]) -> "asyncio.Future[Value]":
+    """Run `work` in the thread, after all work that was submitted before."""
     return asyncio.get_running_loop().run_in_executor(_THREAD, work)
 
 
 LARGE: Final = 256 * 1024
-"""Characters up to which reading and amending a message takes some milliseconds."""
+"""Characters up to which parsing or changing a message takes a few milliseconds."""
 _THREAD: Final = ThreadPoolExecutor(1, thread_name_prefix="taskgate-reader")
+"""The thread for work with large inputs."""

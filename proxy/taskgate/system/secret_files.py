@@ -1,4 +1,4 @@
-"""Files with secrets: whether others of this machine may read one, and whether that is a reason to refuse it."""
+"""Files with secrets: `is_exposed` checks whether other users of the machine can read or write one."""
 
 import os.path
 import stat
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 ADVICE: Final = "may be read or written by every user of this machine: chmod o-rwx it"
-"""What is wrong with such a file, and what to do about it."""
+"""The error text for an exposed file, after its name."""
 
 _OTHERS: Final = stat.S_IROTH | stat.S_IWOTH
 
@@ -15,17 +15,18 @@ log = getLogger("taskgate.secrets")
 
 
 def is_exposed(path: Path, mode: int, key: str) -> bool:
-    """Whether a file with that mode is to be refused, because others may read or write it; `key` names it in the log.
+    """Whether a file with that mode must be refused, because others may read or write it.
 
-    Kubernetes, Docker and systemd put secrets on mounts of their own, where the mode says little: there it is a note.
+    `key` is its configuration key, for the log. Kubernetes, Docker and systemd put secrets on separate
+    mounts, where the mode says little: there the file is accepted and a line logged.
     """
     if not mode & _OTHERS:
         return False
-    if not (os.path.ismount(path) or _is_mount_of_its_own(path.parent)):
+    if not (os.path.ismount(path) or _is_separate_mount(path.parent)):
         return True
     log.info("a secret may be read by every user of this machine; it lies on a mount of its own", extra={"key": key})
     return False
 
 
-def _is_mount_of_its_own(folder: Path) -> bool:
+def _is_separate_mount(folder: Path) -> bool:
     return folder != Path(folder.anchor) and os.path.ismount(folder)

@@ -19,7 +19,7 @@ from taskgate.protocol.heard import Noticed, ProgressTold
 from taskgate.protocol.jsonrpc import is_id
 from taskgate.protocol.vocabulary import NOTE_PROGRESS
 from taskgate.system.log_throttle import ThrottledLog
-from taskgate.system.offload import LARGE, aside
+from taskgate.system.offload import LARGE, in_thread
 from taskgate.upstream.duplex.words import is_bounded, kind_by_its_ends, kind_of
 
 SAID_A_SECOND: Final = 256 * 1024
@@ -157,7 +157,7 @@ async def heard_aside(hear: Callable[[], _Heard]) -> _Heard | None:
 
     For messages whose two ends do not tell their kind, so that they could not be dropped unread.
     """
-    heard = await aside(hear)
+    heard = await in_thread(hear)
     if not isinstance(heard, Noticed | ProgressTold):
         return heard
     _passed_over.emit({"limit": LARGEST})

@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 from taskgate.clock import Entropy
 from taskgate.protocol.base import UpstreamDialect
 from taskgate.protocol.envelope import Notification, Response
-from taskgate.system.alarms import Alarms, Cancellable
-from taskgate.system.interruption import Interruptible
+from taskgate.system.cancel_scope import CancelScope
+from taskgate.system.timer_wheel import Cancellable, TimerWheel
 from taskgate.upstream.base import Transport
 from taskgate.upstream.call_listener import CallListener
 from taskgate.upstream.patience import CallBounds, Patience
@@ -46,7 +46,7 @@ class UpstreamContext:
     dialect: UpstreamDialect
     observer: UpstreamObserver
     ids: Iterator[int]
-    alarms: Alarms
+    alarms: TimerWheel
     patience: Patience
     running: Running = field(default_factory=Running)
     reception: Reception = field(default_factory=Reception)
@@ -121,7 +121,7 @@ class Call:
         self.principal = principal
         self.spent = spent
         self.resumes: NextRound | None = None
-        self.wait = Interruptible()
+        self.wait = CancelScope()
         self.sent = False
         self.answer: Response | None = None
         self.was_let_go = False
@@ -129,7 +129,7 @@ class Call:
         self.told: Notification | None = None
         self.is_task = False
         self.is_lasting = False
-        self._alarms: Alarms | None = None
+        self._alarms: TimerWheel | None = None
         self._alarm: Cancellable | None = None
         self._running: Running | None = None
         self._asking = 0
@@ -141,9 +141,9 @@ class Call:
 
     def wake(self) -> None:
         """End the wait now."""
-        self.wait.interrupt()
+        self.wait.cancel()
 
-    def begin(self, alarms: Alarms, running: Running | None = None) -> None:
+    def begin(self, alarms: TimerWheel, running: Running | None = None) -> None:
         """Start the timers, and count the call in `running` if given; `stop` must follow."""
         self._alarms = alarms
         if running is not None:
@@ -152,7 +152,7 @@ class Call:
         self._began = self._heard = asyncio.get_running_loop().time()
         # No subtraction in the usual case: it is on the way of every call.
         first = self.bounds.first
-        self._alarm = alarms.after(first - self.spent if self.spent else first, self._ring)
+        self._alarm = alarms.call_later(first - self.spent if self.spent else first, self._ring)
 
     def progressed(self) -> None:
         """Restart the timeout without progress: the server shows that it works on the call
@@ -186,7 +186,7 @@ class Call:
         end = min(silence_ends, self._began - self.spent + self.bounds.ceiling)
         left = end - now
         if left > _AT_ONCE:
-            self._alarm = self._alarms.after(left, self._ring)
+            self._alarm = self._alarms.call_later(left, self._ring)
         else:
             self.wake()
 

@@ -12,7 +12,7 @@ from taskgate.jsontext.spans import RawJson
 from taskgate.protocol.base import ListedTool, ToolPage
 from taskgate.protocol.catalogue import CatalogueBounds
 from taskgate.protocol.envelope import Response
-from taskgate.system.offload import offloaded
+from taskgate.system.offload import offload
 from taskgate.upstream import failures
 
 MAX_PAGES: Final = 200
@@ -35,7 +35,7 @@ async def read_catalogue(
     while True:
         response = await ask(cursor)
         bounds = what_is_left(bounds, response)
-        page = await offloaded(len(response.text), partial(read, response))
+        page = await offload(len(response.text), partial(read, response))
         tools.update(page.tools)
         cursor = page.cursor
         if cursor is None:

@@ -80,7 +80,7 @@ def unreachable() -> UpstreamFailed:
 def no_descriptor() -> UpstreamFailed:
     """The gateway has no file descriptor for a connection, so nothing was sent; the server had no
     part in it."""
-    descriptors.LACK.emit({"limit": descriptors.limit()})
+    descriptors.EXHAUSTED_LOG.emit({"limit": descriptors.limit()})
     text = "The gateway has no free file descriptor to connect to the server"
     return UpstreamFailed(UpstreamReason.INTERNAL, text, dispatched=False)
 

@@ -15,7 +15,7 @@ from taskgate.domain.breaker import CircuitState
 from taskgate.domain.versions import Era, Peer
 from taskgate.protocol.base import UpstreamDialect
 from taskgate.protocol.modern_server import ModernServerDialect
-from taskgate.system.alarms import Alarms
+from taskgate.system.timer_wheel import TimerWheel
 from taskgate.upstream.attributed import AttributedTransport
 from taskgate.upstream.base import Transport, UpstreamSession, Vitals
 from taskgate.upstream.call_listener import SessionCallListener
@@ -75,7 +75,7 @@ class HttpUpstream:
         self._clock = clock
         shows = settings.credentials is not None or settings.identity != IdentityHeaders()
         self._credentials = Credentials(settings, observer=observer, clock=clock) if shows else None
-        self._alarms = Alarms(settings.call.total_seconds())
+        self._alarms = TimerWheel(settings.call.total_seconds())
         self._upstream_context = UpstreamContext(
             transport=self._transport,
             settings=settings,

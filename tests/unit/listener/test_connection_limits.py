@@ -143,7 +143,9 @@ async def test_a_socket_that_is_forgotten_counts_no_more(counts: Counts, listeni
 async def test_without_a_descriptor_a_connection_is_closed_in_place_of_the_spare_one(
     counts: Counts, listening, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(descriptors, "LACK", connection_limits.ThrottledLog(logging.getLogger("taskgate"), "lack"))
+    monkeypatch.setattr(
+        descriptors, "EXHAUSTED_LOG", connection_limits.ThrottledLog(logging.getLogger("taskgate"), "lack")
+    )
     bounded = listening(counts())
     accept, left = socket.socket.accept, [errno.EMFILE, None, errno.EMFILE, None]
 

@@ -19,7 +19,7 @@ async def test_what_fails_is_logged_and_harms_no_other(caplog: pytest.LogCapture
     await eventually(lambda: caplog.records)
     assert not goes_on.is_set()
     goes_on.set()
-    await eventually(lambda: not background._running)
+    await eventually(lambda: not background.running)
     [record] = caplog.records
     assert record.levelname == "ERROR"
 
@@ -27,7 +27,7 @@ async def test_what_fails_is_logged_and_harms_no_other(caplog: pytest.LogCapture
 async def test_what_somebody_waits_for_fails_to_them_alone(caplog: pytest.LogCaptureFixture) -> None:
     background = Background()
     with pytest.raises(ValueError, match="as the test wants"):
-        await background.begin(fail)
+        await background.start(fail)
     assert caplog.records == []
 
 
@@ -36,10 +36,10 @@ async def test_what_fails_after_its_waiter_has_gone_is_no_complaint_of_the_loop(
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _, context: complaints.append(context))
     background = Background()
-    begun = background.begin(fail)
+    begun = background.start(fail)
     await eventually(begun.done)
     del begun
-    await eventually(lambda: not background._running)
+    await eventually(lambda: not background.running)
     assert complaints == []
 
 
@@ -66,4 +66,4 @@ async def test_to_close_gives_up_what_runs_and_what_that_begins_and_waits_for_it
     async with bounded():
         await background.close()
     assert ends == ["first", "second"]
-    assert background._running == set()
+    assert background.running == ()

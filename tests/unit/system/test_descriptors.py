@@ -21,7 +21,7 @@ from taskgate.system import descriptors
     ],
 )
 def test_a_lack_of_descriptors_is_told_from_other_failures(error: OSError, lacks: bool) -> None:
-    assert descriptors.ran_out(error) is lacks
+    assert descriptors.is_exhaustion(error) is lacks
 
 
 @pytest.mark.parametrize(("number", "lacks"), [(errno.EMFILE, True), (errno.ENOENT, False)])
@@ -32,13 +32,13 @@ def test_a_resolver_that_fails_where_nothing_can_be_opened_lacks_one(
         raise OSError(number, "no")
 
     monkeypatch.setattr(os, "open", fails)
-    assert descriptors.ran_out(socket.gaierror(socket.EAI_AGAIN, "no answer")) is lacks
+    assert descriptors.is_exhaustion(socket.gaierror(socket.EAI_AGAIN, "no answer")) is lacks
 
 
 def test_hosts_get_a_third_of_what_the_gateway_does_not_need_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 1024))
     assert descriptors.host_connections() == 309
-    assert descriptors.needed_for(309) <= 1024 < descriptors.needed_for(310)
+    assert descriptors.limit_for(309) <= 1024 < descriptors.limit_for(310)
     assert descriptors.host_ceiling() < descriptors.server_ceiling() < 1024
 
 

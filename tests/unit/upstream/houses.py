@@ -16,7 +16,7 @@ from taskgate.protocol.envelope import Response
 from taskgate.protocol.extensions import ExtensionPolicy
 from taskgate.protocol.legacy.upstream import LegacyUpstream
 from taskgate.protocol.modern.upstream import ModernUpstream
-from taskgate.system.alarms import Alarms
+from taskgate.system.timer_wheel import TimerWheel
 from taskgate.upstream.attributed import AttributedTransport
 from taskgate.upstream.base import Transport, UpstreamSession
 from taskgate.upstream.calls import UpstreamContext
@@ -67,7 +67,7 @@ class House:
         self._credentials: Credentials | None = None
         if settings.credentials is not None:
             self._credentials = Credentials(settings, observer=Heard().observer(), clock=SystemClock())
-        self._alarms = Alarms(20.0)
+        self._alarms = TimerWheel(20.0)
         self._ids = count(1)
         self.guests: list[Guest] = []
 

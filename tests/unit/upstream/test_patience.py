@@ -31,7 +31,7 @@ class Bells:
     rings: list[Callable[[], object]] = field(default_factory=list)
     cancelled: int = 0
 
-    def after(self, span: float, ring: Callable[[], object]) -> "Bells":
+    def call_later(self, span: float, ring: Callable[[], object]) -> "Bells":
         self.asked.append(span)
         self.rings.append(ring)
         return self
@@ -107,7 +107,7 @@ class Watched:
     def time(self) -> float:
         return self.now
 
-    def interrupt(self) -> None:
+    def cancel(self) -> None:
         self.is_over = True
 
     def ring_after(self, span: float) -> None:

@@ -16,8 +16,8 @@ from taskgate.gateway.modern.hearing import RequestListener
 from taskgate.protocol.modern_requests import ModernDialect, RequestMeta
 from taskgate.streams.exchange import Exchange
 from taskgate.streams.keepalive import Keepalive
-from taskgate.system.alarms import Alarms
-from taskgate.system.interruption import Interrupted, Interruptible
+from taskgate.system.cancel_scope import CancelScope, ScopeCancelled
+from taskgate.system.timer_wheel import TimerWheel
 
 Awaited = TypeVar("Awaited")
 
@@ -30,8 +30,8 @@ class ResponseWaiter:
     def __init__(self, *, dialect: ModernDialect, patience: timedelta) -> None:
         self._dialect = dialect
         self._patience = patience.total_seconds()
-        self._alarms = Alarms(self._patience)
-        self._waiting: set[Interruptible] = set()
+        self._alarms = TimerWheel(self._patience)
+        self._waiting: set[CancelScope] = set()
         self._stopping = False
 
     def telling(
@@ -54,17 +54,17 @@ class ResponseWaiter:
         Raises Interrupted when the host disconnected, CutOff when the gateway shuts down, and what
         `work` raises.
         """
-        scope = Interruptible()
+        scope = CancelScope()
         self._waiting.add(scope)
         try:
             with scope:
-                exchange.on_disconnect(scope.interrupt)
+                exchange.on_disconnect(scope.cancel)
                 if self._stopping:
                     # The others have been interrupted before this one was registered. A result that
                     # is there already is still returned.
-                    scope.interrupt()
+                    scope.cancel()
                 return await work
-        except Interrupted:
+        except ScopeCancelled:
             if self._stopping:
                 raise CutOff from None
             raise
@@ -85,7 +85,7 @@ class ResponseWaiter:
         """Interrupt every wait, and every later one; their hosts get an error."""
         self._stopping = True
         for scope in self._waiting:
-            scope.interrupt()
+            scope.cancel()
 
     def close(self) -> None:
         """Stop the timers, after the last wait has ended."""

@@ -44,7 +44,7 @@ from taskgate.protocol.modern_requests import ModernDialect, RequestMeta, Retry
 from taskgate.sessions.call_sites import asked_of
 from taskgate.streams.exchange import Exchange, RpcReply, error_of
 from taskgate.system.background import Background
-from taskgate.system.offload import offloaded
+from taskgate.system.offload import offload
 from taskgate.telemetry.events import EventSink, ShadowPromotion, ToolCalled
 
 QUIET: Final = 0.05
@@ -129,7 +129,7 @@ class Calls:
             return await self._carry(_outbound(exchange, caller, line, said, intent))
         response = await self.forward(exchange, caller, line, said, intent)
         answer = partial(self._dialect.answer, intent.id, intent.method, response, line.upstream.era, line.info)
-        return RpcReply(await offloaded(len(response.text), answer), error_of(response))
+        return RpcReply(await offload(len(response.text), answer), error_of(response))
 
     async def forward(
         self, exchange: Exchange, caller: AuthContext, line: SharedSession, said: RequestMeta, intent: Relay

@@ -83,7 +83,7 @@ class InflightCall:
         # The call may last long after its request, so its context must not hold the request's
         # message.
         with in_request(self._request_context):
-            self._call = background.begin(partial(work, self))
+            self._call = background.start(partial(work, self))
             self._call.add_done_callback(partial(self._landed, place, ticket))
 
     # --- called by the server's session -------------------------------------------------------------------------------

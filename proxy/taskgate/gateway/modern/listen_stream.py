@@ -15,7 +15,7 @@ from taskgate.gateway.listen import LONGEST_TIMER
 from taskgate.jsontext.large import MessageText
 from taskgate.streams.exchange import Exchange
 from taskgate.streams.sse_connection import QUEUE_BYTES
-from taskgate.system.interruption import Interruptible
+from taskgate.system.cancel_scope import CancelScope
 
 LARGE: Final = QUEUE_BYTES // 16
 """Characters of a large message. It is sent although a little is queued: otherwise the stream would
@@ -32,7 +32,7 @@ class ListenStream:
         self._feed = exchange.stream()
         self._until = until
         self._clock = clock
-        self._work = Interruptible()
+        self._work = CancelScope()
         self.has_begun = False
         """Whether a message was sent."""
 
@@ -56,7 +56,7 @@ class ListenStream:
 
     def end(self) -> None:
         """Interrupt the block `kept`."""
-        self._work.interrupt()
+        self._work.cancel()
 
     def say(self, message: MessageText) -> None:
         """Send a message. A host that is too slow loses the stream."""

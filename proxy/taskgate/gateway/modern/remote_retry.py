@@ -43,8 +43,8 @@ from taskgate.protocol.modern_requests import ModernDialect, RequestMeta, Retry
 from taskgate.protocol.vocabulary import INTERNAL_ERROR
 from taskgate.streams.exchange import Exchange, RpcReply
 from taskgate.system.background import Background
-from taskgate.system.interruption import Interrupted
-from taskgate.system.offload import offloaded
+from taskgate.system.cancel_scope import ScopeCancelled
+from taskgate.system.offload import offload
 
 LIFE: Final = 2.0
 """Seconds between two heartbeats."""
@@ -206,7 +206,7 @@ class RemoteRetries:
             lambda message: say(messages.ForwardedMessage(name, message)), accepts_stream=word.accepts_stream
         )
         self._served[name] = exchange
-        living = self._background.begin(partial(self._show_life, name, exchange, sender))
+        living = self._background.start(partial(self._show_life, name, exchange, sender))
         try:
             spoken = await self._carried(word, exchange)
             say(
@@ -214,7 +214,7 @@ class RemoteRetries:
                     name, to_string(spoken.message), spoken.error, [[*header] for header in spoken.headers]
                 )
             )
-        except Interrupted:
+        except ScopeCancelled:
             # The host disconnected: an answer has no reader.
             pass
         except Exception as error:
@@ -237,7 +237,7 @@ class RemoteRetries:
         owners = [OwnerKey(context, word.mount) for context in word.contexts]
         line = holds.find(owners, word.hold, word.round).line
         read = partial(parse, word.request.encode(), max_depth=DEPTH)
-        said, request = _said(word.headers), await offloaded(len(word.request), read)
+        said, request = _said(word.headers), await offload(len(word.request), read)
         assert isinstance(request, Request), "only requests are forwarded"
         intent = dialect.decode(request, said, offers_tasks=line.mount.offers_tasks, extensions=line.mount.extensions)
         assert isinstance(intent, Retry), "the replica that forwarded it found a requestState"

@@ -45,7 +45,7 @@ from taskgate.protocol.modern_requests import (
 )
 from taskgate.protocol.vocabulary import MODERN_METHODS, TOOLS_LIST
 from taskgate.streams.exchange import TOOL_ERROR, Exchange, HandledRequest, HttpReply, RpcReply, error_of
-from taskgate.system.offload import offloaded
+from taskgate.system.offload import offload
 
 _ABOUT_TASKS: Final = (GetTask, UpdateTask, CancelTask, OfLegacyTask)
 
@@ -170,7 +170,7 @@ class ModernRequests:
         response = await self.calls.forward(exchange, caller, line, said, intent)
         shows = self.access.tool_filter(caller, line.mount.name)
         amend = partial(self.dialect.tools, intent.id, response, line.upstream.era, shows, line.info)
-        return RpcReply(await offloaded(len(response.text), amend), error_of(response))
+        return RpcReply(await offload(len(response.text), amend), error_of(response))
 
     async def _relay_extension(
         self, exchange: Exchange, caller: AuthContext, line: SharedSession, said: RequestMeta, intent: Relay
@@ -184,7 +184,7 @@ class ModernRequests:
         if response is None:
             return RpcReply(self.dialect.listened(intent.id))
         answer = partial(self.dialect.answer, intent.id, method, response, line.upstream.era, line.info, extension)
-        return RpcReply(await offloaded(len(response.text), answer), error_of(response))
+        return RpcReply(await offload(len(response.text), answer), error_of(response))
 
     async def _look_up(
         self, exchange: Exchange, line: SharedSession, said: RequestMeta, tool: str

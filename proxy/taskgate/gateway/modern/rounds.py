@@ -25,7 +25,7 @@ from taskgate.protocol.envelope import Response
 from taskgate.protocol.intents import CallTool, Relay
 from taskgate.protocol.modern_requests import ModernDialect, Retry
 from taskgate.streams.exchange import RpcReply, error_of
-from taskgate.system.offload import LARGE, aside, offloaded
+from taskgate.system.offload import LARGE, in_thread, offload
 
 
 class RoundStates:
@@ -54,7 +54,7 @@ class RoundStates:
         asked = self._dialect.round_of(response) if era is Era.MODERN else None
         if asked is None:
             answer = partial(self._dialect.answer, id_, outbound.method, response, era, outbound.line.info)
-            return RpcReply(answer() if len(response.text) <= LARGE else await aside(answer), error_of(response))
+            return RpcReply(answer() if len(response.text) <= LARGE else await in_thread(answer), error_of(response))
         undeclared = self._dialect.lacking(response, outbound.said.peer)
         if undeclared:
             # The server knew what it may ask, and the host is not asked what it did not declare
@@ -92,7 +92,7 @@ class RoundStates:
 
     async def _digest(self, request: CallTool | Relay) -> str:
         size = 0 if request.params is None else request.params.size
-        return await offloaded(size, partial(self._dialect.digest, request))
+        return await offload(size, partial(self._dialect.digest, request))
 
     async def _sealed(self, outbound: OutboundCall, what: HeldCallState | PassThroughState) -> str:
         owner, digest = outbound.line.owner, await self._digest(outbound.request)

@@ -33,7 +33,7 @@ from taskgate.protocol.faults import RETRY_AFTER
 from taskgate.protocol.modern_requests import Listen, ModernDialect, Subscription
 from taskgate.stores.base import TaskStore
 from taskgate.streams.exchange import Exchange, HttpReply
-from taskgate.system.interruption import Interrupted
+from taskgate.system.cancel_scope import ScopeCancelled
 
 
 class _Found(NamedTuple):
@@ -89,7 +89,7 @@ class Subscriptions:
         try:
             with line, stream.kept():
                 await self._tell(stream, caller, line, intent, found)
-        except Interrupted:
+        except ScopeCancelled:
             if not stream.has_begun:
                 if self._finishing:
                     raise Draining(RETRY_AFTER) from None

@@ -16,7 +16,7 @@ from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.jsontext.edits import dump
 from taskgate.protocol.jsonrpc import error_text
 from taskgate.protocol.vocabulary import INTERNAL_ERROR, NOTE_PROGRESS
-from taskgate.system.offload import LARGE, aside
+from taskgate.system.offload import LARGE, in_thread
 from taskgate.upstream import failures
 from taskgate.upstream.base import Outgoing
 from taskgate.upstream.duplex.base import MessageChannel
@@ -86,16 +86,16 @@ class Channel:
 
     async def heard_large(self, message: bytes) -> bool:
         """Give a large message to its receiver; it is read on another thread."""
-        kind = await aside(partial(kind_of, message))
+        kind = await in_thread(partial(kind_of, message))
         if is_bounded(kind):
             # A notification above the limit, whose ends did not tell its kind.
             return True
         is_waited_for = isinstance(kind, Answers) and kind.id in self.waiting.replies
         # An answer is decoded by its reader.
-        read = None if kind is None or is_waited_for else await aside(partial(message_in, message))
+        read = None if kind is None or is_waited_for else await in_thread(partial(message_in, message))
         if kind is not None and (read is not None or is_waited_for or not isinstance(kind, Answers)):
             return self._hear(kind, message, read)
-        strange = await aside(partial(look_at, message))
+        strange = await in_thread(partial(look_at, message))
         if not strange.parts:
             return self._hear_strange(strange, message)
         were_messages = []

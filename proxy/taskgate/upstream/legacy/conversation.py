@@ -28,7 +28,7 @@ from taskgate.protocol.base import (
 )
 from taskgate.protocol.envelope import Notification, Response
 from taskgate.protocol.vocabulary import NOTE_TOOLS_CHANGED
-from taskgate.system.interruption import Interrupted
+from taskgate.system.cancel_scope import ScopeCancelled
 from taskgate.system.offload import LARGE
 from taskgate.upstream import failures
 from taskgate.upstream.beside import heard_aside
@@ -152,7 +152,7 @@ class Conversation:
         except asyncio.CancelledError:
             self._give_up(call)
             raise
-        except Interrupted:
+        except ScopeCancelled:
             self._give_up(call)
             if call.answer is not None:
                 return call.answer

@@ -18,7 +18,7 @@ from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.protocol.base import CallAnswered
 from taskgate.protocol.envelope import Response
 from taskgate.protocol.vocabulary import SESSION_HEADER, VERSION_HEADER
-from taskgate.system.offload import LARGE, aside
+from taskgate.system.offload import LARGE, in_thread
 from taskgate.upstream import failures
 from taskgate.upstream.base import POSTED, Incoming, Outgoing
 from taskgate.upstream.calls import Call, UpstreamContext
@@ -159,7 +159,7 @@ class LegacyExchanges:
     async def _document(self, call: Call, incoming: Incoming) -> Response:
         async for message in incoming.messages():
             hear = self._upstream_context.dialect.hear
-            heard = hear(message, None) if len(message) <= LARGE else await aside(partial(hear, message, None))
+            heard = hear(message, None) if len(message) <= LARGE else await in_thread(partial(hear, message, None))
             if isinstance(heard, CallAnswered) and heard.response.id == call.id:
                 return heard.response
         raise failures.malformed("its answer matches no request of the gateway")

@@ -17,7 +17,7 @@ from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.protocol.envelope import Response
 from taskgate.protocol.server_tasks import ServerTask
 from taskgate.protocol.vocabulary import TASKS_GET, TASKS_RESULT
-from taskgate.system.offload import offloaded
+from taskgate.system.offload import offload
 from taskgate.upstream import failures
 from taskgate.upstream.calls import UpstreamContext, UpstreamRequest
 from taskgate.upstream.legacy.followed import TaskCall
@@ -132,7 +132,7 @@ class TaskFollower:
     async def _read(self, response: Response) -> Response | None:
         read = partial(self._upstream_context.dialect.native.came_of, self._call.task, response)
         try:
-            return await offloaded(len(response.text), read)
+            return await offload(len(response.text), read)
         except UpstreamFailed as failure:
             if failure.reason != UpstreamReason.REFUSED.value:
                 self.is_settled = True

@@ -20,7 +20,7 @@ from taskgate.protocol.envelope import Response
 from taskgate.protocol.questions import Question
 from taskgate.protocol.server_tasks import ServerTask
 from taskgate.protocol.vocabulary import TASKS_CANCEL, TOOLS_CALL
-from taskgate.system.interruption import Interrupted
+from taskgate.system.cancel_scope import ScopeCancelled
 from taskgate.upstream import failures
 from taskgate.upstream.calls import UpstreamContext, UpstreamRequest
 from taskgate.upstream.legacy.adopting import Adopting
@@ -227,7 +227,7 @@ class Natives:
                 if asked and (talk := self._reach.talk()) is not None:
                     talk.conversation.ask_anew(call, asked)
                 return await following.outcome(task)
-        except Interrupted:
+        except ScopeCancelled:
             over = failures.let_go if call.was_let_go else failures.too_late
             raise over(dispatched=True) from None
         finally:

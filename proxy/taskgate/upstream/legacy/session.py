@@ -20,7 +20,7 @@ from taskgate.protocol.base import ListedTool, Params, Server
 from taskgate.protocol.envelope import Notification, Response
 from taskgate.protocol.evidence import era_of_refusal
 from taskgate.protocol.vocabulary import TASKS_RESULT, TOOLS_CALL, TOOLS_LIST
-from taskgate.system.offload import LARGE, aside
+from taskgate.system.offload import LARGE, in_thread
 from taskgate.upstream import failures
 from taskgate.upstream.call_listener import CallListener
 from taskgate.upstream.calls import Call, UpstreamContext, UpstreamRequest
@@ -138,7 +138,7 @@ class HttpSession:
         dialect = self._upstream_context.dialect
         bounds = self._upstream_context.patience.of(tool).within(within)
         track = dialect.tracked
-        tracked = track(params) if len(params) <= LARGE else await aside(partial(track, params))
+        tracked = track(params) if len(params) <= LARGE else await in_thread(partial(track, params))
         write = partial(dialect.call, method=TOOLS_CALL, params=tracked)
         errand = UpstreamRequest(TOOLS_CALL, write, bounds, listener, principal, log_level)
         if resumes is not None:

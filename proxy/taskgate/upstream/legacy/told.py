@@ -11,7 +11,7 @@ from typing import Final
 from taskgate.errors import UpstreamFailed
 from taskgate.protocol.base import ListedTool, Params, UpstreamDialect
 from taskgate.protocol.envelope import Response
-from taskgate.system.offload import offloaded
+from taskgate.system.offload import offload
 
 _CURSOR: Final = '"cursor"'
 
@@ -37,7 +37,7 @@ class ToldTools:
             # The list is often unchanged.
             return
         with suppress(UpstreamFailed):
-            page = await offloaded(len(response.text), partial(self._dialect.read_tools, response))
+            page = await offload(len(response.text), partial(self._dialect.read_tools, response))
             if page.cursor is None:
                 self._mark, self._tools = mark, page.tools
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from taskgate.protocol.modern_server import ModernServerDialect
-from taskgate.system.alarms import Alarms
+from taskgate.system.timer_wheel import TimerWheel
 from taskgate.upstream.base import Transport
 from taskgate.upstream.calls import Running
 from taskgate.upstream.patience import Patience
@@ -31,7 +31,7 @@ class ModernUpstreamContext:
     dialect: ModernServerDialect
     observer: UpstreamObserver
     ids: Iterator[int]
-    alarms: Alarms
+    alarms: TimerWheel
     patience: Patience
     running: Running = field(default_factory=Running)
     era_lost: Callable[[], None]

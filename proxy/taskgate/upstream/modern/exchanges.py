@@ -15,7 +15,7 @@ from taskgate.errors import UpstreamFailed
 from taskgate.protocol.base import CallAnswered, Noticed, ProgressTold
 from taskgate.protocol.envelope import Response
 from taskgate.protocol.modern_server import WrittenRequest
-from taskgate.system.offload import LARGE, aside, offloaded
+from taskgate.system.offload import LARGE, in_thread, offload
 from taskgate.upstream import failures
 from taskgate.upstream.base import POSTED, Incoming, Outgoing
 from taskgate.upstream.beside import heard_aside
@@ -114,9 +114,9 @@ class ModernExchanges:
         async for message in incoming.messages():
             hear = partial(dialect.hear, message, self._host)
             try:
-                heard = hear() if len(message) <= LARGE else await aside(hear)
+                heard = hear() if len(message) <= LARGE else await in_thread(hear)
             except UpstreamFailed:
-                refusal = await offloaded(len(message), partial(dialect.refusal_of, call.id, message))
+                refusal = await offload(len(message), partial(dialect.refusal_of, call.id, message))
                 if refusal is None:
                     raise
                 return refusal

@@ -25,7 +25,7 @@ from taskgate.protocol.vocabulary import (
     MISSING_CAPABILITY,
     UNSUPPORTED_VERSION,
 )
-from taskgate.system.offload import offloaded
+from taskgate.system.offload import offload
 from taskgate.upstream import failures
 from taskgate.upstream.calls import Call
 from taskgate.upstream.looks import LEAST, Looks
@@ -141,7 +141,7 @@ class FollowedTask:
         try:
             response = await self._follow_ups.look(self._call, self.id)
             read = partial(self._dialect.looked, self._call.id, self.id, response)
-            seen = await offloaded(len(response.text), read)
+            seen = await offload(len(response.text), read)
             if response.error_code in _UNKNOWN:
                 self.runs = False
                 raise failures.Gone

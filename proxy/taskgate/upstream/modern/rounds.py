@@ -19,7 +19,7 @@ from taskgate.errors import UpstreamFailed
 from taskgate.protocol.envelope import Response
 from taskgate.protocol.modern_server import Saying, ServerRound
 from taskgate.protocol.vocabulary import HEADER_MISMATCH, TOOLS_CALL
-from taskgate.system.offload import LARGE, aside
+from taskgate.system.offload import LARGE, in_thread
 from taskgate.upstream import failures
 from taskgate.upstream.calls import Call
 from taskgate.upstream.modern.context import ModernUpstreamContext
@@ -172,7 +172,7 @@ class RoundRunner:
         return self._natives.asked(call, asked) if saying.follows_tasks else asked
 
     async def _send_large(self, call: Call, saying: Saying, first_byte: timedelta | None) -> Response:
-        written = await aside(partial(self._upstream_context.dialect.request, call.id, saying, self._host))
+        written = await in_thread(partial(self._upstream_context.dialect.request, call.id, saying, self._host))
         return await self._exchanges.ask(call, written, first_byte)
 
 

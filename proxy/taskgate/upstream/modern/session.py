@@ -19,7 +19,7 @@ from taskgate.protocol.base import ListedTool, Params, Server
 from taskgate.protocol.envelope import Notification, Response
 from taskgate.protocol.modern_server import Saying, WrittenRequest
 from taskgate.protocol.vocabulary import NOTE_TOOLS_CHANGED, TOOLS_CALL, TOOLS_LIST
-from taskgate.system.offload import offloaded
+from taskgate.system.offload import offload
 from taskgate.upstream import failures
 from taskgate.upstream.call_listener import CallListener
 from taskgate.upstream.calls import Call
@@ -173,7 +173,7 @@ class ModernSession:
     async def _ask_for_tools(self, call: Call, saying: Saying) -> Response:
         response = await self._ask(call, saying)
         what_is_left(self._upstream_context.settings.catalogue, response)
-        return await offloaded(len(response.text), partial(self._upstream_context.dialect.sound, response))
+        return await offload(len(response.text), partial(self._upstream_context.dialect.sound, response))
 
     async def _ask(self, call: Call, saying: Saying, tool: str | None = None) -> Response:
         asked = self._asked(call, saying, tool)

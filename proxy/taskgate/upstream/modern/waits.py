@@ -10,7 +10,7 @@ from typing import Any
 from taskgate.clock import Clock
 from taskgate.errors import UpstreamFailed
 from taskgate.protocol.envelope import Response
-from taskgate.system.interruption import Interrupted
+from taskgate.system.cancel_scope import ScopeCancelled
 from taskgate.upstream import failures
 from taskgate.upstream.calls import Call
 from taskgate.upstream.modern.context import ModernUpstreamContext
@@ -43,7 +43,7 @@ class RequestWaits:
             if not call.is_task:
                 # A server that made a task did act, whatever the response is.
                 judge(response)
-        except Interrupted:
+        except ScopeCancelled:
             over = failures.let_go if call.was_let_go else failures.too_late
             failure = over(dispatched=call.sent)
             error = failure.reason

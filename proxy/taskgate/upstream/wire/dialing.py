@@ -88,7 +88,7 @@ class Dialer:
                 raise
         if winner is None:
             errors = (attempt.exception() for attempt in started)
-            lacks = (error for error in errors if isinstance(error, OSError) and descriptors.ran_out(error))
+            lacks = (error for error in errors if isinstance(error, OSError) and descriptors.is_exhaustion(error))
             raise next(lacks, OSError("no address of the host is reachable"))
         return winner.result()
 

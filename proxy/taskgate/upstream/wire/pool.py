@@ -66,7 +66,7 @@ class Pool:
         except (OSError, ValueError) as error:
             if self._closed:
                 raise failures.let_go(dispatched=False) from None
-            if isinstance(error, OSError) and descriptors.ran_out(error):
+            if isinstance(error, OSError) and descriptors.is_exhaustion(error):
                 raise failures.no_descriptor() from None
             raise _unmade(in_a_hurry=hurried and scope.expired()) from None
         finally:

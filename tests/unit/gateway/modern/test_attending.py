@@ -8,7 +8,7 @@ import pytest
 from helpers.waiting import bounded, eventually
 from taskgate.errors import CutOff
 from taskgate.gateway.modern.attending import ResponseWaiter
-from taskgate.system.interruption import Interrupted
+from taskgate.system.cancel_scope import ScopeCancelled
 from unit.gateway.modern.calling import Talk, Words, said
 
 
@@ -47,7 +47,7 @@ async def test_a_host_that_leaves_ends_the_wait_and_the_work(early: bool) -> Non
     waiting = asyncio.create_task(attending().wait(talk, work()))
     await asyncio.sleep(0)
     talk.leave()
-    with pytest.raises(Interrupted):
+    with pytest.raises(ScopeCancelled):
         async with bounded():
             await waiting
     assert work.was_cancelled

@@ -21,7 +21,7 @@ from taskgate.errors import (
     UpstreamReason,
 )
 from taskgate.stores.open import open_store
-from taskgate.system.interruption import Interrupted
+from taskgate.system.cancel_scope import ScopeCancelled
 from unit.auth.identities import identity
 from unit.gateway.modern.listening import ID, Listener, World, said, waiters
 
@@ -137,7 +137,7 @@ async def test_a_host_that_left_before_its_stream_began_is_told_nothing(world: W
     world.server.gate.clear()
     listener = Listener(has_left=True)
     world.listen(listener=listener, tools=True)
-    with pytest.raises(Interrupted):
+    with pytest.raises(ScopeCancelled):
         await listener.end()
     assert listener.heard == []
     assert not world.line.busy

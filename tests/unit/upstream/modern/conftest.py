@@ -20,7 +20,7 @@ from taskgate.domain.versions import Peer, Revision
 from taskgate.protocol.base import Params, Server
 from taskgate.protocol.envelope import Notification, Response
 from taskgate.protocol.modern.upstream import ModernUpstream
-from taskgate.system.alarms import Alarms
+from taskgate.system.timer_wheel import TimerWheel
 from taskgate.upstream.call_listener import ServerQuestion
 from taskgate.upstream.http import HttpTransport
 from taskgate.upstream.lasting import Lasting
@@ -90,7 +90,7 @@ class Guest:
         self.streams: list[str] = []
         self.eras_lost = 0
         self.ear, self.aside = Ear(), Ear()
-        self.alarms = Alarms(20.0)
+        self.alarms = TimerWheel(20.0)
         self.transport = HttpTransport(settings)
         self.upstream_context = self._upstream_context(settings)
         self.session = ModernSession(

@@ -1,21 +1,16 @@
-"""The commands that look at something and end: a configuration, an audit log, the metrics there are.
-
-What must not live here: serving (`cli`), and what is told (`explain`).
-"""
+"""The commands that read a configuration and print: `check`, `schema`, `explain` and `metrics`."""
 
 import asyncio
 import os
-import sys
 from pathlib import Path
-from typing import Final, NoReturn
 
 import click
 import orjson
 
 from taskgate import config as settings
 from taskgate.auth.key_file import KeyFileRefused
-from taskgate.config import ConfigurationError, GatewayConfig
-from taskgate.explain import audit as audit_commands
+from taskgate.cli.exits import FAILED, WRONG_USE, AnyFile, fail, load
+from taskgate.config import ConfigurationError
 from taskgate.explain.checks import expect_key_files, missing_programs
 from taskgate.explain.evaluate import explanation
 from taskgate.explain.inputs import ServerNotAsked, TokenRefused, ask_server, identify, read_hints, read_token
@@ -25,22 +20,6 @@ from taskgate.listener.tls import TlsRefused
 from taskgate.telemetry.opentelemetry.settings import Exporter, TracingUnavailable
 from taskgate.telemetry.opentelemetry.setup import require_exporter
 from taskgate.upstream.wire.trust import TlsFileRefused
-
-COULD_NOT_START: Final = 1
-WRONG: Final = 2
-
-AnyFile: Final = click.Path(path_type=Path)
-
-
-def load(file: Path) -> GatewayConfig:
-    """The configuration in a file, by the environment of this process. Raises ConfigurationError."""
-    return settings.load(file, os.environ)
-
-
-def give_up(error: Exception, status: int) -> NoReturn:
-    """Tell why, and end."""
-    click.echo(f"taskgate: {error}" if status == COULD_NOT_START else str(error), err=True)
-    sys.exit(status)
 
 
 @click.command()
@@ -53,7 +32,7 @@ def check(file: Path) -> None:
         if config.tracing.enabled:
             require_exporter(Exporter(config.tracing.exporter))
     except (ConfigurationError, KeyFileRefused, TlsRefused, TlsFileRefused, TracingUnavailable) as wrong:
-        give_up(wrong, WRONG)
+        fail(wrong, WRONG_USE)
     click.echo(settings.effective(config), nl=False)
     missing = (f"{key}: {what}" for key, what in missing_programs(config, os.environ))
     for warning in (*series_warnings(config), *missing):
@@ -94,9 +73,9 @@ def explain(
         identity = asyncio.run(identify(config, upstream, token))
         server = asyncio.run(ask_server(config, upstream, identity, token)) if online else None
     except ConfigurationError as wrong:
-        give_up(wrong, WRONG)
+        fail(wrong, WRONG_USE)
     except (TokenRefused, ServerNotAsked) as refused:
-        give_up(refused, COULD_NOT_START)
+        fail(refused, FAILED)
     if token is not None and identity is None:
         click.echo("taskgate: --token is ignored: auth.mode is none, so all hosts are one caller", err=True)
     found = explanation(config, upstream, tool, identity=identity, hints=listed, server=server)
@@ -110,55 +89,5 @@ def metrics(file: Path | None) -> None:
     try:
         config = None if file is None else load(file)
     except ConfigurationError as wrong:
-        give_up(wrong, WRONG)
+        fail(wrong, WRONG_USE)
     click.echo(metrics_text(config), nl=False)
-
-
-@click.group()
-def audit() -> None:
-    """Verify an audit log, or look something up in it."""
-
-
-@audit.command()
-@click.argument("files", metavar="FILE...", type=AnyFile, nargs=-1, required=True)
-@click.option(
-    "--checkpoint", "checkpoints", type=AnyFile, multiple=True, help="Output of another sink that holds checkpoints."
-)
-@click.option(
-    "--key", "keys", type=AnyFile, multiple=True, help="File with the key of the log, or a PEM file of its signer."
-)
-@click.option(
-    "--expect-seq",
-    "expected",
-    metavar="N",
-    type=click.IntRange(min=1),
-    help="Fail unless the last line has sequence number N or higher.",
-)
-def verify(
-    files: tuple[Path, ...], checkpoints: tuple[Path, ...], keys: tuple[Path, ...], expected: int | None
-) -> None:
-    """Verify that the lines of a log are complete, in order and unchanged.
-
-    Give all files of one sink, rotated ones too, in any order. Exit status: 0 if no problem was found, 1 if a problem
-    was found, 2 if the log could not be verified.
-    """
-    _end_with(audit_commands.verify(files, checkpoints=checkpoints, keys=keys, expected=expected))
-
-
-@audit.command()
-@click.argument("task", metavar="TASK_ID")
-@click.option("--key", type=AnyFile, required=True, help="File with the key of the log.")
-def ref(task: str, key: Path) -> None:
-    """Print the reference by which a log names a task id."""
-    _end_with(audit_commands.ref(task, key))
-
-
-@audit.command(name="schema")
-def schema_of_lines() -> None:
-    """Print the JSON Schema of the lines of a log."""
-    _end_with(audit_commands.schema())
-
-
-def _end_with(report: audit_commands.CommandOutput) -> NoReturn:
-    click.echo(report.text, nl=False, err=report.status == audit_commands.UNUSABLE)
-    sys.exit(report.status)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from taskgate.system.watching import FileWatch
+from taskgate.cli.file_watch import FileWatch
 
 
 def write(path: Path, text: str) -> Path:
@@ -41,9 +41,9 @@ def renamed(file: Path) -> None:
 def test_a_change_is_told_once(tmp_path: Path, change: Callable[[Path], None]) -> None:
     file = write(tmp_path / "taskgate.yaml", "one")
     watch = FileWatch(file)
-    assert not watch.changed()
+    assert not watch.has_changed()
     change(file)
-    assert (watch.changed(), watch.changed()) == (True, False)
+    assert (watch.has_changed(), watch.has_changed()) == (True, False)
 
 
 def test_a_folder_that_a_link_is_turned_to_is_seen(tmp_path: Path) -> None:
@@ -56,25 +56,25 @@ def test_a_folder_that_a_link_is_turned_to_is_seen(tmp_path: Path) -> None:
     watch = FileWatch(tmp_path / "taskgate.yaml")
     (tmp_path / "turned").symlink_to("second")
     (tmp_path / "turned").replace(tmp_path / "..data")
-    assert (watch.changed(), watch.changed()) == (True, False)
+    assert (watch.has_changed(), watch.has_changed()) == (True, False)
 
 
 def test_a_file_that_is_away_is_no_news_and_what_comes_back_is(tmp_path: Path) -> None:
     file = write(tmp_path / "taskgate.yaml", "one")
     watch = FileWatch(file)
     file.unlink()
-    assert not watch.changed()
+    assert not watch.has_changed()
     write(file, "one two")
-    assert watch.changed()
+    assert watch.has_changed()
 
 
 def test_a_file_that_was_never_there_is_news_when_it_is(tmp_path: Path) -> None:
     watch = FileWatch(tmp_path / "taskgate.yaml")
     write(tmp_path / "taskgate.yaml", "one")
-    assert watch.changed()
+    assert watch.has_changed()
 
 
 def test_links_in_a_circle_are_no_news(tmp_path: Path) -> None:
     (tmp_path / "a").symlink_to("b")
     (tmp_path / "b").symlink_to("a")
-    assert not FileWatch(tmp_path / "a").changed()
+    assert not FileWatch(tmp_path / "a").has_changed()

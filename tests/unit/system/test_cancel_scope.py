@@ -1,11 +1,11 @@
-"""An interruption ends one block of work; a cancellation ends the task, whatever else happens to it."""
+"""A cancelled scope ends one block; a cancelled task ends whatever else happens to it."""
 
 import asyncio
 
 import pytest
 
 from helpers.waiting import bounded
-from taskgate.system.interruption import Interrupted, Interruptible
+from taskgate.system.cancel_scope import CancelScope, ScopeCancelled
 
 
 async def for_ever() -> None:
@@ -13,26 +13,26 @@ async def for_ever() -> None:
     await asyncio.get_running_loop().create_future()
 
 
-async def interrupting_itself(block: Interruptible) -> None:
-    """A block that is interrupted from within, twice, with another block inside."""
+async def cancelling_itself(block: CancelScope) -> None:
+    """A block that is cancelled from within, twice, with another block inside."""
     with block:
-        block.interrupt()
-        block.interrupt()
-        with Interruptible():
+        block.cancel()
+        block.cancel()
+        with CancelScope():
             await for_ever()
 
 
-async def test_a_block_that_interrupts_itself_and_ends_is_over() -> None:
-    with Interruptible() as block:
-        block.interrupt()
+async def test_a_block_that_cancels_itself_and_ends_is_over() -> None:
+    with CancelScope() as block:
+        block.cancel()
     await asyncio.sleep(0)
 
 
-async def test_an_interrupted_block_raises_interrupted_and_the_task_goes_on() -> None:
-    block = Interruptible()
-    asyncio.get_running_loop().call_soon(block.interrupt)
+async def test_a_cancelled_block_raises_and_the_task_goes_on() -> None:
+    block = CancelScope()
+    asyncio.get_running_loop().call_soon(block.cancel)
     async with bounded():
-        with pytest.raises(Interrupted), block:
+        with pytest.raises(ScopeCancelled), block:
             await for_ever()
         await asyncio.sleep(0)
     current = asyncio.current_task()
@@ -40,23 +40,23 @@ async def test_an_interrupted_block_raises_interrupted_and_the_task_goes_on() ->
     assert current.cancelling() == 0
 
 
-async def test_a_block_that_is_not_interrupted_is_as_if_it_were_none() -> None:
-    with Interruptible():
+async def test_a_block_that_is_not_cancelled_is_as_if_it_were_none() -> None:
+    with CancelScope():
         await asyncio.sleep(0)
-    with pytest.raises(ValueError, match="mine"), Interruptible():
+    with pytest.raises(ValueError, match="mine"), CancelScope():
         raise ValueError("mine")
 
 
-async def test_to_interrupt_before_twice_or_after_does_no_more() -> None:
-    block = Interruptible()
-    block.interrupt()
+async def test_to_cancel_before_twice_or_after_does_no_more() -> None:
+    block = CancelScope()
+    block.cancel()
     with block:
         await asyncio.sleep(0)
-    block.interrupt()
+    block.cancel()
     await asyncio.sleep(0)
-    again = Interruptible()
-    with pytest.raises(Interrupted):
-        await interrupting_itself(again)
+    again = CancelScope()
+    with pytest.raises(ScopeCancelled):
+        await cancelling_itself(again)
     await asyncio.sleep(0)
 
 
@@ -64,7 +64,7 @@ async def test_a_cancellation_of_the_task_passes() -> None:
     begun = asyncio.Event()
 
     async def work() -> None:
-        with Interruptible():
+        with CancelScope():
             begun.set()
             await for_ever()
 
@@ -76,9 +76,9 @@ async def test_a_cancellation_of_the_task_passes() -> None:
             await task
 
 
-async def test_a_cancellation_of_the_task_wins_over_an_interruption() -> None:
+async def test_a_cancellation_of_the_task_wins_over_that_of_a_block() -> None:
     begun = asyncio.Event()
-    block = Interruptible()
+    block = CancelScope()
 
     async def work() -> None:
         with block:
@@ -88,14 +88,14 @@ async def test_a_cancellation_of_the_task_wins_over_an_interruption() -> None:
     task = asyncio.create_task(work())
     async with bounded():
         await begun.wait()
-        block.interrupt()
+        block.cancel()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
 
 
-async def test_an_answer_that_came_before_the_interruption_took_effect_is_kept() -> None:
-    block = Interruptible()
+async def test_an_answer_that_came_before_the_cancellation_took_effect_is_kept() -> None:
+    block = CancelScope()
     done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     async def work() -> int:
@@ -107,19 +107,19 @@ async def test_an_answer_that_came_before_the_interruption_took_effect_is_kept()
 
     task = asyncio.create_task(work())
     await asyncio.sleep(0)
-    block.interrupt()
+    block.cancel()
     async with bounded():
         assert await task == 7
     assert task.cancelling() == 0
 
 
 async def test_blocks_nest() -> None:
-    outer, inner = Interruptible(), Interruptible()
-    asyncio.get_running_loop().call_soon(inner.interrupt)
+    outer, inner = CancelScope(), CancelScope()
+    asyncio.get_running_loop().call_soon(inner.cancel)
     async with bounded():
         with outer:
-            with pytest.raises(Interrupted), inner:
+            with pytest.raises(ScopeCancelled), inner:
                 await for_ever()
             await asyncio.sleep(0)
-        with pytest.raises(Interrupted):
-            await interrupting_itself(Interruptible())
+        with pytest.raises(ScopeCancelled):
+            await cancelling_itself(CancelScope())

@@ -1,0 +1,149 @@
+"""Timers of the usual length share one timer of the loop and expire when they are due."""
+
+import asyncio
+from collections.abc import Coroutine
+from contextvars import Context, ContextVar
+from functools import partial
+from typing import Any
+
+from taskgate.system.timer_wheel import TimerWheel
+
+USUAL = 10.0
+
+
+class LoopByHand(asyncio.SelectorEventLoop):
+    """An event loop that takes the time from the test."""
+
+    hour = 1000.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.timers: list[asyncio.TimerHandle] = []
+
+    def call_at(self, when: float, callback: Any, *args: Any, context: Context | None = None) -> asyncio.TimerHandle:
+        self.timers.append(super().call_at(when, callback, *args, context=context))
+        return self.timers[-1]
+
+    def time(self) -> float:
+        return self.hour
+
+    async def at(self, hour: float) -> None:
+        """Let everything happen that is due `hour` seconds after the start."""
+        self.hour = 1000.0 + hour
+        for _ in range(3):
+            await asyncio.sleep(0)
+
+
+def run(scenario: "Coroutine[Any, Any, None]") -> None:
+    """Run a scenario on such a loop."""
+    with asyncio.Runner(loop_factory=LoopByHand) as runner:
+        runner.run(scenario)
+
+
+def by_hand() -> LoopByHand:
+    """The loop of the scenario that runs."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, LoopByHand)
+    return loop
+
+
+def test_each_timer_expires_once_at_its_own_time() -> None:
+    async def scenario() -> None:
+        loop, wheel, expired = by_hand(), TimerWheel(USUAL), list[str]()
+        wheel.call_later(USUAL, partial(expired.append, "first"))
+        await loop.at(4)
+        wheel.call_later(USUAL, partial(expired.append, "second"))
+        await loop.at(9.9)
+        assert expired == []
+        await loop.at(10)
+        assert expired == ["first"]
+        await loop.at(13.9)
+        assert expired == ["first"]
+        await loop.at(60)
+        assert expired == ["first", "second"]
+
+    run(scenario())
+
+
+def test_timers_that_are_due_together_expire_in_the_order_of_their_start() -> None:
+    async def scenario() -> None:
+        loop, wheel, expired = by_hand(), TimerWheel(USUAL), list[int]()
+        for number in range(5):
+            wheel.call_later(USUAL, partial(expired.append, number))
+        await loop.at(10)
+        assert expired == [0, 1, 2, 3, 4]
+
+    run(scenario())
+
+
+def test_a_cancelled_timer_does_not_expire_and_the_next_one_is_not_late() -> None:
+    async def scenario() -> None:
+        loop, wheel, expired = by_hand(), TimerWheel(USUAL), list[str]()
+        given_up = wheel.call_later(USUAL, partial(expired.append, "given up"))
+        await loop.at(1)
+        wheel.call_later(USUAL, partial(expired.append, "kept"))
+        given_up.cancel()
+        given_up.cancel()
+        await loop.at(10.5)
+        assert expired == []
+        await loop.at(11)
+        assert expired == ["kept"]
+
+    run(scenario())
+
+
+def test_a_timer_of_another_length_expires_at_its_own_time() -> None:
+    async def scenario() -> None:
+        loop, wheel, expired = by_hand(), TimerWheel(USUAL), list[str]()
+        wheel.call_later(USUAL, partial(expired.append, "usual"))
+        wheel.call_later(2.0, partial(expired.append, "short"))
+        wheel.call_later(3.0, partial(expired.append, "given up")).cancel()
+        await loop.at(3)
+        assert expired == ["short"]
+
+    run(scenario())
+
+
+def test_a_timer_that_starts_when_another_expires_has_its_whole_time() -> None:
+    async def scenario() -> None:
+        loop, wheel, expired = by_hand(), TimerWheel(USUAL), list[str]()
+        wheel.call_later(USUAL, lambda: wheel.call_later(USUAL, partial(expired.append, "again")))
+        await loop.at(10)
+        await loop.at(19.9)
+        assert expired == []
+        await loop.at(20)
+        assert expired == ["again"]
+
+    run(scenario())
+
+
+def test_many_timers_leave_one_timer_and_none_after_they_are_closed() -> None:
+    async def scenario() -> None:
+        loop, wheel, expired = by_hand(), TimerWheel(USUAL), list[int]()
+        for number in range(100):
+            wheel.call_later(USUAL, partial(expired.append, number))
+        [timer] = loop.timers
+        wheel.close()
+        wheel.close()
+        assert timer.cancelled()
+        wheel.call_later(USUAL, partial(expired.append, 100))
+        await loop.at(20)
+        assert expired == [100]
+
+    run(scenario())
+
+
+def test_the_shared_timer_of_the_loop_has_no_context_variables_of_a_caller() -> None:
+    whose = ContextVar("whose", default="nobody's")
+    expired: list[str] = []
+
+    async def scenario() -> None:
+        wheel = TimerWheel(USUAL)
+        whose.set("Alice's")
+        wheel.call_later(USUAL, lambda: expired.append(whose.get()))
+        whose.set("Bob's")
+        wheel.call_later(USUAL, lambda: expired.append(whose.get()))
+        await by_hand().at(USUAL)
+
+    run(scenario())
+    assert expired == ["nobody's"] * 2
