@@ -11,6 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from os import _exit
 from typing import Any
 
 # Isolated as it runs, Python does not look beside the program by itself.
@@ -85,11 +86,11 @@ def noisy(id: int) -> None:
 
 
 def exits(_: int) -> None:
-    os._exit(3)
+    _exit(3)
 
 
 def exits_well(_: int) -> None:
-    os._exit(0)
+    _exit(0)
 
 
 def killed(_: int) -> None:
@@ -99,12 +100,12 @@ def killed(_: int) -> None:
 def stops_short(id: int) -> None:
     """Half an answer, and the end."""
     write(proper(id)[:40])
-    os._exit(0)
+    _exit(0)
 
 
 def answers_and_exits(id: int) -> None:
     write(proper(id) + b"\n")
-    os._exit(3)
+    _exit(3)
 
 
 def answers_and_leaves_a_child(id: int) -> None:
@@ -146,7 +147,7 @@ def leaves_a_child(_: int) -> None:
     if os.fork() == 0:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         time.sleep(600)
-    os._exit(3)
+    _exit(3)
 
 
 def answering(says: Callable[[int], bytes]) -> Callable[[int], None]:

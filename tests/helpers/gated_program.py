@@ -4,8 +4,8 @@ It reads the file, an object, for what it says of itself beside what it has to.
 """
 
 import json
-import os
 import sys
+from os import _exit
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ ERA, GATE = sys.argv[1], Path(sys.argv[2])
 def answer(asked: dict[str, Any]) -> dict[str, Any]:
     """The response to a request."""
     if not GATE.exists():
-        os._exit(3)
+        _exit(3)
     method = asked["method"]
     if method == ("initialize" if ERA == "legacy" else "server/discover"):
         said = {"capabilities": {"tools": {}}, **json.loads(GATE.read_text())}

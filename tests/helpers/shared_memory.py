@@ -2,20 +2,24 @@
 
 from collections.abc import Mapping
 from copy import copy
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from taskgate.clock import Clock
-from taskgate.domain.record import Lease, TaskId, TaskRecord, evolve
+from taskgate.domain.record import TaskId, TaskRecord
+from taskgate.stores.base import TaskStore
 from taskgate.stores.change_feed import ChangeFeed
 from taskgate.stores.memory import MemoryStore, OwnerIndex
 from taskgate.stores.shared import HeartbeatReply, LeaseStore
+
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
+"""When no record had expired."""
 
 
 class LeasesInMemory:
     """See LeaseStore."""
 
-    def __init__(self, store: MemoryStore, clock: Clock) -> None:
+    def __init__(self, store: TaskStore, clock: Clock) -> None:
         self._store = store
         self._clock = clock
         self.lives: dict[str, Any] = {}
@@ -30,55 +34,64 @@ class LeasesInMemory:
         self.lives[holder] = now + lease
         ended, lost, behind = set(), set(), set()
         for id, revision in held.items():
-            kept = self._store._tasks.get(id)
-            if kept is None or kept.head.revision < revision:
+            head = await self._head(id)
+            if head is None or head.revision < revision:
                 behind.add(id)
-            elif kept.head.status.is_terminal:
+            elif head.status.is_terminal:
                 ended.add(id)
-            elif kept.head.lease is None or kept.head.lease.holder != holder:
+            elif head.lease is None or head.lease.holder != holder:
                 lost.add(id)
-            elif kept.head.lease.until < now + lease:
-                kept.head = evolve(kept.head, lease=Lease(holder=holder, until=now + lease))
+            elif head.lease.until < now + lease:
+                await self._store.renew(holder, frozenset({id}), now + lease)
         return HeartbeatReply(now, frozenset(ended), frozenset(lost), frozenset(behind), frozenset(self.lives), before)
 
     async def restore(self, record: TaskRecord) -> bool:
         """See LeaseStore."""
-        kept = self._store._tasks.get(record.id)
-        if kept is not None:
-            head = kept.head
-            foreign = record.lease and head.lease and head.lease.holder != record.lease.holder
-            if head.revision >= record.revision or head.status.is_terminal or foreign:
-                return False
-            self._store._remove(record.id)
-        await self._store.insert(record, caps=())
-        return True
+        head = await self._head(record.id)
+        if head is None:
+            await self._store.insert(record, caps=())
+            return True
+        foreign = record.lease and head.lease and head.lease.holder != record.lease.holder
+        if head.revision >= record.revision or head.status.is_terminal or foreign:
+            return False
+        return await self._store.swap(record, expected=head.revision)
 
     async def part(self, holder: str) -> None:
         """See LeaseStore."""
         self.lives.pop(holder, None)
 
+    async def _head(self, id: TaskId) -> TaskRecord | None:
+        owner = await self._store.owner_of(id)
+        return None if owner is None else await self._store.load(owner, id, now=_LONG_AGO)
 
-def remembered(store: MemoryStore) -> dict[TaskId, Any]:
-    """What a store has now; see `go_back`."""
-    return {id: copy(kept) for id, kept in store._tasks.items()}
 
+class ForgetfulStore(MemoryStore):
+    """A store that comes back with what it had saved, as one does whose server fell."""
 
-def go_back(store: MemoryStore, then: dict[TaskId, Any]) -> None:
-    """Have a store forget all that came after a moment, as one does that comes back with what it had saved."""
-    feed, store._changes = store._changes, ChangeFeed()
-    for id in list(store._tasks):
-        store._remove(id)
-    store._expiring.clear()
-    for saved in then.values():
-        kept = copy(saved)
-        store._tasks[kept.head.id] = kept
-        store._lists.setdefault(kept.head.owner, OwnerIndex()).add(kept.head)
-        store._counts[kept.head.status] += 1
-        store._usage.add_bytes(kept.head.owner.context, kept.size)
-        if not kept.head.status.is_terminal:
-            store._begin(kept.head)
-    store._changes = feed
-    feed.reset()
+    def __init__(self) -> None:
+        super().__init__()
+        self.saved: dict[TaskId, Any] = {}
+
+    def save(self) -> None:
+        """Remember what there is now."""
+        self.saved = {id: copy(stored) for id, stored in self._tasks.items()}
+
+    def go_back(self) -> None:
+        """Have that, and forget all that came after it."""
+        feed, self._changes = self._changes, ChangeFeed()
+        for id in list(self._tasks):
+            self._remove(id)
+        self._expiring.clear()
+        for saved in self.saved.values():
+            stored = copy(saved)
+            self._tasks[stored.head.id] = stored
+            self._lists.setdefault(stored.head.owner, OwnerIndex()).add(stored.head)
+            self._counts[stored.head.status] += 1
+            self._usage.add_bytes(stored.head.owner.context, stored.size)
+            if not stored.head.status.is_terminal:
+                self._begin(stored.head)
+        self._changes = feed
+        feed.reset()
 
 
 _: type[LeaseStore] = LeasesInMemory

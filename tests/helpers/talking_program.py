@@ -11,6 +11,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from os import _exit
 from typing import Any
 
 FORM = {"message": "Which?", "requestedSchema": {"type": "object", "properties": {"it": {"type": "string"}}}}
@@ -97,7 +98,7 @@ def call(id: Any, params: dict[str, Any]) -> None:
             secret = os.environ.get("SECRET", "")
             sys.stderr.write(f"said: I end, {secret} {json.dumps(secret)} {secret!r} {[secret + chr(34)]}\n")
             sys.stderr.flush()
-            os._exit(3)
+            _exit(3)
         case other if other in MORE:
             MORE[other](id, **arguments)
         case other:

@@ -1,17 +1,16 @@
 """What tests of streams share that move between replicas."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 from helpers.event_streams import Wire
-from helpers.mcp_host import McpHost
 from helpers.several_gateways import gone
-from helpers.waiting import eventually
+from helpers.waiting import bounded
 from helpers.whole_gateway import WholeGateway
-from interaction.resuming import SAID, heard
-from taskgate.sessions.registry import HostSessions
+from interaction.resuming import SAID
+from interaction.resuming import heard as everything
 
 PART = 40
 """How much is said in each part of a counted stream."""
@@ -36,7 +35,8 @@ def outcome(wire: Wire) -> Any:
 def said(wire: Wire) -> list[Any]:
     """What was said by log lines."""
     found = [event.message for event in wire.seen if event.data]
-    return [message["params"]["data"] for message in found if message.get("method") == SAID]
+    told = [message["params"]["data"] for message in found if message.get("method") == SAID]
+    return [each for each in told if each != PROBE]
 
 
 @asynccontextmanager
@@ -52,25 +52,24 @@ async def draining(gateway: WholeGateway) -> AsyncIterator[None]:
         await gone(gateway)
 
 
-def told_directly(gateway: WholeGateway, task: str) -> bool:
-    """Whether a stream of this gateway is told what its task says without a way around."""
-    assert gateway.service._runtime is not None
-    return bool(gateway.service._runtime.runner._hearing.streams._results.get(task))
+PROBE = "is anybody there?"
 
 
-async def listened_to(gateway: WholeGateway, task: str) -> None:
-    """Wait until what the task says is heard on a stream, wherever that is."""
-    assert gateway.service._runtime is not None
-    streams = gateway.service._runtime.runner._hearing.streams
-    assert streams.afar is not None
-    await eventually(lambda: task in streams.afar._ears or streams._results.get(task))
+def heard(wire: Wire) -> list[Any]:
+    """What the messages were about, without probes."""
+    return [each for each in everything(wire) if each != PROBE]
 
 
-def knows_of_stream(gateway: WholeGateway, host: McpHost) -> bool:
-    session = sessions_of(gateway).peek(host.session)
-    return session is not None and session.elsewhere.newest is not None
+async def listened_to(wire: Wire, speak: Callable[[str], Awaitable[None]]) -> None:
+    """Have a probe said until it is heard on that stream: nothing said after that is lost."""
 
+    async def read() -> None:
+        while PROBE not in everything(wire):
+            assert await wire.next() is not None, "the stream ended"
 
-def sessions_of(gateway: WholeGateway) -> HostSessions:
-    assert gateway.service._runtime is not None
-    return gateway.service._runtime.sessions
+    reading = asyncio.create_task(read())
+    async with bounded():
+        while not reading.done():
+            await speak(PROBE)
+            await asyncio.wait((reading,), timeout=0.05)
+    await reading

@@ -2,7 +2,6 @@
 
 import asyncio
 
-from helpers.scripted_replies import event
 from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.several_gateways import at
 from helpers.talking_tool import TalkingTool
@@ -18,7 +17,7 @@ ASKED = {"jsonrpc": "2.0", "id": "r", "method": ROOTS}
 
 async def say_first(server: ScriptedServer, message: object) -> None:
     """Say something in the server's oldest session alone."""
-    await server._streams[0].write(event(message))
+    await server.push(message, streams=1)
 
 
 async def test_a_question_of_a_call_is_answered_at_another_replica(

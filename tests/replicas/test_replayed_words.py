@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from helpers.scripted_replies import event
 from helpers.scripted_upstream import ScriptedServer
 from helpers.several_gateways import at, several
 from helpers.shared_store import SharedServer
@@ -44,13 +43,13 @@ async def test_a_question_that_was_answered_is_not_asked_again(
     host = await capable(two[0])
     await server.streaming()
     async with at(host, two[1]).listen() as get, bounded():
-        await server._streams[0].write(event(ASKED))
+        await server.push(ASKED, streams=1)
         asked = await get.until(ROOTS)
         await at(host, two[1]).respond(asked["id"], {"roots": []})
         assert (await server.reply_to("r"))["result"] == {"roots": []}
         assert await asyncio.to_thread(replay, valkey_server, options) > 0
         # Words are heard in order: what comes behind those has come after them.
         while not get.of(CHANGED["method"]):
-            await server._streams[0].write(event(CHANGED))
+            await server.push(CHANGED, streams=1)
             await asyncio.sleep(0.01)
         assert len(get.of(ROOTS)) == 1

@@ -109,7 +109,7 @@ async def test_a_task_that_the_store_forgot_is_found_again_within_a_heartbeat_or
 
 async def readiness(gateway: WholeGateway) -> tuple[int, dict[str, bool], int]:
     """What `/readyz?verbose` says: its status, what it looked at, and how many gateways there are."""
-    status, text = await gateway._operators("/readyz?verbose")
+    status, text = await gateway.operators("/readyz?verbose")
     told = json.loads(text)
     return status, told["checks"], told["replicas"]
 

@@ -3,16 +3,13 @@
 from typing import Any
 
 from helpers.event_streams import got, refused
-from helpers.mcp_host import McpHost
-from helpers.scripted_replies import event
 from helpers.scripted_upstream import ScriptedServer, note
 from helpers.several_gateways import at, gone
 from helpers.talking_tool import TalkingTool
-from helpers.waiting import eventually
 from helpers.whole_gateway import WholeGateway
 from interaction.questioning import ACCEPTED, DONE, ELICIT, capable
-from interaction.resuming import SAID, call_stream, heard, ids_of, last_id, tell
-from replicas.moving import PART, counted, draining, knows_of_stream, messages, outcome, sessions_of
+from interaction.resuming import SAID, call_stream, ids_of, last_id, tell
+from replicas.moving import PART, counted, draining, heard, listened_to, messages, outcome
 
 
 async def test_a_counted_stream_of_a_call_goes_on_elsewhere_while_the_replica_that_carries_it_drains(
@@ -158,12 +155,13 @@ async def test_a_get_stream_goes_on_elsewhere_after_what_was_missed(
         await server.push(note(SAID, level="info", data=1))
         await messages(wire, 1)
         wire.cut()
-    await eventually(lambda: not _streams(three[0], host))
+    await three[0].shows("taskgate_streams", 0, side="downstream", kind="get")
     await server.push(note(SAID, level="info", data=2))
-    await eventually(lambda: _said(three[0], host, 2))
+    # It was said before that is asked, and so it is there before.
+    await three[0].ready()
     async with got(at(host, three[1]), last_id(wire)) as moved:
         await messages(moved, 1)
-        await eventually(lambda: knows_of_stream(three[0], host))
+        await listened_to(moved, lambda probe: say_first(server, note(SAID, level="info", data=probe)))
         await say_first(server, note(SAID, level="info", data=3))
         await messages(moved, 2)
         moved.cut()
@@ -189,16 +187,4 @@ async def test_a_stream_of_another_session_is_refused(three: list[WholeGateway],
 
 async def say_first(server: ScriptedServer, message: object) -> None:
     """Say something in the server's oldest session alone."""
-    await server._streams[0].write(event(message))
-
-
-def _streams(gateway: WholeGateway, host: McpHost) -> Any:
-    session = sessions_of(gateway).peek(host.session)
-    return None if session is None else session.streams
-
-
-def _said(gateway: WholeGateway, host: McpHost, number: int) -> bool:
-    session = sessions_of(gateway).peek(host.session)
-    assert session is not None
-    assert session.parted is not None
-    return session.parted[0]._number == number  # type: ignore[attr-defined]
+    await server.push(message, streams=1)

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from helpers.scripted_replies import event
 from helpers.scripted_upstream import ScriptedServer
 from helpers.several_gateways import at
 from helpers.waiting import bounded, eventually
@@ -52,7 +51,7 @@ async def test_an_update_of_a_resource_is_heard_once_wherever_the_stream_is(
         await server.streaming(2)
         async with bounded():
             while not get.of(UPDATED["method"]):
-                await server._streams[0].write(event(UPDATED))
+                await server.push(UPDATED, streams=1)
                 await asyncio.sleep(0.01)
     assert sessions(server, SUBSCRIBE) == [subscribed]
 

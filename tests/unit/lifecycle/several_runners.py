@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from helpers.manual_clock import ManualClock
 from helpers.records import new_record
-from helpers.shared_memory import LeasesInMemory, go_back, remembered
+from helpers.shared_memory import ForgetfulStore, LeasesInMemory
 from taskgate.admission.concurrency import Bulkhead, BulkheadSettings
 from taskgate.admission.rules import QuestionBounds
 from taskgate.auth.context import ANONYMOUS
@@ -27,7 +27,6 @@ from taskgate.lifecycle.hearing import TaskListeners
 from taskgate.lifecycle.leasing import LeaseRules, Leasing
 from taskgate.lifecycle.runner import Runner
 from taskgate.protocol.legacy.downstream import LegacyDownstream
-from taskgate.stores.memory import MemoryStore
 from unit.admission.live_rules import live
 from unit.lifecycle.gated import HERE, Gated, Gates, Replica, Server, sleep
 from unit.lifecycle.recorded_events import RecordedEvents
@@ -41,7 +40,7 @@ class World:
     def __init__(self, random: Random, names: str = "ABC") -> None:
         self.random = random
         self.clock = ManualClock()
-        self.store = MemoryStore()
+        self.store = ForgetfulStore()
         self.leases = LeasesInMemory(self.store, self.clock)
         self.gates = Gates()
         self.server = Server(self)
@@ -52,7 +51,6 @@ class World:
         self.cancelled: set[TaskId] = set()
         self.owners: dict[TaskId, str] = {}
         self.held: set[tuple[str, TaskId, int]] = set()
-        self._saved: dict[TaskId, Any] = {}
 
     def _replica(self, name: str) -> Replica:
         store: Any = Gated(self, self.store)
@@ -157,11 +155,11 @@ class World:
 
     def save(self) -> None:
         """The store saves what it has."""
-        self._saved = remembered(self.store)
+        self.store.save()
 
     def go_back(self) -> None:
         """It comes back with that."""
-        go_back(self.store, self._saved)
+        self.store.go_back()
         self.ended = {id: head for id, head in self.ended.items() if self._is_ended(id)}
 
     # --- how it goes on ---------------------------------------------------------------------------------------------

@@ -106,7 +106,7 @@ async def test_an_end_in_whose_place_the_store_has_another_is_given_up_and_that_
     first = world.replicas[0]
     record = await running(world)
     world.save()
-    kept = world._saved[record.id]
+    kept = world.store.saved[record.id]
     kept.head = evolve(kept.head, status=TaskStatus.CANCELLED)
     world.answer()
     await world.rest()
