@@ -69,4 +69,4 @@ def test_without_a_line_that_fences_a_test_is_red() -> None:
     only = [part for fence in FENCES for part in ("--only", fence)]
     command = [sys.executable, "-m", "tests.mutants.trial", "--jobs", "2", *only]
     done = subprocess.run(command, cwd=TESTS.parent, capture_output=True, text=True, check=False, timeout=290)
-    assert (done.returncode, done.stdout) == (0, f"{len(FENCES)} mutants, 0 survive, 0 of them listed\n")
+    assert (done.returncode, done.stdout) == (0, f"{len(FENCES)} mutants, 0 survive, 0 of them listed\n"), done.stderr

@@ -37,8 +37,8 @@ class SpanAnnotator:
 
 def annotate_task(record: TaskRecord) -> None:
     """Name the task in the current span, and link to the span of the request that created it."""
-    span = _current_span()
-    if span is not None:
+    request_context = current()
+    if request_context is not None and (span := request_context.span) is not None:
         span.set_task(record.id)
         if record.trace is not None:
             span.add_link(record.trace)
