@@ -1,8 +1,8 @@
 """Time and randomness: the protocols `Clock` and `Entropy`, and their implementations.
 
 All other modules take the time and random bytes from these, and wait with the event loop
-(`asyncio.timeout`, `call_later`). So tests simulate the whole gateway from a seed, with a loop of virtual
-time and other implementations.
+(`asyncio.timeout`, `call_later`). So tests simulate the whole gateway from a seed, with a loop of
+virtual time and other implementations.
 """
 
 import secrets
@@ -15,7 +15,10 @@ class Clock(Protocol):
     """The time of day, and a monotonic clock."""
 
     def now(self) -> datetime:
-        """The time of stored records, aware, in UTC; it may differ from the wall clock (SteadyClock, SharedClock)."""
+        """The time of stored records, aware, in UTC.
+
+        It may differ from the wall clock (SteadyClock, SharedClock).
+        """
         ...
 
     def wall(self) -> datetime:
@@ -65,8 +68,8 @@ class SteadyClock:
 class SharedClock:
     """The time of a shared store, so that all processes agree on it (leases, expiry).
 
-    It is the time of `own` until the first `align`. The wall clock and the monotonic clock are always
-    those of `own`. For one thread.
+    It is the time of `own` until the first `align`. The wall clock and the monotonic clock are
+    always those of `own`. For one thread.
     """
 
     def __init__(self, own: Clock) -> None:
@@ -85,7 +88,8 @@ class SharedClock:
     def align(self, moment: datetime, *, asked: float, answered: float) -> None:
         """Adjust to a store whose time was `moment` between two readings of the monotonic clock.
 
-        The adjustment is the smallest that agrees with the answer, so a slow answer changes nothing.
+        The adjustment is the smallest that agrees with the answer, so a slow answer changes
+        nothing.
         """
         end, span = timedelta(seconds=answered), timedelta(seconds=answered - asked)
         if self._zero is None:

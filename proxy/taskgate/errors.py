@@ -1,8 +1,8 @@
-"""The errors of the gateway, by cause: the host (DownstreamError), the server (UpstreamFailed), or the gateway itself.
+"""The errors of the gateway, by cause: DownstreamError, UpstreamFailed or InternalError.
 
-Each has a `reason` of a closed set, which is its metric label. `protocol/faults.py` alone turns them
-into HTTP statuses and JSON-RPC errors. A JSON-RPC error of a server is an outcome and not raised. No text
-may contain a payload, a path, an address or a token.
+Each has a `reason` of a closed set, which is its metric label. `protocol/faults.py` alone turns
+them into HTTP statuses and JSON-RPC errors. A JSON-RPC error of a server is an outcome and not
+raised. No text may contain a payload, a path, an address or a token.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ class DownstreamError(GatewayError):
 
 
 class UnparsableMessage(DownstreamError):
-    """A body that is not JSON: bad UTF-8, a byte order mark, syntax, NaN, nested too deep, or a number too long."""
+    """A body that is not JSON: encoding, byte order mark, syntax, NaN, depth, or a long number."""
 
     reason = "bad_json"
 
@@ -60,7 +60,7 @@ class HeaderMismatch(DownstreamError):
 
 
 class MissingCapability(DownstreamError):
-    """A request without a declared capability that it needs: `required`, in the form that hosts declare."""
+    """A request that needs a capability which it does not declare: `required`, as hosts declare it."""
 
     reason = "missing_capability"
 
@@ -82,7 +82,10 @@ class TaskSupportMismatch(DownstreamError):
 
 
 class UnsupportedVersion(DownstreamError):
-    """A protocol revision that is not served, or is not the session's; `requested` if the answer repeats it."""
+    """A protocol revision that is not served, or is not the session's.
+
+    `requested` if the answer repeats it.
+    """
 
     reason = "bad_version"
 
@@ -114,13 +117,13 @@ class SessionNotFound(DownstreamError):
 
 
 class StreamNotFound(DownstreamError):
-    """An event id of no stream of the session, or of a stream that is not stored completely any more."""
+    """An event id of no stream of the session, or of one that is not stored completely any more."""
 
     reason = "stream_not_found"
 
 
 class TaskNotFound(DownstreamError):
-    """A task that is unknown, expired, purged, of another caller, or malformed: one answer for all of them."""
+    """A task id that is unknown, expired, purged, foreign or malformed: one answer for all."""
 
     reason = "task_not_found"
 
@@ -153,9 +156,10 @@ class AuthReason(StrEnum):
 
 
 class Unauthenticated(DownstreamError):
-    """A request without a token, or with one that was refused; `token_sent` distinguishes them for the host.
+    """A request without a token, or with a refused one; `token_sent` is which.
 
-    `issuer` is the operator's name of the configured issuer that the token names, None for any other.
+    `issuer` is the operator's name of the configured issuer that the token names, None for any
+    other.
     """
 
     reason = "unauthenticated"
@@ -174,7 +178,10 @@ class Forbidden(DownstreamError):
 
 
 class InsufficientScope(DownstreamError):
-    """A token that lacks scopes; `scopes` are all that the operation needs, so that a host asks for them once."""
+    """A token that lacks scopes.
+
+    `scopes` are all that the operation needs, so that a host asks for them once.
+    """
 
     reason = "insufficient_scope"
 
@@ -194,7 +201,10 @@ class Penalized(DownstreamError):
 
 
 class TooManyTasks(DownstreamError):
-    """A cap that is reached, on unfinished tasks or on what `of` names; `scope` is what the cap counts over."""
+    """A cap that is reached, on unfinished tasks or on what `of` names.
+
+    `scope` is what the cap counts over.
+    """
 
     reason = "concurrency"
 
@@ -205,7 +215,10 @@ class TooManyTasks(DownstreamError):
 
 
 class TooManyBytes(DownstreamError):
-    """A byte cap that is reached, on what `of` names: nothing was stored or called. `scope` as in TooManyTasks."""
+    """A byte cap that is reached, on what `of` names: nothing was stored or called.
+
+    `scope` as in TooManyTasks.
+    """
 
     reason = "bytes"
 
@@ -216,7 +229,10 @@ class TooManyBytes(DownstreamError):
 
 
 class RateLimited(DownstreamError):
-    """A request above a rate limit; `policy` is its configured name, and after `retry_after` one is allowed."""
+    """A request above a rate limit.
+
+    `policy` is its configured name, and after `retry_after` one is allowed.
+    """
 
     reason = "rate"
 
@@ -227,7 +243,7 @@ class RateLimited(DownstreamError):
 
 
 class QueueFull(DownstreamError):
-    """A call above the concurrency limit of its server, with the queue full or the longest wait exceeded."""
+    """A call above the concurrency limit of its server, with a full queue or too long a wait."""
 
     reason = "queue"
 
@@ -253,7 +269,10 @@ class UpstreamReason(StrEnum):
 
 
 class UpstreamFailed(GatewayError):
-    """A failed request to a server, which may have acted on it if `dispatched`; the text has no address."""
+    """A failed request to a server, which may have acted on it if `dispatched`.
+
+    The text has no address.
+    """
 
     def __init__(
         self, reason: UpstreamReason, text: str, *, dispatched: bool, retry_after: timedelta | None = None
@@ -281,7 +300,10 @@ class StoreFault(StrEnum):
 
 
 class StoreUnavailable(InternalError):
-    """A failed operation of the store, which may or may not have written; `fault` is the cause if it is known."""
+    """A failed operation of the store, which may or may not have written.
+
+    `fault` is the cause if it is known.
+    """
 
     reason = "store"
 
@@ -291,7 +313,10 @@ class StoreUnavailable(InternalError):
 
 
 class KeysUnavailable(InternalError):
-    """A token that cannot be verified now, because its issuer's keys are unavailable; the host may retry with it."""
+    """A token that cannot be verified now, because its issuer's keys are unavailable.
+
+    The host may retry with it.
+    """
 
     reason = "jwks_unavailable"
 
@@ -327,6 +352,9 @@ class Overloaded(InternalError):
 
 
 class IllegalTransition(GatewayError):
-    """An event that the state of the task does not allow; the lifecycle handles it, and hosts do not see it."""
+    """An event that the state of the task does not allow.
+
+    The lifecycle handles it, and hosts do not see it.
+    """
 
     reason = "illegal_transition"

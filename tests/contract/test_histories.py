@@ -101,7 +101,7 @@ class Histories(RuleBasedStateMachine):
                 "ttl": st.integers(1, 90).map(lambda seconds: timedelta(seconds=seconds)),
                 "call": st.builds(new_call, tool=st.sampled_from(["f", "g"]), params=st.none() | texts),
                 "reruns": st.integers(0, 1),
-                "repeat_key": st.sampled_from([None, None, "k", "l"]),
+                "idempotency_digest": st.sampled_from([None, None, "k", "l"]),
                 "trace": st.none() | texts,
             }
         ),
@@ -127,10 +127,10 @@ class Histories(RuleBasedStateMachine):
 
     def named(self, record: TaskRecord) -> TaskId | None:
         """The record that stands for that one, by its name."""
-        if record.repeat_key is None:
+        if record.idempotency_digest is None:
             return None
-        name = (record.owner, record.repeat_key)
-        return next((other.id for other in self.visible() if (other.owner, other.repeat_key) == name), None)
+        name = (record.owner, record.idempotency_digest)
+        return next((other.id for other in self.visible() if (other.owner, other.idempotency_digest) == name), None)
 
     def used(self, record: TaskRecord, cap: Cap) -> int:
         """How much is taken of what the cap bounds."""
@@ -244,7 +244,7 @@ class Histories(RuleBasedStateMachine):
         now = self.clock.now()
         for owner, key in product(OWNERS, "kl"):
             found = self.runner.run(self.store.repeated(owner, key, now=now))
-            assert found == self.named(new_record(owner=owner, repeat_key=key))
+            assert found == self.named(new_record(owner=owner, idempotency_digest=key))
 
     @invariant()
     def every_count_is_as_it_should_be(self) -> None:

@@ -19,7 +19,7 @@ SOON = timedelta(seconds=1)
 
 
 def named(key: str = "key", **changes: object) -> TaskRecord:
-    return new_record(repeat_key=key, **changes)
+    return new_record(idempotency_digest=key, **changes)
 
 
 async def count(store: Store) -> int:
@@ -61,7 +61,7 @@ async def test_what_ended_without_its_call_having_left_leaves_its_name_free(stor
     assert await store.insert(named(), caps=()) == second.id
     found = await store.load(OWNER, first.id, now=EPOCH, bodies=True)
     assert found is not None
-    assert found.repeat_key is None
+    assert found.idempotency_digest is None
 
 
 async def test_what_failed_and_may_have_run_still_stands_for_its_name(store: Store) -> None:

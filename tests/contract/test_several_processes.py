@@ -138,7 +138,7 @@ async def test_one_of_many_racers_at_both_wins(stores: list[RedisStore]) -> None
 
 
 async def test_calls_of_one_name_that_come_to_both_are_one_record(stores: list[RedisStore]) -> None:
-    records = [new_record(repeat_key=f"key-{number % 4}") for number in range(80)]
+    records = [new_record(idempotency_digest=f"key-{number % 4}") for number in range(80)]
     async with bounded():
         ids = await asyncio.gather(
             *(stores[number // 4 % 2].insert(record, caps=()) for number, record in enumerate(records))

@@ -73,14 +73,14 @@ async def loaded(store: RedisStore, record: TaskRecord) -> TaskRecord | None:
 
 
 async def test_a_swap_leads_a_task_through_its_states(store: RedisStore, other: RedisStore, whole: Whole) -> None:
-    record = new_record(lease=new_lease(), repeat_key="name", dispatched=False)
+    record = new_record(lease=new_lease(), idempotency_digest="name", dispatched=False)
     await keep(store, record, new_record(owner=OTHER), new_record())
     whole()
     answer = InputAnswered(key="input-1", response='{"action":"decline"}')
     for event in (Dispatched(), InputRequested(request=new_input()), answer, ENDED):
         earlier, record = record, after(record, event)
         # It stands for its name no longer from when it has ended.
-        record = evolve(record, repeat_key=None) if event is ENDED else record
+        record = evolve(record, idempotency_digest=None) if event is ENDED else record
         assert await store.swap(record, expected=earlier.revision)
         assert await loaded(other, record) == record
         before = whole()
@@ -212,13 +212,13 @@ async def test_what_has_expired_counts_for_no_cap_of_tasks(store: RedisStore, wh
 
 
 async def test_a_name_leads_to_the_first_until_that_expires(store: RedisStore, whole: Whole) -> None:
-    first = new_record(repeat_key="name", ttl=SECOND)
+    first = new_record(idempotency_digest="name", ttl=SECOND)
     assert await store.insert(first, caps=()) == first.id
     before = whole()
-    assert await store.insert(new_record(repeat_key="name"), caps=(cap(CapScope.CONTEXT, 0),)) == first.id
+    assert await store.insert(new_record(idempotency_digest="name"), caps=(cap(CapScope.CONTEXT, 0),)) == first.id
     assert whole() == before
-    assert await store.insert(new_record(repeat_key="other"), caps=()) != first.id
-    next_one = new_record(repeat_key="name", created_at=EPOCH + SECOND)
+    assert await store.insert(new_record(idempotency_digest="other"), caps=()) != first.id
+    next_one = new_record(idempotency_digest="name", created_at=EPOCH + SECOND)
     assert await store.insert(next_one, caps=()) == next_one.id
     assert await store.repeated(OWNER, "name", now=EPOCH + SECOND) == next_one.id
     # What it stood for before takes the name with it no more.
@@ -278,7 +278,7 @@ async def test_what_has_lapsed_is_taken_oldest_first_and_once(
 async def test_a_task_is_put_back_in_the_place_of_an_older_one_wholly(
     store: RedisStore, one: SharedBackend, whole: Whole
 ) -> None:
-    record = new_record(lease=new_lease(), params="x" * 100, repeat_key="name", tenant="gold")
+    record = new_record(lease=new_lease(), params="x" * 100, idempotency_digest="name", tenant="gold")
     sent = after(record, Dispatched())
     asked = after(sent, InputRequested(request=new_input()))
     await keep(store, record)
@@ -292,8 +292,11 @@ async def test_a_task_is_put_back_in_the_place_of_an_older_one_wholly(
 async def test_a_task_that_is_put_back_leaves_its_name_to_one_that_has_it(
     store: RedisStore, one: SharedBackend, whole: Whole
 ) -> None:
-    lost = new_record(lease=new_lease(), repeat_key="name")
-    has_it, free = new_record(repeat_key="name", ttl=SECOND), new_record(lease=new_lease(), repeat_key="free")
+    lost = new_record(lease=new_lease(), idempotency_digest="name")
+    has_it, free = (
+        new_record(idempotency_digest="name", ttl=SECOND),
+        new_record(lease=new_lease(), idempotency_digest="free"),
+    )
     await keep(store, has_it)
     assert await one.leases.restore(lost)
     assert await one.leases.restore(free)
@@ -301,7 +304,7 @@ async def test_a_task_that_is_put_back_leaves_its_name_to_one_that_has_it(
     assert [bool(rows[each.id]["name"]) for each in (has_it, lost, free)] == [True, False, True]
     assert await store.repeated(OWNER, "name", now=EPOCH) == has_it.id
     # One whose time is over stands for nothing any more.
-    late = new_record(lease=new_lease(), repeat_key="name", created_at=EPOCH + SECOND)
+    late = new_record(lease=new_lease(), idempotency_digest="name", created_at=EPOCH + SECOND)
     assert await one.leases.restore(late)
     assert await store.repeated(OWNER, "name", now=EPOCH + SECOND) == late.id
 
@@ -333,7 +336,7 @@ async def test_a_task_that_nobody_was_told_of_is_removed_wholly_and_others_hear_
 async def test_what_has_expired_is_removed_longest_first_and_wholly(
     store: RedisStore, other: RedisStore, whole: Whole
 ) -> None:
-    first = new_record(ttl=SECOND, lease=new_lease(), repeat_key="name")
+    first = new_record(ttl=SECOND, lease=new_lease(), idempotency_digest="name")
     second = after(new_record(ttl=2 * SECOND, params="x" * 50, tenant="gold"), ENDED)
     third, stays = new_record(ttl=3 * SECOND), new_record(ttl=4 * SECOND)
     await keep(store, third, second, first, stays)

@@ -91,23 +91,24 @@ class AccessRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessPolicy:
-    """The rules in the order of the file: the first match that is no shadow rule decides, else the default.
+    """The rules in order: the first match that is no shadow rule decides, else the default.
 
-    Shadow rules before the deciding one are reported, those behind it are not evaluated. `implied` maps
-    a scope to the scopes that it includes, transitively; scopes in a circle include each other (A-AUTH-8).
+    Shadow rules before the deciding one are reported, those behind it are not evaluated. `implied`
+    maps a scope to the scopes that it includes, transitively; scopes in a circle include each other
+    (A-AUTH-8).
     """
 
     rules: tuple[AccessRule, ...] = ()
     default: AccessEffect = AccessEffect.ALLOW
     implied: Mapping[str, frozenset[str]] = field(default_factory=dict)
     only_listed: frozenset[str] = frozenset()
-    """Upstreams whose unlisted tools are refused, because such a server may accept `drop ` for `drop`."""
+    """Upstreams whose unlisted tools are refused: a server may accept `drop ` for `drop`."""
 
     def decide(self, identity: Identity | None, *, method: str, upstream: str, tool: str | None) -> AccessDecision:
         """Decide on a request of `identity`; None has neither scopes nor claims.
 
-        `tool` is the tool that a `tools/call` names, or that of the task in a `tasks/*` request. It is None
-        for every other request.
+        `tool` is the tool that a `tools/call` names, or that of the task in a `tasks/*` request. It
+        is None for every other request.
         """
         scopes = self.scopes(identity)
         shadow_refusals: list[AccessRefusal] = []

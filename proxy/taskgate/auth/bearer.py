@@ -1,8 +1,8 @@
 """Bearer tokens before verification: the token of a request, and its header and claims.
 
-Nothing parsed here is trusted: it selects the keys and rules by which the token is judged, and what no
-rule could accept is refused. Header and claims are parsed strictly, so that no other parser reads them
-differently.
+Nothing parsed here is trusted: it selects the keys and rules by which the token is judged, and what
+no rule could accept is refused. Header and claims are parsed strictly, so that no other parser
+reads them differently.
 """
 
 import json
@@ -86,7 +86,7 @@ def check_header(token: UnverifiedToken, settings: IssuerSettings) -> None:
 
 
 def is_name(value: object) -> TypeGuard[str]:
-    """Whether a value is usable as an identifier: short text that is not empty, without controls and surrogates."""
+    """Whether a value can be an identifier: short text, not empty, without controls and surrogates."""
     return isinstance(value, str) and 0 < len(value) <= MAX_NAME and _UNPRINTABLE(value) is None
 
 
@@ -97,7 +97,7 @@ def _has_token(query: str) -> bool:
 
 
 def _is_accepted_type(header: Mapping[str, object], profile: TokenProfile) -> bool:
-    """RFC 7515, section 4.1.9: `typ` is a media type, so case-insensitive, and `application/` is optional."""
+    """RFC 7515, 4.1.9: `typ` is a case-insensitive media type, and `application/` is optional."""
     if "typ" not in header:
         return profile is TokenProfile.GENERIC
     typ = header["typ"]
@@ -134,5 +134,5 @@ _COMPACT: Final = re.compile(rf"{_SEGMENT}\.{_SEGMENT}\.{_SEGMENT}").fullmatch
 _TOKEN68: Final = re.compile("[A-Za-z0-9._~+/-]+=*").fullmatch
 _UNPRINTABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]").search
 _REFUSED_HEADERS: Final = frozenset({"crit", "b64", "jku", "jwk", "x5u", "x5c", "zip", "enc"})
-"""Header fields that would make the gateway fetch or trust something from the token, or parse it in another way."""
+"""Header fields that ask to fetch or trust something, or to parse the token in another way."""
 _TYPES: Final = {TokenProfile.GENERIC: frozenset({"jwt", "at+jwt"}), TokenProfile.RFC9068: frozenset({"at+jwt"})}

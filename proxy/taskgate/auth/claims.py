@@ -15,7 +15,10 @@ from taskgate.errors import AuthReason, Unauthenticated
 
 
 class ContextPartMissing(Unauthenticated):
-    """A claim that is mapped to a part of the auth context is missing or unusable; `setting` maps it."""
+    """A claim that is mapped to a part of the auth context is missing or unusable.
+
+    `setting` maps it.
+    """
 
     def __init__(self, part: str, *, issuer: str) -> None:
         super().__init__(AuthReason.CLAIM, issuer=issuer)
@@ -27,9 +30,9 @@ def read_claims(
 ) -> Identity:
     """The identity in a token with a verified signature.
 
-    `audience` is required if the settings name none. `bound` are the parts of an auth context: a client
-    id may be missing only if it is none of them. Raises Unauthenticated: ISSUER, AUDIENCE, EXPIRED,
-    NOT_YET_VALID or CLAIM; ContextPartMissing is one of these.
+    `audience` is required if the settings name none. `bound` are the parts of an auth context: a
+    client id may be missing only if it is none of them. Raises Unauthenticated: ISSUER, AUDIENCE,
+    EXPIRED, NOT_YET_VALID or CLAIM; ContextPartMissing is one of these.
     """
     if payload.get("iss") != settings.issuer:
         raise _refusal(AuthReason.ISSUER, settings)
@@ -72,7 +75,10 @@ def _is_id_token(payload: Claims, settings: IssuerSettings) -> bool:
 
 
 def _expiry(payload: Claims, settings: IssuerSettings, now: datetime) -> datetime:
-    """When the token stops being accepted, leeway included; raises if it is expired or not valid yet."""
+    """When the token stops being accepted, leeway included.
+
+    Raises if it is expired or not valid yet.
+    """
     end = _moment(payload, "exp", settings)
     issued_at = _moment(payload, "iat", settings)
     if any(begin and begin > now + settings.leeway for begin in (issued_at, _moment(payload, "nbf", settings))):
@@ -123,7 +129,7 @@ def _tenant(payload: Claims, settings: IssuerSettings) -> str | None:
 
 
 def _scopes(payload: Claims, settings: IssuerSettings) -> frozenset[str]:
-    """The scopes in the first scope claim of the payload: words separated by spaces, or an array of words."""
+    """The scopes in the first scope claim: words separated by spaces, or an array of words."""
     value = next((payload[name] for name in settings.scope_claims if name in payload), "")
     words = value.split(" ") if isinstance(value, str) else value
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):

@@ -1,7 +1,7 @@
-"""The auth context, `AuthContext`: the identity of a caller, reduced to what tasks and sessions are bound to.
+"""The auth context: the identity of a caller, reduced to what tasks and sessions are bound to.
 
-Its key is a keyed digest of the identity (`ContextKeys`). Without the deployment key a digest reveals
-nothing; with the key one can check whether it belongs to a given identity.
+Its key is a keyed digest of the identity (`ContextKeys`). Without the deployment key a digest
+reveals nothing; with the key one can check whether it belongs to a given identity.
 """
 
 import hmac
@@ -20,8 +20,8 @@ from taskgate.domain.record import OwnerKey
 class Identity:
     """The caller in a verified token.
 
-    `issuer_name` is the operator's name of the issuer. The token is refused from `expires_at` on, which
-    includes the leeway for the issuer's clock.
+    `issuer_name` is the operator's name of the issuer. The token is refused from `expires_at` on,
+    which includes the leeway for the issuer's clock.
     """
 
     issuer_name: str
@@ -38,8 +38,8 @@ class Identity:
 class AuthContext:
     """One caller; `key` is not secret and reveals no name.
 
-    `previous_key` is the caller's key under the deployment key that is being replaced, so that earlier
-    tasks are still found. `identity` and `token` are None without authentication.
+    `previous_key` is the caller's key under the deployment key that is being replaced, so that
+    earlier tasks are still found. `identity` and `token` are None without authentication.
     """
 
     key: str
@@ -53,7 +53,7 @@ class AuthContext:
         return None if self.identity is None else self.identity.expires_at
 
     def owner(self, mount: str) -> OwnerKey:
-        """The owner key of this caller at one mount: ids of one mount are unknown at another (I-ISO-6)."""
+        """The owner key at one mount: ids of one mount are unknown at another (I-ISO-6)."""
         return OwnerKey(self.key, mount)
 
     def owners(self, mount: str) -> tuple[OwnerKey, ...]:
@@ -64,7 +64,7 @@ class AuthContext:
 
 
 ANONYMOUS = AuthContext(key="anonymous")
-"""All callers without authentication: they share one context and its caps, and cannot guess each other's ids."""
+"""All callers without authentication: they share one context, and cannot guess others' ids."""
 
 
 # --- the key of a context ---------------------------------------------------------------------------------------------
@@ -80,7 +80,8 @@ KEY_LENGTH: Final = 22
 class ContextKeys:
     """The deployment key, the one it replaces, and the parts of an identity that bind a context.
 
-    Raises ValueError for a key that is too short, an unknown part, and for parts without issuer and subject.
+    Raises ValueError for a key that is too short, an unknown part, and for parts without issuer and
+    subject.
     """
 
     __slots__ = ("_bound", "_current", "_previous")
@@ -97,17 +98,20 @@ class ContextKeys:
         self._bound = frozenset(bind)
 
     def bind(self, identity: Identity, token: str | None) -> AuthContext:
-        """The auth context of an identity; equal bound parts give the same one, whatever else the token has.
+        """The auth context of an identity; it depends on the bound parts alone.
 
-        Parts must be free of surrogates, as those from `read_claims` are: a pair of them has the JSON of
-        another character.
+        Parts must be free of surrogates, as those from `read_claims` are: a pair of them has the
+        JSON of another character.
         """
         text = self._canonical(identity)
         previous = None if self._previous is None else _context_key(self._previous, text)
         return AuthContext(key=_context_key(self._current, text), previous_key=previous, identity=identity, token=token)
 
     def _canonical(self, identity: Identity) -> bytes:
-        """All parts in their order as JSON in which every text has one spelling; null for a part that is not bound."""
+        """All parts in their order as JSON in which every text has one spelling.
+
+        Null for a part that is not bound.
+        """
         values = (identity.issuer, identity.tenant, identity.subject, identity.client_id)
         bound = [value if part in self._bound else None for part, value in zip(CONTEXT_PARTS, values, strict=True)]
         return json.dumps(bound, ensure_ascii=True, separators=(",", ":")).encode("ascii")

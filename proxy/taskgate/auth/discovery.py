@@ -1,7 +1,7 @@
-"""Discovery of an issuer's keys by its metadata (RFC 8414, OpenID Connect), and the rule of allowed addresses.
+"""Discovery of an issuer's keys (RFC 8414, OpenID Connect), and which addresses are allowed.
 
-`metadata_urls` says where metadata may be, `jwks_uri` reads the address of the keys from a document.
-`fetch` does the requests, and asks `is_allowed` before each.
+`metadata_urls` says where metadata may be, `jwks_uri` reads the address of the keys from a
+document. `fetch` does the requests, and asks `is_allowed` before each.
 """
 
 import re
@@ -20,8 +20,8 @@ _CHARACTERS: Final = re.compile(r"[!-\[\]-~]{1,2048}")
 class DiscoveryRefused(ValueError):
     """Metadata that leads to no keys; the text has nothing of the document.
 
-    `reason` is `address` for an address that is not allowed, `document` for one that is no metadata,
-    `issuer` for the metadata of another issuer.
+    `reason` is `address` for an address that is not allowed, `document` for one that is no
+    metadata, `issuer` for the metadata of another issuer.
     """
 
     def __init__(self, reason: Literal["address", "document", "issuer"]) -> None:
@@ -47,7 +47,10 @@ def is_allowed(address: str) -> bool:
 
 
 def metadata_urls(issuer: str) -> tuple[str, ...]:
-    """The addresses to try for an issuer's metadata, in order; raises DiscoveryRefused (`address`)."""
+    """The addresses to try for an issuer's metadata, in order.
+
+    Raises DiscoveryRefused (`address`).
+    """
     if not is_allowed(issuer) or "?" in issuer:
         raise DiscoveryRefused("address")
     scheme, _, rest = issuer.partition("://")
@@ -60,8 +63,8 @@ def metadata_urls(issuer: str) -> tuple[str, ...]:
 def jwks_uri(document: bytes, issuer: str) -> str:
     """The address of the keys in the metadata of `issuer`; raises DiscoveryRefused.
 
-    The document must name the issuer code point by code point. Only an issuer on this machine may name a
-    plain http address.
+    The document must name the issuer code point by code point. Only an issuer on this machine may
+    name a plain http address.
     """
     try:
         metadata = orjson.loads(document)
@@ -82,9 +85,10 @@ def jwks_uri(document: bytes, issuer: str) -> str:
 
 
 def is_foreign(address: str, issuer: str) -> bool:
-    """Whether an address is on another host than its issuer: then only public addresses are allowed.
+    """Whether an address is on another host than its issuer; then it must be public.
 
-    The operator trusts the issuer's host alone; its metadata could name any host of the internal network.
+    The operator trusts the issuer's host alone; its metadata could name any host of the internal
+    network.
     """
     named, own = URL(address).raw_host or "", URL(issuer).raw_host or ""
     return named != own and not (_is_this_machine(named) and _is_this_machine(own))

@@ -1,8 +1,9 @@
 """The keys of one issuer: `IssuerKeys` caches them, and refreshes them in the background.
 
-The key set is read from a URL, from a file, or from the URL in the issuer's metadata. A usable set is
-replaced by a usable set only. Unknown key ids cost no memory, and at most one fetch per cooldown. After a
-quiet time BURST fetches may follow each other, so that a stray token does not delay a new key.
+The key set is read from a URL, from a file, or from the URL in the issuer's metadata. A usable set
+is replaced by a usable set only. Unknown key ids cost no memory, and at most one fetch per
+cooldown. After a quiet time BURST fetches may follow each other, so that a stray token does not
+delay a new key.
 """
 
 import asyncio
@@ -24,10 +25,10 @@ from taskgate.clock import Clock
 from taskgate.errors import KeysUnavailable
 
 REFRESH_AT: Final = 0.8
-"""Part of their lifetime after which keys are fetched again, so that requests need not wait for a fetch."""
+"""Part of their lifetime after which keys are fetched again, before requests have to wait."""
 
 BURST: Final = 3
-"""Fetches for unknown keys that may follow each other at once, after as many cooldowns without any."""
+"""Fetches for unknown keys that may follow at once, after as many cooldowns without any."""
 
 RefreshOutcome = Literal["ok", "stale", "failed"]
 """New keys; no new keys while the old ones serve on; no keys at all."""
@@ -100,12 +101,13 @@ class IssuerKeys:
         await asyncio.gather(*running, return_exceptions=True)
 
     async def find(self, kid: str | None, algorithm: str) -> tuple[PyJWK, ...]:
-        """The keys of that id for the algorithm; without an id, all for it. () if the issuer has none.
+        """The keys of that id for the algorithm; all for it without an id, () if there are none.
 
         Cached keys are returned at once. For an unknown key the call waits for a refresh, up to the
-        timeout of the settings. One refresh per cooldown starts for this on average, none soon after a
-        failure, and all waiting calls share it. Raises KeysUnavailable if the key may exist but could not
-        be fetched: there are no keys, they are older than `stale_max`, or the refresh failed.
+        timeout of the settings. One refresh per cooldown starts for this on average, none soon
+        after a failure, and all waiting calls share it. Raises KeysUnavailable if the key may exist
+        but could not be fetched: there are no keys, they are older than `stale_max`, or the refresh
+        failed.
         """
         keys = self._current()
         found = () if keys is None else keys.find(kid, algorithm)
@@ -119,7 +121,10 @@ class IssuerKeys:
         return found
 
     async def refresh(self) -> None:
-        """Fetch the keys, or join a running fetch; returns when it ended, well or not. No-op once closed."""
+        """Fetch the keys, or join a running fetch; returns when it ended, well or not.
+
+        No-op once closed.
+        """
         if not self._closed:
             await asyncio.wait({self._start_fetch(urgent=False)})
 
@@ -192,7 +197,7 @@ class IssuerKeys:
         self._listener.refreshed(name, "failed" if keys is None else "stale", count)
 
     def _retry_delay(self) -> float:
-        """Seconds until the next try after a failure: the cooldown, with backoff while old keys are usable."""
+        """Seconds until the next try: the cooldown, with backoff while old keys are usable."""
         keys = self._settings.keys
         cooldown = keys.cooldown.total_seconds()
         if self._current() is None:
@@ -211,8 +216,8 @@ class IssuerKeys:
 def lifetime(keys: KeySettings, max_age: timedelta | None) -> timedelta:
     """How long fetched keys are fresh.
 
-    The server's `max_age` can shorten it, down to the cooldown. It cannot extend it: the operator decides
-    how long a withdrawn key may be accepted.
+    The server's `max_age` can shorten it, down to the cooldown. It cannot extend it: the operator
+    decides how long a withdrawn key may be accepted.
     """
     longest = min(keys.refresh, keys.stale_max)
     return longest if max_age is None else min(longest, max(max_age, keys.cooldown))
@@ -225,7 +230,10 @@ class _KeySource(Protocol):
     """A place from which a key set is read."""
 
     async def read(self, *, urgent: bool) -> FetchedDocument:
-        """Read the key set; raises FetchFailed or DiscoveryRefused. `urgent` if a request waits for it."""
+        """Read the key set; raises FetchFailed or DiscoveryRefused.
+
+        `urgent` if a request waits for it.
+        """
         ...
 
     def invalidate(self) -> None:

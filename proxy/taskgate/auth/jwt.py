@@ -37,7 +37,7 @@ class Keys(Protocol):
     """The keys of one issuer."""
 
     async def find(self, kid: str | None, algorithm: str) -> tuple[PyJWK, ...]:
-        """The keys that may have signed a token with this key id and algorithm; () if the issuer has none.
+        """The keys that may have signed a token with this key id and algorithm, or ().
 
         Each is bound to `algorithm`. Raises KeysUnavailable if that cannot be determined.
         """
@@ -45,9 +45,10 @@ class Keys(Protocol):
 
 
 class TokenListener(Protocol):
-    """A function that is called with every outcome: the issuer's name or `OTHER`, and a reason or `OK`.
+    """A function that gets every outcome: the issuer's name or `OTHER`, a reason or `OK`.
 
-    `is_cached` is whether the token was verified before; `caller` is its auth context if it is good.
+    `is_cached` is whether the token was verified before; `caller` is its auth context if it is
+    good.
     """
 
     def __call__(self, issuer: str, reason: str, is_cached: bool, caller: AuthContext | None = None) -> None: ...
@@ -56,9 +57,10 @@ class TokenListener(Protocol):
 class TokenVerifier:
     """Verifies tokens by the settings and keys of the issuers that they name.
 
-    A good token is cached for `cache_ttl`, at most until it expires; for that time the withdrawal of a key
-    may go unnoticed. Refusals are not cached, because a flood has a new token in each request. `bound` are
-    the parts of an identity from which `bind` makes a context. `listener` is called with every outcome.
+    A good token is cached for `cache_ttl`, at most until it expires; for that time the withdrawal
+    of a key may go unnoticed. Refusals are not cached, because a flood has a new token in each
+    request. `bound` are the parts of an identity from which `bind` makes a context. `listener` is
+    called with every outcome.
     """
 
     def __init__(
@@ -72,7 +74,7 @@ class TokenVerifier:
         cache_ttl: timedelta = timedelta(seconds=60),
         bound: Collection[str] = CONTEXT_PARTS,
     ) -> None:
-        """Raises ValueError for an issuer that is there twice, and for an algorithm not in `ALGORITHMS`."""
+        """Raises ValueError for an issuer given twice, and an algorithm not in `ALGORITHMS`."""
         self._issuers = {settings.issuer: (settings, keys) for settings, keys in issuers}
         if len(self._issuers) != len(issuers):
             raise ValueError("an issuer is configured twice")
@@ -135,8 +137,8 @@ def _check_signature(
 ) -> None:
     """Raise Unauthenticated unless one of the keys signed the token: UNKNOWN_KID, SIGNATURE or ALG.
 
-    ALG means that no key is for the token's algorithm, or long enough for it. `parse_token` has checked
-    that the token is base64url with one spelling for each signature.
+    ALG means that no key is for the token's algorithm, or long enough for it. `parse_token` has
+    checked that the token is base64url with one spelling for each signature.
     """
     reason = AuthReason.ALG if candidates else AuthReason.UNKNOWN_KID
     signed, _, encoded = token.rpartition(".")

@@ -50,7 +50,10 @@ def read_keys(path: Path, *, of: str = "auth contexts") -> DeploymentKeys:
 
 
 def read_or_make_keys(path: Path, entropy: Entropy, *, of: str = "auth contexts") -> DeploymentKeys:
-    """Read the keys, after making a file for its owner alone if there is none; raises KeyFileRefused."""
+    """Read the keys, after making a file for its owner alone if there is none.
+
+    Raises KeyFileRefused.
+    """
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not path.exists():

@@ -9,13 +9,16 @@ from jwt import PyJWK
 from jwt.exceptions import PyJWTError
 
 MAX_KEYS: Final = 100
-"""Keys of a set; a larger one is refused whole, because a part of it would make good tokens unknown."""
+"""Keys of a set.
+
+A larger one is refused whole, because a part of it would make good tokens unknown.
+"""
 MAX_CANDIDATES: Final = 8
 """Keys that are tried for one token, with or without a key id; the first of the set count."""
 MIN_RSA_BITS: Final = 2048
 MAX_MODULUS: Final = 1368
 MAX_EXPONENT: Final = 12
-"""Characters of an RSA key's numbers, for 8192 and 64 bits: longer ones make every token expensive."""
+"""Characters of an RSA key's numbers, for 8192 and 64 bits: longer ones cost too much time."""
 
 _PRIVATE: Final = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "k"})
 _ALGORITHMS: Final[Mapping[tuple[str, str | None], tuple[str, ...]]] = {
@@ -28,7 +31,10 @@ _ALGORITHMS: Final[Mapping[tuple[str, str | None], tuple[str, ...]]] = {
 
 
 class KeySetRefused(ValueError):
-    """No key set, one with too many keys, or one without a usable key; the text has nothing of it."""
+    """No key set, one with too many keys, or one without a usable key.
+
+    The text has nothing of it.
+    """
 
     reason: Final = "key_set"
 

@@ -1,7 +1,7 @@
-"""Protected resource metadata (RFC 9728): the document of a mount, its URL, and the challenges that name it.
+"""Protected resource metadata (RFC 9728): a mount's document, its URL, and the challenges.
 
-Hosts read here which authorization servers give tokens for a mount. The scope `offline_access` is left
-out: it concerns a host and its authorization server only (A-AUTH-9).
+Hosts read here which authorization servers give tokens for a mount. The scope `offline_access` is
+left out: it concerns a host and its authorization server only (A-AUTH-9).
 """
 
 import json
@@ -30,10 +30,10 @@ _SCOPE = re.compile(r"[!#-\[\]-~]+")
 
 
 def canonical_url(public_url: str, mount_path: str) -> str:
-    """The canonical URL of a mount: `resource` in its document, and the audience of its tokens (A-AUTH-11).
+    """The canonical URL of a mount: `resource` and the audience of its tokens (A-AUTH-11).
 
-    Scheme and host are in lower case, without the default port and a slash at the end. User name, query
-    and fragment of `public_url` are dropped. ValueError for a URL without a host.
+    Scheme and host are in lower case, without the default port and a slash at the end. User name,
+    query and fragment of `public_url` are dropped. ValueError for a URL without a host.
     """
     parts = urlsplit(public_url)
     if parts.hostname is None:
@@ -57,8 +57,8 @@ def document_url(resource: str) -> str:
 def root_mount(mount_paths: Sequence[str]) -> str | None:
     """The mount whose document is also served at `WELL_KNOWN`, for hosts that know no other path.
 
-    It is the only mount, or None. With several mounts a host could get a token for the wrong audience
-    there; without the document it looks elsewhere.
+    It is the only mount, or None. With several mounts a host could get a token for the wrong
+    audience there; without the document it looks elsewhere.
     """
     return mount_paths[0] if len(mount_paths) == 1 else None
 
@@ -73,8 +73,8 @@ def resource_document(
 ) -> bytes:
     """The metadata of a protected resource, as JSON in UTF-8.
 
-    Raises ValueError without an authorization server, for an invalid scope, and if `extra` names a field
-    that is made here or is not JSON.
+    Raises ValueError without an authorization server, for an invalid scope, and if `extra` names a
+    field that is made here or is not JSON.
     """
     if not authorization_servers:
         raise ValueError("a protected resource needs at least one authorization server")
@@ -96,16 +96,19 @@ def resource_document(
 
 
 def challenge(metadata_url: str | None, *, token_sent: bool, scopes: Iterable[str] = ()) -> str:
-    """`WWW-Authenticate` of a 401; it names an error only if a token was sent, and not why it was refused.
+    """`WWW-Authenticate` of a 401; it names an error only if a token was sent, without the reason.
 
-    `metadata_url` is None if no document is served. Raises ValueError for an invalid scope, and for a URL
-    that is not printable ASCII.
+    `metadata_url` is None if no document is served. Raises ValueError for an invalid scope, and for
+    a URL that is not printable ASCII.
     """
     return _challenge("invalid_token" if token_sent else None, metadata_url, scopes)
 
 
 def scope_challenge(metadata_url: str | None, scopes: Iterable[str]) -> str:
-    """`WWW-Authenticate` of a 403: `scopes` are all that the operation needs. Raises as `challenge` does."""
+    """`WWW-Authenticate` of a 403: `scopes` are all that the operation needs.
+
+    Raises as `challenge` does.
+    """
     return _challenge("insufficient_scope", metadata_url, scopes)
 
 

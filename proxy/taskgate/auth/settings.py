@@ -34,10 +34,12 @@ class KeySettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IssuerSettings:
-    """One issuer: `name` is the operator's and a metric label, `issuer` the exact `iss` of its tokens.
+    """One issuer: `name` is the operator's, and a metric label; `issuer` is the `iss` of its
+    tokens.
 
-    An empty `audience` means the address of the called mount. The claim tuples name claims for the client
-    id and the scopes, in order of preference. `tenant_claim` None means that there are no tenants.
+    An empty `audience` means the address of the called mount. The claim tuples name claims for the
+    client id and the scopes, in order of preference. `tenant_claim` None means that there are no
+    tenants.
     """
 
     name: str

@@ -1,9 +1,9 @@
 """The command line: `main`, with one command for each task of an operator.
 
 `serve` runs the gateway. `configuration` has the commands that read a configuration and print:
-`check`, `schema`, `explain` and `metrics`. `audit` verifies an audit log. `exits` has the exit codes,
-`file_watch` notices that the configuration file has changed. Commands parse options and print;
-`explain` and `wiring` do the work.
+`check`, `schema`, `explain` and `metrics`. `audit` verifies an audit log. `exits` has the exit
+codes, `file_watch` notices that the configuration file has changed. Commands parse options and
+print; `explain` and `wiring` do the work.
 """
 
 import click
@@ -17,7 +17,9 @@ from taskgate.cli.serve import serve
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="taskgate")
 def main() -> None:
-    """A gateway that turns blocking MCP tool calls into durable tasks, in front of unmodified servers."""
+    """A gateway that turns blocking MCP tool calls into durable tasks, in front of unmodified
+    servers.
+    """
 
 
 for _command in (check, schema, explain, metrics, audit, serve):

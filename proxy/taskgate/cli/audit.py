@@ -1,4 +1,4 @@
-"""The `audit` commands: `verify` a log, print the reference of a task (`ref`) or the `schema` of the lines."""
+"""The `audit` commands: `verify`, `ref` (the reference of a task) and `schema` (of the lines)."""
 
 import sys
 from pathlib import Path
@@ -35,8 +35,8 @@ def verify(
 ) -> None:
     """Verify that the lines of a log are complete, in order and unchanged.
 
-    Give all files of one sink, rotated ones too, in any order. Exit status: 0 if no problem was found, 1 if a problem
-    was found, 2 if the log could not be verified.
+    Give all files of one sink, rotated ones too, in any order. Exit status: 0 if no problem was
+    found, 1 if a problem was found, 2 if the log could not be verified.
     """
     _end_with(audit_commands.verify(files, checkpoints=checkpoints, keys=keys, expected=expected))
 

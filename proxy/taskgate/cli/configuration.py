@@ -58,7 +58,8 @@ def schema() -> None:
 def explain(
     file: Path, upstream: str, tool: str, token_file: Path | None, hints: tuple[str, ...], online: bool, as_json: bool
 ) -> None:
-    """Print the rules and limits that apply to a call of a tool, and which extensions are forwarded.
+    """Print the rules and limits that apply to a call of a tool, and which extensions are
+    forwarded.
 
     The server is contacted only with --online, and only for its declared capabilities.
     """

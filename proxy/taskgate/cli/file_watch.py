@@ -6,8 +6,9 @@ from pathlib import Path
 class FileWatch:
     """One file, watched from the creation of the object.
 
-    A file that is replaced as a whole is noticed. So is one behind a link that is switched to another
-    folder, as Kubernetes does with a ConfigMap. A file that is missing for a moment is no change.
+    A file that is replaced as a whole is noticed. So is one behind a link that is switched to
+    another folder, as Kubernetes does with a ConfigMap. A file that is missing for a moment is no
+    change.
     """
 
     def __init__(self, file: Path) -> None:

@@ -74,8 +74,8 @@ def serve(
 ) -> None:
     """Serve until SIGTERM or SIGINT. SIGTERM drains first; a second signal ends the drain.
 
-    SIGHUP, or a change of the file, reloads the configuration. The log names changed keys that need a restart. SIGHUP
-    also reopens the files of the audit log.
+    SIGHUP, or a change of the file, reloads the configuration. The log names changed keys that need
+    a restart. SIGHUP also reopens the files of the audit log.
     """
     if [file, upstream, command].count(None) != 2:
         raise click.UsageError("Give exactly one of --config FILE, --upstream URL and --upstream-command COMMAND.")
@@ -124,7 +124,7 @@ def _configure_logs(config: GatewayConfig) -> None:
 
 
 def _raise_open_limit(config: GatewayConfig) -> None:
-    """Raise the limit of open files as far as allowed, and warn if it is too low for the configuration."""
+    """Raise the limit of open files, and warn if it is too low for the configuration."""
     descriptors.raise_limit()
     server, fit = config.server, descriptors.host_connections()
     was_chosen = "max_connections" in server.model_fields_set
@@ -205,13 +205,16 @@ async def _reload_on_change(service: Service, hangup: asyncio.Event, watch: File
 
 
 def _refuse_reload(service: Service) -> None:
-    """Handle SIGHUP during shutdown: only reopen the files of the audit log, which may have been rotated."""
+    """Handle SIGHUP during shutdown: only reopen the audit log, whose files may be rotated."""
     service.reopen()
     log.warning("configuration not reloaded: the gateway is shutting down")
 
 
 async def _start(service: Service, stop: asyncio.Event) -> bool:
-    """Start the service; False if it was stopped first, because recovery of earlier tasks may take long."""
+    """Start the service.
+
+    False if it was stopped first, because recovery of earlier tasks may take long.
+    """
     starting, stopping = asyncio.ensure_future(service.start()), asyncio.ensure_future(stop.wait())
     await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
     for task in (starting, stopping):
@@ -233,9 +236,9 @@ def _freeze_heap() -> None:
 def _train_allocator() -> None:
     """Make glibc keep memory for large messages, instead of returning it to the system after each.
 
-    glibc adapts to the largest freed block: smaller ones come from its heap from then on, and it keeps
-    twice as much. Left to chance, this made a message of 1 MiB up to three times as expensive. The block
-    is not written to, so it takes no memory. Other allocators ignore it.
+    glibc adapts to the largest freed block: smaller ones come from its heap from then on, and it
+    keeps twice as much. Left to chance, this made a message of 1 MiB up to three times as
+    expensive. The block is not written to, so it takes no memory. Other allocators ignore it.
     """
     bytearray(_LARGE_BLOCK)
 

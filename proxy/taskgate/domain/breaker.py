@@ -1,8 +1,8 @@
 """The circuit breaker of one server: `CircuitBreaker`, closed, open or half open.
 
-Closed, every request passes, and enough failures within a window open it. Open, none passes until its
-time is up. Then it is half open: a few requests may try, one that succeeds closes it, one that fails
-opens it again. The caller decides what a failure is. Times are seconds of a monotonic clock.
+Closed, every request passes, and enough failures within a window open it. Open, none passes until
+its time is up. Then it is half open: a few requests may try, one that succeeds closes it, one that
+fails opens it again. The caller decides what a failure is. Times are seconds of a monotonic clock.
 """
 
 from collections import deque
@@ -18,11 +18,12 @@ class CircuitState(StrEnum):
 
 
 class CircuitBreaker:
-    """A breaker that `failures` within `window` open for `open_for`; then `half_open` requests may try.
+    """A breaker that `failures` within `window` open for `open_for`; then `half_open` trials pass.
 
-    A request passes with a number from `acquire`, and ends with `succeeded`, `failed`, or `abandoned`
-    if its outcome stays unknown. Outcomes of requests from before the last change of state do not
-    count. A trial without an outcome for `open_for` frees its place, so lost trials block nothing.
+    A request passes with a number from `acquire`, and ends with `succeeded`, `failed`, or
+    `abandoned` if its outcome stays unknown. Outcomes of requests from before the last change of
+    state do not count. A trial without an outcome for `open_for` frees its place, so lost trials
+    block nothing.
     """
 
     __slots__ = (

@@ -1,8 +1,8 @@
 """Cursors of `tasks/list`: positions in one caller's list of tasks, sealed with a keyed tag.
 
-`CursorKeys.seal` makes the opaque text that hosts get. Only the gateway can make one, and it opens for
-the same caller, mount and list alone. It is authenticated and not encrypted: a cursor has the time
-and the id of a task of the caller.
+`CursorKeys.seal` makes the opaque text that hosts get. Only the gateway can make one, and it opens
+for the same caller, mount and list alone. It is authenticated and not encrypted: a cursor has the
+time and the id of a task of the caller.
 """
 
 import json

@@ -1,6 +1,7 @@
 """The events of a task: what can happen to it, as values.
 
-The lifecycle makes them, `machine.advance` applies them to a record, and reports are made from them.
+The lifecycle makes them, `machine.advance` applies them to a record, and reports are made from
+them.
 """
 
 from dataclasses import dataclass
@@ -93,7 +94,7 @@ class AnswerForwarded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointSaved:
-    """A new checkpoint, from which a takeover resumes the call; None if that is impossible from now on.
+    """A new checkpoint, from which a takeover resumes the call; None if that is impossible now.
 
     `delivered` are the keys of answers that the server is known to have; they are dropped.
     """
@@ -118,7 +119,7 @@ class CallSucceeded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallFaulted:
-    """An error of the server, or a call that failed; `error` is the text of the JSON-RPC error object.
+    """An error of the server, or a failed call; `error` is the text of the JSON-RPC error object.
 
     `unsent` is whether nothing of the call was sent, so that it certainly did not run.
     """

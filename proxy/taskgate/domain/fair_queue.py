@@ -24,15 +24,15 @@ _RESERVE_ONE_OF: Final = 8
 
 
 def reserved_permits(limit: int) -> int:
-    """The permits for contexts that have none: one of every eight, at least one, but none of a single one."""
+    """The permits for contexts without any: an eighth, at least one, but none of a single one."""
     return max(limit // _RESERVE_ONE_OF, 1) if limit > 1 else 0
 
 
 class FairQueue(Generic[Item]):
     """At most `limit` permits, and at most `size` items that wait for one, each queued once.
 
-    `reserved` of the permits are for contexts that have none. A context that has `share` permits gets
-    another one only if no waiting context has fewer than its own share.
+    `reserved` of the permits are for contexts that have none. A context that has `share` permits
+    gets another one only if no waiting context has fewer than its own share.
     """
 
     __slots__ = ("_contexts", "_permits", "_queues", "_ranks", "in_use", "limit", "reserved", "share", "size")
@@ -101,7 +101,10 @@ class FairQueue(Generic[Item]):
         return bool(self._contexts)
 
     def grant(self) -> Item | None:
-        """Give a free permit to the item whose turn it is, and return it; None if no permit is free for any."""
+        """Give a free permit to the item whose turn it is, and return it.
+
+        None if no permit is free for any.
+        """
         without, below, others = self._ranks
         free = self.limit - self.in_use
         turns = without or (free > self.reserved and (below or others))
@@ -132,7 +135,7 @@ class FairQueue(Generic[Item]):
         return True
 
     def ahead(self, item: Item) -> int:
-        """How many waiting items have their turn before this one; takes time for every waiting context.
+        """The number of items before this one; takes time for every waiting context.
 
         It agrees with `order`. It is too high if items of the same context were withdrawn between
         the first one and this one.
@@ -177,7 +180,10 @@ class FairQueue(Generic[Item]):
 
 
 class _ContextQueue(Generic[Item]):
-    """The waiting items of one context, by number of arrival; `rank` is the rank that the context is in."""
+    """The waiting items of one context, by number of arrival.
+
+    `rank` is the rank that the context is in.
+    """
 
     __slots__ = ("arrivals", "items", "rank", "share")
 

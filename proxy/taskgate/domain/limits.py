@@ -1,7 +1,7 @@
 """Caps on stored tasks, and other limits for some callers: `Caps`, `Override`.
 
-`Caps.applicable` says against which caps a new task is checked; the stores do the counting. `Overrides`
-finds the limits that an operator gives to callers of a tenant or with certain claims.
+`Caps.applicable` says against which caps a new task is checked; the stores do the counting.
+`Overrides` finds the limits that an operator gives to callers of a tenant or with certain claims.
 """
 
 from collections.abc import Iterable, Mapping
@@ -64,8 +64,8 @@ class Caps:
         """The caps of a new task, the narrowest scope first.
 
         `overrides` are the caller's own limits under the names of the fields above. `tool_cap` is
-        the limit that a rule sets for the tool, and wins over them. Caps of tenants are left out for
-        a caller without a tenant.
+        the limit that a rule sets for the tool, and wins over them. Caps of tenants are left out
+        for a caller without a tenant.
         """
         return _applicable(self, tuple(overrides.items()), tool_cap, has_tenant)
 
@@ -96,9 +96,9 @@ def _applicable(
 class Override:
     """Limits for callers of `tenant` that have all of `claims`; None and {} mean any caller.
 
-    A caller has a claim if its value is one of the given values, or a list with one of them. `rates`
-    are by name of the policy, `caps` by name of the field of Caps. `calls` is the caller's share of a
-    server's permits. Limits that are not named stay the general ones.
+    A caller has a claim if its value is one of the given values, or a list with one of them.
+    `rates` are by name of the policy, `caps` by name of the field of Caps. `calls` is the caller's
+    share of a server's permits. Limits that are not named stay the general ones.
     """
 
     tenant: str | None = None

@@ -62,7 +62,10 @@ NEWEST_FIRST: Final = TaskOrder()
 
 
 class Position(NamedTuple):
-    """A position between two records of an ordered list; it stays valid when records come and go."""
+    """A position between two records of an ordered list.
+
+    It stays valid when records come and go.
+    """
 
     time: datetime
     id: TaskId
@@ -115,8 +118,8 @@ def listed_task(record: TaskRecord) -> ListedTask:
 def merge_pages(pages: Sequence[Page], order: TaskOrder, limit: int) -> Page:
     """Merge one page of each of several lists into one page of at most `limit` tasks.
 
-    All pages are read with `limit` from the same position. A list with a next page is known up to the
-    end of its page only. So the merged page ends at the nearest such end.
+    All pages are read with `limit` from the same position. A list with a next page is known up to
+    the end of its page only. So the merged page ends at the nearest such end.
     """
     if len(pages) == 1:
         return pages[0]

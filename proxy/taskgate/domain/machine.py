@@ -1,8 +1,9 @@
 """The state machine of a task: `advance` is the only way in which a task's state changes.
 
 `TRANSITIONS` says which event is possible in which state, and to which states it may lead; an event
-without a row is illegal there. Terminal states absorb: only the retrieval of the outcome follows. If a
-row allows two states, the new record decides: an answer may or may not be the last outstanding one.
+without a row is illegal there. Terminal states absorb: only the retrieval of the outcome follows.
+If a row allows two states, the new record decides: an answer may or may not be the last outstanding
+one.
 """
 
 from collections.abc import Callable, Mapping
@@ -214,8 +215,8 @@ def _call_succeeded(_: TaskRecord, event: CallSucceeded) -> dict[str, Any]:
 def _call_faulted(record: TaskRecord, event: CallFaulted) -> dict[str, Any]:
     outcome = Faulted(error=event.error, reason=event.reason)
     # A call that has not run may be repeated under the same idempotency key.
-    key = None if event.unsent else record.repeat_key
-    return {"status": FAILED, "status_message": event.message, "outcome": outcome, "repeat_key": key}
+    key = None if event.unsent else record.idempotency_digest
+    return {"status": FAILED, "status_message": event.message, "outcome": outcome, "idempotency_digest": key}
 
 
 def _cancel_requested(_: TaskRecord, event: CancelRequested) -> dict[str, Any]:

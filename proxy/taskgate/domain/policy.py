@@ -1,7 +1,7 @@
 """The promotion policy: which calls become tasks, and on what terms.
 
-`PromotionPolicy.decide` finds the first of the operator's rules that matches a tool; the decision has
-the mode and the limits of the task.
+`PromotionPolicy.decide` finds the first of the operator's rules that matches a tool; the decision
+has the mode and the limits of the task.
 """
 
 from collections import OrderedDict
@@ -22,7 +22,7 @@ CACHE_SIZE: Final = 1024
 """Decisions that a policy caches; hosts choose the names of tools, so the cache needs a bound."""
 
 APP_ONLY: Final = "app_only"
-"""The hint of a tool that only views of MCP Apps may call (SEP-1865): a view waits for the result."""
+"""The hint of a tool for views of MCP Apps only (SEP-1865): a view waits for the result."""
 
 _MAX_CACHED_NAME: Final = 128
 """Characters of a tool's name up to which its decision is cached."""
@@ -58,11 +58,12 @@ class PromotionRule:
 
     `*` names no tool in particular, so it does not match a tool with the hint APP_ONLY; any other
     glob does. `hints` are annotations that the server must list for the tool, all of them.
-    `immediate_response` is the text for models when a call becomes a task, `{tool}` in it stands for
-    the tool; None sends no text. For the time limits None means the value of the policy. `deadline`
-    is how long a call may run; None means the limit of its upstream. `cap` is how many unfinished
-    tasks one tool may have, of all callers. Within `join_retries` an identical call joins a running
-    one. A rule in `shadow` decides nothing: only what it would have changed is reported.
+    `immediate_response` is the text for models when a call becomes a task, `{tool}` in it stands
+    for the tool; None sends no text. For the time limits None means the value of the policy.
+    `deadline` is how long a call may run; None means the limit of its upstream. `cap` is how many
+    unfinished tasks one tool may have, of all callers. Within `join_retries` an identical call
+    joins a running one. A rule in `shadow` decides nothing: only what it would have changed is
+    reported.
     """
 
     upstream: str | None
@@ -81,7 +82,10 @@ class PromotionRule:
     shadow: bool = False
 
     def matches(self, upstream: str, tool: str, hints: Mapping[str, bool] | None = None) -> bool:
-        """Whether the rule is for that tool; with unknown hints (None) a rule that needs hints does not match."""
+        """Whether the rule is for that tool.
+
+        With unknown hints (None) a rule that needs hints does not match.
+        """
         if self.upstream not in (None, upstream) or not (self.tool == "*" or fnmatchcase(tool, self.tool)):
             return False
         if self.tool == "*" and hints and hints.get(APP_ONLY):
@@ -110,7 +114,7 @@ class PromotionDecision:
     would_promote: bool = False
 
     def clamp_ttl(self, requested: timedelta | None, longest: timedelta | None = None) -> timedelta:
-        """The granted time to live: the allowed value nearest to the requested one, or to the default.
+        """The granted time to live: the allowed value nearest to the requested or default one.
 
         `longest` is the caller's own upper bound and replaces that of the rule.
         """
@@ -121,7 +125,7 @@ class PromotionDecision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromotionPolicy:
-    """The rules for tasks: the first match wins, and calls of a tool without a match stay plain calls."""
+    """The rules for tasks: the first match wins; calls of other tools stay plain calls."""
 
     rules: tuple[PromotionRule, ...]
     ttl_default: timedelta
@@ -139,9 +143,9 @@ class PromotionPolicy:
     def decide(self, upstream: str, tool: str, hints: Mapping[str, bool] | None = None) -> PromotionDecision:
         """The terms of one tool; `hints` are what its server lists of it.
 
-        Annotations matter only if `needs_hints`, APP_ONLY always. With unknown hints fewer calls are
-        promoted, never more, so a call that is to be a task is decided again with the listed hints.
-        The cost does not grow with the number of rules once a tool is cached.
+        Annotations matter only if `needs_hints`, APP_ONLY always. With unknown hints fewer calls
+        are promoted, never more, so a call that is to be a task is decided again with the listed
+        hints. The cost does not grow with the number of rules once a tool is cached.
         """
         known = _NO_HINTS
         if hints:

@@ -9,7 +9,7 @@ from math import ceil
 from typing import Final
 
 GROWTH: Final = 0.01
-"""Part of a task's age that is added to its interval: an old task is unlikely to end this second."""
+"""Part of a task's age that is added to its interval: an old task rarely ends this second."""
 
 _TWO_MILLISECONDS: Final = timedelta(milliseconds=2)
 _ROUNDING: Final = 1e-6
@@ -20,10 +20,11 @@ _ROUNDING: Final = 1e-6
 class PollPolicy:
     """The operator's settings for hosts that poll.
 
-    `jitter` is the part of an interval, from 0 to below 1, by which it may vary up and down. `target`
-    is the utilization of a server, above 0, from which on intervals grow. A poll is early if less than
-    the part `tolerance` of the interval has passed. A host that polls more than `reject_above` times as
-    often as advised is refused in the end. If more than `base` is advised, `base` counts.
+    `jitter` is the part of an interval, from 0 to below 1, by which it may vary up and down.
+    `target` is the utilization of a server, above 0, from which on intervals grow. A poll is early
+    if less than the part `tolerance` of the interval has passed. A host that polls more than
+    `reject_above` times as often as advised is refused in the end. If more than `base` is advised,
+    `base` counts.
     """
 
     base: timedelta
@@ -47,10 +48,10 @@ def advised_interval(
 ) -> timedelta:
     """The interval to advise now, in whole milliseconds, from `least` to `most`.
 
-    It grows with the square of the server's utilization above the target, and slowly with the age of
-    the task. `chance` is a random number from 0 to below 1 and spreads intervals that are advised at
-    the same time. The result is at least half of `last`, the interval advised before. If the policy
-    is not adaptive, it is the base.
+    It grows with the square of the server's utilization above the target, and slowly with the age
+    of the task. `chance` is a random number from 0 to below 1 and spreads intervals that are
+    advised at the same time. The result is at least half of `last`, the interval advised before. If
+    the policy is not adaptive, it is the base.
     """
     if not policy.adaptive:
         return policy.base

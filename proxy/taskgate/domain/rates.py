@@ -1,8 +1,8 @@
 """Rate limits: the operator's policies, and the cell rate algorithm (GCRA) that meters each budget.
 
 `RatePolicies` finds the policies for a request or an event, and returns a `Demand` for each budget
-that it takes from. `gcra` decides whether a budget has enough; the stores keep the state of budgets.
-The cost of a look-up does not grow with policies that are for other requests.
+that it takes from. `gcra` decides whether a budget has enough; the stores keep the state of
+budgets. The cost of a look-up does not grow with policies that are for other requests.
 """
 
 from collections import OrderedDict
@@ -32,8 +32,8 @@ class RateVerdict(NamedTuple):
     """Whether enough units were there; `remaining` are the whole units that are there now.
 
     Times are seconds from now. If nothing else is taken, the same demand is allowed after
-    `retry_after` and not before. It is 0 for an allowed demand, infinite for one above the burst. After
-    `reset_after` all units are there.
+    `retry_after` and not before. It is 0 for an allowed demand, infinite for one above the burst.
+    After `reset_after` all units are there.
     """
 
     allowed: bool
@@ -45,9 +45,10 @@ class RateVerdict(NamedTuple):
 def gcra(tat: float | None, now: float, limit: RateLimit, cost: int = 1) -> tuple[RateVerdict, float]:
     """Take `cost` units if they are there, else none: the verdict, and the new state.
 
-    The state is the theoretical arrival time: the moment from which on no unit is missing. None stands
-    for any past moment. `now` and the state are seconds of one monotonic clock. A debt above the burst
-    dates from another limit and is cut; so the new state must be stored after a refusal too.
+    The state is the theoretical arrival time: the moment from which on no unit is missing. None
+    stands for any past moment. `now` and the state are seconds of one monotonic clock. A debt above
+    the burst dates from another limit and is cut; so the new state must be stored after a refusal
+    too.
     """
     every, burst = limit.every, limit.burst
     owed = now if tat is None or tat < now else tat
@@ -106,11 +107,11 @@ class RatePolicy:
     TENANT applies only to callers with a tenant, scope TOOL only to calls of a tool.
 
     OTHER_METHODS stands for the methods that no other policy of the same scope names. Policies
-    narrowed by `tool` or `upstream` do not count for this. A policy in shadow takes methods only from
-    another one in shadow.
+    narrowed by `tool` or `upstream` do not count for this. A policy in shadow takes methods only
+    from another one in shadow.
 
-    With an `event` the policy is for no request: the event takes from it. While it is empty, requests
-    that could cause the event are refused. With `before_auth` it applies before
+    With an `event` the policy is for no request: the event takes from it. While it is empty,
+    requests that could cause the event are refused. With `before_auth` it applies before
     authentication, so that neither caller nor method is known. In `shadow` it only reports.
     """
 

@@ -1,8 +1,8 @@
 """The record of one task: `TaskRecord`, its full stored state.
 
 Records are frozen; `machine.advance` makes a new one with the next revision. A record has a small
-head, which stores rewrite at every change, and two bodies: the parameters of the call and the outcome.
-Each body is written once. In a record that was read as a head both bodies are None.
+head, which stores rewrite at every change, and two bodies: the parameters of the call and the
+outcome. Each body is written once. In a record that was read as a head both bodies are None.
 """
 
 from dataclasses import dataclass, field, fields
@@ -35,7 +35,10 @@ class OwnerKey(NamedTuple):
 
 
 class TaskStatus(StrEnum):
-    """The statuses of the specification; `failed` means a JSON-RPC error, as in the newest revision."""
+    """The statuses of the specification.
+
+    `failed` means a JSON-RPC error, as in the newest revision.
+    """
 
     WORKING = "working"
     INPUT_REQUIRED = "input_required"
@@ -83,8 +86,8 @@ class Succeeded:
 class Faulted:
     """An error instead of a result: the server's own, or the gateway's for a call that failed.
 
-    `error` is the text of the JSON-RPC error object, the server's unchanged. A store returns a large
-    error as bytes.
+    `error` is the text of the JSON-RPC error object, the server's unchanged. A store returns a
+    large error as bytes.
     """
 
     error: RawJson | LargeJson
@@ -118,8 +121,9 @@ class ToolCall:
 class InputRequest:
     """A question of the server to the host; `key` is from `next_input_key`.
 
-    `claimed_by` is the stream that delivers it: the holder name of its process, a "/", and the rest.
-    `deferred_to` is the id of a task of the host, which is the answer for now; the final one follows.
+    `claimed_by` is the stream that delivers it: the holder name of its process, a "/", and the
+    rest. `deferred_to` is the id of a task of the host, which is the answer for now; the final one
+    follows.
     """
 
     key: str
@@ -164,12 +168,12 @@ class TaskRecord:
 
     `tenant` is an opaque reference to the caller's tenant. `deadline` is how long the call may run
     once it was sent. `reruns` is how many more times the call may be sent after its process died.
-    `repeat_key` is a digest of the host's idempotency key, which no one is shown: equal keys of one
-    owner name one call. It is None again if the task ended before its call was sent.
+    `idempotency_digest` is a digest of the host's idempotency key, which no one is shown: equal
+    keys of one owner name one call. It is None again if the task ended before its call was sent.
 
     `trace` is the W3C traceparent of the request that made the task, None if that was not traced.
-    `waiting_since` is when it became input_required, None in other states. `retrieved` is whether its
-    owner got the outcome. `checkpoint` exists while a takeover can resume a call that was sent.
+    `waiting_since` is when it became input_required, None in other states. `retrieved` is whether
+    its owner got the outcome. `checkpoint` exists while a takeover can resume a call that was sent.
     """
 
     id: TaskId
@@ -192,7 +196,7 @@ class TaskRecord:
     tenant: str | None = None
     deadline: timedelta | None = None
     reruns: int = 0
-    repeat_key: str | None = None
+    idempotency_digest: str | None = None
     trace: str | None = None
     waiting_since: datetime | None = None
     retrieved: bool = False

@@ -1,7 +1,7 @@
 """Sealed `requestState` values, which modern hosts return with their retries.
 
-`RequestStateKeys.seal` makes the text that hosts send back unread. Only the gateway can make one, and
-it opens for the same caller, mount and request alone. It is authenticated and not encrypted: a
+`RequestStateKeys.seal` makes the text that hosts send back unread. Only the gateway can make one,
+and it opens for the same caller, mount and request alone. It is authenticated and not encrypted: a
 state has the id of a held call, or the server's own state.
 """
 
@@ -73,8 +73,8 @@ class RequestStateKeys:
     ) -> str:
         """Seal a state that is valid before `until`; the text is base64url without padding.
 
-        `digest` is of the request: the state opens for no other. The time must be aware and keeps its
-        microseconds. ValueError for a state that is too long, or is not encodable.
+        `digest` is of the request: the state opens for no other. The time must be aware and keeps
+        its microseconds. ValueError for a state that is too long, or is not encodable.
         """
         body = ((until - _EPOCH) // _TICK).to_bytes(_TIME_SIZE, "big", signed=True) + _encode(state)
         if _TAG_SIZE + len(body) > _MAX_BYTES:
@@ -86,8 +86,8 @@ class RequestStateKeys:
     ) -> HeldCallState | PassThroughState:
         """The state that was sealed for this request in one of these contexts.
 
-        Raises InvalidParams for any other text, and after the time of the state. The message is always
-        the same, so that it reveals nothing.
+        Raises InvalidParams for any other text, and after the time of the state. The message is
+        always the same, so that it reveals nothing.
         """
         body = _body(text)
         keys = [self.current] if self.previous is None else [self.current, self.previous]

@@ -37,7 +37,7 @@ MODERN: Final = (Revision.R2026_07_28,)
 """The revisions of the modern era, oldest first."""
 
 SERVED: Final = tuple(reversed(LEGACY + MODERN))
-"""Every revision that hosts can use, newest first, in the order in which they are announced (AMB-11)."""
+"""Every revision that hosts can use, newest first, as they are announced (AMB-11)."""
 
 NEWEST_LEGACY: Final = LEGACY[-1]
 """The offer to servers, and the counter-offer to a host that names another revision (T-10)."""
@@ -66,8 +66,8 @@ _MODERN_BY_NAME: Final[dict[str, Revision]] = {revision.value: revision for revi
 class Peer:
     """One side of a session as it declared itself, in the handshake or in a modern request.
 
-    `capabilities` is the parsed object as sent. `info` is too for a server; for a host it is the name
-    and version. The values are not validated: readers check the type of what they read.
+    `capabilities` is the parsed object as sent. `info` is too for a server; for a host it is the
+    name and version. The values are not validated: readers check the type of what they read.
     """
 
     revision: Revision

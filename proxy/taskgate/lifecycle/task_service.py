@@ -249,7 +249,7 @@ class TaskService:
     async def _named(self, owner: OwnerKey, id: TaskId, now: datetime) -> TaskRecord | None:
         """Return a whole record, if it still has its idempotency key."""
         record = await self._store.load(owner, id, now=now, bodies=True)
-        return record if record is not None and record.repeat_key is not None else None
+        return record if record is not None and record.idempotency_digest is not None else None
 
     def _expect_no_call(self, caller: AuthContext, place: CallSite, intent: CallTool) -> None:
         if intent.repeat_key is not None:

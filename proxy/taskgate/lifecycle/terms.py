@@ -134,7 +134,7 @@ class TaskTerms:
             tenant=standing.tenant,
             deadline=decision.deadline,
             reruns=RERUNS if decision.on_lost is OnLost.RERUN else 0,
-            repeat_key=None if intent.repeat_key is None else key_digest(intent.repeat_key),
+            idempotency_digest=None if intent.repeat_key is None else key_digest(intent.repeat_key),
             trace=_trace(),
         )
         mine = _NO_CAPS if override is None else override.caps

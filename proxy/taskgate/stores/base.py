@@ -81,14 +81,14 @@ class TaskStore(Protocol):
         nothing.
 
         Returns the id of the record that stands for the call. If an unexpired, durable record of
-        the same owner has the same `repeat_key`, that is its id. Then nothing is stored and no cap
+        the same owner has the same `idempotency_digest`, that is its id. Then nothing is stored and no cap
         is checked. The first cap without room raises TooManyTasks, or TooManyBytes if it limits
         bytes. Tenant caps ignore a record without a tenant.
         """
         ...
 
     async def repeated(self, owner: OwnerKey, key: str, *, now: datetime) -> TaskId | None:
-        """The id of the owner's unexpired, durable record with that `repeat_key`."""
+        """The id of the owner's unexpired, durable record with that `idempotency_digest`."""
         ...
 
     async def load(self, owner: OwnerKey, id: TaskId, *, now: datetime, bodies: bool = False) -> TaskRecord | None:
@@ -109,7 +109,7 @@ class TaskStore(Protocol):
         """Replace the head at revision `expected` durably, and store the outcome if the record has
         one.
 
-        If the record has no `repeat_key` any more, the same step releases the key. Exactly one of
+        If the record has no `idempotency_digest` any more, the same step releases the key. Exactly one of
         several concurrent swaps wins. The others, and a swap of a removed record, return False. A
         swap of a record that had already ended notifies no watch: no caller waits for it.
         """

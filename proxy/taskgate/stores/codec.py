@@ -73,7 +73,7 @@ def pack_head(record: TaskRecord) -> bytes:
         record.tool_error,
     ]
     deadline, waits = record.deadline, record.waiting_since
-    rare = [record.tenant, None if deadline is None else pack_span(deadline), record.reruns, record.repeat_key]
+    rare = [record.tenant, None if deadline is None else pack_span(deadline), record.reruns, record.idempotency_digest]
     late: list[Any] = [record.trace, None if waits is None else pack_time(waits), record.retrieved]
     if record.checkpoint is not None:
         late = [*late, [record.checkpoint.sealed, record.checkpoint.answers]]
@@ -229,7 +229,7 @@ def _unpack_head(head: bytes, lease: Lease | None) -> TaskRecord:
         status_message, created_at, updated_at, ttl, poll_interval, revision, dispatched, inputs, inputs_made, answers,
         tool_error, *rare,
     ) = fields  # fmt: skip
-    ((tenant, deadline, reruns, repeat_key, *late),) = rare or (_DEFAULT_RARE,)
+    ((tenant, deadline, reruns, idempotency_digest, *late),) = rare or (_DEFAULT_RARE,)
     trace, waits, retrieved, *rest = late or _DEFAULT_LATE
     (checkpoint,) = rest or (None,)
     return TaskRecord(
@@ -258,7 +258,7 @@ def _unpack_head(head: bytes, lease: Lease | None) -> TaskRecord:
         tenant=tenant,
         deadline=None if deadline is None else timedelta(0, 0, deadline),
         reruns=reruns,
-        repeat_key=repeat_key,
+        idempotency_digest=idempotency_digest,
         trace=trace,
         waiting_since=None if waits is None else unpack_time(waits),
         retrieved=retrieved,

@@ -154,8 +154,8 @@ class MemoryStore:
 
     async def insert(self, record: TaskRecord, *, caps: tuple[Cap, ...]) -> TaskId:
         self._check()
-        if record.repeat_key is not None:
-            earlier = self._repeated(record.owner, record.repeat_key, record.created_at)
+        if record.idempotency_digest is not None:
+            earlier = self._repeated(record.owner, record.idempotency_digest, record.created_at)
             if earlier is not None:
                 return earlier
         if record.id in self._tasks:
@@ -171,8 +171,8 @@ class MemoryStore:
             outcome=record.outcome,
             size=size,
         )
-        if record.repeat_key is not None:
-            self._ids_by_key[record.owner, record.repeat_key] = record.id
+        if record.idempotency_digest is not None:
+            self._ids_by_key[record.owner, record.idempotency_digest] = record.id
         self._lists.setdefault(record.owner, OwnerIndex()).add(record)
         if not record.status.is_terminal:
             self._begin(record)
@@ -207,7 +207,7 @@ class MemoryStore:
         self._lists[record.owner].move(stored.head, record)
         self._counts[stored.head.status] -= 1
         self._counts[record.status] += 1
-        if record.repeat_key is None:
+        if record.idempotency_digest is None:
             self._release_key(stored.head)
         stored.head = evolve(as_head(record), lease=longer_lease(lease, record.lease))
         if record.outcome is not None:
@@ -337,8 +337,8 @@ class MemoryStore:
         return id if id is not None and self._tasks[id].head.expires_at > now else None
 
     def _release_key(self, head: TaskRecord) -> None:
-        if head.repeat_key is not None and self._ids_by_key[head.owner, head.repeat_key] == head.id:
-            del self._ids_by_key[head.owner, head.repeat_key]
+        if head.idempotency_digest is not None and self._ids_by_key[head.owner, head.idempotency_digest] == head.id:
+            del self._ids_by_key[head.owner, head.idempotency_digest]
 
     def _begin(self, record: TaskRecord) -> None:
         self._unfinished.add(record.id)

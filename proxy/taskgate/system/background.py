@@ -27,7 +27,10 @@ class Background:
         return tuple(self._running)
 
     def run(self, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        """Start work without a waiting caller; its errors are logged. It may be cancelled before its first step."""
+        """Start work without a waiting caller; its errors are logged.
+
+        It may be cancelled before its first step.
+        """
         self.start(lambda: _logged(work))
 
     def start(self, work: Callable[[], Coroutine[Any, Any, Result]]) -> "asyncio.Task[Result]":

@@ -1,4 +1,6 @@
-"""A block of a task that another task may cancel, such as a request whose host leaves: `CancelScope`."""
+"""A block of a task that another task may cancel, such as a request whose host leaves:
+`CancelScope`.
+"""
 
 import asyncio
 from types import TracebackType
@@ -10,10 +12,10 @@ class ScopeCancelled(Exception):
 
 
 class CancelScope:
-    """A `with` block: `cancel()` from anywhere cancels what it awaits, and the block raises ScopeCancelled.
+    """A `with` block: `cancel()` cancels what it awaits, and the block raises ScopeCancelled.
 
-    Unlike `Task.cancel`, it ends this block only. A cancellation of the task itself passes through. To
-    cancel a block that has ended, or was cancelled before, does nothing.
+    Unlike `Task.cancel`, it ends this block only. A cancellation of the task itself passes through.
+    To cancel a block that has ended, or was cancelled before, does nothing.
     """
 
     __slots__ = ("_cancelling", "_is_cancelled", "_task")

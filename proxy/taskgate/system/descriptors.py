@@ -1,7 +1,7 @@
 """File descriptors of the process: the limit, what is reserved of it, and errors of exhaustion.
 
-A system hands out the lowest free number, so a descriptor with number N shows that N others are in use. To
-reserve descriptors it is enough to compare numbers with a ceiling.
+A system hands out the lowest free number, so a descriptor with number N shows that N others are in
+use. To reserve descriptors it is enough to compare numbers with a ceiling.
 """
 
 import os
@@ -15,11 +15,11 @@ from typing import Final
 from taskgate.system.log_throttle import ThrottledLog
 
 _RESERVED_FROM_HOSTS: Final = 96
-"""Descriptors that connections of hosts leave free: for files, the store, operators, and the next number."""
+"""Descriptors that host connections leave free: for files, the store, operators and servers."""
 _RESERVED_FROM_SERVERS: Final = 64
 """Descriptors that connections to servers leave free."""
 _PER_HOST: Final = 3
-"""Descriptors per host connection: its own, that of its call at the server, and that of its session's stream."""
+"""Descriptors per host connection: its own, its call's at the server, its session's stream."""
 
 _EXHAUSTION_ERRORS: Final = frozenset({EMFILE, ENFILE})
 _INITIAL_LIMIT: Final = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -41,7 +41,7 @@ def raise_limit() -> None:
 
 
 def restore_limit(pid: int) -> None:
-    """Give a child process the limit that this process started with: old programs fail with a large one."""
+    """Give a child the limit that this process started with: old programs fail with a large one."""
     if sys.platform == "linux":
         with suppress(OSError, ValueError):
             resource.prlimit(pid, resource.RLIMIT_NOFILE, _INITIAL_LIMIT)

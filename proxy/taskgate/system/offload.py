@@ -1,7 +1,8 @@
-"""Work that would block the event loop for long: `offload` runs it in a thread if its input is large.
+"""Work that would block the event loop: `offload` runs it in a thread if its input is large.
 
-The work must use values that do not change meanwhile. There is one thread: two would compete for the
-interpreter lock, and delay the loop more. No other work runs in it, such as the resolution of host names.
+The work must use values that do not change meanwhile. There is one thread: two would compete for
+the interpreter lock, and delay the loop more. No other work runs in it, such as the resolution of
+host names.
 """
 
 import asyncio

@@ -17,8 +17,8 @@ log = getLogger("taskgate.secrets")
 def is_exposed(path: Path, mode: int, key: str) -> bool:
     """Whether a file with that mode must be refused, because others may read or write it.
 
-    `key` is its configuration key, for the log. Kubernetes, Docker and systemd put secrets on separate
-    mounts, where the mode says little: there the file is accepted and a line logged.
+    `key` is its configuration key, for the log. Kubernetes, Docker and systemd put secrets on
+    separate mounts, where the mode says little: there the file is accepted and a line logged.
     """
     if not mode & _OTHERS:
         return False

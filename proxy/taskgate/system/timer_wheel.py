@@ -1,7 +1,7 @@
 """Timeouts of one usual length behind one timer of the event loop: `TimerWheel`.
 
-Nearly all of them are cancelled before they expire. A loop timer for each would cost a call more than
-everything else that limits its time.
+Nearly all of them are cancelled before they expire. A loop timer for each would cost a call more
+than everything else that limits its time.
 """
 
 import asyncio
@@ -31,7 +31,10 @@ class TimerWheel:
         self._handle: asyncio.TimerHandle | None = None
 
     def call_later(self, seconds: float, callback: Callable[[], object]) -> Cancellable:
-        """Call `callback` once, `seconds` from now, unless it is cancelled before; it must not raise."""
+        """Call `callback` once, `seconds` from now, unless it is cancelled before.
+
+        It must not raise.
+        """
         loop = asyncio.get_running_loop()
         if seconds != self._usual:
             return loop.call_later(seconds, callback)

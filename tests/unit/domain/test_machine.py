@@ -265,7 +265,7 @@ def test_an_event_that_names_what_is_not_there_is_illegal(status: TaskStatus, ev
 @pytest.mark.parametrize(("unsent", "key"), [(True, None), (False, "k")])
 def test_a_call_that_never_left_gives_its_name_back(unsent: bool, key: str | None) -> None:
     fault = CallFaulted(error=ERROR, reason=FaultReason.QUEUE, message="Too late", unsent=unsent)
-    assert advance(replace(RECORDS[WORKING], repeat_key="k"), fault, LATER).repeat_key == key
+    assert advance(replace(RECORDS[WORKING], idempotency_digest="k"), fault, LATER).idempotency_digest == key
 
 
 def test_a_call_is_dispatched_once() -> None:

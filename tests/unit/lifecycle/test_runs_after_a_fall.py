@@ -77,8 +77,8 @@ async def test_a_key_is_given_back_by_what_was_not_sent_unless_it_may_have_run_b
     house: House, failure: Exception, before: bool, key: str | None
 ) -> None:
     house.server.answer.set_exception(failure)
-    ended = await house.ended(await house.recover(new_record(dispatched=before, reruns=before, repeat_key="k")))
-    assert (fault(ended)["data"]["dispatched"], ended.repeat_key) == (before, key)
+    ended = await house.ended(await house.recover(new_record(dispatched=before, reruns=before, idempotency_digest="k")))
+    assert (fault(ended)["data"]["dispatched"], ended.idempotency_digest) == (before, key)
 
 
 async def test_a_place_that_cannot_be_written_keeps_no_call_from_its_turn(

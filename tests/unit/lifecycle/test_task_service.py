@@ -197,7 +197,7 @@ async def test_a_key_of_another_call_is_refused(house: House, other: CallTool) -
 
 async def test_a_key_is_known_from_before_the_deployment_key_changed(house: House) -> None:
     params = call().params.head
-    before = new_record(owner=BEFORE, params=params, repeat_key=key_digest("k"))
+    before = new_record(owner=BEFORE, params=params, idempotency_digest=key_digest("k"))
     await keep(house.store, before)  # type: ignore[arg-type]
     assert (await house.create(call(key="k"))).id == before.id
 

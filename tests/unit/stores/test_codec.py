@@ -75,7 +75,7 @@ heads = st.builds(
     tenant=st.none() | texts,
     deadline=st.none() | spans,
     reruns=st.integers(0, 3),
-    repeat_key=st.none() | texts,
+    idempotency_digest=st.none() | texts,
     trace=st.none() | texts,
     waiting_since=st.none() | moments,
     retrieved=st.booleans(),
@@ -118,7 +118,7 @@ def test_a_head_is_an_array_that_starts_with_the_schema() -> None:
         {"tenant": "t"},
         {"deadline": timedelta(seconds=9)},
         {"reruns": 1},
-        {"repeat_key": "k"},
+        {"idempotency_digest": "k"},
         {"trace": "00-1-2-01"},
         {"waiting_since": EPOCH},
         {"retrieved": True},
@@ -137,7 +137,7 @@ def test_a_head_of_an_earlier_version_has_none_of_what_is_rare() -> None:
         b"1767225600000000,1767225600000000,3600000000,1000000,0,false,[],0,{},false]"
     )
     record = codec.unpack_head(head, None)
-    assert (record.tenant, record.deadline, record.reruns, record.repeat_key) == (None, None, 0, None)
+    assert (record.tenant, record.deadline, record.reruns, record.idempotency_digest) == (None, None, 0, None)
     assert (record.trace, record.waiting_since, record.retrieved) == (None, None, False)
     assert codec.pack_head(record) == head
 
@@ -149,7 +149,7 @@ def test_a_head_of_an_earlier_version_with_what_was_rare_then_has_none_of_what_c
     )
     record = codec.unpack_head(head, None)
     assert (record.tenant, record.deadline) == ("tenant", timedelta(seconds=9))
-    assert (record.reruns, record.repeat_key) == (1, "key")
+    assert (record.reruns, record.idempotency_digest) == (1, "key")
     assert (record.trace, record.waiting_since, record.retrieved) == (None, None, False)
     assert codec.pack_head(record) == head
     assert codec.unpack_listed(head) == listed_task(record)

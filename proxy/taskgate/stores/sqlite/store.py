@@ -102,8 +102,8 @@ class SqliteStore:
         is committed.
         """
         now, repeat = pack_time(record.created_at), None
-        if record.repeat_key is not None:
-            repeat = sql.repeat_digest(record.owner, record.repeat_key)
+        if record.idempotency_digest is not None:
+            repeat = sql.repeat_digest(record.owner, record.idempotency_digest)
             earlier = await self._id_of_key(repeat, now)
             if earlier is not None:
                 return earlier

@@ -92,7 +92,7 @@ def insert(record: TaskRecord, keys: CapKeys, size: int) -> Callable[[sqlite3.Cu
         record.id,
         sql.owner_digest(record.owner),
         *keys[:-1],
-        None if record.repeat_key is None else sql.repeat_digest(record.owner, record.repeat_key),
+        None if record.idempotency_digest is None else sql.repeat_digest(record.owner, record.idempotency_digest),
         pack_time(record.created_at),
         pack_time(record.updated_at),
         pack_time(record.expires_at),
@@ -140,7 +140,7 @@ def swap(record: TaskRecord, expected: int) -> Callable[[sqlite3.Cursor], SwapRe
             cursor.execute(sql.UPDATE_TASK, (*indexed, record.revision, holder, lease_until, size, head, seq))
         if outcome is not None:
             cursor.execute(sql.PUT_OUTCOME, (seq, *outcome))
-        if is_named and record.repeat_key is None:
+        if is_named and record.idempotency_digest is None:
             cursor.execute(sql.FORGET_REPEAT, (seq,))
         return SwapResult(held_by, lease, bool(old_indexed[1]), size)
 

@@ -61,13 +61,13 @@ async def test_an_insert_that_has_a_name_stays_for_who_comes_again(
     store: RedisStore, connection: LosingConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("taskgate.stores.redis.records.withdrawals._PAUSE", 0)
-    record = new_record(repeat_key="key")
+    record = new_record(idempotency_digest="key")
     connection.lost = 2
     with pytest.raises(StoreUnavailable):
         await store.insert(record, caps=())
     for _ in range(5):
         assert (await store.census()).tasks[TaskStatus.WORKING] == 1
-    assert await store.insert(new_record(repeat_key="key"), caps=()) == record.id
+    assert await store.insert(new_record(idempotency_digest="key"), caps=()) == record.id
 
 
 async def test_an_insert_that_never_came_is_looked_for_no_longer_than_for_a_while(

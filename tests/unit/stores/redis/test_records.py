@@ -37,7 +37,7 @@ def row_of(record: TaskRecord, options: RedisOptions) -> str:
 
 # --- round trips -----------------------------------------------------------------------------------------------------
 
-KEPT, OTHER = new_record(lease=new_lease()), new_record(lease=new_lease(), repeat_key="key")
+KEPT, OTHER = new_record(lease=new_lease()), new_record(lease=new_lease(), idempotency_digest="key")
 VERBS: dict[str, Callable[[RedisStore], Awaitable[object]]] = {
     "insert": lambda store: store.insert(new_record(params="{}"), caps=CAPS),
     "repeated": lambda store: store.repeated(OWNER, "key", now=EPOCH),
@@ -243,11 +243,11 @@ async def test_a_cluster_keeps_all_of_it_in_one_slot(tmp_path: Path) -> None:
     async with Clustered(tmp_path, replicas=0) as cluster:
         options = cluster.options()
         async with several(options) as (here, there):
-            record = new_record(lease=new_lease(), repeat_key="key", params="{}")
+            record = new_record(lease=new_lease(), idempotency_digest="key", params="{}")
             async with bounded():
                 since = (await there.changed(OwnerWatch(owner=OWNER), timeout=timedelta())).place
                 assert await here.insert(record, caps=CAPS) == record.id
-                assert await there.insert(new_record(repeat_key="key"), caps=CAPS) == record.id
+                assert await there.insert(new_record(idempotency_digest="key"), caps=CAPS) == record.id
                 heard = await there.changed(OwnerWatch(owner=OWNER, since=since), timeout=LONG)
                 assert heard.changes == (RecordChange(record.id, 0),)
             assert await there.load(OWNER, record.id, now=EPOCH, bodies=True) == record

@@ -138,7 +138,7 @@ async def test_a_new_start_counts_by_every_scope(place: Place, scope: CapScope) 
 
 
 async def test_a_new_start_knows_what_is_kept_and_every_name(place: Place) -> None:
-    ended, named = new_record(params="x" * 10), new_record(params=None, repeat_key="key")
+    ended, named = new_record(params="x" * 10), new_record(params=None, idempotency_digest="key")
     await keep(place.store, ended, named)
     assert await place.store.swap(after(ended, ENDED), expected=0)
     store, kept = await place.reopen(), 10 + len(ENDED.result)
@@ -146,7 +146,7 @@ async def test_a_new_start_knows_what_is_kept_and_every_name(place: Place) -> No
         with pytest.raises(TooManyBytes):
             await store.insert(new_record(params=None), caps=(Cap(scope=scope, limit=kept, bytes=True),))
         await store.insert(new_record(params=None), caps=(Cap(scope=scope, limit=kept + 1, bytes=True),))
-    assert await store.insert(new_record(repeat_key="key"), caps=()) == named.id
+    assert await store.insert(new_record(idempotency_digest="key"), caps=()) == named.id
 
 
 async def test_what_could_not_be_written_keeps_no_bytes(place: Place) -> None:

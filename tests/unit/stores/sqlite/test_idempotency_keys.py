@@ -60,7 +60,7 @@ async def test_one_who_stops_waiting_keeps_nobody_else_from_it() -> None:
 
 
 async def test_the_second_of_a_name_is_told_of_the_first_once_that_is_in_the_file(place: Place) -> None:
-    first, second = new_record(repeat_key="key"), new_record(repeat_key="key")
+    first, second = new_record(idempotency_digest="key"), new_record(idempotency_digest="key")
 
     async def come(record: TaskRecord) -> tuple[str, list[tuple[str]]]:
         stands = await place.store.insert(record, caps=())
@@ -75,9 +75,9 @@ async def test_the_second_of_a_name_is_kept_where_the_first_could_not_be(place: 
     taken = new_record()
     await keep(place.store, taken)
     first, *others = (
-        new_record(id=taken.id, repeat_key="key"),
-        new_record(repeat_key="key"),
-        new_record(repeat_key="key"),
+        new_record(id=taken.id, idempotency_digest="key"),
+        new_record(idempotency_digest="key"),
+        new_record(idempotency_digest="key"),
     )
     async with bounded():
         ends = await asyncio.gather(
@@ -90,7 +90,7 @@ async def test_the_second_of_a_name_is_kept_where_the_first_could_not_be(place: 
 
 
 async def test_one_of_a_name_who_stops_waiting_keeps_it_from_nobody(place: Place) -> None:
-    records = [new_record(repeat_key="key") for _ in range(4)]
+    records = [new_record(idempotency_digest="key") for _ in range(4)]
     async with bounded():
         inserts = [asyncio.create_task(place.store.insert(record, caps=())) for record in records]
         await asyncio.sleep(0)
@@ -102,7 +102,7 @@ async def test_one_of_a_name_who_stops_waiting_keeps_it_from_nobody(place: Place
 
 
 async def test_who_waits_for_a_name_when_the_store_closes_is_not_left_waiting(place: Place) -> None:
-    records = [new_record(repeat_key="key") for _ in range(2)]
+    records = [new_record(idempotency_digest="key") for _ in range(2)]
     async with bounded():
         inserts = [asyncio.create_task(place.store.insert(record, caps=())) for record in records]
         await asyncio.sleep(0)

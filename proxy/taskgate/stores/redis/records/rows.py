@@ -115,7 +115,7 @@ def insert_arguments(
             bounds += ("bytes" if cap.bytes else "tasks", share, cap.limit)
     owner, state = owner_name(record.owner), _STATE_NAMES[TaskState(record.status, record.tool_error)]
     is_open, (holder, until) = "" if record.status.is_terminal else "1", _pack_lease(record.lease)
-    name = "" if record.repeat_key is None else repeat_name(record.owner, record.repeat_key)
+    name = "" if record.idempotency_digest is None else repeat_name(record.owner, record.idempotency_digest)
     not_after = 0 if within is None else pack_time(record.created_at + within)
     return [
         *(root, mark, record.id, record.revision, _span(record), owner, state),
@@ -131,7 +131,7 @@ def swap_arguments(root: str, mark: str, record: TaskRecord, expected: int, *, h
     """The arguments of SWAP."""
     holder, until = _pack_lease(record.lease)
     state = _STATE_NAMES[TaskState(record.status, record.tool_error)]
-    is_named, is_open = "" if record.repeat_key is None else "1", "" if record.status.is_terminal else "1"
+    is_named, is_open = "" if record.idempotency_digest is None else "1", "" if record.status.is_terminal else "1"
     size = 0 if record.outcome is None else stored_size(None, record.outcome)
     return [
         *(root, mark, record.id, expected, record.revision, _span(record), state, _time_text(record.updated_at)),

@@ -138,7 +138,7 @@ class RedisStore:
         except (StoreUnavailable, asyncio.CancelledError):
             # A record with a key stays: a repeated call finds it. No caller finds one without, and
             # yet it would run.
-            if record.repeat_key is None:
+            if record.idempotency_digest is None:
                 self._withdrawals.add(record.id, mark)
             raise
         if isinstance(end, bytes):
