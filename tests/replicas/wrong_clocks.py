@@ -1,11 +1,12 @@
 """Two gateways whose clocks are wrong, for tests of what that may mean."""
 
+import asyncio
 from datetime import timedelta
 from time import monotonic
 
 import pytest
 
-from helpers.loop_pace import pass_time
+from helpers.loop_pace import paced
 from helpers.several_gateways import HEARTBEAT, LEASE
 from helpers.waiting import eventually
 from helpers.wandering_clock import WanderingClock
@@ -39,8 +40,9 @@ class Pair:
         """Both have had the time to take over, and to remove, whatever they take for lapsed, or expired."""
         # By the time of the store, which is not ours: each may take over once it has been there for a lease.
         await eventually(lambda: monotonic() - self._began > (LEASE + 2 * HEARTBEAT).total_seconds())
-        # By our own: what happens every half minute, and more often.
-        await pass_time(35)
+        # By our own: what happens every half minute, and more often. No faster: a store has two seconds to answer.
+        with paced(20):
+            await asyncio.sleep(35)
 
 
 @pytest.fixture(params=[(1, -1), (-1, 1), (0, 0)], ids=["ahead, behind", "behind, ahead", "jumping"])
