@@ -28,7 +28,7 @@ from taskgate.config.model import GatewayConfig
 from taskgate.config.settings import admission_rules, bulkhead_settings
 from taskgate.domain.record import OwnerKey, TaskRecord, TaskStatus, ToolCall
 from taskgate.domain.versions import Peer, Revision
-from taskgate.protocol.intents import CallTool
+from taskgate.protocol.host_requests import CallTool
 from taskgate.stores.rates import MemoryRateStore
 from taskgate.streams.exchange import Exchange
 from taskgate.telemetry.metrics.prometheus import PrometheusRecorder

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-from taskgate.protocol.envelope import Request
+from taskgate.protocol.messages import Request
 from taskgate.telemetry.tracing import Span
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"

@@ -4,9 +4,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
 from taskgate.domain.versions import Era
-from taskgate.protocol.base import Params
-from taskgate.protocol.envelope import Response
 from taskgate.protocol.jsonrpc import parse
+from taskgate.protocol.messages import Params, Response
 from taskgate.upstream.base import UpstreamSession, Vitals
 
 

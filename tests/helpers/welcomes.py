@@ -1,10 +1,10 @@
 """The welcome of a session whose server nobody asks about."""
 
-from taskgate.protocol.base import Server
+from taskgate.protocol.discovery import ServerDescription
 from taskgate.upstream.last_welcomes import LastWelcomes, Welcome
 
 
-def _unheard(_: Server) -> None:
+def _unheard(_: ServerDescription) -> None:
     """Nobody wants to know."""
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from taskgate.admission.concurrency import Bulkhead
 from taskgate.jsontext.spans import RawJson
-from taskgate.protocol.base import SupportOf
+from taskgate.protocol.dialects import SupportOf
 from taskgate.protocol.extensions import ExtensionPolicy
 from taskgate.upstream.base import Upstream
 

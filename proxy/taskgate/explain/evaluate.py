@@ -319,7 +319,7 @@ def _extensions(config: GatewayConfig, upstream: str, server: Peer | None) -> di
 
 
 def _extension(config: GatewayConfig, upstream: str, policy: ExtensionPolicy, name: str) -> dict[str, Any]:
-    servers_by_host = {host: [each for each in ERAS if policy.carries(name, ERAS[host], ERAS[each])] for host in ERAS}
+    servers_by_host = {host: [each for each in ERAS if policy.allows(name, ERAS[host], ERAS[each])] for host in ERAS}
     allowed = policy.allowed.get(name, Extension())
     return {
         "becomes": _outcome(name, crosses=any(servers_by_host.values())),
@@ -344,7 +344,7 @@ def _declared(policy: ExtensionPolicy, server: Peer) -> dict[str, Any]:
 
 
 def _declared_extension(policy: ExtensionPolicy, name: str, server: Era) -> dict[str, Any]:
-    hosts = [host for host in ERAS if policy.carries(name, ERAS[host], server)]
+    hosts = [host for host in ERAS if policy.allows(name, ERAS[host], server)]
     return {"becomes": _outcome(name, crosses=bool(hosts)), "hosts": hosts}
 
 

@@ -17,8 +17,8 @@ from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
 from taskgate.domain.versions import Era
 from taskgate.errors import UnknownMethod
-from taskgate.protocol.envelope import Response
 from taskgate.protocol.extensions import Extension
+from taskgate.protocol.messages import Response
 
 
 class ExtensionRequests:
@@ -35,7 +35,7 @@ class ExtensionRequests:
 
         Raises UnknownMethod if it is not forwarded between hosts and servers of these eras.
         """
-        found = mount.extensions.method(method)
+        found = mount.extensions.extension_of(method)
         if found is None or not found.crosses(host, server):
             raise UnknownMethod("The extension method is not available on this server")
         return found

@@ -31,20 +31,19 @@ from taskgate.gateway.resuming import Resuming
 from taskgate.lifecycle.following import ResultWaiter
 from taskgate.lifecycle.task_service import TaskService
 from taskgate.protocol import vocabulary as words
-from taskgate.protocol.base import (
+from taskgate.protocol.dialects import EraCrossing, LegacyDownstreamDialect
+from taskgate.protocol.host_requests import (
     AnswerPing,
     AwaitTask,
     CallTool,
     CancelTask,
-    DownstreamDialect,
-    Foreign,
     GetTask,
-    Intent,
+    LegacyIntent,
     ListTasks,
     OpenSession,
     Relay,
 )
-from taskgate.protocol.envelope import Message, Request, Response
+from taskgate.protocol.messages import Message, Request, Response
 from taskgate.sessions.registry import HostSession, HostSessions
 from taskgate.streams.exchange import Exchange, HandledRequest, HttpMethod, HttpReply, RpcReply, error_of, revision_of
 from taskgate.streams.log_entries import StreamOrigin
@@ -76,7 +75,7 @@ class InSessionMessages:
     for a GET or DELETE request.
     """
 
-    def __init__(self, *, rooms: LegacyServices, dialect: DownstreamDialect, event_sink: EventSink) -> None:
+    def __init__(self, *, rooms: LegacyServices, dialect: LegacyDownstreamDialect, event_sink: EventSink) -> None:
         self._rooms = rooms
         self._dialect = dialect
         self._event_sink = event_sink
@@ -151,7 +150,7 @@ class InSessionMessages:
         mount: Mount,
         caller: AuthContext,
         host_session: HostSession | None,
-        intent: Intent,
+        intent: LegacyIntent,
     ) -> Coroutine[Any, Any, RpcReply]:
         if isinstance(intent, OpenSession):
             return self._open_session(mount, caller, intent)
@@ -176,7 +175,7 @@ class InSessionMessages:
         return RpcReply(message, headers=((words.SESSION_HEADER, host_session.id),))
 
     async def _answer_here(
-        self, exchange: Exchange, caller: AuthContext, host_session: HostSession, intent: Intent
+        self, exchange: Exchange, caller: AuthContext, host_session: HostSession, intent: LegacyIntent
     ) -> RpcReply:
         tasks, at = self._rooms.tasks, host_session.mount.name
         match intent:
@@ -217,7 +216,7 @@ class InSessionMessages:
                 self._count_refused(host_session, intent.tool)
                 raise TaskSupportMismatch("This tool runs only as a task")
         earlier = None
-        if intent.repeat_key is not None:
+        if intent.idempotency_key is not None:
             earlier = await tasks.earlier(caller, host_session, intent)
         if earlier is not None:
             # The host did not ask for a task, so it waits for the result of the earlier call.
@@ -262,21 +261,21 @@ class InSessionMessages:
         response = await self._rooms.extensions.hold(caller, mount, method, extension, work)
         if response is None:
             return RpcReply(self._dialect.pong(intent.id))
-        foreign = None if era is Era.LEGACY else Foreign(method, host_session.peer.revision, extension)
+        foreign = None if era is Era.LEGACY else EraCrossing(method, host_session.peer.revision, extension)
         answer = partial(self._dialect.answer, intent.id, response, foreign)
         return RpcReply(await offload(len(response.text), answer), error_of(response))
 
 
-def _about(request: Request, intent: Intent) -> StreamOrigin:
+def _about(request: Request, intent: LegacyIntent) -> StreamOrigin:
     """Return what another replica needs to resume the answer's stream."""
     return StreamOrigin(request.id, intent.task if isinstance(intent, AwaitTask) else None)
 
 
-def _foreign(host_session: HostSession, method: str) -> Foreign | None:
+def _foreign(host_session: HostSession, method: str) -> EraCrossing | None:
     """Return how to convert answers of the session's server; None if it is of the same era."""
     if host_session.upstream.era is Era.LEGACY:
         return None
-    return Foreign(method, host_session.peer.revision)
+    return EraCrossing(method, host_session.peer.revision)
 
 
 _NO_METHOD: Final = ""

@@ -20,14 +20,14 @@ from taskgate.cluster.messages import (
 from taskgate.gateway.relay import PlainCallProxy
 from taskgate.lifecycle.following import ResultWaiter
 from taskgate.lifecycle.runner import Runner
-from taskgate.protocol.base import (
+from taskgate.protocol.dialects import LegacyDownstreamDialect
+from taskgate.protocol.host_requests import (
     AnswerInput,
     AnswerQuestion,
     CancelCall,
-    DownstreamDialect,
-    Intent,
-    TellProgress,
-    TellServer,
+    LegacyIntent,
+    NotifyServer,
+    ReportProgress,
 )
 from taskgate.sessions.questions import asked_by
 from taskgate.sessions.registry import HostSession
@@ -44,7 +44,7 @@ class ClientNotifications:
         following: ResultWaiter,
         relaying: PlainCallProxy,
         runner: Runner,
-        dialect: DownstreamDialect,
+        dialect: LegacyDownstreamDialect,
         bus: ClusterBus | None = None,
     ) -> None:
         self._bus = bus
@@ -53,7 +53,7 @@ class ClientNotifications:
         self._runner = runner
         self._dialect = dialect
 
-    async def take(self, caller: AuthContext, host_session: HostSession, intent: Intent) -> None:
+    async def take(self, caller: AuthContext, host_session: HostSession, intent: LegacyIntent) -> None:
         """Act on a notification or a response. Raises StoreUnavailable if an answer could not be
         stored.
         """
@@ -68,14 +68,14 @@ class ClientNotifications:
                 mount = host_session.mount.name
                 self._runner.answers(caller.owners(mount), intent.task, caller)
                 await self._following.answer(caller, mount, intent)
-            case TellProgress():
+            case ReportProgress():
                 self._tell_progress(caller, host_session, intent)
-            case TellServer(notification=notification):
+            case NotifyServer(notification=notification):
                 # Each replica in which the session is active has its own upstream session.
                 host_session.upstream.tell(notification)
                 self._pass_on(ServerNotification(host_session.id, notification.text))
 
-    def _tell_progress(self, caller: AuthContext, host_session: HostSession, told: TellProgress) -> None:
+    def _tell_progress(self, caller: AuthContext, host_session: HostSession, told: ReportProgress) -> None:
         place, text = self._dialect.input_of(told.id), told.notification.text
         if place is None:
             if not host_session.questions.tell(told.id, told.notification):

@@ -46,13 +46,11 @@ from taskgate.gateway.modern.requests import ModernRequests
 from taskgate.gateway.refusals import RejectionRenderer, refusal, refused_for
 from taskgate.jsontext.large import to_string
 from taskgate.protocol import vocabulary as words
-from taskgate.protocol.batches import is_array, split
-from taskgate.protocol.classify import Dropped, Route, check_verb, classify
-from taskgate.protocol.envelope import Message, Notification, Request
+from taskgate.protocol.classify import IgnoredNotification, Route, check_verb, classify
 from taskgate.protocol.faults import RETRY_AFTER
-from taskgate.protocol.jsonrpc import parse
-from taskgate.protocol.modern_requests import RequestMeta
-from taskgate.protocol.reading import is_task_id, value_of
+from taskgate.protocol.host_requests import RequestMeta
+from taskgate.protocol.jsonrpc import is_batch, parse, split_batch
+from taskgate.protocol.messages import Message, Notification, Request, is_task_id, value_of
 from taskgate.streams.bytes_in_flight import SMALL, BytesInFlight
 from taskgate.streams.exchange import (
     TOOL_ERROR,
@@ -161,7 +159,7 @@ class Gateway:
                 return await self._in_session.serve(exchange, mount, caller)
             # 4. The body, parsed once: JSON, then one JSON-RPC message, or a batch of an older
             # revision.
-            if is_array(body) and await self._in_session.takes_batches(exchange, mount, caller):
+            if is_batch(body) and await self._in_session.takes_batches(exchange, mount, caller):
                 if refused is not None:
                     raise refused
                 read_all = partial(self._read_batch, body)
@@ -228,7 +226,7 @@ class Gateway:
                 assert isinstance(message, Request), "only requests are routed to the modern era"
                 note_peer(route.peer, client_of(route.peer.info))
                 answered = await self._modern.answer(exchange, mount, caller, message, route)
-            elif isinstance(route, Dropped):
+            elif isinstance(route, IgnoredNotification):
                 assert isinstance(message, Notification), "only notifications are dropped"
                 await self._gate.on_request(caller, exchange, mount.name, message.method)
                 return HttpReply(status=202)
@@ -267,7 +265,7 @@ class Gateway:
         """Split a batch, and parse its large elements; may run on another thread. Raises what
         `split` does.
         """
-        elements = split(body, max_depth=self._rules.max_depth, counted=True)
+        elements = split_batch(body, max_depth=self._rules.max_depth, counted=True)
         # Parsing small elements uses a cache that belongs to the event loop.
         return [self._read_part(element) if len(element) > SMALL else element for element in elements]
 

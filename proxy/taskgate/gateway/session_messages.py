@@ -19,9 +19,9 @@ from taskgate.domain.record import OwnerKey
 from taskgate.errors import MalformedMessage, UnparsableMessage
 from taskgate.gateway.relay import PlainCallProxy
 from taskgate.lifecycle.runner import Runner
-from taskgate.protocol.base import DownstreamDialect
-from taskgate.protocol.envelope import Notification
+from taskgate.protocol.dialects import LegacyDownstreamDialect
 from taskgate.protocol.jsonrpc import parse
+from taskgate.protocol.messages import Notification
 from taskgate.sessions.registry import HostSessions
 
 DEPTH: Final = 1_000
@@ -32,7 +32,7 @@ class SessionMessageHandler:
     """The subscriber of messages about sessions."""
 
     def __init__(
-        self, *, sessions: HostSessions, relaying: PlainCallProxy, runner: Runner, dialect: DownstreamDialect
+        self, *, sessions: HostSessions, relaying: PlainCallProxy, runner: Runner, dialect: LegacyDownstreamDialect
     ) -> None:
         self._sessions = sessions
         self._relaying = relaying

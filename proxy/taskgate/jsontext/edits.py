@@ -12,9 +12,11 @@ import orjson
 
 from taskgate.jsontext.spans import Members, RawJson, skip_space
 
+Edits = list[tuple[int, int, str]]
 
-def splice(text: str, edits: list[tuple[int, int, str]]) -> str:
-    """`text` with each edit applied. Edits must not overlap; their order does not matter."""
+
+def splice(text: str, edits: Edits) -> str:
+    """The text with each edit applied. Edits must not overlap; their order does not matter."""
     pieces: list[str] = []
     at = 0
     for start, end, replacement in sorted(edits):
@@ -25,12 +27,24 @@ def splice(text: str, edits: list[tuple[int, int, str]]) -> str:
     return "".join(pieces)
 
 
-def removals(found: Members, names: Container[str]) -> list[tuple[int, int, str]]:
+def splice_range(text: str, begin: int, end: int, edits: Edits) -> str:
+    """The text between two positions with the edits in that range. The positions are of the whole
+    text.
+    """
+    if len(edits) == 1 and begin <= edits[0][0] and edits[0][1] <= end:
+        # The common case.
+        start, stop, by = edits[0]
+        return f"{text[begin:start]}{by}{text[stop:end]}"
+    inside = [(start - begin, stop - begin, by) for start, stop, by in edits if begin <= start and stop <= end]
+    return splice(text[begin:end], inside) if inside else text[begin:end]
+
+
+def removals(found: Members, names: Container[str]) -> Edits:
     """The edits that remove the named members from the object with the members `found`.
 
     They combine with an `insertion` into the same object only if another member stays.
     """
-    edits: list[tuple[int, int, str]] = []
+    edits: Edits = []
     kept_end = run_start = run_end = None
     for name, member in found.items():
         if name in names:

@@ -16,7 +16,7 @@ from taskgate.domain.record import TaskRecord
 from taskgate.lifecycle.checkpoints import CallCheckpoint, RoundCheckpoint
 from taskgate.lifecycle.deadlines import Call, time_left, wholly_bounded
 from taskgate.lifecycle.task_runs import TaskRun
-from taskgate.protocol.envelope import Response
+from taskgate.protocol.messages import Response
 from taskgate.upstream.base import UpstreamSession
 from taskgate.upstream.principal import Principal
 from taskgate.upstream.resume_points import NextRound, Resumed

@@ -13,7 +13,7 @@ from typing import Final
 
 from taskgate.domain.record import TaskRecord
 from taskgate.errors import UpstreamFailed, UpstreamReason
-from taskgate.protocol.envelope import Response
+from taskgate.protocol.messages import Response
 from taskgate.upstream import failures
 
 DEADLINE: Final = "The call took longer than its deadline"

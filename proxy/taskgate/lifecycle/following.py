@@ -25,8 +25,9 @@ from taskgate.lifecycle.changes import Changes
 from taskgate.lifecycle.offers import InputDelivery
 from taskgate.lifecycle.remote_notifications import Heard, RemoteWait
 from taskgate.lifecycle.task_streams import TaskStreams, origin_of
-from taskgate.protocol.base import AnswerInput, DownstreamDialect
+from taskgate.protocol.dialects import LegacyDownstreamDialect
 from taskgate.protocol.faults import fault
+from taskgate.protocol.host_requests import AnswerInput
 from taskgate.protocol.vocabulary import TASKS_RESULT
 from taskgate.sessions.registry import HostSession
 from taskgate.stores.base import TaskStore, TaskWatch
@@ -66,7 +67,7 @@ class ResultWaiter:
         access: AccessControl,
         streams: TaskStreams,
         offers: InputDelivery,
-        dialect: DownstreamDialect,
+        dialect: LegacyDownstreamDialect,
         clock: Clock,
     ) -> None:
         self._store = store
@@ -207,8 +208,8 @@ class ResultWaiter:
         for it.
         """
         asked = next((each.params for each in record.inputs if each.key == given.key), "")
-        if given.deferred_to is not None and self._dialect.wants_task(asked):
-            return InputDeferred(key=given.key, response=given.answer, deferred_to=given.deferred_to)
+        if given.host_task is not None and self._dialect.wants_task(asked):
+            return InputDeferred(key=given.key, response=given.answer, deferred_to=given.host_task)
         return InputAnswered(key=given.key, response=given.answer)
 
     async def _follow(

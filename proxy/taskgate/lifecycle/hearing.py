@@ -25,10 +25,10 @@ from taskgate.lifecycle.inputs import TaskInputs
 from taskgate.lifecycle.round_checkpoints import RoundCheckpointWriter
 from taskgate.lifecycle.round_waiter import RoundWaiter
 from taskgate.lifecycle.task_streams import TaskOrigin, TaskStreams, origin_of
-from taskgate.protocol.base import DownstreamDialect, Server
-from taskgate.protocol.envelope import Notification
-from taskgate.protocol.progress import read_progress
-from taskgate.protocol.questions import Question
+from taskgate.protocol.dialects import LegacyDownstreamDialect
+from taskgate.protocol.discovery import ServerDescription
+from taskgate.protocol.messages import Notification
+from taskgate.protocol.server_messages import Question, read_progress
 from taskgate.protocol.vocabulary import NOTE_MESSAGE, NOTE_PROGRESS
 from taskgate.system.background import Background
 from taskgate.upstream.call_listener import Between, ServerQuestion, UnsavedCallListener
@@ -50,7 +50,7 @@ class TaskListeners:
         *,
         changes: Changes,
         streams: TaskStreams,
-        dialect: DownstreamDialect,
+        dialect: LegacyDownstreamDialect,
         live: RuntimeConfig,
         checkpoints: CheckpointSeals = UNSEALED,
         outlives: bool = True,
@@ -240,7 +240,7 @@ class TaskListener:
 
     def _tell(self, notification: Notification, token: RequestId | None) -> None:
         dialect, task = self._hearing.dialect, self._origin.task
-        self._hearing.streams.tell(self._origin, dialect.on_notification(notification, token, task))
+        self._hearing.streams.tell(self._origin, dialect.notification(notification, token, task))
 
     async def _write(self) -> None:
         """Write the newest progress, and repeat while there is newer: one write at a time, in
@@ -262,7 +262,7 @@ class TaskListener:
 class _Nobody(UnsavedCallListener):
     """The listener of a session without a host. It drops messages and refuses questions."""
 
-    def met(self, server: Server) -> None:
+    def met(self, server: ServerDescription) -> None:
         """Ignore it: there is no host."""
 
     def on_notification(self, notification: Notification) -> None:

@@ -35,8 +35,8 @@ from taskgate.lifecycle.checkpoints import AskedQuestion, CallCheckpoint, Checkp
 from taskgate.lifecycle.names import QuestionNames, is_name
 from taskgate.lifecycle.round_checkpoints import RoundCheckpointWriter
 from taskgate.lifecycle.slots import QuestionSlot, Slots
-from taskgate.protocol.base import DownstreamDialect
-from taskgate.protocol.questions import Question
+from taskgate.protocol.dialects import LegacyDownstreamDialect
+from taskgate.protocol.server_messages import Question
 from taskgate.system.background import Background
 from taskgate.upstream.call_listener import Between, ServerQuestion
 from taskgate.upstream.principal import Principal
@@ -49,7 +49,13 @@ class TaskInputs:
     """The questions of one task, in the process that runs its call."""
 
     def __init__(
-        self, owner: OwnerKey, task: TaskId, *, changes: Changes, dialect: DownstreamDialect, bounds: QuestionBounds
+        self,
+        owner: OwnerKey,
+        task: TaskId,
+        *,
+        changes: Changes,
+        dialect: LegacyDownstreamDialect,
+        bounds: QuestionBounds,
     ) -> None:
         self._owner = owner
         self._task = task
@@ -103,7 +109,7 @@ class TaskInputs:
             if key not in kept.values():
                 self._slots.free(slot)
             method, params = slot.question.question
-            last = None if params is None else self._dialect.settles(method, params.with_token(""), answer)
+            last = None if params is None else self._dialect.settled_task(method, params.with_token(""), answer)
             if last is not None and last in kept:
                 # Only now is the question answered for which the host runs a task of its own
                 # (L-HOST-5).

@@ -18,7 +18,7 @@ from taskgate.domain.events import InputClaimed, TaskEvent
 from taskgate.domain.record import InputRequest, OwnerKey, TaskId, TaskRecord
 from taskgate.domain.versions import Peer
 from taskgate.lifecycle.changes import Changes
-from taskgate.protocol.base import DownstreamDialect
+from taskgate.protocol.dialects import LegacyDownstreamDialect
 from taskgate.sessions.questions import GIVEN_UP
 from taskgate.streams.event_stream import EventStream
 from taskgate.system.background import Background
@@ -35,7 +35,7 @@ class _Offer(NamedTuple):
 class InputDelivery:
     """The input requests on streams of this process. `holder` is the name of the process."""
 
-    def __init__(self, *, holder: str, changes: Changes, dialect: DownstreamDialect) -> None:
+    def __init__(self, *, holder: str, changes: Changes, dialect: LegacyDownstreamDialect) -> None:
         self._holder = holder
         self._changes = changes
         self._dialect = dialect
@@ -46,7 +46,7 @@ class InputDelivery:
     async def offer(self, record: TaskRecord, feed: EventStream, peer: Peer) -> None:
         """Claim and send the unclaimed requests that the host can answer. Raises StoreUnavailable."""
         for request in record.inputs:
-            if _is_free(request) and self._dialect.takes(peer, request.method, request.params):
+            if _is_free(request) and self._dialect.can_ask(peer, request.method, request.params):
                 await self._claim(record, request, feed)
 
     @contextmanager

@@ -12,7 +12,7 @@ from typing import Final
 from taskgate.domain.events import InputAnswered, InputRequested, InputResolution, InputWithdrawn, TaskEvent
 from taskgate.domain.record import InputRequest, TaskRecord
 from taskgate.protocol import vocabulary as words
-from taskgate.protocol.refusing import is_declined
+from taskgate.protocol.server_messages import is_declined
 from taskgate.telemetry.events import EventSink, InputRequestOpened, InputSettled, InputWaited, TaskTransitioned
 
 _KINDS: Final[Mapping[str, str]] = MappingProxyType(

@@ -14,7 +14,7 @@ from taskgate.domain.record import TaskRecord
 from taskgate.lifecycle.changes import Changes
 from taskgate.lifecycle.checkpoints import RoundCheckpoint
 from taskgate.lifecycle.round_checkpoints import left
-from taskgate.protocol.questions import Answer, Question
+from taskgate.protocol.server_messages import Answer, Question
 
 
 class RoundWaiter:

@@ -1,10 +1,12 @@
-"""Which era a message belongs to, and whether a request of the modern era says all that every one has to say.
+"""The era of a host's message, `classify`, and of a server by its first answers,
+`era_of_discovery`.
 
-The ladder of V-ERA-1, climbed once for every message, after the listener's own checks. What a message asks is not
-looked at beyond that (`legacy`, `modern`), nor is a session. Nothing is remembered from one message to the next but how
-a `_meta` reads, which depends on its text alone.
+`classify` runs once for every message, after the listener's own checks (V-ERA-1). For a modern
+request it also checks what every such request must declare. The dialects read the rest. Only the
+reading of `_meta` is cached, which depends on its text alone.
 """
 
+import json
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
@@ -17,30 +19,34 @@ from taskgate.errors import (
     MalformedMessage,
     MissingCapability,
     UnknownMethod,
+    UnparsableMessage,
     UnsupportedVersion,
     VerbNotServed,
 )
-from taskgate.jsontext.spans import UNREAD, Members, RawJson, members
-from taskgate.protocol.envelope import Message, Notification, Request, Response
+from taskgate.jsontext.edits import splice_range
+from taskgate.jsontext.spans import UNREAD, Members, RawJson, decode, members
 from taskgate.protocol.extensions import ExtensionPolicy
 from taskgate.protocol.faults import TASKS_NEEDED
 from taskgate.protocol.headers import RequestHeaders, check_headers, check_single
+from taskgate.protocol.host_requests import RequestMeta
 from taskgate.protocol.jsonrpc import is_id
-from taskgate.protocol.modern_requests import RequestMeta
-from taskgate.protocol.reading import cut, kept_info, meta_of, value_of
+from taskgate.protocol.messages import Message, Notification, Request, Response, meta_of, short_info, value_of
 from taskgate.protocol.vocabulary import (
     CLIENT_CAPABILITIES,
     CLIENT_INFO,
+    HEADER_MISMATCH,
     IDEMPOTENCY_KEY,
     INITIALIZE,
     LOG_LEVEL,
     LOG_LEVELS,
+    MISSING_CAPABILITY,
     MODERN_METHODS,
     MODERN_TASK_METHODS,
     PROTOCOL_VERSION,
     SUBSCRIPTIONS_LISTEN,
     TASKS_EXTENSION,
     TASKS_UPDATE,
+    UNSUPPORTED_VERSION,
 )
 
 
@@ -48,17 +54,21 @@ class InitializeMessage(NamedTuple):
     """`initialize`, of the legacy era."""
 
 
-class InSession(NamedTuple):
-    """Any other message of the legacy era; `revision` is the header's, None where it names none (V-ERA-3)."""
+class LegacyMessage(NamedTuple):
+    """Any other message of the legacy era; `revision` is the header's, None without one
+    (V-ERA-3).
+    """
 
     revision: Revision | None
 
 
-class Dropped(NamedTuple):
-    """A notification of the modern era, which has none for a server: taken, and nothing done (H-MOD-12)."""
+class IgnoredNotification(NamedTuple):
+    """A notification of a modern host: accepted without effect, since the era has none
+    (H-MOD-12).
+    """
 
 
-Route = InitializeMessage | InSession | RequestMeta | Dropped
+Route = InitializeMessage | LegacyMessage | RequestMeta | IgnoredNotification
 
 
 def classify(
@@ -70,15 +80,17 @@ def classify(
     strict_names: bool,
     extensions: ExtensionPolicy,
 ) -> Route:
-    """The era of a message that came in a POST, as its parser read it with `_meta` open.
+    """The era of a message from a POST, which was parsed with `_meta` open.
 
-    `revision` is its MCP-Protocol-Version as sent; `read` gives all headers that repeat a part of the body, and is
-    called for requests of the modern era alone. `offers_tasks` is whether any call at this place can become a task,
-    `strict_names` whether requests about tasks must name them in their headers (AMB-8), `extensions` what crosses.
+    `revision` is its MCP-Protocol-Version as sent. `read` gives the headers that repeat parts of
+    the body; it is called only for modern requests. `offers_tasks` says whether any call at this
+    mount can become a task, `strict_names` whether task requests must name the task in a header
+    (AMB-8).
 
-    Raises only for the modern era, in the order of AMB-10: HeaderMismatch (sent twice), IncompleteMeta,
-    HeaderMismatch (against the body), UnsupportedVersion, UnknownMethod, MissingCapability, InvalidParams. Of a
-    notification only the version is judged; a response, which nobody there waits for, is a MalformedMessage (H-MOD-8).
+    Raises only for the modern era, in the order of AMB-10: HeaderMismatch (sent twice),
+    IncompleteMeta, HeaderMismatch (against the body), UnsupportedVersion, UnknownMethod,
+    MissingCapability, InvalidParams. For a notification only the version is checked. A response
+    raises MalformedMessage, since the era has no requests of servers (H-MOD-8).
     """
     meta = {} if isinstance(message, Response) else meta_of(message.params)
     if PROTOCOL_VERSION not in meta:
@@ -86,32 +98,31 @@ def classify(
             return InitializeMessage()
         legacy = find_revision(revision)
         if legacy is not None or revision is None:
-            return InSession(legacy)
+            return LegacyMessage(legacy)
     if isinstance(message, Request):
         return _modern(
             message, meta, read(), offers_tasks=offers_tasks, strict_names=strict_names, extensions=extensions
         )
     if isinstance(message, Notification):
-        return _dropped(revision, meta)
+        return _ignored(revision, meta)
     raise MalformedMessage("No host is asked anything, so none has anything to answer")
 
 
 def check_verb(revision: str | None) -> None:
-    """Refuse a GET or a DELETE that names a revision of the modern era, which has neither (V-ERA-4).
-
-    Whatever else it names is for the legacy era to judge. Raises VerbNotServed.
+    """Raise VerbNotServed for a GET or DELETE with a modern revision: that era has neither
+    (V-ERA-4).
     """
     if find_modern_revision(revision) is not None:
         raise VerbNotServed("POST")
 
 
 def declares_tasks(capabilities: Mapping[str, Any]) -> bool:
-    """Whether these capabilities have the tasks extension: an object, whatever is in it (M-NEG-1)."""
+    """Whether these capabilities have the tasks extension: any object counts (M-NEG-1)."""
     extensions = capabilities.get("extensions")
     return isinstance(extensions, dict) and isinstance(extensions.get(TASKS_EXTENSION), dict)
 
 
-# --- the modern era, in the order of AMB-10 -------------------------------------------------------------------
+# --- the modern era, in the order of AMB-10 ---------------------------------------------------------------------------
 
 
 def _modern(
@@ -126,89 +137,89 @@ def _modern(
     check_single(headers)
     host = _host(request, meta)
     check_headers(headers, request, host.version, strict_names=strict_names)
-    if host.said is None:
+    if host.meta is None:
         raise _unsupported(host.version)
     if request.method not in MODERN_METHODS:
-        if not extensions.relays(request.method, Era.MODERN):
+        if not extensions.allows_method(request.method, Era.MODERN):
             raise UnknownMethod("The method does not exist in this protocol version")
     elif request.method in MODERN_TASK_METHODS and not offers_tasks:
         raise UnknownMethod("The method does not exist in this protocol version")
-    if not host.said.declares_tasks and _needs_tasks(request, host.said.peer.capabilities):
+    if not host.meta.declares_tasks and _needs_tasks(request, host.meta.peer.capabilities):
         raise MissingCapability(TASKS_NEEDED)
-    if host.wrong is not None:
-        raise InvalidParams(host.wrong)
+    if host.problem is not None:
+        raise InvalidParams(host.problem)
     token = _progress_token(meta)
     if token is None and not headers.params:
-        return host.said
-    peer, level, _, has_tasks, _ = host.said
+        return host.meta
+    peer, level, _, has_tasks, _ = host.meta
     return RequestMeta(peer, level, token, has_tasks, headers.params)
 
 
-class _Host(NamedTuple):
-    """What a `_meta` says besides its progress token. `said` is None where its version is none of this era.
+class _HostMeta(NamedTuple):
+    """The content of a `_meta` without its progress token; `meta` is None for an unknown version.
 
-    `wrong` is what is to be refused in what it may leave out, None where nothing is.
+    `problem` is the error in its optional members, None without one.
     """
 
     version: str
-    said: RequestMeta | None
-    wrong: str | None
+    meta: RequestMeta | None
+    problem: str | None
 
 
-def _host(request: Request, meta: Members) -> _Host:
-    """What a request says of its host. Raises IncompleteMeta.
+def _host(request: Request, meta: Members) -> _HostMeta:
+    """The host of a request. Raises IncompleteMeta.
 
-    Hosts say the same in every request, so it is read once: what stands as progress token, or as key, makes no
-    difference.
+    Hosts send the same `_meta` with every request except for progress token and idempotency key.
+    Both are replaced by 0, and the result is cached.
     """
     place = request.params.get("_meta")
-    if place is None or place.end - place.start > _LONGEST_KEPT:
+    if place is None or place.end - place.start > MAX_CACHED_META:
         return _read_host(meta)
     text, token = request.text, meta.get("progressToken")
     if IDEMPOTENCY_KEY in meta:
-        ours = [(each.start, each.end, "0") for each in (token, meta[IDEMPOTENCY_KEY]) if each is not None]
-        return _remembered(cut(text, place.start, place.end, ours))
+        varying = [(each.start, each.end, "0") for each in (token, meta[IDEMPOTENCY_KEY]) if each is not None]
+        return _cached_host(splice_range(text, place.start, place.end, varying))
     if token is None:
-        return _remembered(text[place.start : place.end])
-    return _remembered(f"{text[place.start : token.start]}0{text[token.end : place.end]}")
+        return _cached_host(text[place.start : place.end])
+    return _cached_host(f"{text[place.start : token.start]}0{text[token.end : place.end]}")
 
 
 @lru_cache(maxsize=256)
-def _remembered(meta: RawJson) -> _Host:
+def _cached_host(meta: RawJson) -> _HostMeta:
     return _read_host(members(meta))
 
 
-def _read_host(meta: Members) -> _Host:
+def _read_host(meta: Members) -> _HostMeta:
     version, capabilities = _required(meta)
     revision, info, level = find_modern_revision(version), value_of(meta, CLIENT_INFO), value_of(meta, LOG_LEVEL)
-    wrong = None
-    # One with very many parts is not read.
+    problem = None
+    # An info with too many parts is an object, which is not read.
     if info is not None and info is not UNREAD and not isinstance(info, dict):
-        wrong = f"{CLIENT_INFO} must be an object"
+        problem = f"{CLIENT_INFO} must be an object"
     elif level is not None and level not in LOG_LEVELS:
-        wrong = f"{LOG_LEVEL} must be one of {', '.join(LOG_LEVELS)}"
+        problem = f"{LOG_LEVEL} must be one of {', '.join(LOG_LEVELS)}"
     if revision is None:
-        return _Host(version, None, wrong)
-    peer = Peer(revision=revision, capabilities=capabilities, info=kept_info(info) if isinstance(info, dict) else {})
-    said = RequestMeta(peer, level, progress_token=None, declares_tasks=declares_tasks(capabilities))
-    return _Host(version, said, wrong)
+        return _HostMeta(version, None, problem)
+    peer = Peer(revision=revision, capabilities=capabilities, info=short_info(info) if isinstance(info, dict) else {})
+    found = RequestMeta(peer, level, progress_token=None, declares_tasks=declares_tasks(capabilities))
+    return _HostMeta(version, found, problem)
 
 
-def _dropped(announced: str | None, meta: Members) -> Dropped:
-    said = (announced, value_of(meta, PROTOCOL_VERSION))
-    if not any(find_modern_revision(version) for version in said):
-        raise _unsupported(announced)
-    return Dropped()
+def _ignored(header: str | None, meta: Members) -> IgnoredNotification:
+    versions = (header, value_of(meta, PROTOCOL_VERSION))
+    if not any(find_modern_revision(version) for version in versions):
+        raise _unsupported(header)
+    return IgnoredNotification()
 
 
 def _unsupported(version: str | None) -> UnsupportedVersion:
-    # Nothing but what could be a version is told back.
-    requested = version if version and version.isascii() and len(version) <= _LONGEST_VERSION else ""
+    # The error repeats only a text that could be a version.
+    requested = version if version and version.isascii() and len(version) <= _MAX_VERSION else ""
     return UnsupportedVersion("The protocol version is not supported", requested=requested)
 
 
 def _required(meta: Members) -> tuple[str, dict[str, Any]]:
-    """What every request must say: its version and its host's capabilities (V-META-1)."""
+    """The members that every request must have: version and capabilities of its host (V-META-1)."""
     version, capabilities = value_of(meta, PROTOCOL_VERSION), value_of(meta, CLIENT_CAPABILITIES)
     if not isinstance(version, str):
         raise IncompleteMeta(f"_meta must have {PROTOCOL_VERSION}, a string")
@@ -218,9 +229,9 @@ def _required(meta: Members) -> tuple[str, dict[str, Any]]:
 
 
 def _needs_tasks(request: Request, capabilities: Mapping[str, Any]) -> bool:
-    """Whether a request is for hosts with tasks alone; this is known before any id is looked up (M-NEG-4).
+    """Whether a request is only for hosts with tasks; decided before any id is looked up (M-NEG-4).
 
-    A host with the tasks of the legacy era may still look at those and cancel them (AMB-19).
+    A host with the tasks of the legacy era may still get and cancel those (AMB-19).
     """
     if request.method == SUBSCRIPTIONS_LISTEN:
         wanted = value_of(request.params, "notifications")
@@ -239,8 +250,54 @@ def _progress_token(meta: Members) -> RequestId | None:
     return token
 
 
-_LONGEST_VERSION: Final = 64
-"""Characters; those of the specification have ten."""
+_MAX_VERSION: Final = 64
+"""Characters of a version; those of the specification have ten."""
 
-_LONGEST_KEPT: Final = 4 * 1024
-"""Letters of a `_meta` that is remembered; those of hosts have some hundreds."""
+MAX_CACHED_META: Final = 4 * 1024
+"""Characters of a cached `_meta`; those of hosts have some hundreds."""
+
+
+# --- the era of a server ----------------------------------------------------------------------------------------------
+#
+# Two things alone show the modern era before anything is agreed (V-ERA-5, V-ERA-7, decisions 18a).
+# One is the name of a modern revision, the other an error that exists in that era alone. HTTP
+# statuses and other errors prove nothing (T-17).
+
+MAX_DEPTH: Final = 64
+
+
+def era_of_refusal(error: dict[str, Any]) -> Era | None:
+    """The era that a JSON-RPC error to `initialize` shows; None if it shows none (V-ERA-7)."""
+    return Era.MODERN if _names_modern(error) else None
+
+
+def era_of_discovery(message: bytes) -> Era | None:
+    """The era that an answer to `server/discover` shows; None if it is no response.
+
+    An error need not name the request: servers that refuse a request unread do not know its id.
+    """
+    try:
+        response = json.loads(decode(message, MAX_DEPTH))
+    except (UnparsableMessage, MalformedMessage, ValueError):
+        return Era.LEGACY
+    if not isinstance(response, dict) or ("result" not in response and "error" not in response):
+        return None
+    result, error = response.get("result"), response.get("error")
+    if isinstance(result, dict) and _has_modern(result.get("supportedVersions")):
+        return Era.MODERN
+    if isinstance(error, dict) and (error.get("code") in _MODERN_CODES or _names_modern(error)):
+        return Era.MODERN
+    return Era.LEGACY
+
+
+def _names_modern(error: dict[str, Any]) -> bool:
+    """Whether the error says that the server speaks a modern revision that the gateway knows."""
+    data = error.get("data")
+    return error.get("code") == UNSUPPORTED_VERSION and isinstance(data, dict) and _has_modern(data.get("supported"))
+
+
+def _has_modern(versions: Any) -> bool:
+    return isinstance(versions, list) and any(find_modern_revision(version) is not None for version in versions)
+
+
+_MODERN_CODES: Final = (HEADER_MISMATCH, MISSING_CAPABILITY)

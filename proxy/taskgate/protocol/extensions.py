@@ -1,8 +1,8 @@
-"""The carriage policy of an upstream: which extensions cross it, and what of each (X-EXT-50 to X-EXT-56). Pure.
+"""Extensions of an upstream: `ExtensionPolicy` says which of them cross, and how (X-EXT-50 to 56).
 
-An extension is a key of `capabilities.extensions`. It crosses where both sides are of eras that it is defined in, and
-the operator lets it. The members of `experimental`, and capabilities that no revision defines, cross where the
-identifiers do that nobody names.
+An extension is a key of `capabilities.extensions`. It crosses if both sides are of eras that define
+it, and the operator allows it. Members of `experimental`, and capabilities that no revision
+defines, cross like extensions that the configuration does not name.
 """
 
 import json
@@ -13,10 +13,9 @@ from typing import Any, Final
 
 from taskgate.domain.versions import Era
 from taskgate.errors import InvalidParams
-from taskgate.jsontext.edits import splice
+from taskgate.jsontext.edits import splice, splice_range
 from taskgate.jsontext.spans import Members, RawJson, members
-from taskgate.protocol.amending import object_edits, written
-from taskgate.protocol.reading import cut
+from taskgate.protocol.meta import member_edits, members_text
 from taskgate.protocol.vocabulary import TASKS_EXTENSION
 
 UI: Final = "io.modelcontextprotocol/ui"
@@ -31,20 +30,22 @@ AUTHORIZATION: Final = frozenset(
         "io.modelcontextprotocol/workload-identity-federation",
     }
 )
-"""Extensions about how this hop is authorized: the declaration of one side says nothing to the other (X-EXT-48)."""
+"""Extensions about the authorization of one hop: a declaration says nothing to the other side
+(X-EXT-48).
+"""
 
 _BOTH: Final = frozenset(Era)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extension:
-    """What of one extension crosses.
+    """The parts of one extension that cross.
 
-    `eras` are those that it is defined in, so that it crosses from one to the other; None: from each to itself alone.
-    `result_types` are the values of `resultType` besides `complete` that its methods may be answered with. Results of
-    `cacheable` methods say how long they may be kept. `capability` is another spelling of its declaration, a key of the
-    capabilities themselves. `codes` are errors of its methods that cross unchanged. A request of a method in `streams`
-    lasts as long as its host listens.
+    `eras` are the eras that define it, between which it crosses; None for any one era, to itself
+    alone. `result_types` are values of `resultType` besides `complete` for its methods. Results of
+    `cacheable` methods say how long they may be cached. `capability` is another spelling of its
+    declaration, a key of the capabilities themselves. `codes` are errors of its methods that cross
+    unchanged. A request of a method in `streams` lasts as long as its host listens.
     """
 
     methods: frozenset[str] = frozenset()
@@ -57,8 +58,8 @@ class Extension:
     codes: frozenset[int] = frozenset()
     streams: frozenset[str] = frozenset()
 
-    def knows_result(self, kind: object) -> bool:
-        """Whether its methods may be answered with that `resultType` (X-EXT-22)."""
+    def allows_result(self, kind: object) -> bool:
+        """Whether a result of its methods may have that `resultType` (X-EXT-22)."""
         return isinstance(kind, str) and (kind == "complete" or kind in self.result_types)
 
     def crosses(self, host: Era, server: Era) -> bool:
@@ -86,31 +87,31 @@ BUILT_IN: Final[Mapping[str, Extension]] = MappingProxyType(
             ),
             filters=frozenset({"eventsListChanged"}),
             capability="events",
-            # Those of SEP-3415, and those of the design that came before it.
+            # The codes of SEP-3415, and of the design before it (X-FIX-1, X-FIX-2).
             codes=frozenset({*range(-32027, -32022), *range(-32015, -32010)}),
             streams=frozenset({"events/stream"}),
         ),
     }
 )
-"""The extensions that are known here, as they cross where they are allowed. `tasks` is the gateway's own."""
+"""The extensions that taskgate knows, as they cross if allowed. `tasks` is the gateway's own."""
 
 ALLOWED_BY_DEFAULT: Final = frozenset({UI, SKILLS})
 KNOWN_METHODS: Final = frozenset[str]().union(*(extension.methods for extension in BUILT_IN.values()))
-_OF_SERVERS: Final = frozenset({"completions", "logging", "prompts", "resources", "tools"})
-_OF_HOSTS: Final = frozenset({"roots", "sampling", "elicitation"})
+_SERVER_CAPABILITIES: Final = frozenset({"completions", "logging", "prompts", "resources", "tools"})
+_HOST_CAPABILITIES: Final = frozenset({"roots", "sampling", "elicitation"})
 _KNOWN: Final = frozenset(name.casefold() for name in (*BUILT_IN, *AUTHORIZATION, TASKS_EXTENSION))
 _KNOWN_KEYS: Final = frozenset(
-    {"tasks", "extensions", "experimental", *_OF_SERVERS, *_OF_HOSTS}
+    {"tasks", "extensions", "experimental", *_SERVER_CAPABILITIES, *_HOST_CAPABILITIES}
     | {each.capability for each in BUILT_IN.values() if each.capability is not None}
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtensionPolicy:
-    """What crosses one upstream. `allowed` are the extensions that do, by identifier.
+    """The extensions that cross one upstream; `allowed` has them by identifier.
 
-    `denied` are identifiers that do not, whatever becomes of those that nobody names: these cross if `others`, with
-    their declaration and metadata, within one era.
+    `denied` are identifiers that do not. With `others`, the declaration and metadata of all further
+    ones cross within one era.
     """
 
     allowed: Mapping[str, Extension] = field(
@@ -119,7 +120,7 @@ class ExtensionPolicy:
     denied: frozenset[str] = frozenset()
     others: bool = False
     all_filters: frozenset[str] = field(init=False, compare=False, repr=False)
-    """The members of the filter of `subscriptions/listen` of all extensions that cross."""
+    """The members of the filter of `subscriptions/listen` of all allowed extensions."""
     streams: frozenset[str] = field(init=False, compare=False, repr=False)
     """The methods whose requests last as long as their hosts listen."""
     _denied: frozenset[str] = field(init=False, compare=False, repr=False)
@@ -134,12 +135,14 @@ class ExtensionPolicy:
         put(self, "_by_method", {name: each for each in self.allowed.values() for name in each.methods})
         put(self, "_by_notification", {name: each for each in self.allowed.values() for name in each.notifications})
 
-    def method(self, method: str) -> Extension | None:
-        """The carried extension that has the method; None for one of the core, and for one that does not cross."""
+    def extension_of(self, method: str) -> Extension | None:
+        """The allowed extension with that method; None for a method of the core, or of no allowed
+        one.
+        """
         return self._by_method.get(method)
 
-    def relays(self, method: str, host: Era, server: Era | None = None) -> bool:
-        """Whether a host's request crosses; `server` None asks for any server of the upstream."""
+    def allows_method(self, method: str, host: Era, server: Era | None = None) -> bool:
+        """Whether a host's request crosses; `server` None means any server of the upstream."""
         found = self._by_method.get(method)
         if found is None:
             return False
@@ -147,12 +150,12 @@ class ExtensionPolicy:
             return found.eras is None or host in found.eras
         return found.crosses(host, server)
 
-    def hears(self, notification: str, host: Era, server: Era) -> bool:
+    def allows_notification(self, notification: str, host: Era, server: Era) -> bool:
         """Whether a server's notification crosses (X-EXT-23)."""
         found = self._by_notification.get(notification)
         return found is not None and found.crosses(host, server)
 
-    def carries(self, identifier: str, host: Era, server: Era) -> bool:
+    def allows(self, identifier: str, host: Era, server: Era) -> bool:
         """Whether the declaration of that extension crosses."""
         found = self.allowed.get(identifier)
         if found is not None:
@@ -165,105 +168,122 @@ class ExtensionPolicy:
         )
 
     def filters(self, declared: Mapping[str, Any], host: Era, server: Era) -> frozenset[str]:
-        """The members of the filter of `subscriptions/listen` that cross to a server with those capabilities."""
+        """The members of the filter of `subscriptions/listen` for a server with those
+        capabilities.
+        """
         found = (each for name, each in self.allowed.items() if is_declared(name, each, declared))
         return frozenset[str]().union(*(each.filters for each in found if each.crosses(host, server)))
 
-    def behind(self, filters: Collection[str]) -> frozenset[str]:
-        """The notifications that are told where those members of the filter are granted (X-EXT-24)."""
+    def notifications_of(self, filters: Collection[str]) -> frozenset[str]:
+        """The notifications that those members of the filter turn on (X-EXT-24)."""
         found = (each for each in self.allowed.values() if not each.filters.isdisjoint(filters))
         return frozenset[str]().union(*(each.notifications for each in found))
 
-    def of_host(self, said: Mapping[str, Any], host: Era, server: Era) -> dict[str, Any]:
-        """What a server is told of a host besides the capabilities of the core (X-EXT-6)."""
+    def host_capabilities(self, declared: Mapping[str, Any], host: Era, server: Era) -> dict[str, Any]:
+        """The capabilities of a host for a server, without those of the core (X-EXT-6)."""
         found: dict[str, Any] = {}
-        for name, value in said.items():
+        for name, value in declared.items():
             if name == "extensions":
-                kept = self._kept(value, host, server)
+                allowed = self._allowed_extensions(value, host, server)
             elif name == "experimental":
-                kept = value if (self.others and host is server) or value == {} else None
-            elif name in _OF_HOSTS or name == "tasks":
-                kept = None
+                allowed = value if (self.others and host is server) or value == {} else None
+            elif name in _HOST_CAPABILITIES or name == "tasks":
+                allowed = None
             else:
-                kept = value if self._carries_key(name, host, server) else None
-            if kept is not None:
-                found[name] = kept
+                allowed = value if self._allows_key(name, host, server) else None
+            if allowed is not None:
+                found[name] = allowed
         return found
 
-    def of_server(self, declared: RawJson, host: Era, server: Era, own: Mapping[str, RawJson]) -> RawJson:
-        """What a host is told of a server's capabilities: those that are carried, and the `own` extensions.
+    def server_capabilities(self, declared: RawJson, host: Era, server: Era, own: Mapping[str, RawJson]) -> RawJson:
+        """The capabilities of a server for a host: those that cross, and the `own` extensions.
 
-        Whatever stays, stays to the byte. Legacy `tasks` are never among them.
+        What crosses stays to the byte. Legacy `tasks` never cross.
         """
         found = members(declared, {"extensions": {}, "experimental": {}})
         put = {
-            "extensions": _kept_text(declared, found, "extensions", lambda name: self.carries(name, host, server), own),
-            "experimental": _kept_text(declared, found, "experimental", lambda _: self.others and host is server, {}),
+            "extensions": _allowed_text(
+                declared, found, "extensions", lambda name: self.allows(name, host, server), own
+            ),
+            "experimental": _allowed_text(
+                declared, found, "experimental", lambda _: self.others and host is server, {}
+            ),
         }
-        gone = {name for name in found if name not in put and not self._stays(name, host, server)}
+        gone = {name for name in found if name not in put and not self._allows_capability(name, host, server)}
         gone.update(name for name, text in put.items() if text is None)
-        kept = {name: text for name, text in put.items() if text is not None}
-        return splice(declared, object_edits(found, declared.index("{"), kept, gone))
+        replaced = {name: text for name, text in put.items() if text is not None}
+        return splice(declared, member_edits(found, declared.index("{"), replaced, gone))
 
-    def denials(self, said: Mapping[str, Any], host: Era, server: Era) -> list[str]:
+    def denials(self, declared: Mapping[str, Any], host: Era, server: Era) -> list[str]:
         """The identifiers that a side declares and that do not cross."""
-        declared = said.get("extensions")
-        names = list(declared) if isinstance(declared, dict) else []
-        names += [name for name, each in BUILT_IN.items() if each.capability in said and name not in names]
-        ours = (TASKS_EXTENSION,)
-        return [name for name in names if name not in ours and not self.carries(name, host, server)]
+        extensions = declared.get("extensions")
+        names = list(extensions) if isinstance(extensions, dict) else []
+        names += [name for name, each in BUILT_IN.items() if each.capability in declared and name not in names]
+        return [name for name in names if name != TASKS_EXTENSION and not self.allows(name, host, server)]
 
-    def _kept(self, said: Any, host: Era, server: Era) -> dict[str, Any] | None:
-        if not isinstance(said, dict):
+    def _allowed_extensions(self, declared: Any, host: Era, server: Era) -> dict[str, Any] | None:
+        if not isinstance(declared, dict):
             return None
-        kept = {
-            name: value for name, value in said.items() if isinstance(value, dict) and self.carries(name, host, server)
+        allowed = {
+            name: value
+            for name, value in declared.items()
+            if isinstance(value, dict) and self.allows(name, host, server)
         }
-        return kept if kept or not said else None
+        return allowed if allowed or not declared else None
 
-    def _stays(self, name: str, host: Era, server: Era) -> bool:
-        return name in _OF_SERVERS or (name != "tasks" and self._carries_key(name, host, server))
+    def _allows_capability(self, name: str, host: Era, server: Era) -> bool:
+        return name in _SERVER_CAPABILITIES or (name != "tasks" and self._allows_key(name, host, server))
 
-    def _carries_key(self, name: str, host: Era, server: Era) -> bool:
-        """Whether a capability crosses that is none of the core."""
+    def _allows_key(self, name: str, host: Era, server: Era) -> bool:
+        """Whether a capability outside of the core crosses."""
         for identifier, extension in BUILT_IN.items():
             if extension.capability == name:
-                return self.carries(identifier, host, server)
-        # Readers that fold case take another spelling of what is known for that.
+                return self.allows(identifier, host, server)
+        # A case-insensitive reader takes another spelling of a known capability for that one.
         return self.others and host is server and name.casefold() not in _KNOWN_KEYS
 
 
-def written_capabilities(told: Mapping[str, Any]) -> RawJson:
-    """What a server is told of a host, as JSON. Raises InvalidParams for a number that no JSON can write.
+def dump_capabilities(declared: Mapping[str, Any]) -> RawJson:
+    """Capabilities of a host as JSON. Raises InvalidParams for a number that JSON cannot express.
 
-    Hosts may declare what a quicker writer refuses: whole numbers of any length, and lone surrogates.
+    The standard encoder, because hosts may declare integers of any length and lone surrogates.
     """
     try:
-        return json.dumps(told, separators=(",", ":"), allow_nan=False)
+        return json.dumps(declared, separators=(",", ":"), allow_nan=False)
     except ValueError:
         raise InvalidParams("The capabilities hold a number that is too large to be written again") from None
 
 
+def merge_capabilities(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Capabilities that declare both; all members and their members are objects."""
+    found = {name: {**one.get(name, {}), **other.get(name, {})} for name in (*one, *other)}
+    if "elicitation" in one and "elicitation" in other and not (one["elicitation"] and other["elicitation"]):
+        # An elicitation without modes means forms; beside another mode that must be said.
+        found["elicitation"] = {"form": {}, **found["elicitation"]} if found["elicitation"] else {}
+    return found
+
+
 def is_declared(identifier: str, extension: Extension, capabilities: Mapping[str, Any]) -> bool:
-    """Whether a side with those capabilities declares the extension, in either spelling."""
+    """Whether those capabilities declare the extension, in either spelling."""
     extensions = capabilities.get("extensions")
     return (isinstance(extensions, dict) and isinstance(extensions.get(identifier), dict)) or (
         extension.capability is not None and isinstance(capabilities.get(extension.capability), dict)
     )
 
 
-def _kept_text(
-    text: RawJson, found: Members, name: str, stays: Callable[[str], bool], own: Mapping[str, RawJson]
+def _allowed_text(
+    text: RawJson, found: Members, name: str, allows: Callable[[str], bool], own: Mapping[str, RawJson]
 ) -> RawJson | None:
-    """An object of capabilities with the members that stay and the `own`; None where that leaves nothing.
+    """An object of capabilities with the allowed members and the `own`; None if that leaves
+    nothing.
 
-    One that came empty stays empty.
+    One that was empty stays empty.
     """
     member = found.get(name)
     inner = None if member is None else member.members
     if member is None or inner is None:
-        return f"{{{written(own)}}}" if own else None
-    gone = {each for each, value in inner.items() if each in own or not (value.is_object and stays(each))}
+        return f"{{{members_text(own)}}}" if own else None
+    gone = {each for each, value in inner.items() if each in own or not (value.is_object and allows(each))}
     if inner and len(gone) == len(inner) and not own:
         return None
-    return cut(text, member.start, member.end, object_edits(inner, member.start, own, gone))
+    return splice_range(text, member.start, member.end, member_edits(inner, member.start, own, gone))

@@ -1,6 +1,8 @@
-"""The one table from an error to what a host of either era sees of it: HTTP status, JSON-RPC code, data, headers.
+"""Errors as hosts and tasks see them: the one table from an exception to a `Fault`.
 
-Texts are ours throughout; an error of a server is no fault but an outcome.
+A `Fault` has the HTTP status, JSON-RPC code, data and headers of ledger §6 and decisions 19. All
+texts are taskgate's. A JSON-RPC error of a server is an outcome and no fault. `with_code` and
+`as_internal` give it another code if the host is of the other era.
 """
 
 from collections.abc import Mapping
@@ -13,9 +15,11 @@ from taskgate import errors
 from taskgate.domain.events import CallFaulted
 from taskgate.domain.record import FaultReason, RequestId
 from taskgate.domain.versions import LEGACY, SERVED, Era
-from taskgate.jsontext.edits import dump
-from taskgate.jsontext.spans import RawJson
+from taskgate.errors import UpstreamFailed, UpstreamReason
+from taskgate.jsontext.edits import dump, insertion, splice
+from taskgate.jsontext.spans import MAX_MEMBERS, Member, RawJson, first_keys, members
 from taskgate.protocol.jsonrpc import error_text
+from taskgate.protocol.meta import member_edits
 from taskgate.protocol.vocabulary import (
     FORBIDDEN,
     HEADER_MISMATCH,
@@ -33,10 +37,10 @@ from taskgate.protocol.vocabulary import (
 )
 
 CUT_OFF: Final = "The gateway shut down while the call was running; it may or may not have completed"
-"""What is said of a call, or of the task that it is, where the gateway ends before it does."""
+"""The message for a call, or its task, that the gateway's shutdown interrupts."""
 
 RETRY_AFTER = timedelta(seconds=2)
-"""When to try again where nothing tells better."""
+"""When to retry if nothing better is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +69,7 @@ class Fault:
 
     @property
     def headers(self) -> tuple[tuple[str, str], ...]:
-        """The HTTP fields that belong to it."""
+        """The HTTP header fields of the response."""
         if self.allow:
             return (("Allow", ", ".join(self.allow)),)
         if self.retry_after is None:
@@ -78,68 +82,77 @@ def error_object(code: int, text: str, data: dict[str, Any] | None = None) -> Ra
     return dump({"code": code, "message": text} if data is None else {"code": code, "message": text, "data": data})
 
 
+CANCELLED = error_object(TASK_CANCELLED, "Task was cancelled")
+"""The error in place of the outcome of a cancelled task (AMB-1)."""
+
 TASKS_NEEDED: Final[Mapping[str, Any]] = {"extensions": {TASKS_EXTENSION: {}}}
-"""The capabilities that a host of the modern era has to declare for whatever is about tasks."""
+"""The capabilities that a modern host must declare for every request about tasks."""
+
+
+# --- the table --------------------------------------------------------------------------------------------------------
 
 
 def fault(error: Exception, era: Era = Era.LEGACY) -> Fault:
-    """What a host of that era sees of an error; what is unforeseen is an internal error without a word about itself."""
-    return (_modern_face(error) if era is Era.MODERN else None) or _face(error)
+    """An error as a host of that era sees it. An unexpected one is an internal error without
+    details.
+    """
+    return (_modern_fault(error) if era is Era.MODERN else None) or _fault(error)
 
 
 def modern_status(code: int) -> int:
-    """The HTTP status under which a host of the modern era, if it heard nothing yet, is told a server's error."""
+    """The HTTP status of a server's error for a modern host, if no response was sent yet."""
     return _FIXED_STATUS.get(code, 200)
 
 
-def _face(error: Exception) -> Fault:
+def _fault(error: Exception) -> Fault:
     match error:
         case errors.UpstreamFailed():
             return _unavailable(INTERNAL_ERROR, str(error), _failure_data(error), error.retry_after)
         case errors.TooManyTasks() | errors.TooManyBytes():
-            # Nobody knows when something ends or is let go.
-            data = {**_ours(error.reason), "limit": error.limit, "scope": error.scope}
+            # When another task ends or is deleted is unknown.
+            data = {**_own_data(error.reason), "limit": error.limit, "scope": error.scope}
             return _unavailable(OVER_LIMIT, str(error), data, RETRY_AFTER)
         case errors.RateLimited() | errors.Penalized() | errors.QueueFull():
             return _over_rate(error)
         case errors.Forbidden() | errors.InsufficientScope():
-            # Too few scopes: the one refusal inside JSON-RPC that has a status of its own in either era (A-AUTH-7).
+            # Too few scopes: the one refusal inside JSON-RPC with a status of its own in both eras
+            # (A-AUTH-7).
             status = 403 if isinstance(error, errors.InsufficientScope) else 200
-            return Fault(status=status, code=FORBIDDEN, text=str(error), data=_ours(error.reason))
+            return Fault(status=status, code=FORBIDDEN, text=str(error), data=_own_data(error.reason))
         case errors.StoreUnavailable():
-            return _unavailable(UNAVAILABLE, "The task store is not available", _ours(error.reason), RETRY_AFTER)
+            return _unavailable(UNAVAILABLE, "The task store is not available", _own_data(error.reason), RETRY_AFTER)
         case errors.Draining() | errors.Overloaded():
-            return _unavailable(UNAVAILABLE, str(error), _ours(error.reason), error.retry_after)
+            return _unavailable(UNAVAILABLE, str(error), _own_data(error.reason), error.retry_after)
         case errors.CutOff():
-            data = {**_ours(error.reason), "dispatched": True}
+            data = {**_own_data(error.reason), "dispatched": True}
             return Fault(status=200, code=INTERNAL_ERROR, text=CUT_OFF, data=data)
         case errors.KeysUnavailable():
-            # Never 401, for which hosts throw their tokens away.
-            seen = _unavailable(UNAVAILABLE, str(error), _ours(error.reason), RETRY_AFTER)
-            return replace(seen, status=503)
+            # Not 401: on that hosts discard their tokens.
+            unavailable = _unavailable(UNAVAILABLE, str(error), _own_data(error.reason), RETRY_AFTER)
+            return replace(unavailable, status=503)
         case errors.UnsupportedVersion():
             data = {"supported": [revision.value for revision in reversed(LEGACY)]}
             return Fault(status=400, code=INVALID_REQUEST, text=str(error), data=data)
         case errors.MissingCapability() | errors.VerbNotServed():
-            return _never_legacy(error)
+            return _modern_only(error)
         case errors.DownstreamError():
             status, code = _DOWNSTREAM[type(error)]
             return Fault(status=status, code=code, text=str(error))
         case _:
-            # Nobody knows how far it came, and only "may have run" is safe to believe.
-            data = {**_ours("internal"), "dispatched": True}
+            # How far the call came is unknown, and "may have run" is the only safe answer.
+            data = {**_own_data("internal"), "dispatched": True}
             return Fault(status=200, code=INTERNAL_ERROR, text="Internal error", data=data)
 
 
 def _over_rate(error: errors.RateLimited | errors.Penalized | errors.QueueFull) -> Fault:
-    data = _ours(error.reason)
+    data = _own_data(error.reason)
     if isinstance(error, errors.RateLimited):
         data["policy"] = error.policy
     return _unavailable(OVER_LIMIT, str(error), data, error.retry_after)
 
 
-def _modern_face(error: Exception) -> Fault | None:
-    """What the modern era is told in another way; None for all the rest."""
+def _modern_fault(error: Exception) -> Fault | None:
+    """The faults that differ for a modern host; None for all others."""
     match error:
         case errors.UnknownMethod():
             return Fault(status=404, code=METHOD_NOT_FOUND, text=str(error))
@@ -147,39 +160,18 @@ def _modern_face(error: Exception) -> Fault | None:
             data = {"supported": [revision.value for revision in SERVED], "requested": error.requested}
             return Fault(status=400, code=UNSUPPORTED_VERSION, text=str(error), data=data)
         case errors.TaskSupportMismatch():
-            # No host of this era asks for a task: it lacks what it takes to be given one (M-NEG-3).
-            return _never_legacy(errors.MissingCapability(TASKS_NEEDED))
+            # A modern host does not ask for a task: it lacks the capability to be given one
+            # (M-NEG-3).
+            return _modern_only(errors.MissingCapability(TASKS_NEEDED))
     return None
 
 
-def _never_legacy(error: errors.MissingCapability | errors.VerbNotServed) -> Fault:
+def _modern_only(error: errors.MissingCapability | errors.VerbNotServed) -> Fault:
     if isinstance(error, errors.VerbNotServed):
         return Fault(status=405, code=INVALID_REQUEST, text=str(error), allow=error.served)
     return Fault(
         status=400, code=MISSING_CAPABILITY, text=str(error), data={"requiredCapabilities": dict(error.required)}
     )
-
-
-def call_failed(error: errors.UpstreamFailed, *, ran: bool = False) -> CallFaulted:
-    """How a task ends whose server could not be called, or gave no answer; `ran` is that it may have run before."""
-    dispatched, text = ran or error.dispatched, str(error)
-    data = {**_failure_data(error), "dispatched": dispatched}
-    seen = _unavailable(INTERNAL_ERROR, text, data, error.retry_after)
-    return CallFaulted(
-        error=error_object(INTERNAL_ERROR, text, seen.data),
-        reason=FaultReason(error.reason),
-        message=text,
-        unsent=not dispatched,
-    )
-
-
-def call_ended(
-    reason: FaultReason, text: str, *, dispatched: bool, retry_after: timedelta | None = None
-) -> CallFaulted:
-    """How a task ends that the gateway itself gives up. One that waited for its turn for too long is over a limit."""
-    code = OVER_LIMIT if reason is FaultReason.QUEUE else INTERNAL_ERROR
-    seen = _unavailable(code, text, {**_ours(reason.value), "dispatched": dispatched}, retry_after)
-    return CallFaulted(error=error_object(code, text, seen.data), reason=reason, message=text, unsent=not dispatched)
 
 
 _FIXED_STATUS: Final[Mapping[int, int]] = {
@@ -189,27 +181,24 @@ _FIXED_STATUS: Final[Mapping[int, int]] = {
     UNSUPPORTED_VERSION: 400,
 }
 
-CANCELLED = error_object(TASK_CANCELLED, "Task was cancelled")
-"""What stands for the outcome of a cancelled task (AMB-1)."""
-
 
 def _failure_data(error: errors.UpstreamFailed) -> dict[str, Any]:
-    if error.reason in _OURS:
-        # One face for a call of which nobody knows what became, whoever lost it.
-        return {**_ours(error.reason), "dispatched": error.dispatched}
+    if error.reason in _OWN_REASONS:
+        # A call with an unknown outcome looks the same, whichever side lost it (decisions 19).
+        return {**_own_data(error.reason), "dispatched": error.dispatched}
     return {"origin": "upstream", "reason": error.reason, "dispatched": error.dispatched}
 
 
-_OURS: Final = frozenset({errors.UpstreamReason.CALL_LOST.value, errors.UpstreamReason.INTERNAL.value})
+_OWN_REASONS: Final = frozenset({UpstreamReason.CALL_LOST.value, UpstreamReason.INTERNAL.value})
 
 
-def _ours(reason: str) -> dict[str, Any]:
+def _own_data(reason: str) -> dict[str, Any]:
     return {"origin": "gateway", "reason": reason}
 
 
 def _unavailable(code: int, text: str, data: dict[str, Any], retry_after: timedelta | None) -> Fault:
     if retry_after is not None:
-        # Whole ones, and not too few: who waits for that long is let in.
+        # Rounded up: a host that waits that long must be let in.
         data["retryAfterMs"] = -(-retry_after // timedelta(milliseconds=1))
     return Fault(status=200, code=code, text=text, data=data, retry_after=retry_after)
 
@@ -229,3 +218,85 @@ _DOWNSTREAM: dict[type[errors.DownstreamError], tuple[int, int]] = {
     errors.TaskAlreadyFinished: (200, INVALID_PARAMS),
     errors.Unauthenticated: (401, INVALID_REQUEST),
 }
+
+
+# --- tasks that end without an answer ---------------------------------------------------------------------------------
+
+
+def call_failed(error: UpstreamFailed, *, ran: bool = False) -> CallFaulted:
+    """The end of a task whose call failed or got no answer; `ran` if an earlier attempt may have
+    run.
+    """
+    dispatched, text = ran or error.dispatched, str(error)
+    data = {**_failure_data(error), "dispatched": dispatched}
+    failed = _unavailable(INTERNAL_ERROR, text, data, error.retry_after)
+    return CallFaulted(
+        error=error_object(INTERNAL_ERROR, text, failed.data),
+        reason=FaultReason(error.reason),
+        message=text,
+        unsent=not dispatched,
+    )
+
+
+def call_ended(
+    reason: FaultReason, text: str, *, dispatched: bool, retry_after: timedelta | None = None
+) -> CallFaulted:
+    """The end of a task that the gateway itself ends. A task that queued for too long is over a
+    limit.
+    """
+    code = OVER_LIMIT if reason is FaultReason.QUEUE else INTERNAL_ERROR
+    ended = _unavailable(code, text, {**_own_data(reason.value), "dispatched": dispatched}, retry_after)
+    return CallFaulted(error=error_object(code, text, ended.data), reason=reason, message=text, unsent=not dispatched)
+
+
+# --- failures of servers ----------------------------------------------------------------------------------------------
+
+
+def protocol_violation(how: str) -> UpstreamFailed:
+    """The failure of a server that broke the protocol; it may have acted on the request."""
+    return UpstreamFailed(UpstreamReason.MALFORMED, f"The server broke the protocol: {how}", dispatched=True)
+
+
+def request_refused(text: str) -> UpstreamFailed:
+    """The failure of a server that refused a request of the gateway itself."""
+    return UpstreamFailed(UpstreamReason.REFUSED, text, dispatched=False)
+
+
+def no_result(id: RequestId) -> str:
+    """The response to a host in place of a result that breaks the protocol."""
+    return fault(protocol_violation("its answer is no result")).message(id)
+
+
+# --- errors of servers under another code -----------------------------------------------------------------------------
+#
+# A code can mean something else in the era of the host (B-CONV-8). All else of the error stays to
+# the byte. No error repeats a key at its top, because all come from messages that were read
+# strictly.
+
+
+def with_code(error: RawJson, code: int) -> RawJson:
+    """The error with another code."""
+    return _changed(error, {"code": str(code)})
+
+
+def as_internal(error: RawJson) -> RawJson:
+    """The error as an internal one, with the server's code as `upstreamCode` in its data."""
+    found = members(error)
+    code: int = found["code"].value
+    return _changed(error, {"code": str(INTERNAL_ERROR), "data": _data_with_code(error, found.get("data"), code)})
+
+
+def _changed(error: RawJson, put: Mapping[str, RawJson]) -> RawJson:
+    return splice(error, member_edits(members(error), error.index("{"), put, ()))
+
+
+def _data_with_code(error: RawJson, data: Member | None, code: int) -> RawJson:
+    """An error's data with the server's code. Data that is no object becomes a member of one."""
+    if data is None:
+        return dump({"upstreamCode": code})
+    text = error[data.start : data.end]
+    if not data.is_object:
+        return f'{{"upstreamCode":{code},"upstreamData":{text}}}'
+    # Another gateway may have added one, closer to the origin of the error.
+    has_code = "upstreamCode" in (first_keys(data, MAX_MEMBERS) or ())
+    return text if has_code else splice(text, [insertion(text, "upstreamCode", str(code))])

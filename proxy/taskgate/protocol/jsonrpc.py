@@ -1,51 +1,83 @@
-"""One JSON-RPC message: judged once and strictly, then kept as the text it came in.
+"""JSON-RPC as text: `parse` reads one message strictly, `result_text` and others write one.
 
-A message is a text and the places of the members that matter in it. What the gateway does not own is never parsed
-into a tree and written out again: amendments are splices into the text. Only the envelope and the objects that a
-`Shape` opens are walked member by member; there duplicate keys are refused. Everything below is checked for syntax and
-left alone. Pure: no I/O, no revision of the protocol, no method's meaning.
+A message stays the text it came in, with the positions of the members that matter. The gateway
+amends it by splices and never rebuilds it from a tree. Only the envelope and the objects that a
+`Shape` opens are walked; those must not repeat a key. All values below are checked for syntax
+alone. One module, because the fast and the full way to read a message must accept the same texts.
 """
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import Any, Final
+from types import MappingProxyType
+from typing import Final
 
 from taskgate.domain.record import RequestId
-from taskgate.errors import MalformedMessage
+from taskgate.errors import MalformedMessage, UnparsableMessage
 from taskgate.jsontext.edits import dump
-from taskgate.jsontext.spans import MAX_MEMBERS, Members, RawJson, Shape, decode, read_object, read_pairs
-from taskgate.protocol.alike import ENVELOPE_NAMES, META_NAMES, PARAMS_NAMES, TASK_NAMES, refuse_alike
-from taskgate.protocol.envelope import ENVELOPE, Message, Notification, Request, Response
-from taskgate.protocol.usual import read_usual
+from taskgate.jsontext.long_values import NumberTooLarge
+from taskgate.jsontext.spans import (
+    LARGE,
+    MAX_MEMBERS,
+    PARSE_ERRORS,
+    Member,
+    Members,
+    RawJson,
+    Shape,
+    WalkedMember,
+    decode,
+    end_of_value,
+    read_object,
+    read_pairs,
+    skip_space,
+    walk,
+)
+from taskgate.protocol import vocabulary as names
+from taskgate.protocol.messages import ENVELOPE, Message, Notification, Request, Response, is_unicode, value_of
 
 MAX_ID_BYTES: Final = 256
+MAX_BATCH: Final = 64
 
 
 def parse(body: bytes, *, max_depth: int, shape: Shape = ENVELOPE, max_members: int | None = None) -> Message:
-    """Read one message. `max_members` bounds each walked object, and where it is said all arrays and objects count.
+    """Read one message. `max_members` limits each walked object, and turns on the limit for
+    containers.
 
-    Raises UnparsableMessage for what is not JSON and MalformedMessage, with the id where it could be
-    read, for JSON that is not one JSON-RPC message: an array, a duplicate key in a walked object, too many members, a
-    key that some readers take for another (`alike`), a wrong version, id, method or `error`. `params` that is no object
-    is left to the caller: it is kept as an empty `params` with `params_text` telling the truth.
+    Raises UnparsableMessage for text that is not JSON (decisions b). Raises MalformedMessage for
+    JSON that is not one JSON-RPC message, with the id if it could be read. Cases are an array, a
+    duplicate key in a walked object, too many members, a lookalike key, and a wrong version, id,
+    method or `error`. If `params` is no object, `params` is empty and `params_text` has the text:
+    the caller decides.
     """
     text = decode(body, max_depth, counted=max_members is not None)
-    most = MAX_MEMBERS if max_members is None else max_members
-    message = (read_usual(text, most) if shape is ENVELOPE else None) or _read_any(text, shape, most)
+    limit = MAX_MEMBERS if max_members is None else max_members
+    message = (fast_parse(text, limit) if shape is ENVELOPE else None) or _full_parse(text, shape, limit)
     if type(message) is not Response:
         params, message_id = message.params, message.id if type(message) is Request else None
-        # Nearly all keys are names that are known: to see that enters no function.
+        # Nearly all keys are known names: that common case takes no function call.
         for key in params:
             if key not in PARAMS_NAMES:
-                _refuse_alike(params, PARAMS_NAMES, message_id)
+                _refuse_lookalikes(params, PARAMS_NAMES, message_id)
                 break
-        for name, names in _OPENED:
+        for name, known in _OPENED:
             opened = (params[name].members or ()) if name in params else ()
             for key in opened:
-                if key not in names:
-                    _refuse_alike(opened, names, message_id)
+                if key not in known:
+                    _refuse_lookalikes(opened, known, message_id)
                     break
     return message
+
+
+def is_id(value: object) -> bool:
+    """Whether a value may be a request id or a progress token: a string or an integer of limited
+    size.
+    """
+    if isinstance(value, str):
+        return len(value.encode("utf-8", "surrogatepass")) <= MAX_ID_BYTES and is_unicode(value)
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
 
 
 def result_text(id: RequestId, result: RawJson) -> str:
@@ -54,7 +86,9 @@ def result_text(id: RequestId, result: RawJson) -> str:
 
 
 def error_text(id: RequestId | None, error: RawJson) -> str:
-    """An error response around the text of an error object; without an id where the request's could not be read."""
+    """An error response around the text of an error object; None if the id of the request is
+    unknown.
+    """
     head = "" if id is None else f'"id":{dump(id)},'
     return f'{{"jsonrpc":"2.0",{head}"error":{error}}}'
 
@@ -71,46 +105,31 @@ def notification_text(method: str, params: RawJson | None = None) -> str:
     return f'{{"jsonrpc":"2.0","method":{dump(method)}{tail}}}'
 
 
-def readdressed(response: Response, id: RequestId) -> str:
-    """A response under another id, every other byte as it came."""
+def with_id(response: Response, id: RequestId) -> str:
+    """The text of a response under another id; every other byte stays."""
     start, end = response.id_span
     return f"{response.text[:start]}{dump(id)}{response.text[end:]}"
 
 
-def is_id(value: object) -> bool:
-    """Whether a value may be a request id or a progress token: a string or an integer of bounded size."""
-    if isinstance(value, str):
-        return len(value.encode("utf-8", "surrogatepass")) <= MAX_ID_BYTES and _is_text(value)
-    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
+# --- reading any message ----------------------------------------------------------------------------------------------
 
 
-# --- reading -----------------------------------------------------------------------------------------------------
-
-
-def _refuse_alike(keys: Iterable[str], names: frozenset[str], message_id: RequestId | None) -> None:
-    try:
-        refuse_alike(keys, names)
-    except MalformedMessage as refusal:
-        refusal.id = message_id
-        raise
-
-
-def _read_any(text: str, shape: Shape, most: int) -> Message:
-    envelope = _read_envelope(text, shape, most)
+def _full_parse(text: str, shape: Shape, limit: int) -> Message:
+    envelope = _read_envelope(text, shape, limit)
     message_id = _read_id(envelope)
-    _refuse_alike(envelope, ENVELOPE_NAMES, message_id)
-    if _value(envelope, "jsonrpc") != "2.0":
+    _refuse_lookalikes(envelope, ENVELOPE_NAMES, message_id)
+    if value_of(envelope, "jsonrpc") != "2.0":
         raise MalformedMessage('"jsonrpc" must be "2.0"', id=message_id)
     if "method" in envelope:
         return _read_call(text, envelope, message_id)
     return _read_response(text, envelope, message_id)
 
 
-def _read_envelope(text: str, shape: Shape, most: int) -> Members:
+def _read_envelope(text: str, shape: Shape, limit: int) -> Members:
     try:
-        return read_object(text, shape, most)
+        return read_object(text, shape, limit)
     except MalformedMessage as refusal:
-        # The whole text is JSON and its id told once, or there is none to answer to.
+        # The error needs the id: it is used if the text is JSON and has exactly one.
         with suppress(MalformedMessage):
             ids = [member.value for key, member in read_pairs(text) if key == "id"]
             refusal.id = ids[0] if len(ids) == 1 and is_id(ids[0]) else None
@@ -128,8 +147,8 @@ def _read_id(envelope: Members) -> RequestId | None:
 
 
 def _read_call(text: str, envelope: Members, message_id: RequestId | None) -> Request | Notification:
-    method = _value(envelope, "method")
-    if not isinstance(method, str) or not _is_text(method):
+    method = value_of(envelope, "method")
+    if not isinstance(method, str) or not is_unicode(method):
         raise MalformedMessage("The method must be a string", id=message_id)
     if "result" in envelope or "error" in envelope:
         raise MalformedMessage("A message is a call or a response, not both", id=message_id)
@@ -153,22 +172,212 @@ def _read_response(text: str, envelope: Members, message_id: RequestId | None) -
 
 
 def _is_error(found: Members) -> bool:
-    code = _value(found, "code")
-    return isinstance(code, int) and not isinstance(code, bool) and isinstance(_value(found, "message"), str)
+    code = value_of(found, "code")
+    return isinstance(code, int) and not isinstance(code, bool) and isinstance(value_of(found, "message"), str)
 
 
-def _value(members_: Members, name: str) -> Any:
-    member = members_.get(name)
-    return None if member is None else member.value
+# --- reading common messages fast -------------------------------------------------------------------------------------
+#
+# A common message has "jsonrpc" and the id before everything else or after it. Beside them it has a
+# method and parameters, or a result, and these are objects. It reads the same as by the full parse.
+# That one reads every message in another form, and it alone refuses.
 
 
-def _is_text(value: str) -> bool:
-    """Whether a string could be written out again: an escaped lone surrogate could not."""
+def fast_parse(text: str, limit: int = MAX_MEMBERS) -> Message | None:
+    """The message `text`; None for an uncommon form, and for a text that is no message.
+
+    A large text that is no message is not read twice: it raises UnparsableMessage or
+    MalformedMessage at once.
+    """
+    flat = _PROGRESS(text)
+    if flat is not None:
+        return _read_progress(text, flat)
+    begin = _BEGIN.match(text)
+    if begin is None:
+        return None
+    leads, method, at = begin[1] is not None, begin["method"], begin.end()
     try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+        found, end = walk(text, at, _RESULT if method is None else _PARAMS, limit)
+    except (*PARSE_ERRORS, MalformedMessage) as refusal:
+        if len(text) <= LARGE or begin["id"] is None or isinstance(refusal, NumberTooLarge):
+            return None
+        # The full parse would come to the same refusal.
+        if isinstance(refusal, MalformedMessage):
+            raise MalformedMessage(str(refusal), id=_id(begin["id"])) from None
+        raise UnparsableMessage("The body is not JSON") from None
+    rest = (_CLOSE if leads else _ENVELOPE_AND_CLOSE).match(text, end)
+    if rest is None:
+        return None
+    place = begin if leads else rest
+    written = place["id"]
+    if written is None:
+        return None if method is None else Notification(method, found, text, text[at:end])
+    id_ = written[1:-1] if written[0] == '"' else int(written)
+    if method is not None:
+        return Request(id_, method, found, text, text[at:end], at)
+    result = _MEMBER(WalkedMember, (None, begin.start("result"), at, end, found))
+    return Response(id_, result, None, text, place.span("id"))
+
+
+def _id(written: str) -> str | int:
+    return written[1:-1] if written[0] == '"' else int(written)
+
+
+def _read_progress(text: str, flat: re.Match[str]) -> Notification:
+    """A progress notification. They are the most frequent messages, so one match reads all of
+    it.
+    """
+    _, _, (begin, end), token, done, total, message = flat.regs
+    found: Members = {"progressToken": _member(text, token, 16), "progress": _member(text, done, 11)}
+    if total[1] > 0:
+        found["total"] = _member(text, total, 8)
+    if message[1] > 0:
+        found["message"] = _member(text, message, 10)
+    return Notification(names.NOTE_PROGRESS, found, text, text[begin:end])
+
+
+def _member(text: str, place: tuple[int, int], lead: int) -> Member:
+    """A plain value. `lead` is the length of its key with quotes and colon; one space may
+    follow.
+    """
+    start, end = place
+    written = text[start:end]
+    value = written[1:-1] if written[0] == '"' else float(written) if "." in written else int(written)
+    return _MEMBER(Member, (value, start - lead - (text[start - 1] == " "), start, end, None))
+
+
+_PARAMS: Final = ENVELOPE["params"]
+_RESULT: Final = ENVELOPE["result"]
+_PLAIN: Final = r'[^"\\\x00-\x1f]'
+# Ids far below every limit, without escapes.
+_ID: Final = rf'"id": ?(?P<id>-?(?:0|[1-9][0-9]{{0,17}})|"{_PLAIN}{{0,64}}")'
+_VERSION: Final = r'"jsonrpc": ?"2\.0"'
+_BEGIN: Final = re.compile(
+    rf'\{{({_VERSION}, ?(?:{_ID}, ?)?)?(?:"method": ?"(?P<method>{_PLAIN}*)", ?"params"|(?P<result>"result")): ?(?=\{{)'
+)
+_CLOSE: Final = re.compile(r"[ \t\n\r]*\}[ \t\n\r]*\Z")
+_ENVELOPE_AND_CLOSE: Final = re.compile(rf", ?{_VERSION}(?:, ?{_ID})?[ \t\n\r]*\}}[ \t\n\r]*\Z")
+
+_NUMBER: Final = r"-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,15})?"
+# As many digits as the gateway's own tokens have, which begin with 52 random bits.
+_TOKEN: Final = rf'-?(?:0|[1-9][0-9]{{0,15}})|"{_PLAIN}{{0,64}}"'
+_PROGRESS: Final = re.compile(
+    rf'\{{(?P<lead>{_VERSION}, ?)?"method": ?"{names.NOTE_PROGRESS}", ?"params": ?'
+    rf'(?P<params>\{{"progressToken": ?(?P<progressToken>{_TOKEN}), ?"progress": ?(?P<progress>{_NUMBER})'
+    rf'(?:, ?"total": ?(?P<total>{_NUMBER}))?(?:, ?"message": ?(?P<message>"{_PLAIN}{{0,1000}}"))?\}})'
+    rf"(?(lead)|, ?{_VERSION})\}}"
+).fullmatch
+_MEMBER: Final = tuple.__new__
+
+
+# --- batches ----------------------------------------------------------------------------------------------------------
+
+
+def is_batch(body: bytes) -> bool:
+    """Whether a body, if it is JSON, is an array: a batch, which one revision has."""
+    return body[:1] == b"[" or (body[:1].isspace() and body.lstrip(b" \t\r\n")[:1] == b"[")
+
+
+def split_batch(body: bytes, *, max_depth: int, limit: int = MAX_BATCH, counted: bool = False) -> list[bytes]:
+    """The elements of a batch as they are written, at most `limit`. `counted` is as in `decode`.
+
+    Raises UnparsableMessage for text that is no JSON or no array, MalformedMessage for an empty or
+    too long array.
+    """
+    text = decode(body, max_depth, counted=counted)
+    try:
+        found = _batch_elements(text, limit)
+    except PARSE_ERRORS:
+        raise UnparsableMessage("The body is not JSON") from None
+    if not found:
+        raise MalformedMessage("A batch must not be empty")
+    return [element.encode("utf-8", "surrogatepass") for element in found]
+
+
+def _batch_elements(text: str, limit: int) -> list[str]:
+    at = skip_space(text, 0)
+    if text[at] != "[":
+        raise ValueError
+    found: list[str] = []
+    at = skip_space(text, at + 1)
+    if text[at] != "]":
+        while True:
+            end = end_of_value(text, at)
+            found.append(text[at:end])
+            if len(found) > limit:
+                # The rest is not read: the batch is refused whatever it is.
+                raise MalformedMessage(f"A batch must not have more than {limit} elements")
+            at = skip_space(text, end)
+            if text[at] == "]":
+                break
+            if text[at] != ",":
+                raise ValueError
+            at = skip_space(text, at + 1)
+    if skip_space(text, at + 1) != len(text):
+        raise ValueError
+    return found
+
+
+# --- lookalike keys ---------------------------------------------------------------------------------------------------
+#
+# Go's standard library, .NET and Java have decoders that match names without regard to case; some C
+# parsers end a key at NUL. Such a server would read another value than the gateway did.
+
+ENVELOPE_NAMES: Final = frozenset({"jsonrpc", "id", "method", "params", "result", "error"})
+"""The members of a message."""
+
+PARAMS_NAMES: Final = frozenset(
+    {
+        *("_meta", "task", "name", "arguments", "uri", "taskId", "cursor", "level", "ref", "argument", "context"),
+        *("progressToken", "progress", "total", "message", "requestId", "reason", "mode", "url", "elicitationId"),
+        *("protocolVersion", "capabilities", "clientInfo", "notifications", "inputResponses", "requestState"),
+        *("filter", "methods", "taskIds", "status", "order", "orderBy", "createdAfter", "createdBefore"),
+        *("lastUpdatedAfter", "lastUpdatedBefore", "createdAt", "lastUpdatedAt"),
+    }
+)
+"""The parameters of any method that the gateway reads, or that a server's answer depends on."""
+
+META_NAMES: Final = frozenset(
+    {
+        *("progressToken", names.TRACEPARENT, names.TRACESTATE, names.BAGGAGE),
+        *(names.RELATED_TASK, names.IMMEDIATE_RESPONSE, names.IDEMPOTENCY_KEY, names.TASKS_EXTENSION),
+        *(names.PROTOCOL_VERSION, names.CLIENT_CAPABILITIES, names.CLIENT_INFO, names.SERVER_INFO),
+        *(names.LOG_LEVEL, names.SUBSCRIPTION_ID),
+    }
+)
+"""The members of `_meta` that the protocol defines, and taskgate's own."""
+
+TASK_NAMES: Final = frozenset({"ttl", "pollInterval"})
+"""The members of `task`."""
+
+
+def refuse_lookalikes(keys: Iterable[str], known: frozenset[str]) -> None:
+    """Raise MalformedMessage for a key that is none of `known` but folds to one of them."""
+    folded = _FOLDED.get(known) or {fold(name): name for name in known}
+    for key in keys:
+        if key not in known and (name := folded.get(fold(key))) is not None:
+            raise MalformedMessage(f'A key of the message is not "{name}", but some servers read it as that')
+
+
+def fold(key: str) -> str:
+    """A key as a case-insensitive reader sees it: letters folded one by one, cut at NUL.
+
+    Beside capitals, these characters fold to ASCII letters: the long s, the Kelvin sign, and in
+    some libraries the two Turkish i.
+    """
+    return key.partition("\0")[0].translate(_LETTERS).lower()
+
+
+def _refuse_lookalikes(keys: Iterable[str], known: frozenset[str], message_id: RequestId | None) -> None:
+    try:
+        refuse_lookalikes(keys, known)
+    except MalformedMessage as refusal:
+        refusal.id = message_id
+        raise
 
 
 _OPENED: Final = (("_meta", META_NAMES), ("task", TASK_NAMES))
+_LETTERS: Final = {0x17F: "s", 0x212A: "k", 0x130: "i", 0x131: "i"}
+_FOLDED: Final[Mapping[frozenset[str], Mapping[str, str]]] = MappingProxyType(
+    {known: {fold(name): name for name in known} for known in (ENVELOPE_NAMES, PARAMS_NAMES, META_NAMES, TASK_NAMES)}
+)

@@ -1,7 +1,8 @@
-"""Event streams: writing events, and reading them from chunks as they come. Sans-io.
+"""Server-sent events without I/O: `event` and others encode them, `EventDecoder` reads them from
+chunks.
 
-An event is one message; its id and the pause that its server asks for matter where a stream is taken up again. Event
-ids of a server are never passed on, and what is written can hold no line break that did not come from this module.
+An event is one message. Its id and the retry delay matter for the resumption of a stream. Event ids
+of a server do not cross the gateway. Line breaks inside a message are replaced.
 """
 
 import re
@@ -12,13 +13,13 @@ from typing import Final
 from taskgate.jsontext.large import JsonChunks, MessageText
 
 KEEP_ALIVE: Final = b": keep-alive\n\n"
-"""A comment: resets every idle timer on the way and is no event."""
+"""A comment, which is no event: it resets idle timers of proxies."""
 
 
 def event(text: MessageText, id: str | None = None) -> bytes:
-    """One message as an event, under an id where it has one.
+    """One message as an event, with an id if given. `text` must be JSON.
 
-    JSON has no raw line break inside a string, so a break between its tokens may become a space. `text` must be JSON.
+    JSON strings have no raw line breaks, so a line break between tokens becomes a space.
     """
     if isinstance(text, JsonChunks):
         head = "" if id is None else f"id: {id}\n"
@@ -31,21 +32,21 @@ def event(text: MessageText, id: str | None = None) -> bytes:
 
 
 def priming(id: str) -> bytes:
-    """An event that says nothing but where its stream begins, for who may have to take it up again (H-LEG-11)."""
+    """An event without data whose id is the start of a stream, for its resumption (H-LEG-11)."""
     return f"id: {id}\ndata: \n\n".encode()
 
 
-def pause(milliseconds: int) -> bytes:
-    """How long to wait before coming back."""
+def retry(milliseconds: int) -> bytes:
+    """The delay before the host reconnects."""
     return f"retry: {milliseconds}\n\n".encode()
 
 
 MAX_ID: Final = 1024
-"""The longest id, in bytes, that is sent back to its server."""
+"""Longest event id that is sent back to its server, in bytes."""
 
 
 class EventTooLarge(Exception):
-    """An event, or a single line, is longer than its reader wants to keep."""
+    """An event, or a single line, exceeds the limit of its reader."""
 
 
 _MESSAGE: Final = b"message"
@@ -53,20 +54,22 @@ _MESSAGE: Final = b"message"
 
 @dataclass(slots=True)
 class EventDecoder:
-    """Turns chunks of an event stream into the data of its `message` events.
+    """A decoder from chunks of an event stream to the data of its `message` events.
 
-    Lines may end in CR, LF or CRLF, chunks may fall anywhere: they never change the outcome. Events of another type are
-    for `other`, which gets type and data before anything that comes after them is handed out, and passed over without
-    it; so are comments, and an event cut off by the end of the stream is none.
+    Lines may end in CR, LF or CRLF, and chunks may be split anywhere, without effect. `other` gets
+    type and data of events of other types, in order with the messages; None ignores them. Comments
+    are ignored, and so is an event that the end of the stream cuts off.
 
-    `last_id` is the id of the last event that is complete, or of one before; None where there is none, it was taken
-    back, or it is nothing that a header could hold. `retry` is in milliseconds, None where nothing was said.
+    `last_id` is the id that a reconnecting client sends: of the last complete event, or of one
+    before. None if there is none, if it was reset, or if a header could not have it. `retry` is in
+    milliseconds, None if the server sent none.
 
-    `noise` are the bytes of lines that came to no message: comments, empty lines, events of another type, fields that
-    are not known, and what a message has of other fields beyond what servers write.
+    `noise` counts the bytes of lines that belong to no message: comments, empty lines, unknown
+    fields and events of other types. Fields of a message beyond the usual size count, too.
 
-    Raises EventTooLarge, from then on, when the data of an event of any type or a line of any other kind is longer than
-    `limit` bytes. Keeps at most one such event and one such line. Takes linear time.
+    Raises EventTooLarge, and from then on always, if the data of an event or any other line is
+    longer than `limit` bytes. At most one such event and one such line are buffered. Takes linear
+    time.
     """
 
     limit: int
@@ -87,9 +90,9 @@ class EventDecoder:
     def feed(self, chunk: bytes) -> list[bytes]:
         """The data of each event that `chunk` completes, in order, lines joined by LF.
 
-        Events that were complete before the limit was passed are still handed out; the next call raises.
+        Events that were complete before the limit was exceeded are returned; the next call raises.
         """
-        if len(chunk) <= _SHORT and len(chunk) <= self.limit and self._between:
+        if len(chunk) <= _SHORT and len(chunk) <= self.limit and self._is_between_events:
             whole = _ONE_EVENT(chunk)
             if whole is not None:
                 if whole[1] is not None:
@@ -101,19 +104,19 @@ class EventDecoder:
             self._read(chunk, events)
         except EventTooLarge:
             self._overflowed = True
-            self._rest, self._data = bytearray(), []
+            self._rest, self._data, self._size = bytearray(), [], 0
             if not events:
                 raise
         return events
 
     @property
     def unfinished(self) -> int:
-        """How many bytes are kept of an event, or of a line, whose end has not come."""
+        """The number of buffered bytes of an incomplete event or line."""
         return self._size + len(self._rest)
 
     @property
-    def _between(self) -> bool:
-        """Whether an event starts next, and nothing of it, no mark and no half of a line or break came yet."""
+    def _is_between_events(self) -> bool:
+        """Whether an event starts next, and nothing of it or of a line break is buffered."""
         return (
             self._begun
             and self._type == _MESSAGE
@@ -124,14 +127,14 @@ class EventDecoder:
         if self._overflowed:
             raise EventTooLarge
         for line in self._complete_lines(chunk):
-            data = self._take(line)
+            data = self._read_line(line)
             if data is not None:
                 events.append(data)
         self._expect_short(self._rest)
 
     def _complete_lines(self, chunk: bytes) -> list[bytes | bytearray]:
         if self._after_cr:
-            # The LF of a CRLF may have fallen into this chunk.
+            # The LF of a CRLF may be in this chunk.
             self._after_cr = not chunk
             chunk = chunk.removeprefix(b"\n")
         if not chunk:
@@ -145,7 +148,7 @@ class EventDecoder:
         self._rest += tail
         return lines
 
-    def _take(self, line: bytes | bytearray) -> bytes | None:
+    def _read_line(self, line: bytes | bytearray) -> bytes | None:
         if not self._begun:
             self._begun = True
             line = line[len(_BOM) :] if line.startswith(_BOM) else line
@@ -156,30 +159,30 @@ class EventDecoder:
         name, start = (line[:colon], colon + 1) if colon >= 0 else (line, len(line))
         start += line[start : start + 1] == b" "
         if name == b"data":
-            self._keep(bytes(memoryview(line)[start:]))
+            self._append(bytes(memoryview(line)[start:]))
         elif name == b"event":
             self._type = bytes(line[start:]) or _MESSAGE
-            self._note_field(len(line) + 1)
+            self._count_field(len(line) + 1)
         elif name == b"id" and b"\0" not in line:
             self._id = _id_of(bytes(memoryview(line)[start:]))
-            self._note_field(len(line) + 1)
+            self._count_field(len(line) + 1)
         else:
             if name == b"retry" and _RETRY(line[start:]):
                 self.retry = int(line[start:])
             self.noise += len(line) + 1
         return None
 
-    def _note_field(self, size: int) -> None:
+    def _count_field(self, size: int) -> None:
         if self._fields > _USUAL_FIELDS:
             self.noise += size
         else:
             self._fields += size
 
-    def _keep(self, value: bytes) -> None:
+    def _append(self, value: bytes) -> None:
         if self._size + len(value) > self.limit:
             raise EventTooLarge
         self._data.append(value)
-        # The LF that joins it to the next line counts, or empty lines would gather without end.
+        # The LF that joins it to the next line counts: otherwise empty lines would have no limit.
         self._size += len(value) + 1
 
     def _finish(self) -> bytes | None:
@@ -193,7 +196,7 @@ class EventDecoder:
             if self.other is not None:
                 self.other(type_, b"\n".join(data))
             return None
-        # An event with an id and empty data only primes a stream for resumption.
+        # An event with an id and empty data only marks the start of a stream.
         return b"\n".join(data) or None
 
     def _expect_short(self, line: bytes | bytearray) -> None:
@@ -210,12 +213,12 @@ def _id_of(written: bytes) -> str | None:
 
 _SHORT: Final = 4 * 1024
 _USUAL_FIELDS: Final = 2 * MAX_ID
-"""What the type and the id of a message may have together."""
+"""Bytes that type and id of a message may have together before they count as noise."""
 _ONE_EVENT: Final = re.compile(
     rb"(?:event: message\r?\n)?(?:id: ([^\r\n\0]*)\r?\n)?(?:event: message\r?\n)?data: ([^\r\n]+)\r?\n\r?\n"
 ).fullmatch
-"""A chunk that is one event as servers write them, the id before or after the type: nearly all come like that."""
+"""A chunk that is one event in the common form, with the id before or after the type."""
 _RETRY: Final = re.compile(rb"[0-9]{1,12}").fullmatch
 _BOM: Final = b"\xef\xbb\xbf"
 _FRAME: Final = len(_BOM + b"data: ")
-"""What may stand around the data in a line, so that data of exactly the limit passes however it is cut."""
+"""Bytes around the data in a line, so that data of exactly the limit passes."""

@@ -1,4 +1,6 @@
-"""Names and numbers of the protocol: methods, headers, `_meta` keys, error codes. Nothing here decides anything."""
+"""Names and numbers of the protocol: methods, headers, `_meta` keys, error codes, and sets of
+them.
+"""
 
 from typing import Final
 
@@ -12,7 +14,7 @@ TASKS_RESULT: Final = "tasks/result"
 TASKS_CANCEL: Final = "tasks/cancel"
 TASKS_LIST: Final = "tasks/list"
 
-# Methods of the legacy era that hold until the session ends.
+# Methods of the legacy era with an effect until the session ends.
 RESOURCES_SUBSCRIBE: Final = "resources/subscribe"
 RESOURCES_UNSUBSCRIBE: Final = "resources/unsubscribe"
 LOGGING_SET_LEVEL: Final = "logging/setLevel"
@@ -32,7 +34,7 @@ RELAYED_METHODS: Final = frozenset(
         LOGGING_SET_LEVEL,
     }
 )
-"""Requests that every revision of the legacy era defines, and a server therefore knows how to refuse."""
+"""Requests that every legacy revision defines, so that every legacy server can refuse them."""
 
 # Methods of the modern era alone.
 SERVER_DISCOVER: Final = "server/discover"
@@ -40,7 +42,7 @@ TASKS_UPDATE: Final = "tasks/update"
 SUBSCRIPTIONS_LISTEN: Final = "subscriptions/listen"
 
 MODERN_TASK_METHODS: Final = frozenset({TASKS_GET, TASKS_UPDATE, TASKS_CANCEL})
-"""What the tasks extension defines."""
+"""The methods of the tasks extension."""
 
 MODERN_METHODS: Final = MODERN_TASK_METHODS | {
     SERVER_DISCOVER,
@@ -54,18 +56,31 @@ MODERN_METHODS: Final = MODERN_TASK_METHODS | {
     "completion/complete",
     SUBSCRIPTIONS_LISTEN,
 }
-"""The requests of the modern era. All others do not exist in it, whatever they mean in the other (V-DISC-3)."""
+"""The requests of the modern era. All others are unknown there, even legacy ones (V-DISC-3)."""
 
-# Methods that a server asks its host.
+MODERN_RELAYED: Final = MODERN_METHODS - MODERN_TASK_METHODS - {SERVER_DISCOVER, SUBSCRIPTIONS_LISTEN, TOOLS_CALL}
+"""Modern requests that a server answers, without `tools/call`."""
+
+ROUND_METHODS: Final = frozenset({TOOLS_CALL, "prompts/get", "resources/read"})
+"""Modern requests that can be answered with questions, and are then sent again with answers
+(M-MRTR-1).
+"""
+
+CACHEABLE_METHODS: Final = MODERN_RELAYED - {"prompts/get", "completion/complete"}
+"""Modern methods whose complete results say how long and by whom they may be cached (V-CACHE-1)."""
+
+# Methods that a server calls at its host.
 ELICITATION_CREATE: Final = "elicitation/create"
 SAMPLING_CREATE: Final = "sampling/createMessage"
 ROOTS_LIST: Final = "roots/list"
 
 KNOWN_METHODS: Final = RELAYED_METHODS | {INITIALIZE, PING, TASKS_GET, TASKS_RESULT, TASKS_CANCEL, TASKS_LIST}
-"""The requests of the legacy era that the gateway serves."""
+"""The legacy requests that the gateway serves."""
 
 METHODS_OF_HOSTS: Final = KNOWN_METHODS | MODERN_METHODS
-"""The closed set of method names of a host's requests that may become a metric label, or have rules of their own."""
+"""All methods of hosts' requests: a closed set, so they can be metric labels and have rules of
+their own.
+"""
 
 NOTE_INITIALIZED: Final = "notifications/initialized"
 NOTE_CANCELLED: Final = "notifications/cancelled"
@@ -76,7 +91,7 @@ NOTE_ROOTS_CHANGED: Final = "notifications/roots/list_changed"
 NOTE_MESSAGE: Final = "notifications/message"
 NOTE_ELICITATION_COMPLETE: Final = "notifications/elicitation/complete"
 
-# Of the modern era alone.
+# Notifications of the modern era alone.
 NOTE_TASKS: Final = "notifications/tasks"
 NOTE_SUBSCRIBED: Final = "notifications/subscriptions/acknowledged"
 
@@ -90,29 +105,31 @@ RELAYED_NOTICES: Final = frozenset(
         NOTE_ELICITATION_COMPLETE,
     }
 )
-"""Notifications of a server that are about its session rather than about one call.
+"""Notifications of a server about its session, rather than about one call.
 
-Never `notifications/tasks/status`: the tasks that hosts know are the gateway's own.
+Without `notifications/tasks/status`: the tasks that hosts see are the gateway's own.
 """
 
 HOST_NOTICES: Final = frozenset({NOTE_ROOTS_CHANGED, NOTE_TASK_STATUS})
-"""Notifications of a host that are for its server; those of tasks are about the host's own."""
+"""Notifications of a host for its server; those of tasks are about the host's own tasks."""
 
 ERA_NOTICES: Final = (
     RELAYED_NOTICES | HOST_NOTICES | {NOTE_INITIALIZED, NOTE_CANCELLED, NOTE_PROGRESS, NOTE_TASKS, NOTE_SUBSCRIBED}
 )
-"""The notifications that some revision defines, whoever sends them."""
+"""The notifications that some revision defines, of either side."""
 
-# Headers, spelt as they are sent; comparison is without regard to case.
+# Headers as they are sent; names compare without regard to case.
 SESSION_HEADER: Final = "Mcp-Session-Id"
 VERSION_HEADER: Final = "MCP-Protocol-Version"
 METHOD_HEADER: Final = "Mcp-Method"
 NAME_HEADER: Final = "Mcp-Name"
 PARAM_HEADER: Final = "Mcp-Param-"
-"""What the name of a header begins with that repeats an argument of a tool."""
+"""The prefix of headers that repeat an argument of a tool."""
 
 PARAM_ANNOTATION: Final = "x-mcp-header"
-"""The keyword in a tool's input schema that has an argument repeated in a header, and names the rest of its name."""
+"""The keyword in a tool's input schema that names the header of an argument, without
+`PARAM_HEADER`.
+"""
 
 # Keys of `_meta`.
 RELATED_TASK: Final = "io.modelcontextprotocol/related-task"
@@ -124,16 +141,16 @@ SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
 LOG_LEVEL: Final = "io.modelcontextprotocol/logLevel"
 SUBSCRIPTION_ID: Final = "io.modelcontextprotocol/subscriptionId"
 
-# Keys of `_meta` that carry a trace, as headers of HTTP do (SEP-414): they alone have no prefix.
+# Trace keys of `_meta`, named like the HTTP headers (SEP-414): they alone have no prefix.
 TRACEPARENT: Final = "traceparent"
 TRACESTATE: Final = "tracestate"
 BAGGAGE: Final = "baggage"
 
 IDEMPOTENCY_KEY: Final = "io.taskgate/idempotency-key"
-"""Ours, in the `_meta` of a `tools/call`: two calls with the same text there are one."""
+"""Taskgate's key in the `_meta` of a `tools/call`: two calls with the same value are one."""
 
 GATEWAY: Final = "io.taskgate/gateway"
-"""Ours, in the `_meta` of what a server says of itself: that a gateway is there, with its version."""
+"""Taskgate's key in the `_meta` of a welcome: the presence and the version of the gateway."""
 
 TASKS_EXTENSION: Final = "io.modelcontextprotocol/tasks"
 """The key of the tasks extension in the `extensions` of either side's capabilities."""
@@ -156,16 +173,19 @@ MISSING_CAPABILITY: Final = -32021
 UNSUPPORTED_VERSION: Final = -32022
 
 MODERN_ERRORS: Final = frozenset({HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION})
-"""What only servers of the modern era answer with, as the specification has it."""
+"""Codes that only modern servers answer with, by the specification."""
+
+RESERVED_CODES: Final = range(-32099, -32019)
+"""Codes that the modern specification reserves."""
 
 REFUSED_BY_USER: Final = -1
-"""A sampling request that a person turned down."""
+"""A sampling request that a person declined."""
 
-# Ours stand outside the range that JSON-RPC and the specification reserve.
+# Taskgate's own codes, outside of the range that JSON-RPC and the specification reserve.
 TASK_CANCELLED: Final = -32800
-"""`tasks/result` of a cancelled task: there is no result and the specification names none."""
+"""`tasks/result` of a cancelled task: the specification has no code for it."""
 OVER_LIMIT: Final = 429
-"""A cap, a rate or a queue refused; nothing was written or called."""
+"""A cap, a rate limit or a queue refused; nothing was stored or called."""
 FORBIDDEN: Final = 403
 """The operator's rules refused; no server was called."""
 UNAVAILABLE: Final = 503

@@ -8,8 +8,8 @@ from typing import Any
 
 from taskgate.domain.events import CallFaulted, CallSucceeded
 from taskgate.domain.versions import Era
-from taskgate.protocol.base import ListedTool, Server
-from taskgate.protocol.envelope import Notification, Response
+from taskgate.protocol.discovery import ListedTool, ServerDescription
+from taskgate.protocol.messages import Notification, Response
 from taskgate.upstream.base import UpstreamSession
 
 
@@ -26,11 +26,11 @@ class AroundSession:
         """See UpstreamSession."""
         return self._inner.era
 
-    def open(self) -> Coroutine[Any, Any, Server]:
+    def open(self) -> Coroutine[Any, Any, ServerDescription]:
         """See UpstreamSession."""
         return self._inner.open()
 
-    def welcome(self) -> Coroutine[Any, Any, Server]:
+    def welcome(self) -> Coroutine[Any, Any, ServerDescription]:
         """See UpstreamSession."""
         return self._inner.welcome()
 

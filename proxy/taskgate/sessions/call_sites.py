@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 
 from taskgate.admission.mounts import Mount
 from taskgate.domain.versions import Peer
-from taskgate.protocol.envelope import Response
+from taskgate.protocol.messages import Response
 from taskgate.upstream.base import UpstreamSession
 from taskgate.upstream.call_listener import CallListener
 

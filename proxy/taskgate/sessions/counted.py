@@ -11,8 +11,7 @@ from datetime import timedelta
 
 from taskgate.domain.versions import Peer
 from taskgate.jsontext.spans import RawJson
-from taskgate.protocol.base import Params
-from taskgate.protocol.envelope import Response
+from taskgate.protocol.messages import Params, Response
 from taskgate.sessions.around import AroundSession
 from taskgate.upstream.base import Upstream, UpstreamSession, Vitals
 from taskgate.upstream.call_listener import CallListener, SessionCallListener

@@ -15,8 +15,9 @@ from taskgate.cluster.bus import ClusterBus
 from taskgate.cluster.remote_sessions import RemoteStreams, SessionSettings
 from taskgate.domain.record import OwnerKey, RequestId
 from taskgate.domain.versions import Peer, Revision
-from taskgate.protocol.base import DownstreamDialect, Server
-from taskgate.protocol.envelope import Notification
+from taskgate.protocol.dialects import LegacyDownstreamDialect
+from taskgate.protocol.discovery import ServerDescription
+from taskgate.protocol.messages import Notification
 from taskgate.sessions.questions import Carrying, SessionQuestions
 from taskgate.streams.event_log import EventBudget, EventLog, MemoryEventLog
 from taskgate.streams.event_stream import EventStream
@@ -38,7 +39,7 @@ class SessionServices(NamedTuple):
     `bus` and `shared_resumable` are None where no other process serves the same hosts.
     """
 
-    dialect: DownstreamDialect
+    dialect: LegacyDownstreamDialect
     live: RuntimeConfig
     clock: Clock
     entropy: Entropy
@@ -177,9 +178,9 @@ class HostSession(UnsavedCallListener):
 
     def on_notification(self, notification: Notification) -> None:
         """What the server says of no call is for the session's GET stream, if there is one; see CallListener."""
-        self.announce(self._dialect.on_notification(notification, None))
+        self.announce(self._dialect.notification(notification, None))
 
-    def met(self, server: Server) -> None:
+    def met(self, server: ServerDescription) -> None:
         """See SessionCallListener: in this era a host is told once who its server is."""
 
     def clog(self) -> None:

@@ -13,9 +13,9 @@ from logging import getLogger
 from typing import Final, Protocol
 
 from taskgate.admission.rules import MAX_QUESTION, QuestionBounds
-from taskgate.protocol.base import DownstreamDialect
-from taskgate.protocol.envelope import Notification
-from taskgate.protocol.questions import Answer
+from taskgate.protocol.dialects import LegacyDownstreamDialect
+from taskgate.protocol.messages import Notification
+from taskgate.protocol.server_messages import Answer
 from taskgate.streams.event_stream import EventStream
 from taskgate.upstream.call_listener import ServerQuestion
 
@@ -76,7 +76,7 @@ class SessionQuestions:
     def __init__(
         self,
         *,
-        dialect: DownstreamDialect,
+        dialect: LegacyDownstreamDialect,
         bounds: QuestionBounds,
         mark: str = "",
         moved: Callable[[EventStream | None], None] = lambda _: None,

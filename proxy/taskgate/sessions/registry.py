@@ -19,7 +19,9 @@ from taskgate.clock import Entropy
 from taskgate.cluster.messages import SessionEnded, SessionRevived
 from taskgate.domain.record import OwnerKey
 from taskgate.errors import SessionNotFound, StoreUnavailable, TooManyTasks, UpstreamFailed
-from taskgate.protocol.base import OpenSession, Params, Server
+from taskgate.protocol.discovery import ServerDescription
+from taskgate.protocol.host_requests import OpenSession
+from taskgate.protocol.messages import Params
 from taskgate.sessions.host_session import MAX_STREAMS, HostSession, SessionServices
 from taskgate.stores.base import SessionRecord, SessionStore
 from taskgate.system.background import Background
@@ -74,7 +76,9 @@ class HostSessions:
         self._ended: dict[str, None] = {}
         self._tidied = services.clock.elapsed()
 
-    async def open(self, mount: Mount, caller: AuthContext, intent: OpenSession) -> tuple[HostSession, Server]:
+    async def open(
+        self, mount: Mount, caller: AuthContext, intent: OpenSession
+    ) -> tuple[HostSession, ServerDescription]:
         """A new session, durable, and what its server said. Raises TooManyTasks, UpstreamFailed or StoreUnavailable."""
         self._expect_room(caller, mount)
         id_, owner = urlsafe_b64encode(self._entropy.token(ID_BYTES)).decode(), caller.owner(mount.name)

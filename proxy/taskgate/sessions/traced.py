@@ -14,9 +14,8 @@ from taskgate.clock import Clock
 from taskgate.domain.versions import Peer
 from taskgate.errors import GatewayError
 from taskgate.jsontext.spans import RawJson
-from taskgate.protocol.base import Params
-from taskgate.protocol.envelope import Response
-from taskgate.protocol.trace_keys import TraceKeys, with_trace
+from taskgate.protocol.messages import Params, Response
+from taskgate.protocol.meta import TraceKeys, with_trace_keys
 from taskgate.protocol.vocabulary import TOOLS_CALL
 from taskgate.sessions.around import AroundSession
 from taskgate.streams.exchange import error_of
@@ -131,7 +130,7 @@ class _TracedSession(AroundSession):
     ) -> Response:
         span = self._begin(method, self._known(tool))
         if span is not None:
-            params = with_trace(params, _keys(span))
+            params = with_trace_keys(params, _keys(span))
         return await _through(
             span,
             self._inner.relay(
@@ -159,7 +158,7 @@ class _TracedSession(AroundSession):
     ) -> Response:
         span = self._begin(TOOLS_CALL, self._known(tool))
         if span is not None:
-            params = with_trace(Params(params), _keys(span)).head
+            params = with_trace_keys(Params(params), _keys(span)).head
         return await _through(
             span,
             self._inner.run(

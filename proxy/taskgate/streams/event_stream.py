@@ -15,7 +15,7 @@ from taskgate.streams.event_log import EventLog
 from taskgate.streams.log_entries import StreamOrigin
 from taskgate.streams.sse_connection import SseConnection
 
-PAUSE: Final = sse.pause(1000)
+PAUSE: Final = sse.retry(1000)
 """The retry field that ends a connection whose stream can be resumed: when to reconnect."""
 
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, NamedTuple, Protocol
 
-from taskgate.protocol.envelope import Message, Request
+from taskgate.protocol.messages import Message, Request
 from taskgate.telemetry.tracing import Span
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection
 from typing import Final, NamedTuple, Protocol
 
-from taskgate.protocol.envelope import Request
+from taskgate.protocol.messages import Request
 
 
 class Span(Protocol):

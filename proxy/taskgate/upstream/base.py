@@ -13,8 +13,8 @@ from typing import Final, NamedTuple, Protocol
 from taskgate.domain.events import CallFaulted, CallSucceeded
 from taskgate.domain.versions import Era, Peer
 from taskgate.jsontext.spans import RawJson
-from taskgate.protocol.base import ListedTool, Params, Server
-from taskgate.protocol.envelope import Notification, Response
+from taskgate.protocol.discovery import ListedTool, ServerDescription
+from taskgate.protocol.messages import Notification, Params, Response
 from taskgate.upstream.call_listener import CallListener, SessionCallListener
 from taskgate.upstream.principal import Principal, PrincipalSource
 from taskgate.upstream.resume_points import Resumes
@@ -28,12 +28,12 @@ class UpstreamSession(Protocol):
     answer is no longer needed.
     """
 
-    async def open(self) -> Server:
+    async def open(self) -> ServerDescription:
         """Return what the server said in the handshake; make the handshake if there was none.
         Single flight."""
         ...
 
-    async def welcome(self) -> Server:
+    async def welcome(self) -> ServerDescription:
         """Return the server's description for hosts: as `open`, marked stale while the server is
         known to be down."""
         ...

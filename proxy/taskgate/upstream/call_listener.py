@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from taskgate.jsontext.spans import RawJson
-from taskgate.protocol.base import Server
-from taskgate.protocol.envelope import Notification
-from taskgate.protocol.questions import Answer, Question
+from taskgate.protocol.discovery import ServerDescription
+from taskgate.protocol.messages import Notification
+from taskgate.protocol.server_messages import Answer, Question
 from taskgate.upstream.principal import Principal
 from taskgate.upstream.resume_points import Leave, ResumePoint
 
@@ -144,7 +144,7 @@ class SessionCallListener(CallListener, Protocol):
     """Listener of a session: also receives messages that belong to no call. No method may raise or
     block."""
 
-    def met(self, server: Server) -> None:
+    def met(self, server: ServerDescription) -> None:
         """Receive the server's identity, before any other user of the session; again after each new
         handshake."""
         ...

@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 
 from taskgate.domain.versions import NEWEST_LEGACY, Era
 from taskgate.errors import UpstreamFailed, UpstreamReason
-from taskgate.protocol.evidence import era_of_discovery, era_of_refusal
-from taskgate.protocol.modern_server import ModernServerDialect
+from taskgate.protocol.classify import era_of_discovery, era_of_refusal
+from taskgate.protocol.dialects import ModernUpstreamDialect
 from taskgate.upstream import failures
 from taskgate.upstream.base import POSTED, Incoming, Outgoing
 from taskgate.upstream.calls import UpstreamContext
@@ -62,7 +62,7 @@ class _Inquiry:
 class EraFinder:
     """Finds and remembers the era of one server."""
 
-    def __init__(self, modern: ModernServerDialect) -> None:
+    def __init__(self, modern: ModernUpstreamDialect) -> None:
         self._modern = modern
         self._inquiry: _Inquiry | None = None
         self.era: Era | None = None

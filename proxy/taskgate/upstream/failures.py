@@ -8,8 +8,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from taskgate.errors import UpstreamFailed, UpstreamReason
-from taskgate.protocol.envelope import Response
-from taskgate.protocol.reading import value_of
+from taskgate.protocol.messages import Response, value_of
 from taskgate.system import descriptors
 
 

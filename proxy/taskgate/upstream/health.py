@@ -15,8 +15,8 @@ from typing import Any, Final, NamedTuple
 
 from taskgate.domain.versions import Era
 from taskgate.errors import UpstreamFailed, UpstreamReason
-from taskgate.protocol.base import Server
-from taskgate.protocol.envelope import Notification
+from taskgate.protocol.discovery import ServerDescription
+from taskgate.protocol.messages import Notification
 from taskgate.protocol.vocabulary import PING
 from taskgate.upstream.base import Incoming, Outgoing, Transport, UpstreamSession
 from taskgate.upstream.call_listener import ServerQuestion, UnsavedCallListener
@@ -193,7 +193,7 @@ class _Deaf(UnsavedCallListener):
     def clog(self) -> None:
         """No backpressure."""
 
-    def met(self, server: Server) -> None:
+    def met(self, server: ServerDescription) -> None:
         """Ignored."""
 
 

@@ -14,7 +14,7 @@ from sys import getsizeof
 from typing import Final
 
 from taskgate.errors import UpstreamFailed
-from taskgate.protocol.base import Server
+from taskgate.protocol.discovery import ServerDescription
 from taskgate.upstream.failures import Down
 from taskgate.upstream.settings import GrantKind, GrantSettings, IdentityHeaders, UpstreamSettings
 
@@ -35,10 +35,10 @@ class LastWelcomes:
         self._most = most
         self._most_bytes = most_bytes
         # Least recently used first. A plain dict would have to search for its first entry.
-        self._kept: OrderedDict[bytes, tuple[Server, int]] = OrderedDict()
+        self._kept: OrderedDict[bytes, tuple[ServerDescription, int]] = OrderedDict()
         self._bytes = 0
 
-    def keep(self, key: bytes, server: Server) -> None:
+    def keep(self, key: bytes, server: ServerDescription) -> None:
         """Store what the server said; a welcome that is larger than the whole cache is not stored."""
         _, size = self._kept.pop(key, (None, 0))
         self._bytes -= size
@@ -51,7 +51,7 @@ class LastWelcomes:
             _, (_, gone) = self._kept.popitem(last=False)
             self._bytes -= gone
 
-    def find(self, key: bytes) -> Server | None:
+    def find(self, key: bytes) -> ServerDescription | None:
         """Return what the server said last; None if unknown."""
         found = self._kept.get(key)
         if found is None:
@@ -74,7 +74,7 @@ class Welcome:
         last: LastWelcomes,
         key: Callable[[], bytes],
         *,
-        heard: Callable[[Server], None],
+        heard: Callable[[ServerDescription], None],
         is_down: Callable[[], bool],
     ) -> None:
         self._last = last
@@ -83,13 +83,13 @@ class Welcome:
         self._is_down = is_down
         self._times = 0
 
-    def met(self, server: Server) -> None:
+    def met(self, server: ServerDescription) -> None:
         """Store what the server said in a handshake."""
         self._times += 1
         self._last.keep(self._key(), server)
         self._heard(server)
 
-    async def told(self, opened: Awaitable[Server]) -> Server:
+    async def told(self, opened: Awaitable[ServerDescription]) -> ServerDescription:
         """Return what the server says, as `opened`; while it is down, its last welcome, marked
         stale.
 
@@ -122,7 +122,7 @@ def knows_callers(settings: UpstreamSettings) -> bool:
     return exchanges or settings.identity != IdentityHeaders() or (stdio is not None and not stdio.shared)
 
 
-def _size(server: Server) -> int:
+def _size(server: ServerDescription) -> int:
     """Estimate the memory of one entry in bytes."""
     texts = sum(getsizeof(text) for text in (server.rest, server.info or "", server.instructions or ""))
     return _OF_ONE + texts + _OF_A_TREE * getsizeof(server.capabilities)

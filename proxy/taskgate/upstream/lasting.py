@@ -10,7 +10,7 @@ from typing import Any, Final
 from taskgate.errors import MalformedMessage
 from taskgate.jsontext.edits import dump
 from taskgate.jsontext.spans import members
-from taskgate.protocol.base import Params
+from taskgate.protocol.messages import Params
 from taskgate.protocol.vocabulary import LOG_LEVELS, LOGGING_SET_LEVEL, RESOURCES_SUBSCRIBE, RESOURCES_UNSUBSCRIBE
 
 MAX_URIS: Final = 1_000

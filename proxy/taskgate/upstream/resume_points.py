@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple
 
 from taskgate.jsontext.spans import RawJson
-from taskgate.protocol.questions import Answer, Question
+from taskgate.protocol.server_messages import Answer, Question
 
 Leave = Callable[[], Awaitable[bool]]
 """Awaited right before the next round of a call is sent; False if it must not be sent any more."""

@@ -16,8 +16,8 @@ from taskgate.domain.events import CallFaulted, CallSucceeded
 from taskgate.domain.versions import Era, find_revision
 from taskgate.errors import UpstreamFailed
 from taskgate.jsontext.spans import RawJson
-from taskgate.protocol.base import ListedTool, Params, Server
-from taskgate.protocol.envelope import Notification, Response
+from taskgate.protocol.discovery import ListedTool, ServerDescription
+from taskgate.protocol.messages import Notification, Params, Response
 from taskgate.upstream import failures
 from taskgate.upstream.base import UpstreamSession
 from taskgate.upstream.call_listener import CallListener
@@ -65,10 +65,10 @@ class EraSession:
         """The era of the server, legacy until it is known."""
         self._bound = self._inner = None if finder.era is None else self._made(finder.era)
 
-    async def open(self) -> Server:
+    async def open(self) -> ServerDescription:
         return await (self._inner or await self._found()).open()
 
-    async def welcome(self) -> Server:
+    async def welcome(self) -> ServerDescription:
         return await self._welcome.told(self.open())
 
     def relay(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from taskgate.domain.versions import Era, Revision, era_of
-from taskgate.protocol.catalogue import CatalogueBounds
+from taskgate.protocol.discovery import CatalogueBounds
 from taskgate.protocol.extensions import ExtensionPolicy
 from taskgate.protocol.vocabulary import TOOLS_LIST
 from taskgate.upstream.stdio.settings import StdioSettings

@@ -23,7 +23,7 @@ from taskgate.clock import Clock
 from taskgate.config import GatewayConfig
 from taskgate.config.settings import bulkhead_settings, upstream_settings
 from taskgate.domain.policy import TaskSupport
-from taskgate.protocol.welcomes import gateway_info
+from taskgate.protocol.discovery import gateway_info
 from taskgate.sessions.counted import CountedUpstream, RequestCounter
 from taskgate.system.background import Background
 from taskgate.telemetry.events import (

@@ -17,9 +17,9 @@ from taskgate.domain.policy import TaskSupport
 from taskgate.domain.versions import Era
 from taskgate.errors import TooManyTasks, UnknownMethod, UpstreamFailed, UpstreamReason
 from taskgate.gateway.extension_requests import ExtensionRequests
-from taskgate.protocol.envelope import Response
 from taskgate.protocol.extensions import BUILT_IN, EVENTS, Extension, ExtensionPolicy
 from taskgate.protocol.jsonrpc import parse
+from taskgate.protocol.messages import Response
 from taskgate.upstream.base import Upstream
 from unit.admission.live_rules import live
 from unit.auth.identities import identity
@@ -87,7 +87,7 @@ class World:
         caller: AuthContext = ANN,
         at: str = "reports",
     ) -> Coroutine[Any, Any, Response | None]:
-        extension = POLICY.method(method)
+        extension = POLICY.extension_of(method)
         assert extension is not None
         return self.requests.hold(caller, mount(at), method, extension, work)
 
@@ -117,7 +117,7 @@ def test_a_request_is_refused_where_its_extension_does_not_cross(
     for host in Era:
         for server in Era:
             if (host, server) in pairs:
-                assert world.requests.extension_of(mount(), method, host, server) is POLICY.method(method)
+                assert world.requests.extension_of(mount(), method, host, server) is POLICY.extension_of(method)
             else:
                 with pytest.raises(UnknownMethod, match=r"^The extension method is not available on this server$"):
                     world.requests.extension_of(mount(), method, host, server)

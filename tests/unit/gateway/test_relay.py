@@ -13,10 +13,10 @@ from requirements import covers
 from taskgate.auth.context import ANONYMOUS
 from taskgate.errors import CutOff
 from taskgate.gateway.relay import PlainCallProxy, RelayedRequest, _CallHearer
-from taskgate.protocol.envelope import Notification
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.legacy.downstream import LegacyDownstream
-from taskgate.protocol.progress import in_words
+from taskgate.protocol.messages import Notification
+from taskgate.protocol.server_messages import text_progress
 from unit.gateway.modern.calling import Talk
 from unit.lifecycle.recorded_events import RecordedEvents
 
@@ -60,7 +60,7 @@ def test_what_a_server_says_in_words_is_told_after_signs_of_life_too() -> None:
     assert isinstance(behind, Notification)
     for _ in range(3):
         listener.live()
-    for notification in (in_words(4, "half of it", 1), behind, in_words(4, "most of it", 2, after=1)):
+    for notification in (text_progress(4, "half of it", 1), behind, text_progress(4, "most of it", 2, after=1)):
         listener.on_notification(notification)
     told = [json.loads(message)["params"] for message in talk.said]
     assert [each.get("message") for each in told] == ["Still running"] * 3 + ["half of it", "most of it"]

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from helpers.json_texts import Written, messages, objects, texts, written
-from taskgate.jsontext.edits import dump, insertion, may_have_key, removals, splice
+from taskgate.jsontext.edits import dump, insertion, may_have_key, removals, splice, splice_range
 from taskgate.jsontext.spans import Members, members, read_object
 
 SHAPE = {"params": {"_meta": {}, "task": {}}, "result": {"_meta": {}}, "error": {}}
@@ -52,6 +52,22 @@ def test_a_splice_is_what_edits_from_the_back_give(text: str, marks: list[tuple[
     for start, end, by in reversed(edits):
         expected = expected[:start] + by + expected[end:]
     assert splice(text, edits[::-1]) == expected
+
+
+@given(st.text(min_size=1, max_size=30), st.lists(st.tuples(st.integers(0, 30), st.text(max_size=3)), max_size=6))
+def test_a_range_of_a_text_has_the_edits_in_it_and_no_others(text: str, marks: list[tuple[int, str]]) -> None:
+    places = sorted(min(place, len(text)) for place, _ in marks)
+    edits = [(start, end, by) for (start, end), (_, by) in zip(pairwise(places), marks, strict=False) if start < end]
+    for begin in {0, *(start for start, _, _ in edits), *(end for _, end, _ in edits)}:
+        before = [edit for edit in edits if edit[1] <= begin]
+        behind = [edit for edit in edits if edit[0] >= begin]
+        ranges = splice_range(text, 0, begin, edits), splice_range(text, begin, len(text), edits)
+        assert ranges == (splice(text[:begin], before), splice(text, [(0, begin, ""), *behind] if begin else behind))
+
+
+def test_an_edit_across_the_end_of_a_range_is_not_made() -> None:
+    assert splice_range("abcdef", 1, 4, [(3, 5, "-")]) == "bcd"
+    assert splice_range("abcdef", 1, 4, [(0, 2, "-"), (2, 3, "+")]) == "b+d"
 
 
 # --- removals -----------------------------------------------------------------------------------------------------

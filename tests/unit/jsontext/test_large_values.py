@@ -13,8 +13,8 @@ from helpers.json_texts import messages
 from taskgate.errors import MalformedMessage, UnparsableMessage
 from taskgate.jsontext import spans
 from taskgate.jsontext.spans import MAX_PARTS, UNREAD, Members, first_keys, read_object
-from taskgate.protocol.envelope import ENVELOPE, Message, Request
 from taskgate.protocol.jsonrpc import parse
+from taskgate.protocol.messages import ENVELOPE, Message, Request
 
 # --- reading ----------------------------------------------------------------------------------------------------------
 

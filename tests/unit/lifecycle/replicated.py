@@ -9,7 +9,7 @@ from taskgate.auth.context import ANONYMOUS
 from taskgate.domain.versions import Peer, Revision
 from taskgate.errors import SessionNotFound, UpstreamFailed, UpstreamReason
 from taskgate.gateway.session_messages import SessionMessageHandler
-from taskgate.protocol.base import OpenSession
+from taskgate.protocol.host_requests import OpenSession
 from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.sessions.host_session import HostSession, SessionServices
 from taskgate.sessions.registry import HostSessions

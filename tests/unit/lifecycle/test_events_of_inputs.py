@@ -14,8 +14,8 @@ from taskgate.lifecycle.changes import Changes
 from taskgate.lifecycle.following import ResultWaiter
 from taskgate.lifecycle.inputs import TaskInputs
 from taskgate.lifecycle.offers import InputDelivery
+from taskgate.protocol.host_requests import AnswerInput
 from taskgate.protocol.legacy.downstream import LegacyDownstream
-from taskgate.protocol.questions import AnswerInput
 from taskgate.stores.open import open_store
 from taskgate.telemetry.events import InputRequestOpened, InputSettled, SuspicionRaised, TaskRetrieved
 from unit.lifecycle.asked import Asked as Exchange
@@ -112,7 +112,7 @@ async def test_a_question_that_its_host_keeps_a_task_for_is_answered_when_that_i
     kept.question = kept.question._replace(params=type(kept.question.params)('{"task":{},"message":"Go on?"}'))  # type: ignore[misc, call-arg]
     inputs.ask(kept)
     await idle(inputs)
-    await desk.answers("input-1", '{"result":{"task":{"taskId":"theirs"}}}', deferred_to="theirs")
+    await desk.answers("input-1", '{"result":{"task":{"taskId":"theirs"}}}', host_task="theirs")
     inputs.obey(await desk.now(), None)
     await idle(inputs)
     assert desk.told == [("input-1", "asked")]

@@ -14,9 +14,9 @@ from taskgate.lifecycle import hearing as module
 from taskgate.lifecycle.changes import Choose
 from taskgate.lifecycle.hearing import TaskListener, TaskListeners
 from taskgate.lifecycle.task_streams import TaskOrigin
-from taskgate.protocol.envelope import Notification
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.legacy.downstream import LegacyDownstream
+from taskgate.protocol.messages import Notification
 from unit.admission.live_rules import live
 
 RECORD = new_record()

@@ -19,10 +19,9 @@ from taskgate.lifecycle import changes as changes_module
 from taskgate.lifecycle import inputs as module
 from taskgate.lifecycle.changes import Changes
 from taskgate.lifecycle.inputs import TaskInputs
-from taskgate.protocol.envelope import Notification
 from taskgate.protocol.legacy.downstream import LegacyDownstream
-from taskgate.protocol.params import Params
-from taskgate.protocol.questions import Question
+from taskgate.protocol.messages import Notification, Params
+from taskgate.protocol.server_messages import Question
 from taskgate.stores.open import open_store
 from taskgate.upstream.principal import Principal
 from unit.lifecycle.recorded_events import RecordedEvents

@@ -9,9 +9,8 @@ import pytest
 from helpers.records import after
 from taskgate.domain.events import InputClaimed
 from taskgate.domain.record import TaskRecord, TaskStatus
-from taskgate.protocol.envelope import Notification
-from taskgate.protocol.params import Params
-from taskgate.protocol.questions import Question
+from taskgate.protocol.messages import Notification, Params
+from taskgate.protocol.server_messages import Question
 from taskgate.upstream.principal import Principal
 from unit.lifecycle.gated import Replica
 from unit.lifecycle.several_runners import RULES, World

@@ -16,8 +16,8 @@ from taskgate.auth.context import AuthContext
 from taskgate.domain.events import Dispatched
 from taskgate.domain.record import TaskRecord
 from taskgate.gateway.modern.flights import InflightCall
-from taskgate.protocol.envelope import Message
 from taskgate.protocol.jsonrpc import parse
+from taskgate.protocol.messages import Message
 from taskgate.stores.open import open_store
 from taskgate.telemetry.events import Event, TaskCreated
 from taskgate.telemetry.request_context import RequestContext, current, in_request

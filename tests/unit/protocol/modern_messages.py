@@ -4,11 +4,11 @@ import json
 from typing import Any
 
 from taskgate.protocol.classify import Route, classify
-from taskgate.protocol.envelope import Message
 from taskgate.protocol.extensions import ExtensionPolicy
-from taskgate.protocol.headers import NAMED_BY, RequestHeaders
+from taskgate.protocol.headers import NAME_PARAMS, RequestHeaders
+from taskgate.protocol.host_requests import RequestMeta
 from taskgate.protocol.jsonrpc import parse
-from taskgate.protocol.modern_requests import RequestMeta
+from taskgate.protocol.messages import Message
 
 MODERN = "2026-07-28"
 VERSION = "io.modelcontextprotocol/protocolVersion"
@@ -40,7 +40,7 @@ def asked(method: str, capabilities: Any = None, *, params: dict[str, Any] | Non
 
 def said(method: str | None = None, version: str | None = MODERN) -> RequestHeaders:
     """The headers of such a request."""
-    return RequestHeaders(version=version, method=method, name="n" if method in NAMED_BY else None)
+    return RequestHeaders(version=version, method=method, name="n" if method in NAME_PARAMS else None)
 
 
 def classified(

@@ -1,4 +1,4 @@
-"""What crosses of extensions, between hosts and servers of either era: by default, by name, and to the byte."""
+"""Extensions cross if both eras define them and the operator allows them."""
 
 import json
 from itertools import product
@@ -21,11 +21,15 @@ from taskgate.protocol.extensions import (
     UI,
     Extension,
     ExtensionPolicy,
+    dump_capabilities,
     is_declared,
-    written_capabilities,
+    merge_capabilities,
 )
 from taskgate.protocol.vocabulary import ERA_NOTICES, MODERN_METHODS, TASKS_EXTENSION
 from taskgate.protocol.vocabulary import KNOWN_METHODS as CORE_METHODS
+
+# --- the policy -------------------------------------------------------------------------------------------------------
+
 
 L, M = Era.LEGACY, Era.MODERN
 PAIRS = list(product(Era, Era))
@@ -149,8 +153,8 @@ def test_an_extension_crosses_between_the_eras_that_it_is_defined_in(
 )
 def test_results_are_complete_or_of_a_kind_that_the_extension_has(kind: object, is_known: bool) -> None:
     # X-EXT-22.
-    assert Extension(result_types=frozenset({"partial"})).knows_result(kind) is is_known
-    assert Extension().knows_result(kind) is (kind == "complete")
+    assert Extension(result_types=frozenset({"partial"})).allows_result(kind) is is_known
+    assert Extension().allows_result(kind) is (kind == "complete")
 
 
 # --- methods and notifications ---------------------------------------------------------------------------------------
@@ -159,14 +163,14 @@ def test_results_are_complete_or_of_a_kind_that_the_extension_has(kind: object, 
 @pytest.mark.parametrize("method", ["tools/call", "tasks/get", "events/list", "", "thing/do/more"])
 def test_a_method_of_no_carried_extension_has_none(method: str) -> None:
     for policy in (USUAL, NAMED, ExtensionPolicy(others=True)):
-        assert policy.method(method) is None
-        assert not any(policy.relays(method, host, server) for host in Era for server in (*Era, None))
+        assert policy.extension_of(method) is None
+        assert not any(policy.allows_method(method, host, server) for host in Era for server in (*Era, None))
 
 
 def test_a_method_is_that_of_its_extension() -> None:
-    assert NAMED.method("thing/do") is NAMED.allowed[THING]
-    assert USUAL.method("skills/get") is BUILT_IN[SKILLS]
-    assert EVENTS_CROSS.method("skills/get") is None
+    assert NAMED.extension_of("thing/do") is NAMED.allowed[THING]
+    assert USUAL.extension_of("skills/get") is BUILT_IN[SKILLS]
+    assert EVENTS_CROSS.extension_of("skills/get") is None
 
 
 @pytest.mark.parametrize(
@@ -175,9 +179,9 @@ def test_a_method_is_that_of_its_extension() -> None:
 )
 def test_a_request_crosses_where_its_extension_does(method: str, pairs: set[tuple[Era, Era]], hosts: set[Era]) -> None:
     # X-EXT-20.
-    assert pairs_of(lambda host, server: NAMED.relays(method, host, server)) == pairs
+    assert pairs_of(lambda host, server: NAMED.allows_method(method, host, server)) == pairs
     # Before it is known of which era the server is.
-    assert {host for host in Era if NAMED.relays(method, host)} == hosts
+    assert {host for host in Era if NAMED.allows_method(method, host)} == hosts
 
 
 @pytest.mark.parametrize(
@@ -193,8 +197,8 @@ def test_a_request_crosses_where_its_extension_does(method: str, pairs: set[tupl
 )
 def test_a_notification_crosses_where_its_extension_does(notification: str, pairs: set[tuple[Era, Era]]) -> None:
     # X-EXT-23.
-    assert pairs_of(lambda host, server: NAMED.hears(notification, host, server)) == pairs
-    assert not pairs_of(lambda host, server: OTHERS.hears(notification, host, server))
+    assert pairs_of(lambda host, server: NAMED.allows_notification(notification, host, server)) == pairs
+    assert not pairs_of(lambda host, server: OTHERS.allows_notification(notification, host, server))
 
 
 def test_what_lasts_and_what_is_listened_to_are_those_of_all_that_crosses() -> None:
@@ -236,16 +240,16 @@ def test_a_declaration_crosses_by_its_identifier(
     policy: ExtensionPolicy, identifier: str, pairs: set[tuple[Era, Era]]
 ) -> None:
     # X-EXT-50, X-EXT-55.
-    assert pairs_of(lambda host, server: policy.carries(identifier, host, server)) == pairs
+    assert pairs_of(lambda host, server: policy.allows(identifier, host, server)) == pairs
 
 
 @pytest.mark.parametrize("identifier", sorted(AUTHORIZATION))
 def test_how_a_hop_is_authorized_is_told_on_no_other(identifier: str) -> None:
     # X-EXT-48.
     for policy, (host, server) in product((USUAL, OTHERS), PAIRS):
-        assert not policy.carries(identifier, host, server)
-        assert policy.of_host({"extensions": {identifier: {}}}, host, server) == {}
-        assert policy.of_server(f'{{"extensions":{{"{identifier}":{{}}}}}}', host, server, {}) == "{}"
+        assert not policy.allows(identifier, host, server)
+        assert policy.host_capabilities({"extensions": {identifier: {}}}, host, server) == {}
+        assert policy.server_capabilities(f'{{"extensions":{{"{identifier}":{{}}}}}}', host, server, {}) == "{}"
 
 
 @pytest.mark.parametrize(
@@ -316,7 +320,7 @@ def test_events_can_be_listened_to_however_they_are_declared() -> None:
 )
 def test_what_is_granted_has_the_notifications_of_its_extension_told(granted: tuple[str, ...], told: set[str]) -> None:
     # X-EXT-24.
-    assert NAMED.behind(granted) == told
+    assert NAMED.notifications_of(granted) == told
 
 
 # --- what a server is told of a host ---------------------------------------------------------------------------------
@@ -359,12 +363,12 @@ def test_a_server_is_told_what_crosses_of_a_host(
 ) -> None:
     # X-EXT-6.
     for pair in PAIRS:
-        assert policy.of_host(said, *pair) == (told if pair in pairs else {}), pair
+        assert policy.host_capabilities(said, *pair) == (told if pair in pairs else {}), pair
 
 
 def test_what_a_host_said_is_not_changed() -> None:
     said = {"extensions": {UI: APPS, OTHER: {}}, "experimental": {"a": {}}}
-    USUAL.of_host(said, M, M)
+    USUAL.host_capabilities(said, M, M)
     assert said == {"extensions": {UI: APPS, OTHER: {}}, "experimental": {"a": {}}}
 
 
@@ -512,7 +516,7 @@ def test_a_host_is_told_what_crosses_of_a_server_and_what_is_ours(
     # X-EXT-5, X-EXT-6, X-EXT-52.
     for host, server in PAIRS:
         wanted = told if host is server or told_others == "=" else told_others
-        assert policy.of_server(declared, host, server, own) == wanted, (host, server)
+        assert policy.server_capabilities(declared, host, server, own) == wanted, (host, server)
 
 
 _names = st.sampled_from([UI, SKILLS, EVENTS, TASKS_EXTENSION, THING, BRIDGED, OTHER])
@@ -539,20 +543,20 @@ _capabilities = st.fixed_dictionaries(
 def test_of_what_a_server_declares_a_reader_finds_what_crosses_and_what_is_ours(
     declared: dict[str, Any], policy: ExtensionPolicy, pair: tuple[Era, Era], own: dict[str, RawJson]
 ) -> None:
-    found = json.loads(policy.of_server(json.dumps(declared), *pair, own))
+    found = json.loads(policy.server_capabilities(json.dumps(declared), *pair, own))
     others = policy.others and pair in SAME
     extensions, experiments = (declared.get(name) for name in ("extensions", "experimental"))
     wanted = {
         name: value
         for name, value in declared.items()
         if name == "tools"
-        or (name == "events" and policy.carries(EVENTS, *pair))
+        or (name == "events" and policy.allows(EVENTS, *pair))
         or (name == "acme" and others)
         or (name in ("extensions", "experimental") and value == {})
     }
     if isinstance(extensions, dict) and extensions:
         kept = {
-            name: each for name, each in extensions.items() if isinstance(each, dict) and policy.carries(name, *pair)
+            name: each for name, each in extensions.items() if isinstance(each, dict) and policy.allows(name, *pair)
         }
         wanted |= {"extensions": kept} if kept else {}
     if isinstance(experiments, dict) and experiments and others:
@@ -591,9 +595,46 @@ def test_it_can_be_told_which_declared_extensions_do_not_cross(
 
 def test_settings_that_few_writers_take_are_written() -> None:
     settings = {"\ud800": ["\udfff"], "a": 2**64, "b": 10**30}
-    assert json.loads(written_capabilities({"extensions": {UI: settings}})) == {"extensions": {UI: settings}}
+    assert json.loads(dump_capabilities({"extensions": {UI: settings}})) == {"extensions": {UI: settings}}
 
 
 def test_a_number_that_nothing_can_hold_is_refused() -> None:
     with pytest.raises(InvalidParams):
-        written_capabilities({"extensions": {UI: {"a": float("inf")}}})
+        dump_capabilities({"extensions": {UI: {"a": float("inf")}}})
+
+
+# --- merged capabilities ----------------------------------------------------------------------------------------------
+
+
+FORMS: dict[str, Any] = {"elicitation": {}}
+PAGES: dict[str, Any] = {"elicitation": {"url": {}}}
+TOOLS: dict[str, Any] = {"sampling": {"tools": {}}}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "both"),
+    [
+        ({}, FORMS, FORMS),
+        (PAGES, {}, PAGES),
+        (FORMS, FORMS, FORMS),
+        (PAGES, PAGES, PAGES),
+        ({"elicitation": {"form": {}}}, PAGES, {"elicitation": {"form": {}, "url": {}}}),
+        ({"sampling": {}}, TOOLS, TOOLS),
+        (TOOLS, {"roots": {}}, {"sampling": {"tools": {}}, "roots": {}}),
+    ],
+)
+def test_what_either_lacks_is_lacked(one: dict[str, Any], other: dict[str, Any], both: dict[str, Any]) -> None:
+    assert merge_capabilities(one, other) == both
+    assert merge_capabilities(other, one) == both
+
+
+def test_forms_are_named_where_pages_are_asked_for_too() -> None:
+    assert (
+        merge_capabilities(FORMS, PAGES) == merge_capabilities(PAGES, FORMS) == {"elicitation": {"form": {}, "url": {}}}
+    )
+
+
+def test_neither_is_changed() -> None:
+    one: dict[str, Any] = {"elicitation": {}}
+    merge_capabilities(one, PAGES)["elicitation"]["form"] = 1
+    assert (one, PAGES) == ({"elicitation": {}}, {"elicitation": {"url": {}}})

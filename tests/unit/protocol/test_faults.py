@@ -1,15 +1,39 @@
-"""Every error has one face: status, code, data and headers for hosts."""
+"""The table of errors has one row for each, in both eras."""
 
 import json
 from collections.abc import Iterator
 from datetime import timedelta
+from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from helpers.schema import check_server_message
+from requirements import covers
 from taskgate import errors
-from taskgate.protocol.faults import CUT_OFF, Fault, call_failed, error_object, fault
+from taskgate.domain.record import FaultReason
+from taskgate.domain.versions import Era
+from taskgate.protocol.faults import (
+    CANCELLED,
+    CUT_OFF,
+    TASKS_NEEDED,
+    Fault,
+    as_internal,
+    call_ended,
+    call_failed,
+    error_object,
+    fault,
+    modern_status,
+    no_result,
+    protocol_violation,
+    request_refused,
+    with_code,
+)
+from unit.protocol.modern.judge import check, read
+
+# --- legacy hosts -----------------------------------------------------------------------------------------------------
 
 
 class Face(NamedTuple):
@@ -32,13 +56,13 @@ def ours(reason: str, **more: Any) -> dict[str, Any]:
 
 
 TABLE: dict[str, tuple[Exception, Face]] = {
-    "-32700, H-HTTP-7": (errors.UnparsableMessage("no"), Face(400, -32700, "no")),
-    "-32600, H-HTTP-7": (errors.MalformedMessage("no", id=7), Face(400, -32600, "no")),
-    "-32602": (errors.InvalidParams("no"), Face(200, -32602, "no")),
-    "-32601": (errors.UnknownMethod("no"), Face(200, -32601, "no")),
+    "§6 -32700, H-HTTP-7": (errors.UnparsableMessage("no"), Face(400, -32700, "no")),
+    "§6 -32600, H-HTTP-7": (errors.MalformedMessage("no", id=7), Face(400, -32600, "no")),
+    "§6 -32602, decisions b": (errors.InvalidParams("no"), Face(200, -32602, "no")),
+    "§6 -32601, decisions d": (errors.UnknownMethod("no"), Face(200, -32601, "no")),
     "L-TOOL-2, L-TOOL-3, AMB-4": (errors.TaskSupportMismatch("no"), Face(200, -32601, "no")),
     "H-LEG-6, AMB-11": (errors.UnsupportedVersion("no"), Face(400, -32600, "no", {"supported": SUPPORTED})),
-    "a shutdown": (
+    "decisions 19, a shutdown": (
         errors.CutOff("secret"),
         Face(200, -32603, CUT_OFF, ours("shutdown", dispatched=True)),
     ),
@@ -72,7 +96,7 @@ TABLE: dict[str, tuple[Exception, Face]] = {
             AGAIN,
         ),
     ),
-    "a cap of many": (
+    "decisions 19, a cap of many": (
         errors.TooManyTasks(5, scope="tenant"),
         Face(
             200,
@@ -82,7 +106,7 @@ TABLE: dict[str, tuple[Exception, Face]] = {
             AGAIN,
         ),
     ),
-    "bytes": (
+    "decisions 19, bytes": (
         errors.TooManyBytes(1024, scope="global"),
         Face(
             200,
@@ -92,7 +116,7 @@ TABLE: dict[str, tuple[Exception, Face]] = {
             AGAIN,
         ),
     ),
-    "a rate": (
+    "decisions 19, a rate": (
         errors.RateLimited(timedelta(seconds=1.5), "calls"),
         Face(
             200,
@@ -102,15 +126,15 @@ TABLE: dict[str, tuple[Exception, Face]] = {
             AGAIN,
         ),
     ),
-    "a queue": (
+    "decisions 19, a queue": (
         errors.QueueFull("No turn", retry_after=timedelta(seconds=10)),
         Face(200, 429, "No turn", ours("queue", retryAfterMs=10_000), (("Retry-After", "10"),)),
     ),
-    "the store": (
+    "decisions 19, the store": (
         errors.StoreUnavailable("/var/lib/taskgate/tasks.db: disk I/O error"),
         Face(200, 503, "The task store is not available", ours("store", retryAfterMs=2000), AGAIN),
     ),
-    "bytes in flight": (
+    "decisions 19, bytes in flight": (
         errors.TooManyBytes(1024, "Messages in flight"),
         Face(
             200,
@@ -120,11 +144,11 @@ TABLE: dict[str, tuple[Exception, Face]] = {
             AGAIN,
         ),
     ),
-    "memory": (
+    "decisions 19, memory": (
         errors.Overloaded(timedelta(seconds=2)),
         Face(200, 503, "The gateway is short of memory", ours("overload", retryAfterMs=2000), AGAIN),
     ),
-    "a drain": (
+    "decisions 19, a drain": (
         errors.Draining(timedelta(seconds=4, milliseconds=1)),
         Face(200, 503, "The gateway is shutting down", ours("draining", retryAfterMs=4001), (("Retry-After", "5"),)),
     ),
@@ -136,12 +160,12 @@ TABLE: dict[str, tuple[Exception, Face]] = {
         errors.Unauthenticated(errors.AuthReason.SIGNATURE, issuer="corp"),
         Face(401, -32600, "Authentication is required"),
     ),
-    "a rule": (errors.Forbidden("no"), Face(200, 403, "no", ours("policy"))),
+    "decisions 19, a rule": (errors.Forbidden("no"), Face(200, 403, "no", ours("policy"))),
     "A-AUTH-7": (
         errors.InsufficientScope(frozenset({"a"})),
         Face(403, 403, "The token's scopes do not allow this", ours("insufficient_scope")),
     ),
-    "the penalty box": (
+    "decisions 19, the penalty box": (
         errors.Penalized(timedelta(seconds=3)),
         Face(
             200, 429, "Too many failed look-ups of tasks", ours("penalty", retryAfterMs=3000), (("Retry-After", "3"),)
@@ -164,7 +188,7 @@ TABLE: dict[str, tuple[Exception, Face]] = {
 
 
 @pytest.mark.parametrize(("error", "face"), TABLE.values(), ids=TABLE)
-def test_an_error_has_the_status_code_and_data_of_its_row(error: Exception, face: Face) -> None:
+def test_an_error_looks_as_the_ledger_says(error: Exception, face: Face) -> None:
     seen = fault(error)
     assert (seen.status, seen.code, seen.text, seen.data, seen.headers) == face
 
@@ -281,3 +305,208 @@ def test_every_refusal_has_data_of_its_own() -> None:
 def test_an_error_without_data_has_no_data_member() -> None:
     assert error_object(1, "no") == '{"code":1,"message":"no"}'
     assert error_object(1, "no", {}) == '{"code":1,"message":"no","data":{}}'
+
+
+# --- modern hosts -----------------------------------------------------------------------------------------------------
+
+
+PLACE = Path(__file__).parents[4] / "shared" / "spec" / "schema" / "2026-07-28.json"
+NO_TASKS = "The request does not declare a capability that it needs"
+
+TABLE_FAULTS_MODERN: dict[str, tuple[Exception, Fault]] = {
+    "HeaderMismatchError": (errors.HeaderMismatch("no"), Fault(status=400, code=-32020, text="no")),
+    "MissingRequiredClientCapabilityError": (
+        errors.MissingCapability(TASKS_NEEDED),
+        Fault(
+            status=400,
+            code=-32021,
+            text=NO_TASKS,
+            data={"requiredCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}}},
+        ),
+    ),
+    "UnsupportedProtocolVersionError": (
+        errors.UnsupportedVersion("no", requested="2031-01-01"),
+        Fault(
+            status=400,
+            code=-32022,
+            text="no",
+            data={
+                "supported": ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"],
+                "requested": "2031-01-01",
+            },
+        ),
+    ),
+    "MethodNotFoundError": (errors.UnknownMethod("no"), Fault(status=404, code=-32601, text="no")),
+}
+
+THE_SAME: list[Exception] = [
+    errors.UnparsableMessage("no"),
+    errors.MalformedMessage("no"),
+    errors.IncompleteMeta("no"),
+    errors.InvalidParams("no"),
+    errors.TaskNotFound(),
+    errors.Forbidden("no"),
+    errors.TooManyTasks(3),
+    errors.StoreUnavailable("no"),
+    errors.Unauthenticated(errors.AuthReason.MISSING),
+    errors.InsufficientScope(frozenset({"a"})),
+    errors.VerbNotServed("POST"),
+    errors.UpstreamFailed(errors.UpstreamReason.CLOSED, "no", dispatched=True),
+    ZeroDivisionError("secret"),
+]
+
+
+@pytest.mark.parametrize(("error", "face"), TABLE_FAULTS_MODERN.values(), ids=TABLE_FAULTS_MODERN)
+def test_what_this_era_has_a_code_or_a_status_for_is_told_by_it(error: Exception, face: Fault) -> None:
+    assert fault(error, Era.MODERN) == face
+
+
+@pytest.mark.parametrize("error", THE_SAME, ids=lambda error: type(error).__name__)
+def test_everything_else_looks_as_it_does_to_any_host(error: Exception) -> None:
+    # AMB-9: a bare 400 might have a host of both eras fall back.
+    assert fault(error, Era.MODERN) == fault(error) == fault(error, Era.LEGACY)
+
+
+def test_a_tool_that_runs_only_as_a_task_is_a_matter_of_what_the_host_declares() -> None:
+    # M-NEG-3: no host of this era asks for a task.
+    refused = fault(errors.TaskSupportMismatch("This tool runs only as a task"), Era.MODERN)
+    assert refused == fault(errors.MissingCapability(TASKS_NEEDED), Era.MODERN)
+
+
+def test_a_host_of_the_other_era_is_told_only_of_its_own_revisions() -> None:
+    seen = fault(errors.UnsupportedVersion("no", requested="2026-07-28"))
+    assert seen.data == {"supported": ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"]}
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [(-32601, 404), (-32020, 400), (-32021, 400), (-32022, 400), (-32602, 200), (-32603, 200), (-1, 200), (429, 200)],
+)
+def test_an_error_of_a_server_has_a_status_where_its_code_has_one(code: int, status: int) -> None:
+    assert modern_status(code) == status
+
+
+@pytest.mark.skipif(not PLACE.is_file(), reason="the published schema of 2026-07-28 is not here")
+@pytest.mark.parametrize("name", TABLE_FAULTS_MODERN)
+def test_an_error_of_this_era_is_one_by_its_schema(name: str) -> None:
+    error, _ = TABLE_FAULTS_MODERN[name]
+    message = json.loads(fault(error, Era.MODERN).message("g8"))
+    assert message["id"] == "g8"
+    judge("JSONRPCErrorResponse").validate(message)
+    judge(name).validate(message["error"] if name == "MethodNotFoundError" else message)
+
+
+@cache
+def judge(name: str) -> Draft202012Validator:
+    definitions: dict[str, Any] = json.loads(PLACE.read_bytes())["$defs"]
+    return Draft202012Validator({"$ref": f"#/$defs/{name}", "$defs": definitions})
+
+
+# --- tasks ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reason", errors.UpstreamReason)
+def test_a_task_whose_call_failed_keeps_what_a_plain_call_would_have_told(reason: errors.UpstreamReason) -> None:
+    error = errors.UpstreamFailed(reason, "The server é gone", dispatched=True)
+    ended = call_failed(error)
+    assert json.loads(ended.error) == json.loads(fault(error).message(1))["error"]
+    assert ended.reason is FaultReason(reason.value)
+    assert ended.message == "The server é gone"
+
+
+@pytest.mark.parametrize("dispatched", [True, False])
+def test_a_task_keeps_when_to_come_back_and_whether_its_call_left(dispatched: bool) -> None:
+    wait = timedelta(seconds=7)
+    error = errors.UpstreamFailed(errors.UpstreamReason.UNREACHABLE, "Open", dispatched=dispatched, retry_after=wait)
+    ended = call_failed(error)
+    assert json.loads(ended.error) == json.loads(fault(error).message(1))["error"]
+    assert json.loads(ended.error)["data"]["retryAfterMs"] == 7000
+    assert ended.unsent is not dispatched
+
+
+def test_a_task_whose_call_may_have_run_before_says_so_though_it_was_not_sent_again() -> None:
+    ended = call_failed(errors.UpstreamFailed(errors.UpstreamReason.UNREACHABLE, "x", dispatched=False), ran=True)
+    assert json.loads(ended.error)["data"]["dispatched"] is True
+    assert not ended.unsent
+
+
+@pytest.mark.parametrize("reason", [FaultReason.CALL_LOST, FaultReason.SHUTDOWN, FaultReason.INTERNAL])
+@pytest.mark.parametrize("dispatched", [True, False])
+def test_a_task_that_the_gateway_gives_up_says_so(reason: FaultReason, dispatched: bool) -> None:
+    ended = call_ended(reason, "Gone", dispatched=dispatched)
+    data = {"origin": "gateway", "reason": reason.value, "dispatched": dispatched}
+    assert json.loads(ended.error) == {"code": -32603, "message": "Gone", "data": data}
+    assert (ended.reason, ended.message, ended.unsent) == (reason, "Gone", not dispatched)
+
+
+@pytest.mark.parametrize(("wait", "more"), [(None, {}), (timedelta(seconds=7), {"retryAfterMs": 7000})])
+def test_a_task_that_waited_for_its_turn_for_too_long_is_over_a_limit(
+    wait: timedelta | None, more: dict[str, Any]
+) -> None:
+    ended = call_ended(FaultReason.QUEUE, "No turn", dispatched=False, retry_after=wait)
+    data = {"origin": "gateway", "reason": "queue", "dispatched": False, **more}
+    assert json.loads(ended.error) == {"code": 429, "message": "No turn", "data": data}
+    assert (ended.reason, ended.message) == (FaultReason.QUEUE, "No turn")
+
+
+def test_a_cancelled_task_has_an_error_outside_the_reserved_codes() -> None:
+    # AMB-1.
+    assert json.loads(CANCELLED) == {"code": -32800, "message": "Task was cancelled"}
+
+
+# --- errors of servers under another code -----------------------------------------------------------------------------
+
+
+ERRORS: dict[str, tuple[str, str]] = {
+    "no data": ('{"code":-32021,"message":"m"}', '{"data":{"upstreamCode":-32021},"code":-32603,"message":"m"}'),
+    "an object": ('{"code":-32050,"data":{ "a":1e999}}', '{"code":-32603,"data":{"upstreamCode":-32050, "a":1e999}}'),
+    "an object of nothing": ('{"code":-32050,"data":{}}', '{"code":-32603,"data":{"upstreamCode":-32050}}'),
+    "an object that repeats a key": (
+        '{"code":-32050,"data":{"a":1,"a":2}}',
+        '{"code":-32603,"data":{"upstreamCode":-32050,"a":1,"a":2}}',
+    ),
+    "no object": (
+        '{"code":-32022,"data":[1.50]}',
+        '{"code":-32603,"data":{"upstreamCode":-32022,"upstreamData":[1.50]}}',
+    ),
+    "null": ('{"code":-32022,"data":null}', '{"code":-32603,"data":{"upstreamCode":-32022,"upstreamData":null}}'),
+    "a code of a server behind": (
+        '{"code":-32099,"data":{"upstreamCode":1}}',
+        '{"code":-32603,"data":{"upstreamCode":1}}',
+    ),
+}
+
+
+@covers("B-CONV-8")
+@pytest.mark.parametrize(("error", "told"), ERRORS.values(), ids=ERRORS)
+def test_an_internal_error_tells_the_servers_own_code(error: str, told: str) -> None:
+    assert as_internal(error) == told
+
+
+@pytest.mark.parametrize("code", [-32602, -32002])
+def test_another_code_is_all_that_changes(code: int) -> None:
+    error = '{ "data":{"uri":"\\u0061"}, "code" : 7 ,"message":"" }'
+    assert with_code(error, code) == error.replace(" 7 ", f" {code} ")
+
+
+@pytest.mark.parametrize("id_", ["h", 7])
+def test_what_is_no_result_is_the_servers_fault(id_: str | int) -> None:
+    found = read(no_result(id_))
+    assert (found["id"], found["error"]["code"]) == (id_, -32603)
+    assert found["error"]["data"] == {"origin": "upstream", "reason": "malformed", "dispatched": True}
+    check(found, "JSONRPCErrorResponse")
+
+
+# --- failures of servers ----------------------------------------------------------------------------------------------
+
+
+def test_who_broke_the_protocol_may_have_acted() -> None:
+    failure = protocol_violation("it sang")
+    assert (failure.reason, failure.dispatched, str(failure)) == (
+        "malformed", True, "The server broke the protocol: it sang",
+    )  # fmt: skip
+
+
+def test_who_refused_did_not_act() -> None:
+    failure = request_refused("No")
+    assert (failure.reason, failure.dispatched, str(failure)) == ("refused", False, "No")

@@ -1,24 +1,33 @@
-"""A request of the modern era says the same in its headers as in its body, or it is refused."""
+"""Headers that repeat the body are read, encoded, and compared with it."""
 
 import json
 import re
+from base64 import b64encode
 from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from taskgate.errors import HeaderMismatch
-from taskgate.protocol.envelope import Request
+from requirements import covers
+from taskgate.errors import HeaderMismatch, MalformedMessage
 from taskgate.protocol.headers import (
     RequestHeaders,
     check_headers,
+    check_params,
     check_single,
+    decode_value,
     encode_value,
+    is_plain,
+    read_header_paths,
     read_headers,
 )
 from taskgate.protocol.jsonrpc import parse
+from taskgate.protocol.messages import Request
 from taskgate.protocol.vocabulary import MODERN_METHODS
+
+# --- reading and comparing --------------------------------------------------------------------------------------------
+
 
 VERSION = "2026-07-28"
 TASK = "7Qm2vX0cJ9rYw4LkT1eZ8A-_7Qm2vX0c"
@@ -77,14 +86,14 @@ def test_a_request_without_any_of_them_says_nothing() -> None:
 def test_a_header_that_is_sent_twice_is_refused_even_with_the_same_value(name: str, told: str, again: str) -> None:
     # H-MOD-4.
     headers = read_headers([(name, "a"), (name.upper(), again)])
-    assert headers.doubled == told
+    assert headers.duplicate == told
     with pytest.raises(HeaderMismatch, match=rf"^{re.escape(told)} was sent more than once$"):
         check_single(headers)
 
 
 def test_the_first_header_that_is_sent_twice_is_told() -> None:
     fields = [("Mcp-Name", "a"), ("Mcp-Name", "a"), ("Mcp-Method", "b"), ("Mcp-Method", "b")]
-    assert read_headers(fields).doubled == "Mcp-Name"
+    assert read_headers(fields).duplicate == "Mcp-Name"
 
 
 def test_other_headers_may_be_sent_twice() -> None:
@@ -121,7 +130,7 @@ def test_any_headers_are_read_as_one_after_the_other_says(sent: list[tuple[str, 
     )
     assert headers.params == {name[10:]: value for name, value in last.items() if name.startswith("mcp-param-")}
     theirs = [name for name, _, _ in sent if name not in ("Max-Forwards", "X", "")]
-    assert (headers.doubled is None) == (len(theirs) == len(set(theirs)))
+    assert (headers.duplicate is None) == (len(theirs) == len(set(theirs)))
 
 
 def test_headers_that_are_sent_once_are_none_too_many() -> None:
@@ -225,3 +234,387 @@ def test_a_request_passes_only_if_its_header_stands_for_its_body(body: str, head
     check_headers(said("tools/call", encode_value(body)), message, VERSION, strict_names=True)
     if header != body:
         refusal(said("tools/call", encode_value(header)), message)
+
+
+# --- arguments --------------------------------------------------------------------------------------------------------
+
+
+MIRRORED = {"Region": ("region",), "Depth": ("limits", "depth")}
+
+
+def call(**params: Any) -> Request:
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "a", **params}}
+    message = parse(json.dumps(body).encode(), max_depth=64)
+    assert isinstance(message, Request)
+    return message
+
+
+def check(arguments: Any, **params: str) -> None:
+    check_params(RequestHeaders(params=params), call(arguments=arguments), MIRRORED)
+
+
+def refused_argument(arguments: Any, **params: str) -> str:
+    with pytest.raises(HeaderMismatch) as refused:
+        check(arguments, **params)
+    assert refused.value.contradicts is ("does not equal" in str(refused.value))
+    return str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "sent"),
+    [
+        ("eu", "eu"),
+        ("é", "=?base64?w6k=?="),
+        ("", ""),
+        ("42.0", "42.0"),
+        (True, "true"),
+        (False, "false"),
+        (42, "42"),
+        (42, "42.0"),
+        (42, "=?base64?NDI=?="),
+        (42.0, "42"),
+        (-7, "-7.000"),
+        (0, "0"),
+        (0, "-0"),
+        (2**53 - 1, "9007199254740991"),
+    ],
+)
+def test_an_argument_that_is_said_twice_is_the_same(value: Any, sent: str) -> None:
+    # H-MOD-6: numbers count as what they are worth.
+    check({"region": value}, region=sent)
+    check({"limits": {"depth": value}}, depth=sent)
+
+
+@pytest.mark.parametrize(
+    ("value", "sent"),
+    [
+        ("eu", "EU"),
+        ("42", "42.0"),
+        (True, "True"),
+        (True, "1"),
+        (1, "true"),
+        (42, "43"),
+        (42, "42.5"),
+        (42, "42."),
+        (42, "4.2e1"),
+        (42, "0x2a"),
+        (42, "+42"),
+        (42, "٤٢"),
+        (42, ""),
+        (42.5, "42"),
+        (42.5, "42.5"),
+        (0, "0" * 21),
+        (10**30, "1" + "0" * 30),
+        ([], "[]"),
+        ({}, "{}"),
+        (None, "null"),
+        (None, ""),
+    ],
+)
+def test_an_argument_that_is_another_in_the_headers_is_refused(value: Any, sent: str) -> None:
+    told = refused_argument({"region": value}, region=encode_value(sent))
+    assert told == "Mcp-Param-Region does not equal its argument"
+
+
+@pytest.mark.parametrize("value", ["eu", "", 0, False, 42.5, [], {}])
+def test_an_argument_that_the_headers_leave_out_is_refused(value: Any) -> None:
+    assert refused_argument({"region": value}) == "Mcp-Param-Region is missing"
+
+
+@pytest.mark.parametrize(
+    "arguments", [{}, {"region": None}, {"limits": {"depth": None}}, {"limits": 3}, [], None, "region"]
+)
+def test_an_argument_that_is_not_there_has_no_header(arguments: Any) -> None:
+    check(arguments)
+    assert refused_argument(arguments, region="eu") == "Mcp-Param-Region does not equal its argument"
+    assert refused_argument(arguments, depth="1") == "Mcp-Param-Depth does not equal its argument"
+
+
+def test_a_call_without_arguments_has_none_to_repeat() -> None:
+    check_params(RequestHeaders(), call(), MIRRORED)
+
+
+def test_a_header_of_an_argument_that_is_encoded_badly_is_refused() -> None:
+    assert refused_argument({"region": "eu"}, region="=?base64?!?=") == "Mcp-Param-Region is malformed"
+
+
+def test_headers_that_no_tool_asked_for_are_nobodys_business() -> None:
+    check({"other": "eu"}, other="us", third="=?base64?!?=")
+    check_params(RequestHeaders(params={"region": "us"}), call(arguments={"region": "eu"}), {})
+
+
+@pytest.mark.parametrize("size", [4096, 40_000])
+def test_a_long_argument_is_compared_to_its_last_letter(size: int) -> None:
+    # A text of this size is not kept whole where nobody needs it.
+    long = "x" * size
+    check({"region": "eu", "file": long}, region="eu")
+    check({"region": long, "file": long}, region=long)
+    refused_argument({"region": long + "y", "file": long}, region=long[:4096])
+    refused_argument({"region": "x" * 40_001}, region=long)
+
+
+@given(
+    value=st.one_of(texts, st.integers(-(2**53) + 1, 2**53 - 1), st.booleans()), other=st.one_of(texts, st.integers())
+)
+def test_an_argument_passes_under_the_header_that_a_host_makes_of_it(value: str | int, other: str | int) -> None:
+    check({"region": value}, region=encode_value(value))
+    if encode_value(other) != encode_value(value):
+        refused_argument({"region": value}, region=encode_value(other))
+
+
+TWICE = {
+    "twice": '{"region":"eu","region":"us"}',
+    "twice, the other first": '{"region":"us","region":"eu"}',
+    "escaped": '{"region":"eu","r\\u0065gion":"us"}',
+    "folded": '{"region":"eu","Region":"us"}',
+    "another that stands twice": '{"region":"eu","x":1,"x":2}',
+    "within": '{"region":"eu","limits":{"depth":1,"depth":2}}',
+    "folded within": '{"region":"eu","limits":{"depth":1,"DEPTH":2}}',
+    "the way to it": '{"region":"eu","limits":{},"limits":{"depth":1}}',
+    "large": '{"region":"eu","x":"' + "x" * 9000 + '","region":"us"}',
+}
+
+
+def written(arguments: str) -> Request:
+    params = f'{{"name":"a","arguments":{arguments}}}'
+    message = parse(f'{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}'.encode(), max_depth=64)
+    assert isinstance(message, Request)
+    return message
+
+
+@pytest.mark.parametrize("arguments", TWICE.values(), ids=TWICE)
+def test_an_argument_that_a_header_repeats_stands_in_the_body_once(arguments: str) -> None:
+    with pytest.raises(MalformedMessage):
+        check_params(RequestHeaders(params={"region": "eu", "depth": "1"}), written(arguments), MIRRORED)
+    # Where no header repeats anything, they are the server's business.
+    check_params(RequestHeaders(params={"region": "eu"}), written(arguments), {})
+
+
+def test_keys_beside_the_way_to_a_repeated_argument_are_free() -> None:
+    arguments = '{"region":"eu","other":{"x":1,"x":2},"limits":{"depth":1,"more":{"Depth":1,"y":1,"y":2}}}'
+    check_params(RequestHeaders(params={"region": "eu", "depth": "1"}), written(arguments), MIRRORED)
+
+
+# --- values -----------------------------------------------------------------------------------------------------------
+
+
+ENCODED = {
+    "us-west1": "us-west1",
+    "a b": "a b",
+    "": "",
+    "Hello, 世界": "=?base64?SGVsbG8sIOS4lueVjA==?=",
+    " padded ": "=?base64?IHBhZGRlZCA=?=",
+    "a\tb": "=?base64?YQli?=",
+    "line1\nline2": "=?base64?bGluZTEKbGluZTI=?=",
+    "\x7f": "=?base64?fw==?=",
+    "=?base64?literal?=": "=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?=",
+    "=?base64?=": "=?base64?PT9iYXNlNjQ/PQ==?=",
+    "=?base64?open": "=?base64?open",
+    "closed?=": "closed?=",
+    "=?BASE64?literal?=": "=?BASE64?literal?=",
+}
+
+
+@pytest.mark.parametrize(("text", "sent"), ENCODED.items(), ids=repr)
+def test_a_text_is_sent_as_it_is_where_that_is_safe_and_says_nothing_else(text: str, sent: str) -> None:
+    # H-MOD-3.
+    assert encode_value(text) == sent
+    assert decode_value(sent) == text
+
+
+@pytest.mark.parametrize(("value", "sent"), [(42, "42"), (-7, "-7"), (0, "0"), (True, "true"), (False, "false")])
+def test_numbers_and_truth_are_sent_as_json_writes_them(value: int, sent: str) -> None:
+    assert encode_value(value) == sent
+
+
+@given(st.text())
+@example("=?base64??=")
+@example("=?base64?=?=")
+def test_what_was_encoded_is_read_again_and_safe_on_the_way(text: str) -> None:
+    sent = encode_value(text)
+    assert sent.isascii()
+    assert sent.isprintable()
+    assert sent == sent.strip()
+    assert decode_value(sent) == text
+
+
+@covers("T29")
+@given(st.one_of(st.text(), st.text("ABQRZgw+/=\n é", max_size=12).map(lambda inner: f"=?base64?{inner}?=")))
+def test_a_value_is_refused_or_means_itself_or_is_the_one_base64_of_what_it_means(sent: str) -> None:
+    try:
+        text = decode_value(sent)
+    except ValueError:
+        return
+    assert sent.isascii()
+    assert sent in (text, f"=?base64?{b64encode(text.encode()).decode()}?=")
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        "=?base64?SGVsbG8?=",
+        "=?base64?SGVs bG8=?=",
+        "=?base64?SGVsbG8=\n?=",
+        "=?base64?SGVsbG8==?=",
+        "=?base64?SGVsbG9=?=",
+        "=?base64?SGVsbG8=SGVsbG8=?=",
+        "=?base64?_-__?=",
+        "=?base64?世?=",
+        "=?base64?/w==?=",
+        "=?base64?7aCA?=",
+        "é",
+        "\udce9",
+        "a\nb",
+        "\x00",
+        "\x7f",
+        " a",
+        "a\t",
+        "a\n",
+    ],
+    ids=repr,
+)
+def test_what_is_encoded_badly_or_should_have_been_is_no_value(sent: str) -> None:
+    with pytest.raises(ValueError):
+        decode_value(sent)
+
+
+@pytest.mark.parametrize(
+    "sent", ["=?base64?SGVsbG8=", "SGVsbG8=?=", "=?Base64?SGVsbG8=?=", "?base64?SGVsbG8=?=", "a\tb"]
+)
+def test_what_lacks_a_mark_is_meant_as_it_is(sent: str) -> None:
+    assert decode_value(sent) == sent
+
+
+def test_a_text_that_no_encoding_could_write_is_not_encoded() -> None:
+    with pytest.raises(ValueError):
+        encode_value("\ud800")
+
+
+@pytest.mark.parametrize(
+    ("value", "plain"),
+    [("", True), ("a", True), ("a\tb c", True), ("=?base64?", True), (" a", False), ("é", False), ("a\r\nb", False)],
+)
+def test_a_value_can_be_sent_as_it_is_where_it_is_plain(value: str, plain: bool) -> None:
+    assert is_plain(value) is plain
+
+
+# --- annotations of a tool --------------------------------------------------------------------------------------------
+
+
+def named(name: object, kind: object = "string") -> dict[str, Any]:
+    return {"type": kind, "x-mcp-header": name}
+
+
+def within(**properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties}
+
+
+@pytest.mark.parametrize(
+    "schema", [{}, within(a={"type": "string"}), within(), True, None, "x-mcp-header", ["x-mcp-header"]]
+)
+def test_a_tool_that_asks_for_no_header_has_none(schema: object) -> None:
+    assert read_header_paths(schema) == {}
+
+
+@pytest.mark.parametrize("kind", ["string", "integer", "boolean"])
+def test_an_argument_of_a_simple_type_can_be_repeated(kind: str) -> None:
+    assert read_header_paths(within(region=named("Region", kind))) == {"Region": ("region",)}
+
+
+def test_arguments_are_found_at_any_depth_that_names_lead_to() -> None:
+    inner = within(deep=named("B"), **{"x-mcp-header": named("C")})
+    schema = within(a=named("A"), properties=inner)
+    assert read_header_paths(schema) == {
+        "A": ("a",),
+        "B": ("properties", "deep"),
+        "C": ("properties", "x-mcp-header"),
+    }
+
+
+@pytest.mark.parametrize("name", ["A", "a-b_c.d", "!#$%&'*+-.^_`|~09"])
+def test_a_name_is_what_a_header_can_be_called(name: str) -> None:
+    assert read_header_paths(within(a=named(name))) == {name: ("a",)}
+
+
+@pytest.mark.parametrize(
+    "name", ["", "a b", "a:b", "a\n", "\r", "é", "a/b", "(a)", 'a"', "a\x00", None, 1, True, [], {}]
+)
+def test_no_other_name_is_taken(name: object) -> None:
+    with pytest.raises(ValueError, match="no name of a header"):
+        read_header_paths(within(a=named(name)))
+
+
+@pytest.mark.parametrize("kind", ["number", "object", "array", "null", None, ["string", "null"], ["string"], 1, {}])
+def test_no_argument_of_another_type_is_repeated(kind: object) -> None:
+    with pytest.raises(ValueError, match="primitive type"):
+        read_header_paths(within(a=named("A", kind)))
+
+
+def test_no_argument_without_a_type_is_repeated() -> None:
+    with pytest.raises(ValueError, match="primitive type"):
+        read_header_paths(within(a={"x-mcp-header": "A"}))
+
+
+@pytest.mark.parametrize("other", ["Region", "REGION", "region"])
+def test_no_two_arguments_share_a_header(other: str) -> None:
+    with pytest.raises(ValueError, match="the same name"):
+        read_header_paths(within(a=named("Region"), b=within(c=named(other))))
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        named("A"),
+        within() | named("A", "string"),
+        within(a={"type": "array", "items": named("A")}),
+        within(a={"type": "array", "prefixItems": [named("A")]}),
+        within(a={"anyOf": [named("A"), {"type": "null"}]}),
+        within(a={"anyOf": [within(b=named("A"))]}),
+        within(a={"not": named("A")}),
+        {"additionalProperties": named("A")},
+        {"$defs": {"a": named("A")}},
+        {"$defs": {"a": within(b=named("A"))}},
+        {"patternProperties": {".*": named("A")}},
+        {"properties": [named("A")]},
+        {"if": within(a=named("A"))},
+        {"oneOf": [[named("A")]]},
+    ],
+)
+def test_nothing_is_repeated_that_no_name_leads_to(schema: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="no name leads"):
+        read_header_paths(schema)
+
+
+@pytest.mark.parametrize("keyword", ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"])
+def test_a_name_that_reads_like_a_keyword_is_a_name_still(keyword: str) -> None:
+    assert read_header_paths({keyword: {"x-mcp-header": {"type": "string"}}}) == {}
+    if keyword != "properties":
+        with pytest.raises(ValueError, match="no name leads"):
+            read_header_paths({keyword: {"default": named("A")}})
+
+
+@pytest.mark.parametrize("keyword", ["default", "const", "enum", "examples"])
+def test_a_value_in_a_schema_asks_for_nothing(keyword: str) -> None:
+    assert read_header_paths(within(a={"type": "string", keyword: [named("A")]})) == {}
+
+
+def test_a_deep_schema_is_read_like_any_other() -> None:
+    schema = named("A")
+    for _ in range(1500):
+        schema = within(a=schema)
+    (path,) = read_header_paths(schema).values()
+    assert len(path) == 1500
+
+
+def test_a_schema_with_very_many_arguments_is_read_in_a_time_that_grows_no_faster_than_it_does() -> None:
+    looks = 0
+
+    class Name(str):
+        def lower(self) -> str:
+            nonlocal looks
+            looks += 1
+            return super().lower()
+
+    properties = {f"a{turn}": named(Name(f"A{turn}")) for turn in range(100)}
+    assert len(read_header_paths(within(**properties))) == 100
+    assert looks == 100

@@ -1,16 +1,41 @@
-"""One message is judged once and strictly, and what is refused says whose id it had."""
+"""JSON-RPC messages are read strictly and written without a change of what the peers wrote."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from helpers.json_texts import messages, written
+from helpers.json_texts import Written, messages, objects, texts, written
+from taskgate.domain.record import RequestId
 from taskgate.errors import MalformedMessage, UnparsableMessage
-from taskgate.protocol.envelope import Message, Notification, Request, Response
-from taskgate.protocol.jsonrpc import MAX_ID_BYTES, is_id, parse
+from taskgate.jsontext.edits import dump
+from taskgate.protocol.jsonrpc import (
+    ENVELOPE_NAMES,
+    MAX_BATCH,
+    MAX_ID_BYTES,
+    META_NAMES,
+    PARAMS_NAMES,
+    TASK_NAMES,
+    error_text,
+    fold,
+    is_batch,
+    is_id,
+    notification_text,
+    parse,
+    refuse_lookalikes,
+    request_text,
+    result_text,
+    split_batch,
+    with_id,
+)
+from taskgate.protocol.messages import Message, Notification, Request, Response
+from taskgate.protocol.vocabulary import CLIENT_CAPABILITIES, IDEMPOTENCY_KEY, PROTOCOL_VERSION
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
 
 DEPTH = 300
 
@@ -289,3 +314,363 @@ def test_too_many_members_are_refused_under_the_id_where_it_can_be_told(count: i
     with pytest.raises(MalformedMessage, match="more than 1000 members") as refused:
         parse(f'{{"jsonrpc":"2.0","id":7,"method":"m",{members}}}'.encode(), max_depth=9, max_members=1000)
     assert refused.value.id == (7 if count < 4096 else None)
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+letters = st.characters(exclude_categories=["Cs"])
+ids = st.integers(1 - 2**63, 2**63 - 1) | st.text(letters, max_size=64)
+methods = st.text(letters, max_size=20)
+results = objects(texts.filter(lambda text: not text.startswith("{")), repeats=False)
+
+
+def response(text: str) -> Response:
+    message = parse(text.encode(), max_depth=DEPTH)
+    assert isinstance(message, Response)
+    return message
+
+
+# --- repeated keys -------------------------------------------------------------------------------------------------
+
+# Each with the id that its refusal tells: the id where it stands once and is one, wherever the repeated key stands.
+REPEATED: dict[str, tuple[str, RequestId | None]] = {
+    "version": ('{"jsonrpc":"2.0","jsonrpc":"2.0","id":1,"method":"m"}', 1),
+    "method": ('{"jsonrpc":"2.0","method":"a","method":"b","id":"x"}', "x"),
+    "method, escaped": (r'{"jsonrpc":"2.0","id":1,"method":"a","\u006dethod":"b"}', 1),
+    "params": ('{"jsonrpc":"2.0","id":1,"method":"m","params":{},"params":{}}', 1),
+    "result": ('{"jsonrpc":"2.0","id":1,"result":{},"result":{}}', 1),
+    "error": ('{"jsonrpc":"2.0","id":1,"error":{},"error":{"code":1,"message":""}}', 1),
+    "an unknown member": ('{"jsonrpc":"2.0","id":1,"method":"m","x":1,"x":1}', 1),
+    "id": ('{"jsonrpc":"2.0","id":1,"id":2,"method":"m"}', None),
+    "id, the same": ('{"jsonrpc":"2.0","id":1,"id":1,"method":"m"}', None),
+    "id, escaped": (r'{"jsonrpc":"2.0","id":1,"\u0069d":1,"method":"m"}', None),
+    "id, behind another": ('{"jsonrpc":"2.0","x":1,"x":1,"id":1,"id":2,"method":"m"}', None),
+    "in params": ('{"jsonrpc":"2.0","id":1,"method":"m","params":{"name":"a","name":"b"}}', 1),
+    "in params, before the id": ('{"params":{"name":"a","name":"b"},"method":"m","id":-5,"jsonrpc":"2.0"}', -5),
+    "in _meta": ('{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":{"k":1,"k":1}}}', 1),
+    "in task": ('{"jsonrpc":"2.0","id":1,"method":"m","params":{"task":{"ttl":1,"ttl":2}}}', 1),
+    "of task": ('{"jsonrpc":"2.0","id":1,"method":"m","params":{"task":{},"task":{}}}', 1),
+    "in a result": ('{"jsonrpc":"2.0","id":1,"result":{"a":1,"a":2}}', 1),
+    "in the _meta of a result": ('{"jsonrpc":"2.0","id":1,"result":{"_meta":{"a":1,"a":2}}}', 1),
+    "in an error": ('{"jsonrpc":"2.0","id":1,"error":{"code":1,"code":2,"message":""}}', 1),
+    "with an id that is none": ('{"jsonrpc":"2.0","id":true,"method":"m","method":"m"}', None),
+    "with a fraction for an id": ('{"jsonrpc":"2.0","id":1.5,"method":"m","method":"m"}', None),
+    "with an id in params": ('{"jsonrpc":"2.0","method":"m","params":{"id":1,"id":1}}', None),
+    "in a notification": ('{"jsonrpc":"2.0","method":"m","method":"m"}', None),
+}
+
+
+@pytest.mark.parametrize(("text", "id"), REPEATED.values(), ids=REPEATED)
+def test_a_key_that_stands_twice_where_it_matters_is_malformed(text: str, id: RequestId | None) -> None:
+    with pytest.raises(MalformedMessage) as refused:
+        parse(text.encode(), max_depth=DEPTH)
+    assert refused.value.id == id
+
+
+@pytest.mark.parametrize(
+    "params",
+    ['{"arguments":{"x":1,"x":2}}', '{"x":[{"y":1,"y":1}]}', '{"_meta":{"k":{"x":1,"x":1}}}', '[{"x":1,"x":1}]'],
+)
+def test_a_key_that_stands_twice_elsewhere_is_the_servers_to_judge(params: str) -> None:
+    message = parse(f'{{"jsonrpc":"2.0","id":1,"method":"m","params":{params}}}'.encode(), max_depth=DEPTH)
+    assert isinstance(message, Request)
+    assert message.params_text == params
+
+
+# --- another id ----------------------------------------------------------------------------------------------------
+
+
+def test_a_response_under_another_id_keeps_every_other_byte() -> None:
+    text = ' {"result" : {"id":1, "x":1.50},\n "id": 1 ,"jsonrpc":"2.0"}\n'
+    assert with_id(response(text), "a\n") == text.replace('"id": 1 ', '"id": "a\\n" ')
+
+
+@given(messages().filter(lambda text: '"method"' not in text), ids)
+def test_any_response_under_another_id_keeps_every_other_byte(text: str, id: RequestId) -> None:
+    before = response(text)
+    after = with_id(before, id)
+    start, end = before.id_span
+    assert after.startswith(text[:start])
+    assert after.endswith(text[end:])
+    again = response(after)
+    assert again.id == id
+    assert with_id(again, before.id) == text[:start] + dump(before.id) + text[end:]
+
+
+# --- writing -------------------------------------------------------------------------------------------------------
+
+
+def test_the_parts_of_a_message_stand_in_one_order() -> None:
+    assert result_text(1, "{}") == '{"jsonrpc":"2.0","id":1,"result":{}}'
+    assert error_text("a", '{"code":1}') == '{"jsonrpc":"2.0","id":"a","error":{"code":1}}'
+    assert error_text(None, '{"code":1}') == '{"jsonrpc":"2.0","error":{"code":1}}'
+    assert request_text(1, "m", "{}") == '{"jsonrpc":"2.0","id":1,"method":"m","params":{}}'
+    assert request_text("", "m", None) == '{"jsonrpc":"2.0","id":"","method":"m"}'
+    assert notification_text("m", "{}") == '{"jsonrpc":"2.0","method":"m","params":{}}'
+    assert notification_text("m") == '{"jsonrpc":"2.0","method":"m"}'
+
+
+@given(ids, results)
+def test_a_result_reads_back_and_is_not_touched(id: RequestId, result: str) -> None:
+    message = response(result_text(id, result))
+    assert message.id == id
+    assert message.result is not None
+    assert message.text[message.result.start : message.result.end] == result
+
+
+@given(ids, st.text(letters), st.integers(-40000, 40000))
+def test_an_error_reads_back_and_is_not_touched(id: RequestId, told: str, code: int) -> None:
+    error = json.dumps({"code": code, "message": told})
+    message = response(error_text(id, error))
+    assert message.id == id
+    assert message.error is not None
+    assert message.text[message.error.start : message.error.end] == error
+
+
+@given(ids, methods, results | st.none())
+def test_a_request_reads_back(id: RequestId, method: str, params: str | None) -> None:
+    message = parse(request_text(id, method, params).encode(), max_depth=DEPTH)
+    assert isinstance(message, Request)
+    assert (message.id, message.method, message.params_text) == (id, method, params or "")
+
+
+@given(methods, results | st.none())
+def test_a_notification_reads_back(method: str, params: str | None) -> None:
+    message = parse(notification_text(method, params).encode(), max_depth=DEPTH)
+    assert isinstance(message, Notification)
+    assert (message.method, message.params_text) == (method, params or "")
+    assert message.params.keys() == {key for key, _ in written(params)} if params else message.params == {}
+
+
+def test_an_error_without_an_id_is_no_message_to_read() -> None:
+    assert written(error_text(None, "{}")) == Written([("jsonrpc", "2.0"), ("error", Written())])
+
+
+# --- batches ----------------------------------------------------------------------------------------------------------
+
+
+SPACES = st.text(" \t\r\n", max_size=3)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@pytest.mark.parametrize("body", [b"[]", b" [1]", b"\r\n\t[", b"[{"])
+def test_an_array_is_seen_by_its_first_letter(body: bytes) -> None:
+    assert is_batch(body)
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b" {}", b"1", b"\xef\xbb\xbf[]", b"   "])
+def test_what_else_there_is_is_none(body: bytes) -> None:
+    assert not is_batch(body)
+
+
+@given(st.lists(VALUES, min_size=1, max_size=8), SPACES)
+def test_every_element_is_cut_out_as_it_was_written(values: list[object], space: str) -> None:
+    written = [json.dumps(value) for value in values]
+    body = f"{space}[{space}{f'{space},{space}'.join(written)}{space}]{space}"
+    assert split_batch(body.encode(), max_depth=64) == [each.encode() for each in written]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[",
+        b"[1",
+        b"[1,",
+        b"[1,]",
+        b"[,1]",
+        b"[1 2]",
+        b"[1]]",
+        b"[1] 2",
+        b"[NaN]",
+        b"[]x",
+        b"{}",
+        b"",
+        b"[\xff]",
+        b"[01]",
+    ],
+)
+def test_what_is_no_array_is_refused(body: bytes) -> None:
+    with pytest.raises(UnparsableMessage):
+        split_batch(body, max_depth=64)
+
+
+def test_nesting_is_bounded() -> None:
+    assert split_batch(b"[[[1]]]", max_depth=3) == [b"[[1]]"]
+    with pytest.raises(UnparsableMessage):
+        split_batch(b"[[[1]]]", max_depth=2)
+
+
+@pytest.mark.parametrize("count", [0, MAX_BATCH + 1])
+def test_an_array_of_none_or_of_too_many_is_refused(count: int) -> None:
+    with pytest.raises(MalformedMessage):
+        split_batch(f"[{','.join('1' * count)}]".encode(), max_depth=64)
+    assert len(split_batch(f"[{','.join('1' * MAX_BATCH)}]".encode(), max_depth=64)) == MAX_BATCH
+
+
+# --- lookalike keys ---------------------------------------------------------------------------------------------------
+
+
+DEPTH_ALIKE = 64
+
+# --- decoders ------------------------------------------------------------------------------------------------------
+
+Match = Callable[[str], str]
+DECODERS: dict[str, Match] = {
+    "Go": lambda key: key.replace("\u017f", "s").replace("\u212a", "k").lower(),
+    "ASCII": lambda key: "".join(letter.lower() if letter.isascii() else letter for letter in key),
+    ".NET": lambda key: key.upper(),
+    "Java": lambda key: "".join(letter.upper().lower()[:1] for letter in key),
+    "C": lambda key: key.partition("\0")[0],
+    "cJSON": lambda key: key.partition("\0")[0].lower(),
+}
+"""What each family of decoders compares keys by."""
+
+
+def read_by(match: Match, pairs: list[tuple[str, Any]], names: frozenset[str]) -> dict[str, Any]:
+    """The members of an object that a decoder knows, the last of several that it takes for one."""
+    known = {match(name): name for name in names}
+    return {known[match(key)]: value for key, value in pairs if match(key) in known}
+
+
+def variants(name: str) -> st.SearchStrategy[str]:
+    """Ways to write a name that one of the decoders takes for it."""
+    others = {"s": "\u017fS", "k": "\u212aK", "i": "\u0130\u0131I"}
+    letters = [st.sampled_from([letter, letter.upper(), *others.get(letter, "")]) for letter in name]
+    return st.tuples(st.tuples(*letters).map("".join), st.sampled_from(["", "", "\0", "\0x"])).map("".join)
+
+
+keys = st.sampled_from(sorted(PARAMS_NAMES)).flatmap(variants) | st.text(max_size=8)
+
+
+@given(st.lists(st.tuples(keys, st.integers()), max_size=5, unique_by=lambda pair: pair[0]))
+@example([("name", 1), ("Name", 2)])
+@example([("name", 1), ("\u212aame", 2)])
+@example([("arguments", 1), ("argument\u017f", 2)])
+@example([("name", 1), ("name\0", 2)])
+def test_a_message_that_passes_is_read_alike_by_every_decoder(pairs: list[tuple[str, int]]) -> None:
+    params = ",".join(f"{json.dumps(key)}:{value}" for key, value in pairs)
+    try:
+        message = parse(
+            f'{{"jsonrpc":"2.0","id":1,"method":"m","params":{{{params}}}}}'.encode(), max_depth=DEPTH_ALIKE
+        )
+    except MalformedMessage:
+        return
+    assert isinstance(message, Request)
+    ours = {name: member.value for name, member in message.params.items() if name in PARAMS_NAMES}
+    for match in DECODERS.values():
+        assert read_by(match, pairs, PARAMS_NAMES) == ours
+
+
+# --- every place, however it is written -----------------------------------------------------------------------------
+
+ALIKE = {
+    "capital": ("Name", "name"),
+    "capitals": ("NAME", "name"),
+    "one capital inside": ("nAme", "name"),
+    "long s": ("argument\u017f", "arguments"),
+    "Kelvin": ("tas\u212a", "task"),
+    "capital and NUL": ("Uri\0", "uri"),
+    "NUL": ("name\0", "name"),
+    "NUL and more": ("_meta\0x", "_meta"),
+    "camel": ("taskid", "taskId"),
+}
+
+
+def envelope(params: str) -> bytes:
+    return f'{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{params}}}'.encode()
+
+
+def escaped(key: str) -> str:
+    return "".join(f"\\u{ord(letter):04x}" for letter in key)
+
+
+@pytest.mark.parametrize(("key", "name"), ALIKE.values(), ids=ALIKE)
+@pytest.mark.parametrize("written", [lambda key: json.dumps(key)[1:-1], escaped], ids=["plain", "escaped"])
+@pytest.mark.parametrize("more", ["", '"x":1,', f'"big":"{"x" * 9000}",'], ids=["alone", "beside others", "large"])
+def test_a_parameter_that_folds_to_one_that_is_read_is_refused(
+    key: str, name: str, written: Callable[[str], str], more: str
+) -> None:
+    for params in (f'{{{more}"{written(key)}":1}}', f'{{{more}"{name}":"a","{written(key)}":"b"}}'):
+        with pytest.raises(MalformedMessage, match=f'"{name}"') as refused:
+            parse(envelope(params), max_depth=DEPTH_ALIKE)
+        assert refused.value.id == 7
+
+
+META = [
+    "ProgressToken",
+    IDEMPOTENCY_KEY.upper(),
+    f"{IDEMPOTENCY_KEY}\0",
+    PROTOCOL_VERSION.lower(),
+    CLIENT_CAPABILITIES.replace("s", "\u017f"),
+    "Traceparent",
+]
+
+
+@pytest.mark.parametrize("key", META)
+@pytest.mark.parametrize("lead", ["{", '{"io.modelcontextprotocol/protocolVersion":"2026-07-28",'])
+def test_a_key_of_meta_that_folds_to_one_of_the_protocol_or_ours_is_refused(key: str, lead: str) -> None:
+    for _ in range(3):
+        # An object that was met before is remembered.
+        with pytest.raises(MalformedMessage):
+            parse(envelope(f'{{"_meta":{lead}{json.dumps(key)}:1}}}}'), max_depth=DEPTH_ALIKE)
+
+
+def test_a_member_of_a_wish_for_a_task_that_folds_to_one_that_is_read_is_refused() -> None:
+    with pytest.raises(MalformedMessage):
+        parse(envelope('{"task":{"ttl":1,"TTL":2}}'), max_depth=DEPTH_ALIKE)
+
+
+@pytest.mark.parametrize("key", ["Method", "PARAMS", "Id", "jsonrpc\0", "Re\u017fult"])
+def test_a_member_of_a_message_that_folds_to_one_of_json_rpc_is_refused(key: str) -> None:
+    with pytest.raises(MalformedMessage) as refused:
+        parse(f'{{"jsonrpc":"2.0","id":7,"method":"ping",{json.dumps(key)}:1}}'.encode(), max_depth=DEPTH_ALIKE)
+    assert refused.value.id == 7
+
+
+def test_a_notification_is_judged_as_a_request_is() -> None:
+    with pytest.raises(MalformedMessage) as refused:
+        parse(b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"RequestId":1}}', max_depth=DEPTH_ALIKE)
+    assert refused.value.id is None
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        '{"name":"echo","arguments":{"Name":1,"NAME":2,"name":3}}',
+        '{"name":"echo","names":1,"na me":2,"naïve":3,"":4,"\\u0000":5}',
+        '{"_meta":{"com.example/Name":1,"name":2,"Name":3},"task":{"Name":1}}',
+        '{"ref":{"Name":1,"name":2}}',
+    ],
+)
+def test_keys_that_fold_to_nothing_that_is_read_pass(params: str) -> None:
+    assert isinstance(parse(envelope(params), max_depth=DEPTH_ALIKE), Request)
+
+
+def test_what_a_server_answers_is_left_to_its_reader() -> None:
+    parse(
+        b'{"jsonrpc":"2.0","id":1,"result":{"content":[],"Content":[],"_meta":{"ProgressToken":1}}}',
+        max_depth=DEPTH_ALIKE,
+    )
+
+
+# --- what it costs --------------------------------------------------------------------------------------------------
+
+
+def test_a_usual_message_is_folded_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("taskgate.protocol.jsonrpc.refuse_lookalikes", lambda *_: pytest.fail("folded"))
+    meta = f'{{"{PROTOCOL_VERSION}":"2026-07-28","progressToken":1}}'
+    call = parse(envelope(f'{{"name":"echo","arguments":{{"NAME":1}},"_meta":{meta},"task":{{"ttl":1}}}}'), max_depth=9)
+    assert isinstance(call, Request)
+    note = b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"x"}}'
+    assert isinstance(parse(note, max_depth=9), Notification)
+
+
+@pytest.mark.parametrize("names", [ENVELOPE_NAMES, PARAMS_NAMES, META_NAMES, TASK_NAMES])
+def test_no_name_is_like_another(names: frozenset[str]) -> None:
+    refuse_lookalikes(names, names)
+    assert len({fold(name) for name in names}) == len(names)

@@ -14,14 +14,14 @@ from requirements import covers
 from taskgate.domain.versions import Peer, Revision
 from taskgate.errors import UpstreamFailed
 from taskgate.jsontext.spans import LargeMember, Member
-from taskgate.protocol.envelope import Response
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.legacy import native_tasks, url_elicitation
 from taskgate.protocol.legacy.results import fitting_error
+from taskgate.protocol.messages import Response
 from taskgate.protocol.modern import server_rounds, server_tasks
 from taskgate.protocol.modern.results import modern_error
 from taskgate.protocol.modern.rounds import lacking_for, round_of
-from taskgate.protocol.outcomes import outcome
+from taskgate.protocol.server_messages import call_outcome
 from taskgate.upstream import failures
 from taskgate.upstream.duplex.contents import task_shown_in
 
@@ -63,7 +63,7 @@ def questions(one: str, number: int) -> Response:
 @pytest.mark.parametrize(
     "read",
     [
-        lambda: outcome(error(-32603, HUGE)),
+        lambda: call_outcome(error(-32603, HUGE)),
         lambda: failures.said_in(error(-32022, HUGE)),
         lambda: server_tasks.needs_tasks(error(-32003, HUGE)),
         lambda: url_elicitation.request_contexts(error(-32042, f'{{"elicitations":{HUGE}}}'), HOST),
@@ -120,7 +120,7 @@ def asked_in(response: Response) -> tuple[str, Member]:
 def test_a_task_is_known_by_its_own_members() -> None:
     shown = result(f'{WORKING},"more":{HUGE}')
     assert server_tasks.shown(1, "t", shown) is not None
-    assert native_tasks.NativeTasks().shown("t", shown) is not None
+    assert native_tasks.NativeTasks().read_state("t", shown) is not None
     told = task_shown_in(shown.text.encode())
     assert told is not None
     assert told.id == "t"

@@ -1,6 +1,4 @@
-"""Event streams: wherever the chunks fall the same messages come out, and no stream makes its reader keep more."""
-
-import json
+"""Event streams are written and read the same, however their bytes are split."""
 
 import pytest
 from hypothesis import example, given
@@ -8,7 +6,11 @@ from hypothesis import strategies as st
 
 from helpers.json_texts import texts, written
 from requirements import covers
-from taskgate.protocol.sse import KEEP_ALIVE, EventDecoder, EventTooLarge, event
+from taskgate.jsontext.large import JsonChunks
+from taskgate.protocol.sse import KEEP_ALIVE, MAX_ID, EventDecoder, EventTooLarge, event, priming, retry
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
 
 ROOMY = 1_000_000
 BOM = b"\xef\xbb\xbf"
@@ -262,7 +264,7 @@ def test_a_reader_that_refused_keeps_nothing() -> None:
     decoder = EventDecoder(4)
     with pytest.raises(EventTooLarge):
         decoder.feed(b"data: 1\nx" + b"y" * 1000)
-    assert (decoder._rest, decoder._data) == (bytearray(), [])
+    assert decoder.unfinished == 0
 
 
 @given(streams, places, st.integers(0, 40))
@@ -273,26 +275,17 @@ def test_no_more_is_kept_than_one_event_and_one_line(stream: bytes, cuts: list[i
             decoder.feed(chunk)
         except EventTooLarge:
             break
-        assert len(decoder._rest) <= limit + FRAME
-        assert sum(len(data) + 1 for data in decoder._data) <= limit + 1
+        assert decoder.unfinished <= 2 * limit + 1 + FRAME
 
 
-def test_a_long_line_in_small_chunks_is_looked_at_once() -> None:
-    class Counted(bytearray):
-        """The rest of a line, counting what is added to it."""
-
-        added = 0
-
-        def __iadd__(self, more: bytes) -> "Counted":
-            type(self).added += len(more)
-            return super().__iadd__(more)
-
-    decoder = EventDecoder(ROOMY)
-    decoder._rest = rest = Counted()
-    text = json.dumps("x" * 10_000).encode()
-    assert [data for at in range(0, len(text), 10) for data in decoder.feed(text[at : at + 10])] == []
-    assert decoder._rest is rest
-    assert Counted.added == len(text) == len(rest)
+def test_a_long_line_in_small_chunks_is_not_copied_again_and_again() -> None:
+    size, chunk = 2**25, b"x" * 2**12
+    decoder = EventDecoder(size + 1)
+    decoder.feed(b"data: ")
+    for _ in range(size // len(chunk)):
+        assert decoder.feed(chunk) == []
+    # With a copy of the line for each chunk this would be 128 GB.
+    assert [len(data) for data in decoder.feed(b"\n\n")] == [size]
 
 
 def test_events_of_another_type_are_told_before_what_comes_after_them() -> None:
@@ -306,3 +299,136 @@ def test_events_of_another_type_are_told_before_what_comes_after_them() -> None:
     whole = EventDecoder(64, lambda type_, data: told.append((type_, data)))
     assert whole.feed(stream) == [b"1", b"2"]
     assert told == [(b"endpoint", b"/a\nb"), (b"ping", b"")]
+
+
+# --- ids and retry ----------------------------------------------------------------------------------------------------
+
+
+LONGEST = b"x" * MAX_ID
+
+
+def read(*chunks: bytes) -> tuple[list[bytes], str | None, int | None]:
+    """The data of the events, and what is known after them."""
+    decoder = EventDecoder(ROOMY)
+    data = [each for chunk in chunks for each in decoder.feed(chunk)]
+    return data, decoder.last_id, decoder.retry
+
+
+STREAMS_SSE_IDS: dict[str, tuple[bytes, list[bytes], str | None]] = {
+    "nothing": (b"", [], None),
+    "no id": (b"data: 1\n\n", [b"1"], None),
+    "an id": (b"data: 0\n\nid: a\ndata: 1\n\n", [b"0", b"1"], "a"),
+    "an id before the type": (b"data: 0\n\nid: a\nevent: message\ndata: 1\n\n", [b"0", b"1"], "a"),
+    "an id after the type": (b"data: 0\n\nevent: message\nid: a\ndata: 1\n\n", [b"0", b"1"], "a"),
+    "an id after the data": (b"data: 1\nid: a\n\n", [b"1"], "a"),
+    "the later of two": (b"id: a\ndata: 1\n\nid: b\ndata: 2\n\n", [b"1", b"2"], "b"),
+    "the later of two in one event": (b"id: a\nid: b\ndata: 1\n\n", [b"1"], "b"),
+    "an event without one keeps it": (b"id: a\ndata: 1\n\ndata: 2\n\n", [b"1", b"2"], "a"),
+    "one of an event that was cut off is none": (b"id: a\ndata: 1\n\nid: b\ndata: 2\n", [b"1"], "a"),
+    "an event that only primes": (b"id: a\ndata:\n\n", [], "a"),
+    "an event without data": (b"id: a\n\n", [], "a"),
+    "an event of another type": (b"id: a\nevent: other\ndata: 1\n\n", [], "a"),
+    "CRLF": (b"id: a\r\ndata: 1\r\n\r\nid: b\r\ndata: 2\r\n\r\n", [b"1", b"2"], "b"),
+    "one that is taken back": (b"id: a\ndata: 1\n\nid:\ndata: 2\n\n", [b"1", b"2"], None),
+    "one that is taken back without a colon": (b"id: a\ndata: 1\n\nid\ndata: 2\n\n", [b"1", b"2"], None),
+    "one with a null is not heard": (b"id: a\ndata: 1\n\nid: b\0\ndata: 2\n\n", [b"1", b"2"], "a"),
+    "one with a control character": (b"id: a\ndata: 1\n\nid: b\x1b\ndata: 2\n\n", [b"1", b"2"], None),
+    "one that is no UTF-8": (b"id: a\ndata: 1\n\nid: \xff\ndata: 2\n\n", [b"1", b"2"], None),
+    "one beyond ASCII": ("id: größe\ndata: 1\n\n".encode(), [b"1"], "größe"),
+    "the longest": (b"id: " + LONGEST + b"\ndata: 1\n\n", [b"1"], LONGEST.decode()),
+    "one that is longer": (b"id: a\n\nid: x" + LONGEST + b"\ndata: 1\n\n", [b"1"], None),
+    "with spaces": (b"id:  a b\ndata: 1\n\n", [b"1"], " a b"),
+    "another field": (b"ids: a\ndata: 1\n\n", [b"1"], None),
+}
+
+
+@pytest.mark.parametrize(("stream", "data", "last"), STREAMS_SSE_IDS.values(), ids=STREAMS_SSE_IDS)
+def test_the_id_of_the_last_whole_event_is_known(stream: bytes, data: list[bytes], last: str | None) -> None:
+    assert read(stream) == (data, last, None)
+    assert read(*(bytes([byte]) for byte in stream)) == (data, last, None)
+    assert read(*(part + b"\n\n" for part in stream.split(b"\n\n")[:-1])) == (data, last, None) or b"\r" in stream
+
+
+@given(st.sampled_from(list(STREAMS_SSE_IDS.values())), st.lists(st.integers(0, 60), max_size=4))
+def test_chunks_never_change_what_is_known(example: tuple[bytes, list[bytes], str | None], places: list[int]) -> None:
+    stream, data, last = example
+    ends = [*sorted(places), len(stream)]
+    assert read(*(stream[start:end] for start, end in zip([0, *ends], ends, strict=False))) == (data, last, None)
+
+
+def test_an_id_whose_event_comes_in_another_chunk_is_known_only_then() -> None:
+    decoder = EventDecoder(ROOMY)
+    decoder.feed(b"data: 0\n\n")
+    decoder.feed(b"id: a\n")
+    assert decoder.last_id is None
+    assert decoder.feed(b"data: 1\n\n") == [b"1"]
+    assert decoder.last_id == "a"
+
+
+def test_what_has_come_of_an_event_is_known_until_its_end_has() -> None:
+    decoder = EventDecoder(ROOMY)
+    seen = [decoder.unfinished]
+    for chunk in (b"data: 0", b"123\n", b"data: 4\nda", b"ta: 5\n\n", b": aside\n"):
+        decoder.feed(chunk)
+        seen.append(decoder.unfinished)
+    assert seen[0] == seen[4] == seen[5] == 0
+    assert 0 < seen[1] < seen[3]
+    assert seen[2] > 0
+
+
+@pytest.mark.parametrize(
+    ("stream", "retry"),
+    [
+        (b"retry: 500\n\n", 500),
+        (b"retry:0\ndata: 1\n\n", 0),
+        (b"retry: 500\nretry: 700\n", 700),
+        (b"retry: 500\nretry: soon\n", 500),
+        (b"retry: -1\n", None),
+        (b"retry: 1.5\n", None),
+        (b"retry:\n", None),
+        (b"retry: 0x10\n", None),
+        ("retry: ٣\n".encode(), None),
+        (b"retry: 999999999999\n", 999_999_999_999),
+        (b"retry: 9999999999999\n", None),
+        (b"retries: 5\n", None),
+        (b"retry: 500", None),
+    ],
+)
+def test_the_pause_that_is_asked_for_is_known(stream: bytes, retry: int | None) -> None:
+    assert read(stream)[2] == retry
+    assert read(*(bytes([byte]) for byte in stream))[2] == retry
+
+
+def test_ids_and_pauses_that_are_written_are_read_back() -> None:
+    assert read(event("1", "a")) == ([b"1"], "a", None)
+    assert read(event("1", "a"), event("2")) == ([b"1", b"2"], "a", None)
+    assert read(priming("a"), retry(250)) == ([], "a", 250)
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_event_may_have_an_id_and_is_read_back_with_it() -> None:
+    decoder = EventDecoder(ROOMY)
+    assert event("1", "p1-2") == b"id: p1-2\nevent: message\ndata: 1\n\n"
+    assert decoder.feed(event("1", "p1-2")) == [b"1"]
+    assert decoder.last_id == "p1-2"
+
+
+def test_what_primes_a_stream_is_no_message_and_has_an_id() -> None:
+    decoder = EventDecoder(ROOMY)
+    assert priming("p1-0") == b"id: p1-0\ndata: \n\n"
+    assert decoder.feed(priming("p1-0")) == []
+    assert decoder.last_id == "p1-0"
+
+
+def test_a_pause_is_no_message_and_takes_back_no_id() -> None:
+    decoder = EventDecoder(ROOMY)
+    assert decoder.feed(event("1", "p1-2") + retry(1000)) == [b"1"]
+    assert (decoder.last_id, decoder.retry) == ("p1-2", 1000)
+
+
+def test_a_large_text_is_the_same_event() -> None:
+    text = '{"a":\r\n["é",\n1]}'
+    for id in (None, "p1-2"):
+        assert event(JsonChunks([text[:5].encode(), text[5:].encode()]), id) == event(text, id)

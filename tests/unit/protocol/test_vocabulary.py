@@ -1,6 +1,11 @@
-"""The names are those of the specification, and what the gateway adds keeps out of its way."""
+"""The names are those of the specification, and the gateway's own keep out of its way."""
 
+from requirements import covers
 from taskgate.protocol import vocabulary
+from taskgate.protocol.vocabulary import CACHEABLE_METHODS, MODERN_RELAYED, RESERVED_CODES, ROUND_METHODS
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
 
 OWN = {"initialize", "ping", "tasks/get", "tasks/result", "tasks/cancel", "tasks/list"}
 CODES = {name: value for name, value in vars(vocabulary).items() if name.isupper() and isinstance(value, int)}
@@ -125,3 +130,28 @@ def test_headers_are_spelt_as_the_specification_spells_them() -> None:
     assert (vocabulary.SESSION_HEADER, vocabulary.VERSION_HEADER) == ("Mcp-Session-Id", "MCP-Protocol-Version")
     assert (vocabulary.METHOD_HEADER, vocabulary.NAME_HEADER) == ("Mcp-Method", "Mcp-Name")
     assert (vocabulary.PARAM_HEADER, vocabulary.PARAM_ANNOTATION) == ("Mcp-Param-", "x-mcp-header")
+
+
+# --- modern sets ------------------------------------------------------------------------------------------------------
+
+
+LISTS = {"tools/list", "prompts/list", "resources/list", "resources/templates/list"}
+
+
+def test_what_servers_answer_is_what_the_era_has_less_what_the_gateway_answers() -> None:
+    assert LISTS | {"prompts/get", "resources/read", "completion/complete"} == MODERN_RELAYED
+
+
+@covers("V-CACHE-1")
+def test_lists_and_resources_say_how_long_they_may_be_kept() -> None:
+    # But for server/discover, which no server is asked.
+    assert LISTS | {"resources/read"} == CACHEABLE_METHODS
+
+
+@covers("M-MRTR-1")
+def test_three_methods_may_be_answered_with_questions() -> None:
+    assert {"tools/call", "prompts/get", "resources/read"} == ROUND_METHODS
+
+
+def test_the_specification_keeps_eighty_codes() -> None:
+    assert (min(RESERVED_CODES), max(RESERVED_CODES), len(RESERVED_CODES)) == (-32099, -32020, 80)

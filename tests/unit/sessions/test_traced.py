@@ -14,8 +14,7 @@ from helpers.waiting import bounded
 from taskgate.domain.versions import Era
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.lifecycle.hearing import NOBODY
-from taskgate.protocol.base import Params
-from taskgate.protocol.envelope import Response
+from taskgate.protocol.messages import Params, Response
 from taskgate.sessions.traced import TracedUpstream, traced
 from taskgate.telemetry.events import TaskDispatched
 from taskgate.telemetry.request_context import RequestContext, in_request

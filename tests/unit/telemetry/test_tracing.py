@@ -2,8 +2,8 @@
 
 import pytest
 
-from taskgate.protocol.envelope import Request
 from taskgate.protocol.jsonrpc import parse
+from taskgate.protocol.messages import Request
 from taskgate.telemetry.tracing import NO_TRACING, stored_span
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"

@@ -11,7 +11,7 @@ from helpers.lasting_tool import LastingCall, LastingTool
 from helpers.scripted_upstream import ScriptedServer
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
-from taskgate.protocol.questions import Question
+from taskgate.protocol.server_messages import Question
 from taskgate.upstream.legacy import resuming
 from taskgate.upstream.resume_points import Resumed, ResumePoint
 from unit.upstream.conftest import EVERYTHING, Caller, Ear, new_caller

@@ -5,8 +5,8 @@ from typing import Any, Self
 
 from helpers.scripted_upstream import ScriptedServer, Turn, event, open_stream
 from helpers.waiting import eventually
-from taskgate.protocol.envelope import Notification
 from taskgate.protocol.jsonrpc import parse
+from taskgate.protocol.messages import Notification
 from unit.upstream.conftest import Caller, Ear
 
 ACCEPTED = '{"result":{"action":"accept"}}'

@@ -12,10 +12,10 @@ from helpers.scripted_tasks import ScriptedTasks
 from helpers.scripted_upstream import ScriptedServer
 from taskgate.clock import Clock, SystemClock, SystemEntropy
 from taskgate.domain.versions import Peer, Revision
-from taskgate.protocol.base import Params, Server
-from taskgate.protocol.envelope import Notification, Response
+from taskgate.protocol.discovery import ServerDescription
 from taskgate.protocol.extensions import ExtensionPolicy
 from taskgate.protocol.legacy.upstream import LegacyUpstream
+from taskgate.protocol.messages import Notification, Params, Response
 from taskgate.protocol.modern.upstream import ModernUpstream
 from taskgate.upstream.base import UpstreamSession
 from taskgate.upstream.call_listener import ServerQuestion
@@ -32,13 +32,13 @@ class Ear:
     notices: list[Notification] = field(default_factory=list)
     questions: list[ServerQuestion] = field(default_factory=list)
     lacks: list[Mapping[str, Any]] = field(default_factory=list)
-    servers: list[Server] = field(default_factory=list)
+    servers: list[ServerDescription] = field(default_factory=list)
     footholds: list[ResumePoint] = field(default_factory=list)
     passes_rounds: bool = False
     leaves: bool = False
     can_be_asked: bool = True
 
-    def met(self, server: Server) -> None:
+    def met(self, server: ServerDescription) -> None:
         self.servers.append(server)
 
     def on_notification(self, notification: Notification) -> None:

@@ -11,10 +11,9 @@ from typing import Any
 from helpers.welcomes import unheard_welcome
 from taskgate.clock import SystemClock
 from taskgate.domain.versions import Peer
-from taskgate.protocol.base import Params
-from taskgate.protocol.envelope import Response
 from taskgate.protocol.extensions import ExtensionPolicy
 from taskgate.protocol.legacy.upstream import LegacyUpstream
+from taskgate.protocol.messages import Params, Response
 from taskgate.protocol.modern.upstream import ModernUpstream
 from taskgate.system.timer_wheel import TimerWheel
 from taskgate.upstream.attributed import AttributedTransport

@@ -7,8 +7,8 @@ import pytest
 
 from helpers.waiting import bounded
 from taskgate.errors import UpstreamFailed
-from taskgate.protocol.envelope import Response
-from taskgate.protocol.progress import read_progress
+from taskgate.protocol.messages import Response
+from taskgate.protocol.server_messages import read_progress
 from unit.upstream.conftest import Caller, Ear
 
 DONE: dict[str, Any] = {"content": [{"type": "text", "text": "done"}]}

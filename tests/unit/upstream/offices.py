@@ -11,9 +11,9 @@ from helpers.scripted_upstream import ScriptedServer
 from helpers.waiting import bounded
 from taskgate.clock import SystemEntropy
 from taskgate.errors import UpstreamFailed
-from taskgate.protocol.base import Params
 from taskgate.protocol.extensions import ExtensionPolicy
 from taskgate.protocol.legacy.upstream import LegacyUpstream
+from taskgate.protocol.messages import Params
 from taskgate.protocol.modern.upstream import ModernUpstream
 from taskgate.upstream.base import UpstreamSession
 from taskgate.upstream.http import HttpUpstream, UpstreamObserver, UpstreamSettings

@@ -8,11 +8,11 @@ from helpers.counted_calls import counted_calls
 from taskgate.errors import UpstreamFailed
 from taskgate.jsontext.edits import dump
 from taskgate.jsontext.spans import RawJson
-from taskgate.protocol.catalogue import CatalogueBounds
-from taskgate.protocol.envelope import Response
+from taskgate.protocol.discovery import CatalogueBounds
 from taskgate.protocol.extensions import ExtensionPolicy
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.legacy.upstream import LegacyUpstream
+from taskgate.protocol.messages import Response
 from taskgate.upstream.catalogue import read_catalogue, what_is_left
 
 DIALECT = LegacyUpstream("1", ExtensionPolicy())

@@ -9,7 +9,7 @@ import pytest
 from helpers.memory_kept import memory_kept
 from taskgate.domain.versions import Peer, Revision
 from taskgate.errors import UpstreamFailed
-from taskgate.protocol.base import Server
+from taskgate.protocol.discovery import ServerDescription
 from taskgate.upstream import failures
 from taskgate.upstream.last_welcomes import (
     MOST_BYTES,
@@ -26,9 +26,9 @@ GRANT = {"token_url": "https://x.example", "client_id": "c", "client_secret": "s
 PROGRAM: dict[str, Any] = {"command": ("p",), "processes": 1, "idle": SECOND, "backoff": SECOND, "max_backoff": SECOND}
 
 
-def server(instructions: str = '"Do"', capabilities: str = "{}") -> Server:
+def server(instructions: str = '"Do"', capabilities: str = "{}") -> ServerDescription:
     peer = Peer(revision=Revision.R2025_11_25, capabilities={}, info={})
-    return Server(peer=peer, capabilities=capabilities, instructions=instructions)
+    return ServerDescription(peer=peer, capabilities=capabilities, instructions=instructions)
 
 
 def settings(**changes: Any) -> UpstreamSettings:
@@ -120,14 +120,14 @@ class Told:
     """One session's welcome, with what a test says of the server."""
 
     def __init__(self, last: LastWelcomes) -> None:
-        self.heard: list[Server] = []
+        self.heard: list[ServerDescription] = []
         self.is_down = False
         self.welcome = Welcome(last, lambda: b"key", heard=self.heard.append, is_down=lambda: self.is_down)
 
-    async def opened(self, said: Server | UpstreamFailed, *, stands: bool = False) -> Server:
+    async def opened(self, said: ServerDescription | UpstreamFailed, *, stands: bool = False) -> ServerDescription:
         """What hosts are told where to open the session comes to that; `stands` where it was opened before."""
 
-        async def answer() -> Server:
+        async def answer() -> ServerDescription:
             if isinstance(said, UpstreamFailed):
                 raise said
             if not stands:

@@ -11,7 +11,7 @@ from helpers.scripted_upstream import Hold, ScriptedServer, error, resets, statu
 from helpers.waiting import bounded, eventually
 from taskgate.domain.versions import Era
 from taskgate.errors import UpstreamFailed
-from taskgate.protocol.base import Params
+from taskgate.protocol.messages import Params
 from taskgate.upstream import lasting
 from taskgate.upstream.lasting import Lasting
 from taskgate.upstream.legacy import talk as talking

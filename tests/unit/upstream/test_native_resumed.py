@@ -10,8 +10,8 @@ from helpers.scripted_tasks import ScriptedTask, ScriptedTasks
 from helpers.scripted_upstream import ScriptedServer, event, open_stream
 from helpers.waiting import eventually
 from taskgate.domain.events import CallSucceeded
-from taskgate.protocol.params import Params
-from taskgate.protocol.questions import Question
+from taskgate.protocol.messages import Params
+from taskgate.protocol.server_messages import Question
 from taskgate.upstream.looks import Looks
 from taskgate.upstream.resume_points import Resumed, ResumePoint
 from unit.upstream.asking import ACCEPTED, question

@@ -9,9 +9,9 @@ import pytest
 from helpers.scripted_upstream import Hold, ScriptedServer, Turn, asks, event, note, open_stream, stream
 from helpers.waiting import bounded, eventually
 from requirements import covers
-from taskgate.protocol.base import Question, ReceivedQuestion
 from taskgate.protocol.extensions import ExtensionPolicy
 from taskgate.protocol.legacy.upstream import LegacyUpstream
+from taskgate.protocol.server_messages import Question, ReceivedQuestion
 from taskgate.upstream.legacy.questions import MAX_OPEN, Questions
 from taskgate.upstream.principal import Principal
 from unit.upstream.asking import ACCEPTED, CANCELLED, Asking, question, told

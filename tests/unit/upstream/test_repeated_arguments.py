@@ -7,7 +7,7 @@ import pytest
 from helpers.modern_server import ModernServer
 from helpers.scripted_upstream import ScriptedServer
 from requirements import covers
-from taskgate.protocol.base import Params
+from taskgate.protocol.messages import Params
 
 
 @covers("H-MOD-6")

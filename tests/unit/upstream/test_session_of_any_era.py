@@ -12,7 +12,7 @@ from requirements import covers
 from taskgate.domain.events import CallSucceeded
 from taskgate.domain.versions import Era
 from taskgate.errors import UpstreamFailed
-from taskgate.protocol.envelope import Notification
+from taskgate.protocol.messages import Notification
 from unit.upstream.conftest import EVERYTHING, Caller
 from unit.upstream.eras import DISCOVERED, HANDSHAKE, MODERN_CALL, PROBED, arrived, in_turn, supports
 

@@ -6,8 +6,7 @@ import pytest
 
 from helpers.scripted_upstream import ScriptedServer, note
 from helpers.waiting import eventually
-from taskgate.protocol.base import Params
-from taskgate.protocol.envelope import Response
+from taskgate.protocol.messages import Params, Response
 from unit.upstream.conftest import Caller
 
 TOOL: dict[str, Any] = {"name": "echo", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}

@@ -19,7 +19,7 @@ from taskgate.admission.rules import RuntimeConfig
 from taskgate.config.model import GatewayConfig
 from taskgate.config.settings import admission_rules
 from taskgate.lifecycle.hearing import NOBODY
-from taskgate.protocol.welcomes import gateway_info
+from taskgate.protocol.discovery import gateway_info
 from taskgate.telemetry.events import CircuitChanged, ConcurrencyChanged, HealthChecked, UpstreamRetried
 from taskgate.upstream.base import Upstream
 from taskgate.upstream.principal import Principal

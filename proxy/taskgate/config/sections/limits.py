@@ -16,7 +16,7 @@ from taskgate.config.sections.tasks import MAX_TTL, ttl_ceiling
 from taskgate.config.units import GIB, KIB, MIB, DurationIn, Rate, RateText, SizeIn, read_rate, write_duration
 from taskgate.domain.limits import Caps, Override, Overrides
 from taskgate.domain.rates import RateEvent, RateLimit, RatePolicies, RatePolicy, RateScope
-from taskgate.protocol.catalogue import CatalogueBounds
+from taskgate.protocol.discovery import CatalogueBounds
 
 _RATES: Final = ("limits", "rate")
 _OVERRIDES: Final = ("limits", "overrides")

@@ -21,7 +21,7 @@ from taskgate.config.sections.extensions import ExtensionsSection
 from taskgate.config.sections.protection import CircuitBreakerSection, HealthSection, QueueSection, RetriesSection
 from taskgate.config.units import HOUR, SECOND
 from taskgate.domain.versions import Revision
-from taskgate.protocol.catalogue import CatalogueBounds
+from taskgate.protocol.discovery import CatalogueBounds
 from taskgate.upstream.settings import ToolTimeouts, TransportKind, UpstreamSettings
 from taskgate.upstream.stdio.settings import StdioSettings
 

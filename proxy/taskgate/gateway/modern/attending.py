@@ -13,7 +13,8 @@ from typing import TypeVar
 from taskgate.domain.record import RequestId
 from taskgate.errors import CutOff
 from taskgate.gateway.modern.hearing import RequestListener
-from taskgate.protocol.modern_requests import ModernDialect, RequestMeta
+from taskgate.protocol.dialects import ModernDownstreamDialect
+from taskgate.protocol.host_requests import RequestMeta
 from taskgate.streams.exchange import Exchange
 from taskgate.streams.keepalive import Keepalive
 from taskgate.system.cancel_scope import CancelScope, ScopeCancelled
@@ -27,7 +28,7 @@ class ResponseWaiter:
     answer becomes an event stream.
     """
 
-    def __init__(self, *, dialect: ModernDialect, patience: timedelta) -> None:
+    def __init__(self, *, dialect: ModernDownstreamDialect, patience: timedelta) -> None:
         self._dialect = dialect
         self._patience = patience.total_seconds()
         self._alarms = TimerWheel(self._patience)

@@ -15,9 +15,9 @@ from typing import Any
 from taskgate.admission.concurrency import Permit
 from taskgate.admission.rules import MAX_QUESTION
 from taskgate.errors import QueueFull
-from taskgate.protocol.envelope import Notification, Response
-from taskgate.protocol.needs import together
-from taskgate.protocol.questions import Answer
+from taskgate.protocol.extensions import merge_capabilities
+from taskgate.protocol.messages import Notification, Response
+from taskgate.protocol.server_messages import Answer
 from taskgate.protocol.vocabulary import NOTE_PROGRESS
 from taskgate.sessions.call_sites import CallSite
 from taskgate.system.background import Background
@@ -145,7 +145,7 @@ class InflightCall:
         if self._heir is not None:
             self._heir.refused(required)
         else:
-            self.missing = together(self.missing, required)
+            self.missing = merge_capabilities(self.missing, required)
 
     # --- called by those who wait for the call ------------------------------------------------------------------------
 

@@ -10,10 +10,11 @@ from typing import Any, Final, Self
 
 from taskgate.domain.record import RequestId
 from taskgate.gateway.relay import STEP
-from taskgate.protocol.envelope import Notification
-from taskgate.protocol.modern_requests import ModernDialect, RequestMeta
-from taskgate.protocol.needs import together
-from taskgate.protocol.progress import done_of, words_of
+from taskgate.protocol.dialects import ModernDownstreamDialect
+from taskgate.protocol.extensions import merge_capabilities
+from taskgate.protocol.host_requests import RequestMeta
+from taskgate.protocol.messages import Notification
+from taskgate.protocol.server_messages import progress_done, text_of_progress
 from taskgate.protocol.vocabulary import NOTE_MESSAGE, NOTE_PROGRESS, RELAYED_NOTICES
 from taskgate.streams.exchange import Exchange
 from taskgate.streams.keepalive import Keepalive
@@ -46,7 +47,7 @@ class RequestListener(UnsavedCallListener):
     def __init__(
         self,
         exchange: Exchange,
-        dialect: ModernDialect,
+        dialect: ModernDownstreamDialect,
         said: RequestMeta,
         id: RequestId | None = None,
         *,
@@ -78,13 +79,15 @@ class RequestListener(UnsavedCallListener):
         if not self._exchange.head.accepts_stream:
             return
         if self._concerns(notification):
-            message = self._dialect.on_notification(notification, self._token)
-        elif self._token is not None and self._done is not None and (words := words_of(notification)) is not None:
+            message = self._dialect.notification(notification, self._token)
+        elif (
+            self._token is not None and self._done is not None and (words := text_of_progress(notification)) is not None
+        ):
             # The number is the gateway's own, above what its keep-alives have used.
             self._done += STEP
             message = self._dialect.progress(self._token, self._done, words)
         elif notification.method not in _OF_CORE:
-            message = self._dialect.on_notification(notification, None, self._id)
+            message = self._dialect.notification(notification, None, self._id)
         else:
             return
         self._spoke = True
@@ -97,7 +100,7 @@ class RequestListener(UnsavedCallListener):
         question.refuse()
 
     def refused(self, required: Mapping[str, Any]) -> None:
-        self.missing = together(self.missing, required)
+        self.missing = merge_capabilities(self.missing, required)
 
     def live(self) -> None:
         """Send a keep-alive if nothing else was sent since the last."""
@@ -110,10 +113,10 @@ class RequestListener(UnsavedCallListener):
     def _concerns(self, notification: Notification) -> bool:
         if notification.method == NOTE_PROGRESS:
             return self._token is not None and self._is_further(notification)
-        return notification.method == NOTE_MESSAGE and self._dialect.is_loud_enough(notification, self._level)
+        return notification.method == NOTE_MESSAGE and self._dialect.wants_log(notification, self._level)
 
     def _is_further(self, notification: Notification) -> bool:
-        done = done_of(notification)
+        done = progress_done(notification)
         if done is None or (self._done is not None and done <= self._done):
             return False
         self._done = done

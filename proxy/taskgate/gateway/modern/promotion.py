@@ -20,7 +20,7 @@ from taskgate.gateway.modern.flights import InflightCall
 from taskgate.gateway.modern.outbound_calls import OutboundCall
 from taskgate.gateway.modern.turns import Turns
 from taskgate.lifecycle.task_service import TaskService
-from taskgate.protocol.intents import CallTool
+from taskgate.protocol.host_requests import CallTool
 
 log = getLogger("taskgate.stateless")
 
@@ -44,7 +44,7 @@ class Promotion:
         request = outbound.request
         if not outbound.may_become_task or not isinstance(request, CallTool):
             return None
-        if outbound.mode is PromotionMode.AUTO and request.repeat_key is None:
+        if outbound.mode is PromotionMode.AUTO and request.idempotency_key is None:
             return None
         try:
             # While the session with the server opens, the host may still disconnect without a task.
@@ -139,7 +139,7 @@ class Promotion:
 
     def _kept(self, outbound: OutboundCall, request: CallTool, record: TaskRecord) -> TaskRecord:
         self._turns.count(outbound, "task")
-        if request.repeat_key is None:
+        if request.idempotency_key is None:
             self._abandon_with(outbound, record)
         return record
 

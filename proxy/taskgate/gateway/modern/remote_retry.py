@@ -35,11 +35,11 @@ from taskgate.gateway.modern.remote_exchange import RemoteExchange
 from taskgate.gateway.modern.session_pool import SharedSession
 from taskgate.gateway.resuming import LOST
 from taskgate.jsontext.large import to_string
-from taskgate.protocol.envelope import Request
+from taskgate.protocol.dialects import ModernDownstreamDialect
 from taskgate.protocol.faults import call_ended
-from taskgate.protocol.intents import CallTool, Relay
+from taskgate.protocol.host_requests import CallTool, Relay, RequestMeta, Retry
 from taskgate.protocol.jsonrpc import error_text, parse
-from taskgate.protocol.modern_requests import ModernDialect, RequestMeta, Retry
+from taskgate.protocol.messages import Request
 from taskgate.protocol.vocabulary import INTERNAL_ERROR
 from taskgate.streams.exchange import Exchange, RpcReply
 from taskgate.system.background import Background
@@ -93,7 +93,7 @@ class RetryServices(NamedTuple):
 
     holds: HeldCalls
     attending: ResponseWaiter
-    dialect: ModernDialect
+    dialect: ModernDownstreamDialect
     let_in: LetIn
     resume: Resume
 
@@ -258,7 +258,7 @@ def _packed(said: RequestMeta) -> dict[str, Any]:
         "log_level": said.log_level,
         "progress_token": said.progress_token,
         "declares_tasks": said.declares_tasks,
-        "repeated": dict(said.repeated),
+        "repeated": dict(said.header_params),
     }
 
 

@@ -28,33 +28,36 @@ from taskgate.gateway.modern.session_pool import SessionPool, SharedSession
 from taskgate.gateway.modern.subscriptions import Subscriptions
 from taskgate.gateway.modern.task_requests import TaskRequests
 from taskgate.lifecycle.runner import Runner
-from taskgate.protocol.base import ListedTool
-from taskgate.protocol.envelope import Request
+from taskgate.protocol.dialects import ModernDownstreamDialect
+from taskgate.protocol.discovery import ListedTool
 from taskgate.protocol.faults import modern_status
 from taskgate.protocol.headers import check_params
-from taskgate.protocol.intents import CallTool, CancelTask, GetTask, Relay
-from taskgate.protocol.modern_requests import (
+from taskgate.protocol.host_requests import (
+    CallTool,
+    CancelTask,
     Discover,
+    GetTask,
+    LegacyTaskRequest,
     Listen,
-    ModernDialect,
     ModernIntent,
-    OfLegacyTask,
+    Relay,
     RequestMeta,
     Retry,
     UpdateTask,
 )
+from taskgate.protocol.messages import Request
 from taskgate.protocol.vocabulary import MODERN_METHODS, TOOLS_LIST
 from taskgate.streams.exchange import TOOL_ERROR, Exchange, HandledRequest, HttpReply, RpcReply, error_of
 from taskgate.system.offload import offload
 
-_ABOUT_TASKS: Final = (GetTask, UpdateTask, CancelTask, OfLegacyTask)
+_ABOUT_TASKS: Final = (GetTask, UpdateTask, CancelTask, LegacyTaskRequest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModernRequests:
     """The handler of requests of the modern era."""
 
-    dialect: ModernDialect
+    dialect: ModernDownstreamDialect
     gate: RateLimiter
     streams: OpenStreams
     access: AccessControl
@@ -97,7 +100,7 @@ class ModernRequests:
             if tool is not None:
                 # 5. The headers that mirror arguments; only the server's catalogue names them.
                 listed = line.upstream.listed(tool) or await self._look_up(exchange, line, said, tool)
-                if listed is not None and listed.mirrored:
+                if listed is not None and listed.header_paths:
                     self._check_params(exchange, mount, request, tool, listed)
             # 6. Execute the intent.
             if isinstance(intent, Listen):
@@ -105,7 +108,11 @@ class ModernRequests:
             return _answered(await self._perform(exchange, caller, line, said, intent), said, quota)
 
     def _about_a_task(
-        self, exchange: Exchange, caller: AuthContext, at: str, intent: GetTask | UpdateTask | CancelTask | OfLegacyTask
+        self,
+        exchange: Exchange,
+        caller: AuthContext,
+        at: str,
+        intent: GetTask | UpdateTask | CancelTask | LegacyTaskRequest,
     ) -> Coroutine[Any, Any, RpcReply]:
         match intent:
             case GetTask():
@@ -114,7 +121,7 @@ class ModernRequests:
                 return self.tasks.update(exchange, caller, at, intent)
             case CancelTask():
                 return self.tasks.cancel(exchange, caller, at, intent)
-            case OfLegacyTask():
+            case LegacyTaskRequest():
                 return self.tasks.of_legacy(exchange, caller, at, intent)
 
     def _perform(
@@ -137,7 +144,7 @@ class ModernRequests:
 
     def _check_params(self, exchange: Exchange, mount: Mount, request: Request, tool: str, listed: ListedTool) -> None:
         try:
-            check_params(exchange.head.mirrored_headers(), request, listed.mirrored)
+            check_params(exchange.head.mirrored_headers(), request, listed.header_paths)
         except GatewayError:
             self._turned_away(mount, tool, is_listed=True)
             raise
@@ -159,7 +166,7 @@ class ModernRequests:
         server = await self.calls.meet(exchange, said, line.upstream.welcome())
         mount = line.mount
         self.denied.at_discovery(mount, said.peer, server.peer)
-        told = self.dialect.discovered(
+        told = self.dialect.discovery(
             intent.id, server, offers_tasks=mount.offers_tasks, extensions=mount.extensions, info=mount.info
         )
         return RpcReply(told)
@@ -182,7 +189,7 @@ class ModernRequests:
         work = self.calls.forward(exchange, caller, line, said, intent)
         response = await self.extensions.hold(caller, mount, method, extension, work)
         if response is None:
-            return RpcReply(self.dialect.listened(intent.id))
+            return RpcReply(self.dialect.subscription_ended(intent.id))
         answer = partial(self.dialect.answer, intent.id, method, response, line.upstream.era, line.info, extension)
         return RpcReply(await offload(len(response.text), answer), error_of(response))
 
@@ -201,7 +208,7 @@ class ModernRequests:
 
 
 def _may_become_task(asking: ModernIntent) -> bool:
-    return isinstance(asking, CallTool) and asking.kept is not None
+    return isinstance(asking, CallTool) and asking.stored_params is not None
 
 
 def _answered(spoken: RpcReply, said: RequestMeta, quota: QuotaFields) -> HandledRequest:

@@ -24,9 +24,8 @@ from taskgate.domain.versions import Era, Peer, era_of
 from taskgate.errors import InvalidParams
 from taskgate.gateway.denied_extensions import DeniedExtensions
 from taskgate.jsontext.spans import RawJson
-from taskgate.protocol.base import Server
-from taskgate.protocol.envelope import Notification
-from taskgate.protocol.reading import MAX_CAPABILITIES
+from taskgate.protocol.discovery import ServerDescription
+from taskgate.protocol.messages import MAX_CAPABILITIES, Notification
 from taskgate.sessions.call_sites import asked_of
 from taskgate.upstream.base import UpstreamSession
 from taskgate.upstream.call_listener import ServerQuestion, UnsavedCallListener
@@ -104,7 +103,7 @@ class SharedSession(UnsavedCallListener):
         self.mount = mount
         self.info = mount.info or self._server_info
 
-    def met(self, server: Server) -> None:
+    def met(self, server: ServerDescription) -> None:
         """Store the server's name and version for results, if it is a legacy server: its results do
         not have them.
         """

@@ -18,10 +18,10 @@ from taskgate.errors import InvalidParams, MissingCapability, TaskAlreadyFinishe
 from taskgate.lifecycle.changes import Changes
 from taskgate.lifecycle.runner import Runner
 from taskgate.lifecycle.task_service import TaskService
+from taskgate.protocol.dialects import ModernDownstreamDialect
 from taskgate.protocol.faults import TASKS_NEEDED
-from taskgate.protocol.intents import CancelTask, GetTask
-from taskgate.protocol.modern_requests import ModernDialect, OfLegacyTask, UpdateTask
-from taskgate.protocol.questions import Answer
+from taskgate.protocol.host_requests import CancelTask, GetTask, LegacyTaskRequest, UpdateTask
+from taskgate.protocol.server_messages import Answer
 from taskgate.protocol.vocabulary import TASKS_CANCEL, TASKS_GET, TASKS_UPDATE
 from taskgate.streams.exchange import Exchange, RpcReply
 
@@ -36,7 +36,7 @@ class TaskRequests:
     def __init__(
         self,
         *,
-        dialect: ModernDialect,
+        dialect: ModernDownstreamDialect,
         tasks: TaskService,
         lookups: Lookups,
         changes: Changes,
@@ -63,9 +63,9 @@ class TaskRequests:
         record = await self._lookups.find(exchange, caller, mount, intent.task, TASKS_UPDATE)
         if not all(map(record.has_asked, intent.answers)):
             self._changes.unasked(record.owner)
-        asked = self._dialect.outstanding(record)
+        asked = self._dialect.open_inputs(record)
         answers = {key: answer for key, answer in intent.answers.items() if key in asked}
-        if not all(self._dialect.fits(asked[key].method, answer) for key, answer in answers.items()):
+        if not all(self._dialect.is_valid_answer(asked[key].method, answer) for key, answer in answers.items()):
             raise InvalidParams("An input response does not match its input request")
         if answers:
             # Before the first answer is stored: the server must get each from the caller who gave
@@ -73,15 +73,17 @@ class TaskRequests:
             self._runner.answers((record.owner,), record.id, caller)
         for key, answer in answers.items():
             await self._changes.make(record.owner, record.id, partial(_answered, key, answer))
-        return RpcReply(self._dialect.acknowledged(intent.id))
+        return RpcReply(self._dialect.acknowledgement(intent.id))
 
     async def cancel(self, exchange: Exchange, caller: AuthContext, mount: str, intent: CancelTask) -> RpcReply:
         """Cancel the task, unless it has ended."""
         with suppress(TaskAlreadyFinished):
             await self._tasks.cancel(exchange, caller, mount, intent.task, TASKS_CANCEL)
-        return RpcReply(self._dialect.acknowledged(intent.id))
+        return RpcReply(self._dialect.acknowledgement(intent.id))
 
-    async def of_legacy(self, exchange: Exchange, caller: AuthContext, mount: str, intent: OfLegacyTask) -> RpcReply:
+    async def of_legacy(
+        self, exchange: Exchange, caller: AuthContext, mount: str, intent: LegacyTaskRequest
+    ) -> RpcReply:
         """Serve `tasks/get` or `tasks/cancel` of a host that does not declare tasks (AMB-19).
 
         Only a task of the legacy era is served. Raises MissingCapability for any other task,

@@ -14,7 +14,7 @@ from taskgate.admission.lookups import with_parsed_outcome
 from taskgate.clock import Clock
 from taskgate.domain.record import OwnerKey, TaskId, TaskRecord
 from taskgate.errors import StoreUnavailable
-from taskgate.protocol.modern_requests import ModernDialect
+from taskgate.protocol.dialects import ModernDownstreamDialect
 from taskgate.stores.base import OwnerWatch, TaskStore
 
 PATIENCE: Final = timedelta(seconds=30)
@@ -30,7 +30,9 @@ Tell = Callable[[TaskRecord], Awaitable[None]]
 class ToldTasks:
     """A watcher of some tasks of one owner, from a position in the store's change feed."""
 
-    def __init__(self, owner: OwnerKey, place: int, *, store: TaskStore, dialect: ModernDialect, clock: Clock) -> None:
+    def __init__(
+        self, owner: OwnerKey, place: int, *, store: TaskStore, dialect: ModernDownstreamDialect, clock: Clock
+    ) -> None:
         self._owner = owner
         self._place = place
         self._store = store
@@ -39,7 +41,9 @@ class ToldTasks:
         self._told: dict[TaskId, Hashable] = {}
 
     @classmethod
-    async def begin(cls, owner: OwnerKey, *, store: TaskStore, dialect: ModernDialect, clock: Clock) -> "ToldTasks":
+    async def begin(
+        cls, owner: OwnerKey, *, store: TaskStore, dialect: ModernDownstreamDialect, clock: Clock
+    ) -> "ToldTasks":
         """Start at the current position, without tasks. Raises StoreUnavailable."""
         now = await store.changed(OwnerWatch(owner=owner), timeout=timedelta())
         return cls(owner, now.place, store=store, dialect=dialect, clock=clock)
@@ -93,4 +97,4 @@ class ToldTasks:
 
     def _seen(self, record: TaskRecord) -> Hashable:
         """Return what a host can see of a running task; who delivers its questions is left out."""
-        return record.status, record.updated_at, record.status_message, tuple(self._dialect.outstanding(record))
+        return record.status, record.updated_at, record.status_message, tuple(self._dialect.open_inputs(record))

@@ -13,7 +13,7 @@ from taskgate.admission.coalescing import CoalesceKey, RequestCoalescer
 from taskgate.admission.concurrency import Permit
 from taskgate.errors import QueueFull
 from taskgate.gateway.modern.outbound_calls import OutboundCall
-from taskgate.protocol.envelope import Response
+from taskgate.protocol.messages import Response
 from taskgate.telemetry.events import EventSink, ToolCalled
 from taskgate.upstream.call_listener import CallListener
 

@@ -11,9 +11,9 @@ from typing import Final
 from taskgate.errors import InvalidParams
 from taskgate.jsontext.spans import members
 from taskgate.protocol import vocabulary as words
-from taskgate.protocol.base import Server
-from taskgate.protocol.envelope import Notification
-from taskgate.protocol.modern_requests import Subscription
+from taskgate.protocol.discovery import ServerDescription
+from taskgate.protocol.host_requests import Subscription
+from taskgate.protocol.messages import Notification
 
 MAX_TASKS: Final = 1000
 MAX_RESOURCES: Final = 256
@@ -37,7 +37,7 @@ def concerns_server(wants: Subscription) -> bool:
     return wants.tools or wants.prompts or wants.resources or bool(wants.resource_uris) or bool(wants.filters)
 
 
-def declares(server: Server) -> Callable[[str, str], bool]:
+def declares(server: ServerDescription) -> Callable[[str, str], bool]:
     """Return a function: whether the server declares a flag of a capability."""
     declared = members(server.capabilities)
 

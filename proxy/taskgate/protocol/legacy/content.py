@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from taskgate.domain.versions import Revision
 from taskgate.errors import MalformedMessage
-from taskgate.jsontext.edits import splice
+from taskgate.jsontext.edits import Edits, splice
 from taskgate.jsontext.spans import Member, Members, RawJson, elements, skip_space
-from taskgate.protocol.reading import Edits, value_of
+from taskgate.protocol.messages import value_of
 
 _UNKNOWN: Final = {
     Revision.R2024_11_05: ("audio", "resource_link"),

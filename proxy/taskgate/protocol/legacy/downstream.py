@@ -16,29 +16,24 @@ from taskgate.jsontext.large import LargeJson, MessageText, wrap
 from taskgate.jsontext.spans import Members, RawJson
 from taskgate.protocol import faults
 from taskgate.protocol import vocabulary as words
-from taskgate.protocol.amending import changed, edits_of, never_in_sessions
-from taskgate.protocol.base import (
-    Answer,
+from taskgate.protocol.dialects import EraCrossing, SupportOf
+from taskgate.protocol.discovery import ServerDescription, filter_tools, gateway_info, welcome_result
+from taskgate.protocol.extensions import ExtensionPolicy
+from taskgate.protocol.host_requests import (
     AnswerPing,
     AwaitTask,
     CallTool,
     CancelCall,
     CancelTask,
-    Foreign,
     GetTask,
     Ignore,
-    Intent,
+    LegacyIntent,
     ListTasks,
     OpenSession,
-    Question,
     Relay,
-    Server,
-    SupportOf,
+    read_idempotency_key,
 )
-from taskgate.protocol.envelope import Message, Notification, Request, Response
-from taskgate.protocol.extensions import ExtensionPolicy
-from taskgate.protocol.hiding import without_hidden
-from taskgate.protocol.jsonrpc import error_text, is_id, notification_text, readdressed, result_text
+from taskgate.protocol.jsonrpc import error_text, is_id, notification_text, result_text, with_id
 from taskgate.protocol.legacy import questions, results
 from taskgate.protocol.legacy.capabilities import allows
 from taskgate.protocol.legacy.filters import FILTER_CAPABILITY, listing_of
@@ -46,17 +41,21 @@ from taskgate.protocol.legacy.params import cursor_of, kept, passage, task_wish
 from taskgate.protocol.legacy.results import NO_TASK
 from taskgate.protocol.legacy.tasks import create_result, list_result, related_result, task_object
 from taskgate.protocol.legacy.tools import amend_tools, fitting_tools
-from taskgate.protocol.reading import (
+from taskgate.protocol.messages import (
+    Message,
+    Notification,
+    Request,
+    Response,
     check_capabilities,
-    kept_info,
     meta_of,
+    required_string,
+    short_info,
     task_id,
-    text_member,
     tool_name,
     value_of,
 )
-from taskgate.protocol.repeats import repeat_key
-from taskgate.protocol.welcomes import gateway_info, welcome_of
+from taskgate.protocol.meta import edit_object, edits_for, legacy_hop_keys
+from taskgate.protocol.server_messages import Answer, Question
 
 TASK_CAPABILITY = '{"cancel":{},"requests":{"tools":{"call":{}}}}'
 LISTING_CAPABILITY = f'{{"cancel":{{}},"list":{{"filter":{FILTER_CAPABILITY}}},"requests":{{"tools":{{"call":{{}}}}}}}}'
@@ -74,7 +73,9 @@ class LegacyDownstream:
         self._tasks = LISTING_CAPABILITY if lists else TASK_CAPABILITY
         self._version = version
 
-    def decode(self, message: Message, peer: Peer | None, *, offers_tasks: bool, extensions: ExtensionPolicy) -> Intent:
+    def decode(
+        self, message: Message, peer: Peer | None, *, offers_tasks: bool, extensions: ExtensionPolicy
+    ) -> LegacyIntent:
         match message:
             case Request(method=words.INITIALIZE):
                 return _open_session(message)
@@ -93,7 +94,7 @@ class LegacyDownstream:
     def welcome(
         self,
         intent: OpenSession,
-        server: Server,
+        server: ServerDescription,
         *,
         offers_tasks: bool,
         extensions: ExtensionPolicy,
@@ -106,18 +107,18 @@ class LegacyDownstream:
             # A welcome of this era has one, whether the server says who it is or not.
             "serverInfo": info or server.info or gateway_info(self._version),
         }
-        return result_text(intent.id, welcome_of(server, put, self._version))
+        return result_text(intent.id, welcome_result(server, put, self._version))
 
     def pong(self, id: RequestId) -> str:
         return result_text(id, "{}")
 
-    def answer(self, id: RequestId, response: Response, foreign: Foreign | None = None) -> str:
-        if foreign is not None:
-            return results.answer(id, response, foreign)
+    def answer(self, id: RequestId, response: Response, crossing: EraCrossing | None = None) -> str:
+        if crossing is not None:
+            return results.answer(id, response, crossing)
         found = None if response.result is None else response.result.members
         if response.result is None or not found or "_meta" not in found or not _has_foreign_keys(found):
-            return readdressed(response, id)
-        return splice(response.text, [(*response.id_span, dump(id)), *edits_of(found, response.result.start, NO_TASK)])
+            return with_id(response, id)
+        return splice(response.text, [(*response.id_span, dump(id)), *edits_for(found, response.result.start, NO_TASK)])
 
     def tools(
         self,
@@ -125,20 +126,20 @@ class LegacyDownstream:
         response: Response,
         support: SupportOf | None,
         shows: Callable[[str], bool] | None = None,
-        foreign: Foreign | None = None,
+        crossing: EraCrossing | None = None,
     ) -> str:
-        if response.result is None or (foreign is not None and not results.is_complete(response)):
-            return self.answer(id, response, foreign)
+        if response.result is None or (crossing is not None and not results.is_complete(response)):
+            return self.answer(id, response, crossing)
         page = response.text[response.result.start : response.result.end]
-        if foreign is not None:
+        if crossing is not None:
             page = fitting_tools(page)
         elif response.result.members is not None and _has_foreign_keys(response.result.members):
-            page = changed(page, NO_TASK)
+            page = edit_object(page, NO_TASK)
         if shows is not None:
-            page = without_hidden(page, shows)
+            page = filter_tools(page, shows)
         return result_text(id, amend_tools(page, support))
 
-    def on_notification(self, notification: Notification, token: RequestId | None, task: TaskId | None = None) -> str:
+    def notification(self, notification: Notification, token: RequestId | None, task: TaskId | None = None) -> str:
         return questions.notice_text(notification, token, task)
 
     def progress(self, token: RequestId, done: float, message: str, task: TaskId | None = None) -> str:
@@ -156,7 +157,7 @@ class LegacyDownstream:
     def wants_task(self, params: RawJson) -> bool:
         return questions.wants_task(params)
 
-    def settles(self, method: str, params: RawJson, answer: Answer) -> str | None:
+    def settled_task(self, method: str, params: RawJson, answer: Answer) -> str | None:
         return questions.settled_by(method, params, answer)
 
     def input_request(self, record: TaskRecord, request: InputRequest) -> str:
@@ -165,7 +166,7 @@ class LegacyDownstream:
     def withdrawal(self, id: str, reason: str) -> str:
         return questions.withdrawal_text(id, reason)
 
-    def takes(self, peer: Peer, method: str, params: RawJson) -> bool:
+    def can_ask(self, peer: Peer, method: str, params: RawJson) -> bool:
         return allows(peer, method, params)
 
     def task_created(self, id: RequestId, record: TaskRecord, response: str | None) -> str:
@@ -187,14 +188,14 @@ class LegacyDownstream:
                 return error_text(id, results.fitting_error(error, words.TOOLS_CALL))
         return error_text(id, faults.CANCELLED)
 
-    def task_changed(self, record: TaskRecord) -> str:
+    def task_status(self, record: TaskRecord) -> str:
         return notification_text(words.NOTE_TASK_STATUS, task_object(record))
 
 
 def _open_session(request: Request) -> OpenSession:
-    offered = text_member(request.params, "protocolVersion", "protocolVersion")
+    offered = required_string(request.params, "protocolVersion", "protocolVersion")
     check_capabilities(request.params.get("capabilities"))
-    capabilities, info = _object(request, "capabilities"), kept_info(_object(request, "clientInfo"))
+    capabilities, info = _object(request, "capabilities"), short_info(_object(request, "clientInfo"))
     peer = Peer(revision=find_revision(offered) or NEWEST_LEGACY, capabilities=capabilities, info=info)
     return OpenSession(id=request.id, peer=peer)
 
@@ -210,7 +211,7 @@ def _object(request: Request, name: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _read_request(request: Request, *, has_tasks: bool, lists: bool, extensions: ExtensionPolicy) -> Intent:
+def _read_request(request: Request, *, has_tasks: bool, lists: bool, extensions: ExtensionPolicy) -> LegacyIntent:
     if request.params_text and not request.params_text.startswith("{"):
         raise InvalidParams("params must be an object")
     match request.method:
@@ -227,7 +228,7 @@ def _read_request(request: Request, *, has_tasks: bool, lists: bool, extensions:
         case words.TASKS_LIST if has_tasks and lists:
             where, order = listing_of(request.params)
             return ListTasks(id=request.id, where=where, order=order, cursor=cursor_of(request.params))
-        case method if method in words.RELAYED_METHODS or extensions.relays(method, Era.LEGACY):
+        case method if method in words.RELAYED_METHODS or extensions.allows_method(method, Era.LEGACY):
             ready = passage(request)
             return Relay(
                 id=request.id,
@@ -247,17 +248,17 @@ def _call_tool(request: Request, *, has_tasks: bool) -> CallTool:
         id=request.id,
         tool=name,
         params=ready.params,
-        kept=None if wish is None else kept(request),
+        stored_params=None if wish is None else kept(request),
         progress_token=ready.token,
         wants_task=wish is not None,
         ttl=wish.ttl if wish else None,
-        repeat_key=repeat_key(meta_of(request.params)),
+        idempotency_key=read_idempotency_key(meta_of(request.params)),
     )
 
 
-def _capabilities(server: Server, tasks: RawJson | None, extensions: ExtensionPolicy) -> RawJson:
+def _capabilities(server: ServerDescription, tasks: RawJson | None, extensions: ExtensionPolicy) -> RawJson:
     """A server's capabilities, less what does not cross the gateway, plus tasks where there are any and tools too."""
-    kept = extensions.of_server(server.capabilities, Era.LEGACY, era_of(server.peer.revision), {})
+    kept = extensions.server_capabilities(server.capabilities, Era.LEGACY, era_of(server.peer.revision), {})
     if tasks is not None and "tools" in server.peer.capabilities:
         kept = splice(kept, [insertion(kept, "tasks", tasks)])
     return kept
@@ -266,4 +267,4 @@ def _capabilities(server: Server, tasks: RawJson | None, extensions: ExtensionPo
 def _has_foreign_keys(found: Members) -> bool:
     """Whether a server's plain result has keys of `_meta` that do not cross."""
     meta = found.get("_meta")
-    return meta is not None and meta.members is not None and bool(never_in_sessions(meta.members))
+    return meta is not None and meta.members is not None and bool(legacy_hop_keys(meta.members))

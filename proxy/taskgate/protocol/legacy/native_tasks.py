@@ -13,14 +13,11 @@ from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.jsontext.edits import dump, splice
 from taskgate.jsontext.spans import Members, skip_space
 from taskgate.protocol import vocabulary as words
-from taskgate.protocol.amending import edits_of
-from taskgate.protocol.envelope import Notification, Response
 from taskgate.protocol.jsonrpc import parse, request_text, result_text
 from taskgate.protocol.legacy.results import NO_TASK
-from taskgate.protocol.outcomes import summary
-from taskgate.protocol.params import Params
-from taskgate.protocol.reading import value_of
-from taskgate.protocol.server_tasks import ServerTask
+from taskgate.protocol.messages import Notification, Params, Response, value_of
+from taskgate.protocol.meta import edits_for
+from taskgate.protocol.server_messages import ServerTask, status_text
 
 MAX_ID: Final = 4096
 """Bytes of a task's id, which may say all of it: it is sent again and again, and kept with the record."""
@@ -42,15 +39,15 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 class NativeTasks:
-    """The translator for such servers; see NativeDialect."""
+    """The translator for such servers; see LegacyTaskDialect."""
 
-    def serves(self, server: Peer) -> bool:
+    def is_supported(self, server: Peer) -> bool:
         said: Any = server.capabilities
         for name in ("tasks", "requests", "tools", "call"):
             said = said.get(name) if isinstance(said, dict) else None
         return server.revision.has_tasks and isinstance(said, dict)
 
-    def wanting(self, params: Params, ttl: timedelta) -> Params:
+    def with_task(self, params: Params, ttl: timedelta) -> Params:
         head = params.head
         at = head.find("{") + 1
         if at == 0:
@@ -60,11 +57,11 @@ class NativeTasks:
         wish = f'"task":{{"ttl":{max(1, min(ttl, LONGEST_TTL) // _MILLISECOND)}}}{more}'
         return params._replace(head=head[:at] + wish + head[at:])
 
-    def about(self, id: RequestId, method: str, task: str) -> str:
+    def request(self, id: RequestId, method: str, task: str) -> str:
         # No related-task key: servers that find one answer on the stream of the task (L-GET-3).
         return request_text(id, method, dump({"taskId": task}))
 
-    def created(self, response: Response) -> ServerTask | None:
+    def read_created(self, response: Response) -> ServerTask | None:
         found = {} if response.result is None else response.result.members or {}
         task = value_of(found, "task") if "content" not in found else None
         if not isinstance(task, dict):
@@ -72,7 +69,7 @@ class NativeTasks:
         # What state it is in is asked soon; who is not followed now could not be ended.
         return _task(task if _state(task.get("status")) else {**task, "status": TaskStatus.WORKING})
 
-    def shown(self, task: str, response: Response) -> ServerTask | None:
+    def read_state(self, task: str, response: Response) -> ServerTask | None:
         if response.error is not None:
             if response.error_code in _UNKNOWN:
                 return None
@@ -83,7 +80,7 @@ class NativeTasks:
             raise _broke("it shows another task than the one it was asked for")
         return now
 
-    def came_of(self, task: ServerTask, response: Response) -> Response | None:
+    def read_outcome(self, task: ServerTask, response: Response) -> Response | None:
         found = None if response.result is None else response.result.members
         if found is not None and not _OF_A_RESULT.isdisjoint(found):
             return _own(response)
@@ -136,7 +133,7 @@ def _task(said: dict[str, Any]) -> ServerTask:
     return ServerTask(
         id=id_,
         status=status,
-        message=summary(message) if isinstance(message, str) and message else None,
+        message=status_text(message) if isinstance(message, str) and message else None,
         updated=updated if isinstance(updated, str) else None,
         interval=_seconds(said.get("pollInterval")),
     )
@@ -171,7 +168,7 @@ def _own(response: Response) -> Response:
     found = response.result.members
     if found is None:
         raise _broke("what came of its task is no result")
-    edits = edits_of(found, response.result.start, NO_TASK)
+    edits = edits_for(found, response.result.start, NO_TASK)
     return _read(splice(response.text, edits)) if edits else response
 
 

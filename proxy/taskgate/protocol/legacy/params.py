@@ -9,13 +9,11 @@ from typing import Final, NamedTuple
 
 from taskgate.domain.record import RequestId
 from taskgate.errors import InvalidParams
-from taskgate.jsontext.edits import removals
+from taskgate.jsontext.edits import removals, splice_range
 from taskgate.jsontext.spans import Members, RawJson
-from taskgate.protocol.amending import OURS
-from taskgate.protocol.base import Params
-from taskgate.protocol.envelope import Request
 from taskgate.protocol.jsonrpc import is_id
-from taskgate.protocol.reading import cut, text_member, value_of
+from taskgate.protocol.messages import Params, Request, required_string, value_of
+from taskgate.protocol.meta import OWN_PREFIX
 from taskgate.protocol.vocabulary import RELATED_TASK
 
 MAX_TTL: Final = timedelta(days=36_500)
@@ -39,7 +37,7 @@ def cursor_of(params: Members) -> str | None:
     """Where a page is to begin; an empty text is a cursor too, though none of ours."""
     if "cursor" not in params:
         return None
-    return text_member(params, "cursor", "The cursor")
+    return required_string(params, "cursor", "The cursor")
 
 
 def task_wish(params: Members) -> TaskWish | None:
@@ -66,17 +64,19 @@ def passage(request: Request) -> PreparedParams | None:
     cuts = _cuts(request.params, meta, _NOT_PASSED)
     begin, end = request.params_at, request.params_at + len(request.params_text)
     if token is None:
-        return PreparedParams(Params(cut(request.text, begin, end, cuts) if cuts else request.params_text), None)
+        return PreparedParams(
+            Params(splice_range(request.text, begin, end, cuts) if cuts else request.params_text), None
+        )
     if not is_id(token.value):
         raise InvalidParams("The progress token must be a string or an integer")
-    head, tail = cut(request.text, begin, token.start, cuts), cut(request.text, token.end, end, cuts)
+    head, tail = splice_range(request.text, begin, token.start, cuts), splice_range(request.text, token.end, end, cuts)
     return PreparedParams(Params(head, tail), token.value)
 
 
 def kept(request: Request) -> RawJson:
     """The parameters of a request as a record keeps them: without any progress token. To be asked after `passage`."""
     cuts = _cuts(request.params, _meta(request.params), _NOT_KEPT)
-    return cut(request.text, request.params_at, request.params_at + len(request.params_text), cuts)
+    return splice_range(request.text, request.params_at, request.params_at + len(request.params_text), cuts)
 
 
 def _meta(params: Members) -> Members:
@@ -96,7 +96,7 @@ def _cuts(params: Members, meta: Members, names: tuple[str, ...]) -> list[tuple[
     cuts = removals(params, ("task",)) if "task" in params else []
     gone = set(names)
     for name in meta:
-        if name.startswith(OURS):
+        if name.startswith(OWN_PREFIX):
             gone.add(name)
     return cuts + removals(meta, gone) if not meta.keys().isdisjoint(gone) else cuts
 

@@ -9,23 +9,15 @@ from typing import Any, Final
 
 from taskgate.domain.record import InputRequest, RequestId, TaskId
 from taskgate.errors import MalformedMessage
-from taskgate.jsontext.edits import dump, insertion, removals, splice
+from taskgate.jsontext.edits import Edits, dump, insertion, removals, splice
 from taskgate.jsontext.spans import Members, RawJson, members
 from taskgate.protocol import vocabulary as words
-from taskgate.protocol.amending import never_in_sessions
-from taskgate.protocol.base import (
-    Answer,
-    AnswerInput,
-    AnswerQuestion,
-    Ignore,
-    Question,
-    TellProgress,
-    TellServer,
-)
-from taskgate.protocol.envelope import Notification, Response
+from taskgate.protocol.host_requests import AnswerInput, AnswerQuestion, Ignore, NotifyServer, ReportProgress
 from taskgate.protocol.jsonrpc import is_id, notification_text, request_text
 from taskgate.protocol.legacy.tasks import with_related_task
-from taskgate.protocol.reading import TASK_ID, Edits, meta_of, value_of
+from taskgate.protocol.messages import TASK_ID, Notification, Response, meta_of, value_of
+from taskgate.protocol.meta import legacy_hop_keys
+from taskgate.protocol.server_messages import Answer, Question
 
 # --- what a host says ----------------------------------------------------------------------------------------------
 
@@ -41,17 +33,17 @@ def read_answer(response: Response) -> AnswerInput | AnswerQuestion | Ignore:
     if asked is None:
         return AnswerQuestion(id=response.id, answer=_answer(response, None))
     task, key = asked
-    return AnswerInput(task=task, key=key, answer=_answer(response, task), deferred_to=_handle(response))
+    return AnswerInput(task=task, key=key, answer=_answer(response, task), host_task=_handle(response))
 
 
-def read_notice(notification: Notification) -> TellProgress | TellServer | Ignore:
+def read_notice(notification: Notification) -> ReportProgress | NotifyServer | Ignore:
     """What a notification of a host is to its server: the few that it may tell, and nothing else."""
     if notification.method == words.NOTE_PROGRESS:
         token = value_of(notification.params, "progressToken")
         if isinstance(token, str) and is_id(token):
-            return TellProgress(id=token, notification=notification)
+            return ReportProgress(id=token, notification=notification)
     elif notification.method in words.HOST_NOTICES and notification.params_text[:1] in ("", "{"):
-        return TellServer(notification=notification)
+        return NotifyServer(notification=notification)
     return Ignore()
 
 
@@ -146,7 +138,7 @@ def notice_text(notification: Notification, token: RequestId | None, task: TaskI
     edits = [] if token is None or place is None else [(place.start, place.end, dump(token))]
     if task is None:
         meta = meta_of(notification.params)
-        edits += removals(meta, never_in_sessions(meta))
+        edits += removals(meta, legacy_hop_keys(meta))
     text = splice(notification.text, edits) if edits else notification.text
     return text if task is None else _related_text(text, task)
 

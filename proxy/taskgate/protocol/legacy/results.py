@@ -13,14 +13,13 @@ from taskgate.jsontext.edits import dump, splice
 from taskgate.jsontext.large import LargeJson, MessageText
 from taskgate.jsontext.spans import Member, Members, RawJson, members
 from taskgate.protocol import vocabulary as words
-from taskgate.protocol.amending import ObjectEdit, edits_of
-from taskgate.protocol.base import Foreign
-from taskgate.protocol.envelope import Response
+from taskgate.protocol.dialects import EraCrossing
 from taskgate.protocol.extensions import Extension
-from taskgate.protocol.jsonrpc import error_text, readdressed
+from taskgate.protocol.faults import as_internal, no_result, with_code
+from taskgate.protocol.jsonrpc import error_text, with_id
 from taskgate.protocol.legacy.content import fitting_content, fitting_messages, knows_all_content
-from taskgate.protocol.reading import meta_of, value_of
-from taskgate.protocol.recoding import as_internal, no_result, recoded
+from taskgate.protocol.messages import Response, meta_of, value_of
+from taskgate.protocol.meta import ObjectEdit, edits_for
 
 OTHER_ERA: Final = ("resultType", "ttlMs", "cacheScope")
 """Members of a result that this era does not have."""
@@ -31,16 +30,16 @@ TextAt = Callable[[Member], RawJson]
 _NEWEST_CODES: Final = frozenset({words.HEADER_MISMATCH, words.MISSING_CAPABILITY, words.UNSUPPORTED_VERSION})
 
 
-def answer(id: RequestId, response: Response, foreign: Foreign) -> str:
+def answer(id: RequestId, response: Response, foreign: EraCrossing) -> str:
     """A server's response under the host's id; what is no complete result breaks the protocol (V-META-7)."""
     if response.error is not None:
         error = response.text[response.error.start : response.error.end]
         converted = fitting_error(error, foreign.method, foreign.extension)
-        return readdressed(response, id) if converted == error else error_text(id, converted)
+        return with_id(response, id) if converted == error else error_text(id, converted)
     if response.result is None or response.result.members is None or not is_complete(response, foreign.extension):
         return no_result(id)
     change = _fitting(response.text, response.result.members, foreign)
-    edits = edits_of(response.result.members, response.result.start, change)
+    edits = edits_for(response.result.members, response.result.start, change)
     return splice(response.text, [(*response.id_span, dump(id)), *edits])
 
 
@@ -50,7 +49,7 @@ def is_complete(response: Response, extension: Extension | None = None) -> bool:
     if found is None or "resultType" not in found:
         return found is not None
     kind = found["resultType"].value
-    return kind == "complete" or (extension is not None and extension.knows_result(kind))
+    return kind == "complete" or (extension is not None and extension.allows_result(kind))
 
 
 def fitting_outcome(found: Members, text_at: TextAt) -> ObjectEdit:
@@ -77,7 +76,7 @@ def fitting_error(error: RawJson, method: str, extension: Extension | None = Non
     if code in _NEWEST_CODES:
         return as_internal(error)
     if method == "resources/read" and code == words.INVALID_PARAMS and _is_not_found(error):
-        return recoded(error, words.RESOURCE_NOT_FOUND)
+        return with_code(error, words.RESOURCE_NOT_FOUND)
     return error
 
 
@@ -87,7 +86,7 @@ def large_fitting_error(error: LargeJson) -> MessageText:
     return error.spliced(()) if fits else as_internal(error.text())
 
 
-def _fitting(text: str, found: Members, foreign: Foreign) -> ObjectEdit:
+def _fitting(text: str, found: Members, foreign: EraCrossing) -> ObjectEdit:
     """What is to become of a result with these members."""
     match foreign.method:
         case words.TOOLS_CALL:

@@ -7,13 +7,12 @@ from typing import Any
 
 from taskgate.domain.listing import ListedTask, TaskState
 from taskgate.domain.record import RequestId, TaskId, TaskRecord, TaskStatus
-from taskgate.jsontext.edits import dump, insertion, may_have_key, splice
+from taskgate.jsontext.edits import Edits, dump, insertion, may_have_key, splice
 from taskgate.jsontext.large import LargeJson, MessageText, wrap
 from taskgate.jsontext.spans import Member, Members, RawJson, members, skip_space
-from taskgate.protocol.amending import edits_of
 from taskgate.protocol.jsonrpc import result_text
 from taskgate.protocol.legacy.results import TextAt, fitting_outcome, may_not_fit
-from taskgate.protocol.reading import Edits
+from taskgate.protocol.meta import edits_for
 from taskgate.protocol.vocabulary import IMMEDIATE_RESPONSE, RELATED_TASK
 
 MILLISECOND = timedelta(milliseconds=1)
@@ -62,7 +61,7 @@ def related_result(id: RequestId, result: RawJson | LargeJson, task: TaskId) -> 
 
 def _related_edits(found: Members, start: int, text_at: TextAt, related: RawJson) -> Edits:
     """The edits of a result that make it one of this era, and of that task."""
-    return edits_of(found, start, fitting_outcome(found, text_at)._replace(meta_put={RELATED_TASK: related}))
+    return edits_for(found, start, fitting_outcome(found, text_at)._replace(meta_put={RELATED_TASK: related}))
 
 
 def with_related_task(result: RawJson, task: TaskId) -> RawJson:

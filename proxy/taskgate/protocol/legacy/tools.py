@@ -8,13 +8,13 @@ from typing import Final
 
 from taskgate.domain.policy import APP_ONLY, TaskSupport
 from taskgate.errors import MalformedMessage
-from taskgate.jsontext.edits import insertion, removals, splice
+from taskgate.jsontext.edits import Edits, insertion, removals, splice
 from taskgate.jsontext.spans import Member, Members, RawJson, Shape, elements, members
-from taskgate.protocol.amending import ObjectEdit, changed
-from taskgate.protocol.base import SupportOf
-from taskgate.protocol.catalogue import hints_of
+from taskgate.protocol.dialects import SupportOf
+from taskgate.protocol.discovery import hints_of
 from taskgate.protocol.legacy.results import OTHER_ERA
-from taskgate.protocol.reading import Edits, value_of
+from taskgate.protocol.messages import value_of
+from taskgate.protocol.meta import ObjectEdit, edit_object
 
 MAX_REMEMBERED: Final = 64 * 1024
 """Pages up to so many characters are kept amended: servers send the same one again and again."""
@@ -42,7 +42,7 @@ def fitting_tools(page: RawJson) -> RawJson:
 
 
 def _fitting(page: RawJson) -> RawJson:
-    plain = changed(page, ObjectEdit(drop=OTHER_ERA))
+    plain = edit_object(page, ObjectEdit(drop=OTHER_ERA))
     tools = members(plain).get("tools")
     if tools is None:
         return plain

@@ -13,31 +13,32 @@ from taskgate.domain.versions import NEWEST_LEGACY, Era, Peer, Revision, era_of,
 from taskgate.errors import MalformedMessage, UnparsableMessage, UpstreamFailed, UpstreamReason
 from taskgate.jsontext.edits import dump
 from taskgate.jsontext.spans import RawJson, members
-from taskgate.protocol import outcomes
+from taskgate.protocol import server_messages
 from taskgate.protocol import vocabulary as words
-from taskgate.protocol.base import (
+from taskgate.protocol.discovery import (
     MAX_WELCOME,
-    Answer,
-    CallAnswered,
-    Heard,
     ListedTool,
-    Noticed,
-    Params,
-    ProgressTold,
-    Question,
-    Server,
-    TaskShown,
+    ServerDescription,
     ToolPage,
-    Withdrawn,
+    hints_of,
+    server_info,
+    undefined_members,
 )
-from taskgate.protocol.catalogue import hints_of
-from taskgate.protocol.envelope import Notification, Request, Response
-from taskgate.protocol.extensions import ExtensionPolicy, written_capabilities
+from taskgate.protocol.extensions import ExtensionPolicy, dump_capabilities
+from taskgate.protocol.headers import read_header_paths
 from taskgate.protocol.jsonrpc import is_id, notification_text, parse, request_text
 from taskgate.protocol.legacy import capabilities, native_tasks, upstream_questions, url_elicitation
-from taskgate.protocol.mirrored import mirrored_arguments
-from taskgate.protocol.reading import kept_info, value_of
-from taskgate.protocol.welcomes import info_of, rest_of
+from taskgate.protocol.messages import Notification, Params, Request, Response, short_info, value_of
+from taskgate.protocol.server_messages import (
+    Answer,
+    CallProgress,
+    CallResponse,
+    LegacyServerMessage,
+    Question,
+    SessionNotification,
+    TaskStatusNotification,
+    WithdrawnQuestion,
+)
 
 MAX_DEPTH: Final = 256
 """How deep a server's message may nest: far above any real one, far below what would hurt to read."""
@@ -49,7 +50,7 @@ class LegacyUpstream:
     `extensions` is what crosses.
     """
 
-    native: Final = native_tasks.NativeTasks()
+    tasks: Final = native_tasks.NativeTasks()
 
     def __init__(self, version: str, extensions: ExtensionPolicy) -> None:
         self._version = version
@@ -59,11 +60,11 @@ class LegacyUpstream:
         info = {"name": "taskgate", "version": self._version}
         declared = capabilities.declared(host)
         if host is not None:
-            declared |= self._extensions.of_host(host.capabilities, era_of(host.revision), Era.LEGACY)
-        said = f'"protocolVersion":"{offered.value}","capabilities":{written_capabilities(declared)}'
+            declared |= self._extensions.host_capabilities(host.capabilities, era_of(host.revision), Era.LEGACY)
+        said = f'"protocolVersion":"{offered.value}","capabilities":{dump_capabilities(declared)}'
         return request_text(id, words.INITIALIZE, f'{{{said},"clientInfo":{dump(info)}}}')
 
-    def read_welcome(self, response: Response) -> Server:
+    def read_welcome(self, response: Response) -> ServerDescription:
         if response.result is None:
             raise _failed(UpstreamReason.REFUSED, "The server refused to open a session")
         text = response.text[response.result.start : response.result.end]
@@ -82,16 +83,16 @@ class LegacyUpstream:
             raise _broke("it declared no capabilities")
         instructions = result.get("instructions")
         told = instructions is not None and isinstance(instructions.value, str)
-        return Server(
+        return ServerDescription(
             peer=Peer(
                 revision=revision,
                 capabilities=capabilities.value,
-                info=kept_info(info) if isinstance(info, dict) else {},
+                info=short_info(info) if isinstance(info, dict) else {},
             ),
             capabilities=text[capabilities.start : capabilities.end],
             instructions=text[instructions.start : instructions.end] if instructions and told else None,
-            info=info_of(text, result.get("serverInfo")),
-            rest=rest_of(text, result),
+            info=server_info(text, result.get("serverInfo")),
+            rest=undefined_members(text, result),
         )
 
     def initialized(self) -> str:
@@ -100,7 +101,7 @@ class LegacyUpstream:
     def call(self, id: RequestId, method: str, params: Params | None) -> str:
         return request_text(id, method, None if params is None else params.with_token(id))
 
-    def tracked(self, params: RawJson) -> Params:
+    def with_token_slot(self, params: RawJson) -> Params:
         try:
             found = members(params, {"_meta": {}})
         except MalformedMessage:
@@ -137,55 +138,55 @@ class LegacyUpstream:
     def cancel(self, id: RequestId, reason: str) -> str:
         return notification_text(words.NOTE_CANCELLED, dump({"requestId": id, "reason": reason}))
 
-    def hear(self, message: bytes, host: Peer | None) -> Heard:
+    def decode(self, message: bytes, host: Peer | None) -> LegacyServerMessage:
         try:
             heard = parse(message, max_depth=MAX_DEPTH)
         except (UnparsableMessage, MalformedMessage):
             raise _broke("a message of it is no JSON-RPC message") from None
         match heard:
             case Response():
-                return CallAnswered(heard)
+                return CallResponse(heard)
             case Request():
                 return upstream_questions.read_question(heard, host)
             case Notification(method=words.NOTE_PROGRESS):
                 token = value_of(heard.params, "progressToken")
                 known = isinstance(token, int) and not isinstance(token, bool)
-                return ProgressTold(token, heard) if known else None
+                return CallProgress(token, heard) if known else None
             case Notification(method=words.NOTE_CANCELLED):
                 id_ = value_of(heard.params, "requestId")
-                return Withdrawn(id_) if is_id(id_) else None
+                return WithdrawnQuestion(id_) if is_id(id_) else None
             case Notification(method=words.NOTE_TASK_STATUS):
                 task = native_tasks.told(heard)
-                return None if task is None else TaskShown(task)
+                return None if task is None else TaskStatusNotification(task)
             case Notification(method=method) if method in words.RELAYED_NOTICES:
-                return Noticed(heard)
+                return SessionNotification(heard)
             case Notification(method=method) if host is not None and self._carries(method, host):
-                return Noticed(heard)
+                return SessionNotification(heard)
         return None
 
     def _carries(self, notification: str, host: Peer) -> bool:
-        return self._extensions.hears(notification, era_of(host.revision), Era.LEGACY)
+        return self._extensions.allows_notification(notification, era_of(host.revision), Era.LEGACY)
 
     def answer(self, id: RequestId, answer: Answer) -> str:
         return upstream_questions.answer_text(id, answer)
 
-    def no_answer(self, method: str) -> Answer:
+    def default_answer(self, method: str) -> Answer:
         return upstream_questions.no_answer(method)
 
-    def request_contexts(self, response: Response, host: Peer | None) -> tuple[Question, ...]:
+    def url_questions(self, response: Response, host: Peer | None) -> tuple[Question, ...]:
         return url_elicitation.request_contexts(response, host)
 
-    def agrees(self, answer: Answer) -> bool:
+    def is_accepted(self, answer: Answer) -> bool:
         return url_elicitation.agrees(answer)
 
-    def passes(self, notification: Notification, host: Peer | None) -> bool:
+    def allows_notification(self, notification: Notification, host: Peer | None) -> bool:
         return capabilities.may_tell(host, notification.method)
 
-    def pass_on(self, notification: Notification, token: RequestId | None = None) -> str:
+    def notification(self, notification: Notification, token: RequestId | None = None) -> str:
         return upstream_questions.passed_on(notification, token)
 
     def outcome(self, response: Response) -> CallSucceeded | CallFaulted:
-        return outcomes.outcome(response)
+        return server_messages.call_outcome(response)
 
 
 def _opened(params: RawJson, at: int, key: str, end: str, *, more: bool) -> Params:
@@ -197,7 +198,7 @@ def _opened(params: RawJson, at: int, key: str, end: str, *, more: bool) -> Para
 
 def _listed(tool: dict[str, Any]) -> ListedTool:
     try:
-        mirrored = mirrored_arguments(tool.get("inputSchema"))
+        mirrored = read_header_paths(tool.get("inputSchema"))
     except ValueError:
         # Servers of this era need not know of headers; what looks like one of theirs is none.
         mirrored = {}

@@ -4,32 +4,31 @@ from typing import Final
 
 from taskgate.domain.record import RequestId
 from taskgate.domain.versions import Peer
-from taskgate.jsontext.edits import dump, removals, splice
+from taskgate.jsontext.edits import dump, removals, splice, splice_range
 from taskgate.jsontext.spans import members
 from taskgate.protocol import vocabulary as words
-from taskgate.protocol.amending import never_in_sessions
-from taskgate.protocol.base import Answer, Params, Question, Questioned, ReceivedQuestion
-from taskgate.protocol.envelope import Notification, Request
 from taskgate.protocol.jsonrpc import error_text, is_id, result_text
 from taskgate.protocol.legacy import capabilities
 from taskgate.protocol.legacy.native_tasks import related
-from taskgate.protocol.reading import cut, meta_of
+from taskgate.protocol.messages import Notification, Params, Request, meta_of
+from taskgate.protocol.meta import legacy_hop_keys
+from taskgate.protocol.server_messages import Answer, ImmediateReply, Question, ReceivedQuestion
 
 
-def read_question(request: Request, host: Peer | None) -> ReceivedQuestion | Questioned:
+def read_question(request: Request, host: Peer | None) -> ReceivedQuestion | ImmediateReply:
     """What the host is to be asked, or the answer that the server gets at once.
 
     The server's related-task key is cut out, and `task` where the host makes no tasks of such questions (L-HOST-6).
     """
     if request.method == words.PING:
-        return Questioned(result_text(request.id, "{}"))
+        return ImmediateReply(result_text(request.id, "{}"))
     code, required = capabilities.refusal(host, request.method, request.params), None
     if code is not None:
         required = capabilities.lacking(host, request.method, request.params)
     elif not _is_sound(request):
         code = words.INVALID_PARAMS
     if code is not None:
-        return Questioned(error_text(request.id, _error(code, _MESSAGES[code])), required)
+        return ImmediateReply(error_text(request.id, _error(code, _MESSAGES[code])), required)
     keeps_task = capabilities.hosts_tasks_of(host, request.method)
     meta = meta_of(request.params)
     token = meta.get("progressToken")
@@ -56,7 +55,7 @@ def no_answer(method: str) -> Answer:
 def passed_on(notification: Notification, token: RequestId | None) -> str:
     """A host's notification without what the gateway had added, under the server's own token where it has one."""
     meta = meta_of(notification.params)
-    edits = removals(meta, never_in_sessions(meta))
+    edits = removals(meta, legacy_hop_keys(meta))
     place = notification.params.get("progressToken")
     if token is not None and place is not None:
         edits = [*edits, (place.start, place.end, dump(token))]
@@ -78,12 +77,14 @@ def _params(request: Request, *, keeps_task: bool) -> Params | None:
     if not request.params_text:
         return None
     meta = meta_of(request.params)
-    edits = removals(meta, never_in_sessions(meta)) + ([] if keeps_task else removals(request.params, ("task",)))
+    edits = removals(meta, legacy_hop_keys(meta)) + ([] if keeps_task else removals(request.params, ("task",)))
     token = meta.get("progressToken")
     begin, end = request.params_at, request.params_at + len(request.params_text)
     if token is None:
-        return Params(cut(request.text, begin, end, edits))
-    return Params(cut(request.text, begin, token.start, edits), cut(request.text, token.end, end, edits))
+        return Params(splice_range(request.text, begin, end, edits))
+    return Params(
+        splice_range(request.text, begin, token.start, edits), splice_range(request.text, token.end, end, edits)
+    )
 
 
 def _error(code: int, message: str) -> str:

@@ -11,10 +11,9 @@ from taskgate.domain.versions import Era, Peer, era_of
 from taskgate.jsontext.edits import dump
 from taskgate.jsontext.spans import members
 from taskgate.protocol import vocabulary as words
-from taskgate.protocol.envelope import Response
 from taskgate.protocol.legacy import capabilities
-from taskgate.protocol.params import Params
-from taskgate.protocol.questions import Answer, Question
+from taskgate.protocol.messages import Params, Response
+from taskgate.protocol.server_messages import Answer, Question
 
 
 def request_contexts(response: Response, host: Peer | None) -> tuple[Question, ...]:

@@ -6,9 +6,8 @@ from taskgate.domain.versions import SERVED, Era, era_of
 from taskgate.jsontext.edits import dump
 from taskgate.jsontext.spans import RawJson
 from taskgate.protocol import vocabulary as words
-from taskgate.protocol.base import Server
+from taskgate.protocol.discovery import ServerDescription, welcome_result
 from taskgate.protocol.extensions import ExtensionPolicy
-from taskgate.protocol.welcomes import welcome_of
 
 _VERSIONS: Final = dump([revision.value for revision in SERVED])
 _OWN: Final = {words.TASKS_EXTENSION: "{}"}
@@ -16,9 +15,14 @@ _OWN: Final = {words.TASKS_EXTENSION: "{}"}
 
 
 def discover_result(
-    server: Server, version: str, extensions: ExtensionPolicy, *, offers_tasks: bool, info: RawJson | None = None
+    server: ServerDescription,
+    version: str,
+    extensions: ExtensionPolicy,
+    *,
+    offers_tasks: bool,
+    info: RawJson | None = None,
 ) -> RawJson:
-    """A DiscoverResult out of what a server said of itself (V-DISC-1, V-META-3, AMB-11); see ModernDialect.
+    """A DiscoverResult out of what a server said of itself (V-DISC-1, V-META-3, AMB-11); see ModernDownstreamDialect.
 
     Nobody may keep it (V-CACHE-1): what a server says may depend on who asks, and change.
     """
@@ -30,10 +34,10 @@ def discover_result(
         "cacheScope": '"private"',
     }
     told = info or server.info
-    return welcome_of(server, put, version, {} if told is None else {words.SERVER_INFO: told})
+    return welcome_result(server, put, version, {} if told is None else {words.SERVER_INFO: told})
 
 
-def _advertised(server: Server, extensions: ExtensionPolicy, offers_tasks: bool) -> RawJson:
+def _advertised(server: ServerDescription, extensions: ExtensionPolicy, offers_tasks: bool) -> RawJson:
     """A server's capabilities, less what does not cross the gateway, plus the extension where there are tools."""
     own = _OWN if offers_tasks and "tools" in server.peer.capabilities else {}
-    return extensions.of_server(server.capabilities, Era.MODERN, era_of(server.peer.revision), own)
+    return extensions.server_capabilities(server.capabilities, Era.MODERN, era_of(server.peer.revision), own)

@@ -10,7 +10,7 @@ from typing import Any, Final
 from taskgate.domain.versions import Peer, Revision
 from taskgate.jsontext.spans import members
 from taskgate.protocol import vocabulary as words
-from taskgate.protocol.questions import Question
+from taskgate.protocol.server_messages import Question
 
 _PARTS: Final = {"roots": (), "sampling": ("tools", "context"), "elicitation": ("form", "url")}
 _BEFORE_ELICITATION: Final = frozenset({Revision.R2024_11_05, Revision.R2025_03_26})

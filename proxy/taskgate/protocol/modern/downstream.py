@@ -14,31 +14,31 @@ from taskgate.errors import InvalidParams, UnknownMethod
 from taskgate.jsontext.large import MessageText
 from taskgate.jsontext.spans import RawJson
 from taskgate.protocol import vocabulary as words
-from taskgate.protocol.base import Server
-from taskgate.protocol.envelope import Notification, Request, Response
+from taskgate.protocol.dialects import Round
+from taskgate.protocol.discovery import ServerDescription, filter_tools, gateway_info
 from taskgate.protocol.extensions import Extension, ExtensionPolicy
-from taskgate.protocol.hiding import without_hidden
-from taskgate.protocol.intents import CallTool, CancelTask, GetTask, Relay
+from taskgate.protocol.host_requests import (
+    CallTool,
+    CancelTask,
+    Discover,
+    GetTask,
+    LegacyTaskRequest,
+    Listen,
+    ModernIntent,
+    Relay,
+    RequestMeta,
+    Retry,
+    Subscription,
+    UpdateTask,
+    read_idempotency_key,
+)
 from taskgate.protocol.jsonrpc import result_text
+from taskgate.protocol.messages import Notification, Request, Response, meta_of, task_id, tool_name
 from taskgate.protocol.modern import mrtr, notices, params, results, rounds, tasks
 from taskgate.protocol.modern.capabilities import discover_result
 from taskgate.protocol.modern.tools import modern_tools
-from taskgate.protocol.modern.words import IN_ROUNDS, RELAYED
-from taskgate.protocol.modern_requests import (
-    Discover,
-    Listen,
-    ModernIntent,
-    OfLegacyTask,
-    RequestMeta,
-    Retry,
-    Round,
-    Subscription,
-    UpdateTask,
-)
-from taskgate.protocol.questions import Answer, Question
-from taskgate.protocol.reading import meta_of, task_id, tool_name
-from taskgate.protocol.repeats import repeat_key
-from taskgate.protocol.welcomes import gateway_info
+from taskgate.protocol.server_messages import Answer, Question
+from taskgate.protocol.vocabulary import MODERN_RELAYED, ROUND_METHODS
 
 _ROUND = ("inputResponses", "requestState")
 
@@ -75,14 +75,14 @@ class ModernDownstream:
             case words.SUBSCRIPTIONS_LISTEN:
                 wants = params.subscription(request.params, extensions)
                 return Listen(id=request.id, wants=wants if offers_tasks else replace(wants, tasks=None))
-            case method if method in RELAYED or extensions.relays(method, Era.MODERN):
+            case method if method in MODERN_RELAYED or extensions.allows_method(method, Era.MODERN):
                 return _relay(request, said)
         raise UnknownMethod("The method does not exist in this protocol version")
 
-    def discovered(
+    def discovery(
         self,
         id: RequestId,
-        server: Server,
+        server: ServerDescription,
         *,
         offers_tasks: bool,
         extensions: ExtensionPolicy,
@@ -114,13 +114,13 @@ class ModernDownstream:
             return self.answer(id, words.TOOLS_LIST, response, era, info)
         page = response.text[response.result.start : response.result.end]
         page = modern_tools(page)
-        page = page if shows is None else without_hidden(page, shows)
+        page = page if shows is None else filter_tools(page, shows)
         return result_text(id, results.complete(page, words.TOOLS_LIST, info, era))
 
     def round_of(self, response: Response) -> Round | None:
         return rounds.round_of(response)
 
-    def lacking(self, response: Response, host: Peer) -> Mapping[str, Any]:
+    def missing_capabilities(self, response: Response, host: Peer) -> Mapping[str, Any]:
         return rounds.lacking_for(response, host)
 
     def passed_round(self, id: RequestId, response: Response, state: str | None, info: RawJson | None = None) -> str:
@@ -130,22 +130,22 @@ class ModernDownstream:
         asked = {key: mrtr.question_request(question) for key, question in questions.items()}
         return result_text(id, mrtr.input_required(asked, state, self.info))
 
-    def fits(self, method: str, answer: Answer) -> bool:
+    def is_valid_answer(self, method: str, answer: Answer) -> bool:
         return mrtr.fits(method, answer)
 
     def digest(self, request: CallTool | Relay) -> str:
         return rounds.digest(request)
 
-    def again(self, retry: Retry, state: str | None) -> CallTool | Relay:
+    def with_answers(self, retry: Retry, state: str | None) -> CallTool | Relay:
         return rounds.again(retry, state)
 
-    def on_notification(self, notification: Notification, token: RequestId | None, id: RequestId | None = None) -> str:
+    def notification(self, notification: Notification, token: RequestId | None, id: RequestId | None = None) -> str:
         return notices.on_notification(notification, token, id)
 
     def progress(self, token: RequestId, done: float, message: str) -> str:
         return notices.progress(token, done, message)
 
-    def is_loud_enough(self, notification: Notification, level: str | None) -> bool:
+    def wants_log(self, notification: Notification, level: str | None) -> bool:
         return notices.is_loud_enough(notification, level)
 
     def task_created(self, id: RequestId, record: TaskRecord) -> str:
@@ -157,22 +157,22 @@ class ModernDownstream:
             return result_text(id, shown)
         return shown.wrapped(result_text(id, "")[:-1], "}")
 
-    def acknowledged(self, id: RequestId) -> str:
+    def acknowledgement(self, id: RequestId) -> str:
         return result_text(id, tasks.acknowledgement(self.info))
 
-    def outstanding(self, record: TaskRecord) -> Mapping[str, InputRequest]:
+    def open_inputs(self, record: TaskRecord) -> Mapping[str, InputRequest]:
         return tasks.outstanding(record)
 
-    def subscribed(self, id: RequestId, granted: Subscription) -> str:
+    def subscription_granted(self, id: RequestId, granted: Subscription) -> str:
         return notices.acknowledged(id, granted)
 
-    def published(self, id: RequestId, notification: Notification) -> str:
+    def stream_notification(self, id: RequestId, notification: Notification) -> str:
         return notices.published(notification, id)
 
-    def task_told(self, id: RequestId, record: TaskRecord) -> MessageText:
+    def task_notification(self, id: RequestId, record: TaskRecord) -> MessageText:
         return tasks.task_notification(record, id, names_server=self._names_server(record.owner.mount))
 
-    def listened(self, id: RequestId) -> str:
+    def subscription_ended(self, id: RequestId) -> str:
         return result_text(id, notices.listen_result(id, self.info))
 
 
@@ -187,17 +187,17 @@ def _call_tool(request: Request, said: RequestMeta, *, may_be_task: bool) -> Cal
         id=request.id,
         tool=tool,
         params=ready,
-        kept=kept,
+        stored_params=kept,
         progress_token=said.progress_token,
         wants_task=False,
         ttl=None,
-        repeat_key=repeat_key(meta_of(request.params)),
+        idempotency_key=read_idempotency_key(meta_of(request.params)),
     )
     return _next_round(request, call) or call
 
 
 def _relay(request: Request, said: RequestMeta) -> Relay | Retry:
-    in_rounds = request.method in IN_ROUNDS
+    in_rounds = request.method in ROUND_METHODS
     ready = params.passage(request, less=_ROUND if in_rounds else ())
     relay = Relay(id=request.id, method=request.method, params=ready, progress_token=said.progress_token)
     return (_next_round(request, relay) if in_rounds else None) or relay
@@ -217,9 +217,9 @@ def _next_round(request: Request, asking: CallTool | Relay) -> Retry | None:
     )
 
 
-def _of_era(intent: GetTask | CancelTask, said: RequestMeta) -> GetTask | CancelTask | OfLegacyTask:
+def _of_era(intent: GetTask | CancelTask, said: RequestMeta) -> GetTask | CancelTask | LegacyTaskRequest:
     """Without the extension only hosts with tasks of the other era are let come here (AMB-19)."""
-    return intent if said.declares_tasks else OfLegacyTask(request=intent)
+    return intent if said.declares_tasks else LegacyTaskRequest(request=intent)
 
 
 def _update(request: Request) -> UpdateTask:

@@ -11,11 +11,10 @@ from taskgate.errors import InvalidParams
 from taskgate.jsontext.edits import dump, splice
 from taskgate.jsontext.spans import MAX_MEMBERS, Member, RawJson, count_members, members
 from taskgate.protocol import vocabulary as words
-from taskgate.protocol.amending import ObjectEdit, changed, edits_of
-from taskgate.protocol.envelope import Request
+from taskgate.protocol.messages import Request, value_of
+from taskgate.protocol.meta import ObjectEdit, edit_object, edits_for
 from taskgate.protocol.modern.tools import without_execution
-from taskgate.protocol.questions import Answer, Question
-from taskgate.protocol.reading import value_of
+from taskgate.protocol.server_messages import Answer, Question
 
 ASKED: Final = frozenset({words.ELICITATION_CREATE, words.SAMPLING_CREATE, words.ROOTS_LIST})
 """What hosts of this era can be asked: nothing of tasks of their own."""
@@ -45,7 +44,7 @@ def input_requests(requests: Mapping[str, RawJson]) -> RawJson:
 
 def input_request(method: str, params: RawJson) -> RawJson:
     """A question of a server of the legacy era, as this era writes it (B-CONV-6); `params` may be empty."""
-    text = changed(params or "{}", _ELICITATION if method == words.ELICITATION_CREATE else _OTHER)
+    text = edit_object(params or "{}", _ELICITATION if method == words.ELICITATION_CREATE else _OTHER)
     if method == words.SAMPLING_CREATE:
         text = without_execution(text, MOST_TOOLS)
     return f'{{"method":{dump(method)},"params":{text}}}'
@@ -79,7 +78,7 @@ def answers(request: Request) -> dict[str, Answer]:
         left -= count_members(inner)
         if left < 0:
             raise InvalidParams(f"The input responses have more than {MAX_MEMBERS} members together")
-        told[key] = f'{{"result":{splice(answer, edits_of(inner, 0, _ANSWER))}}}'
+        told[key] = f'{{"result":{splice(answer, edits_for(inner, 0, _ANSWER))}}}'
     return told
 
 

@@ -9,11 +9,10 @@ from typing import Any
 from taskgate.domain.record import RequestId
 from taskgate.jsontext.edits import dump
 from taskgate.jsontext.spans import RawJson
-from taskgate.protocol.amending import ObjectEdit, changed
-from taskgate.protocol.envelope import Notification
+from taskgate.protocol.host_requests import Subscription
 from taskgate.protocol.jsonrpc import notification_text
-from taskgate.protocol.modern_requests import Subscription
-from taskgate.protocol.reading import meta_of
+from taskgate.protocol.messages import Notification, meta_of
+from taskgate.protocol.meta import ObjectEdit, edit_object
 from taskgate.protocol.vocabulary import LOG_LEVELS, NOTE_PROGRESS, NOTE_SUBSCRIBED, SERVER_INFO, SUBSCRIPTION_ID
 
 
@@ -76,4 +75,4 @@ def listen_result(subscription: RequestId, info: RawJson) -> RawJson:
 
 def _told(notification: Notification, change: ObjectEdit) -> str:
     text = notification.params_text
-    return notification_text(notification.method, changed(text if text.startswith("{") else "{}", change))
+    return notification_text(notification.method, edit_object(text if text.startswith("{") else "{}", change))

@@ -15,18 +15,18 @@ from taskgate.errors import MalformedMessage
 from taskgate.jsontext.edits import dump
 from taskgate.jsontext.spans import RawJson, members, skip_space
 from taskgate.protocol import vocabulary as words
-from taskgate.protocol.amending import ObjectEdit, changed, written
-from taskgate.protocol.extensions import written_capabilities
-from taskgate.protocol.headers import NAMED_BY, encode_value, is_plain, mirrored_members, value_at
+from taskgate.protocol.extensions import dump_capabilities
+from taskgate.protocol.headers import NAME_PARAMS, encode_value, header_arguments, is_plain, value_at
 from taskgate.protocol.jsonrpc import request_text
-from taskgate.protocol.modern_server import Listened, Saying, WrittenRequest
-from taskgate.protocol.reading import value_of
+from taskgate.protocol.messages import value_of
+from taskgate.protocol.meta import ObjectEdit, edit_object, members_text
+from taskgate.protocol.server_messages import EncodedRequest, RequestDraft, ServerSubscription
 
 SPOKEN: Final = MODERN[-1]
 """The revision in which servers of this era are spoken to."""
 
 
-def request(id: int, saying: Saying, capabilities: RawJson, info: RawJson) -> WrittenRequest:
+def request(id: int, saying: RequestDraft, capabilities: RawJson, info: RawJson) -> EncodedRequest:
     """The request as it leaves; `capabilities` are what its host is said to have, `info` is the gateway's own.
 
     What a header cannot carry, or is of a type that has no header, is left out of them: its server refuses the request,
@@ -34,26 +34,26 @@ def request(id: int, saying: Saying, capabilities: RawJson, info: RawJson) -> Wr
     """
     text = "" if saying.params is None else saying.params.with_token(id)
     text = text if text.startswith("{") else "{}"
-    written = _amended(text, saying, _told(capabilities, info), _more(id, saying))
-    return WrittenRequest(request_text(id, saying.method, written), _headers(text, saying))
+    amended = _amended(text, saying, _told(capabilities, info), _more(id, saying))
+    return EncodedRequest(request_text(id, saying.method, amended), _headers(text, saying))
 
 
-def _headers(params: RawJson, saying: Saying) -> Mapping[str, str]:
+def _headers(params: RawJson, saying: RequestDraft) -> Mapping[str, str]:
     """The headers that repeat parts of the request."""
     method = saying.method
-    first = _FIRST(params) if method in NAMED_BY and not saying.mirrored and not saying.repeated else None
-    if first is not None and first[1] == NAMED_BY[method]:
+    first = _FIRST(params) if method in NAME_PARAMS and not saying.header_paths and not saying.host_headers else None
+    if first is not None and first[1] == NAME_PARAMS[method]:
         # As nearly always: the name alone, and where it is looked for.
         return {words.VERSION_HEADER: _SPOKEN, words.METHOD_HEADER: method, words.NAME_HEADER: encode_value(first[2])}
     headers = {words.VERSION_HEADER: _SPOKEN, words.METHOD_HEADER: method}
-    if saying.repeated:
-        headers.update(_passed_on(saying.repeated, saying.mirrored))
-    if method in NAMED_BY or saying.mirrored:
+    if saying.host_headers:
+        headers.update(_passed_on(saying.host_headers, saying.header_paths))
+    if method in NAME_PARAMS or saying.header_paths:
         headers.update(_repeated(params, saying))
     return headers
 
 
-def listening(wants: Listened) -> RawJson:
+def listening(wants: ServerSubscription) -> RawJson:
     """The parameters of `subscriptions/listen`."""
     flags = {
         "toolsListChanged": wants.tools,
@@ -74,7 +74,7 @@ def capabilities(asked: Mapping[str, Any], carried: Mapping[str, Any], *, follow
     told = {**asked, **carried}
     if follows_tasks:
         told["extensions"] = {**carried.get("extensions", {}), words.TASKS_EXTENSION: {}}
-    return written_capabilities(told)
+    return dump_capabilities(told)
 
 
 class _Told(NamedTuple):
@@ -87,10 +87,10 @@ class _Told(NamedTuple):
 @lru_cache(maxsize=256)
 def _told(capabilities: RawJson, info: RawJson) -> _Told:
     meta = {words.PROTOCOL_VERSION: f'"{_SPOKEN}"', words.CLIENT_CAPABILITIES: capabilities, words.CLIENT_INFO: info}
-    return _Told(MappingProxyType(meta), written(meta))
+    return _Told(MappingProxyType(meta), members_text(meta))
 
 
-def _more(id: int, saying: Saying) -> dict[str, RawJson]:
+def _more(id: int, saying: RequestDraft) -> dict[str, RawJson]:
     """What else this one says there."""
     more: dict[str, RawJson] = {}
     if saying.log_level is not None:
@@ -100,33 +100,35 @@ def _more(id: int, saying: Saying) -> dict[str, RawJson]:
     return more
 
 
-def _amended(text: RawJson, saying: Saying, told: _Told, more: Mapping[str, RawJson]) -> RawJson:
+def _amended(text: RawJson, saying: RequestDraft, told: _Told, more: Mapping[str, RawJson]) -> RawJson:
     """The parameters with all that goes with them."""
     if saying.answers is None and saying.state is None and '"_meta"' not in text and "\\u" not in text:
         # However a key of it is written, none is `_meta`: it has not to be walked.
         comma = "" if text[skip_space(text, 1)] == "}" else ","
-        meta = f"{told.text},{written(more)}" if more else told.text
+        meta = f"{told.text},{members_text(more)}" if more else told.text
         return f'{{"_meta":{{{meta}}}{comma}{text[1:]}'
     again = {"inputResponses": saying.answers, "requestState": saying.state}
     put = {name: value for name, value in again.items() if value is not None}
-    return changed(text, ObjectEdit(put=put, drop=tuple(again) if put else (), meta_put={**told.meta, **more}))
+    return edit_object(text, ObjectEdit(put=put, drop=tuple(again) if put else (), meta_put={**told.meta, **more}))
 
 
-def _repeated(params: RawJson, saying: Saying) -> Iterator[tuple[str, str]]:
+def _repeated(params: RawJson, saying: RequestDraft) -> Iterator[tuple[str, str]]:
     """The headers for the name and the arguments that are there (H-MOD-1, H-MOD-5)."""
     found = members(params)
-    wanted = [(words.NAME_HEADER, value_of(found, NAMED_BY.get(saying.method, "")))]
-    if saying.mirrored:
+    wanted = [(words.NAME_HEADER, value_of(found, NAME_PARAMS.get(saying.method, "")))]
+    if saying.header_paths:
         try:
-            arguments = mirrored_members(params, saying.mirrored.values())
+            arguments = header_arguments(params, saying.header_paths.values())
         except MalformedMessage:
             # Which of two the server takes is not known, so no header says one; the server refuses the call for that.
             arguments = {}
-        wanted += [(f"{words.PARAM_HEADER}{name}", value_at(arguments, path)) for name, path in saying.mirrored.items()]
+        wanted += [
+            (f"{words.PARAM_HEADER}{name}", value_at(arguments, path)) for name, path in saying.header_paths.items()
+        ]
     for header, value in wanted:
-        written = _written(value)
-        if written is not None:
-            yield header, written
+        encoded = _written(value)
+        if encoded is not None:
+            yield header, encoded
 
 
 def _passed_on(repeated: Mapping[str, str], mirrored: Iterable[str]) -> Iterator[tuple[str, str]]:

@@ -9,14 +9,12 @@ from functools import lru_cache
 from typing import Any, Final
 
 from taskgate.errors import InvalidParams
-from taskgate.jsontext.edits import removals
+from taskgate.jsontext.edits import removals, splice_range
 from taskgate.jsontext.spans import Members, RawJson
-from taskgate.protocol.amending import OF_HOP, ObjectEdit, edits_of
-from taskgate.protocol.envelope import Request
 from taskgate.protocol.extensions import ExtensionPolicy
-from taskgate.protocol.modern_requests import Subscription
-from taskgate.protocol.params import Params
-from taskgate.protocol.reading import cut, is_task_id, meta_of, value_of, written_member
+from taskgate.protocol.host_requests import Subscription
+from taskgate.protocol.messages import Params, Request, is_task_id, meta_of, required_unicode, value_of
+from taskgate.protocol.meta import HOP_KEYS, ObjectEdit, edits_for
 
 
 def passage(request: Request, *, less: Collection[str] = ()) -> Params:
@@ -28,18 +26,18 @@ def passage(request: Request, *, less: Collection[str] = ()) -> Params:
     end = begin + len(request.params_text)
     if _has_only_meta_of_hop(found) and found.keys().isdisjoint((*less, "task")):
         # As nearly always: all that is not for the server stands in one place.
-        return Params(cut(text, begin, end, removals(found, _META)))
-    edits = edits_of(found, begin, _without(*less))
+        return Params(splice_range(text, begin, end, removals(found, _META)))
+    edits = edits_for(found, begin, _without(*less))
     token = meta_of(found).get("progressToken")
     if token is None:
-        return Params(cut(text, begin, end, edits))
-    return Params(cut(text, begin, token.start, edits), cut(text, token.end, end, edits))
+        return Params(splice_range(text, begin, end, edits))
+    return Params(splice_range(text, begin, token.start, edits), splice_range(text, token.end, end, edits))
 
 
 def _has_only_meta_of_hop(found: Members) -> bool:
     meta = found.get("_meta")
     inner = None if meta is None else meta.members
-    return inner.keys() <= OF_HOP if inner else False
+    return inner.keys() <= HOP_KEYS if inner else False
 
 
 _META: Final = ("_meta",)
@@ -54,13 +52,13 @@ def kept(request: Request, *, less: Collection[str] = ()) -> RawJson:
     """The same parameters as a record keeps them: without any progress token."""
     begin = request.params_at
     change = ObjectEdit(drop=("task", *less), meta_drop=("progressToken",))
-    edits = edits_of(request.params, begin, change)
-    return cut(request.text, begin, begin + len(request.params_text), edits)
+    edits = edits_for(request.params, begin, change)
+    return splice_range(request.text, begin, begin + len(request.params_text), edits)
 
 
 def request_state(params: Members) -> str | None:
     """What the host was given to hand back; None where it hands nothing back."""
-    return written_member(params, "requestState", "requestState") if "requestState" in params else None
+    return required_unicode(params, "requestState", "requestState") if "requestState" in params else None
 
 
 def subscription(params: Members, extensions: ExtensionPolicy) -> Subscription:

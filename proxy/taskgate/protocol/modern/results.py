@@ -13,17 +13,17 @@ from taskgate.domain.versions import Era
 from taskgate.jsontext.edits import dump, insertion, may_have_key, splice
 from taskgate.jsontext.large import LargeJson, MessageText
 from taskgate.jsontext.spans import Members, RawJson, members
-from taskgate.protocol.amending import ObjectEdit, edits_of
-from taskgate.protocol.envelope import Response
 from taskgate.protocol.extensions import Extension
-from taskgate.protocol.jsonrpc import error_text, readdressed
-from taskgate.protocol.modern.words import CACHEABLE, RESERVED
-from taskgate.protocol.reading import meta_of, value_of
-from taskgate.protocol.recoding import as_internal, no_result, recoded
+from taskgate.protocol.faults import as_internal, no_result, with_code
+from taskgate.protocol.jsonrpc import error_text, with_id
+from taskgate.protocol.messages import Response, meta_of, value_of
+from taskgate.protocol.meta import ObjectEdit, edits_for
 from taskgate.protocol.vocabulary import (
+    CACHEABLE_METHODS,
     INVALID_PARAMS,
     MISSING_CAPABILITY,
     RELATED_TASK,
+    RESERVED_CODES,
     RESOURCE_NOT_FOUND,
     SERVER_INFO,
     SUBSCRIPTION_ID,
@@ -52,7 +52,7 @@ def complete(result: RawJson, method: str, info: RawJson | None, era: Era = Era.
     `info` is told as its serverInfo; None leaves what a server of this era says, and tells none of one of the other.
     """
     found = members(result, {"_meta": {}})
-    return splice(result, edits_of(found, result.index("{"), _completion(found, method, info, era)))
+    return splice(result, edits_for(found, result.index("{"), _completion(found, method, info, era)))
 
 
 def complete_within(result: RawJson, *, names_server: bool = True) -> RawJson:
@@ -66,13 +66,13 @@ def complete_within(result: RawJson, *, names_server: bool = True) -> RawJson:
         _, _, typed = insertion(result, "resultType", _COMPLETE["resultType"])
         return result.replace("{", f"{{{typed}", 1)
     found = members(result, {"_meta": {}})
-    return splice(result, edits_of(found, result.index("{"), _completion_within(found, names_server=names_server)))
+    return splice(result, edits_for(found, result.index("{"), _completion_within(found, names_server=names_server)))
 
 
 def large_complete_within(result: LargeJson, *, names_server: bool = True) -> MessageText:
     """The same of a large result of a call."""
     found = result.members
-    return result.spliced(edits_of(found, 0, _completion_within(found, names_server=names_server)))
+    return result.spliced(edits_for(found, 0, _completion_within(found, names_server=names_server)))
 
 
 def is_complete(response: Response, method: str, era: Era) -> bool:
@@ -92,7 +92,7 @@ def answer(
     if response.error is not None:
         error = response.text[response.error.start : response.error.end]
         converted = modern_error(error, era)
-        return readdressed(response, id) if converted == error else error_text(id, converted)
+        return with_id(response, id) if converted == error else error_text(id, converted)
     found = _complete_members(response, method, era)
     if response.result is None or found is None:
         return no_result(id)
@@ -100,7 +100,7 @@ def answer(
     new = _added_usually(found, method, info, era) if end < at else None
     if new is not None:
         return f"{text[:start]}{dump(id)}{text[end:at]}{new}{text[at:]}"
-    edits = edits_of(found, at - 1, _completion(found, method, info, era))
+    edits = edits_for(found, at - 1, _completion(found, method, info, era))
     return splice(text, [(start, end, dump(id)), *edits])
 
 
@@ -111,15 +111,15 @@ def _of_extension(
     if response.error is not None:
         error = response.text[response.error.start : response.error.end]
         converted = error if _code_of(error) in extension.codes else modern_error(error, era)
-        return readdressed(response, id) if converted == error else error_text(id, converted)
+        return with_id(response, id) if converted == error else error_text(id, converted)
     found = response.result.members if response.result is not None else None
     if response.result is None or found is None:
         return no_result(id)
     kind = found.get("resultType")
-    if era is Era.MODERN and kind is not None and not extension.knows_result(kind.value):
+    if era is Era.MODERN and kind is not None and not extension.allows_result(kind.value):
         return no_result(id)
     put = _own_words(found, is_cacheable=method in extension.cacheable)
-    if kind is not None and not extension.knows_result(kind.value):
+    if kind is not None and not extension.allows_result(kind.value):
         # A word of a session's server that happens to have that name.
         put |= _COMPLETE
     meta_put = {} if info is None else {SERVER_INFO: info}
@@ -127,7 +127,7 @@ def _of_extension(
         # The result of a stream names it, as what was told on it does.
         meta_put[SUBSCRIPTION_ID] = dump(id)
     change = ObjectEdit(put, (), meta_put, _NO_TASK, era is Era.MODERN)
-    edits = edits_of(found, response.result.start, change)
+    edits = edits_for(found, response.result.start, change)
     return splice(response.text, [(*response.id_span, dump(id)), *edits])
 
 
@@ -144,8 +144,8 @@ def modern_error(error: RawJson, era: Era = Era.LEGACY) -> RawJson:
     """
     code = _code_of(error)
     if code == RESOURCE_NOT_FOUND:
-        return recoded(error, INVALID_PARAMS)
-    if code not in RESERVED or (era is Era.MODERN and code == MISSING_CAPABILITY):
+        return with_code(error, INVALID_PARAMS)
+    if code not in RESERVED_CODES or (era is Era.MODERN and code == MISSING_CAPABILITY):
         return error
     return as_internal(error)
 
@@ -153,7 +153,7 @@ def modern_error(error: RawJson, era: Era = Era.LEGACY) -> RawJson:
 def large_modern_error(error: LargeJson) -> MessageText:
     """The same of a large error; one that changes is read as a whole."""
     code = error.members["code"].value
-    is_of_this_era = code != RESOURCE_NOT_FOUND and code not in RESERVED
+    is_of_this_era = code != RESOURCE_NOT_FOUND and code not in RESERVED_CODES
     return error.spliced(()) if is_of_this_era else modern_error(error.text())
 
 
@@ -169,7 +169,7 @@ def _complete_members(response: Response, method: str, era: Era) -> Members | No
 
 
 def _completion(found: Members, method: str, info: RawJson | None, era: Era) -> ObjectEdit:
-    is_cacheable = method in CACHEABLE
+    is_cacheable = method in CACHEABLE_METHODS
     put = _own_words(found, is_cacheable=is_cacheable) if era is Era.MODERN else _our_words(is_cacheable=is_cacheable)
     if method == TOOLS_CALL and "content" not in found:
         # Hosts of this era read no result without it (M-GET-2).
@@ -195,7 +195,7 @@ def _added_usually(found: Members, method: str, info: RawJson | None, era: Era) 
 def _put_in_front(sample: RawJson, method: str, info: RawJson | None, era: Era) -> RawJson:
     """The same for every result that has what the sample has, and other members that mean nothing here."""
     found = members(sample)
-    return "".join(new for _, _, new in edits_of(found, 0, _completion(found, method, info, era)))
+    return "".join(new for _, _, new in edits_for(found, 0, _completion(found, method, info, era)))
 
 
 def _our_words(*, is_cacheable: bool) -> dict[str, RawJson]:

@@ -10,7 +10,7 @@ from taskgate.domain.record import RequestId
 from taskgate.domain.request_state import MAX_PASS_THROUGH
 from taskgate.domain.versions import Peer
 from taskgate.errors import MalformedMessage
-from taskgate.jsontext.edits import dump, removals, splice
+from taskgate.jsontext.edits import Edits, dump, removals, splice
 from taskgate.jsontext.spans import (
     MAX_MEMBERS,
     Member,
@@ -22,16 +22,13 @@ from taskgate.jsontext.spans import (
     read_pairs,
     skip_space,
 )
-from taskgate.protocol.amending import OURS, ObjectEdit, edits_of
-from taskgate.protocol.envelope import Response
-from taskgate.protocol.intents import CallTool, Relay
+from taskgate.protocol.dialects import Round
+from taskgate.protocol.extensions import merge_capabilities
+from taskgate.protocol.host_requests import LONG, CallTool, Relay, Retry, sorted_members
+from taskgate.protocol.messages import Params, Response, meta_of, value_of
+from taskgate.protocol.meta import OWN_PREFIX, ObjectEdit, edits_for
 from taskgate.protocol.modern.declared import DECIDE, lacking
 from taskgate.protocol.modern.server_rounds import MAX_QUESTIONS
-from taskgate.protocol.modern_requests import Retry, Round
-from taskgate.protocol.needs import together
-from taskgate.protocol.params import Params
-from taskgate.protocol.reading import Edits, meta_of, value_of
-from taskgate.protocol.repeats import LONG, content
 from taskgate.protocol.vocabulary import RELATED_TASK, SERVER_INFO, TOOLS_CALL
 
 
@@ -62,7 +59,7 @@ def lacking_for(response: Response, host: Peer) -> dict[str, Any]:
         params = said.get("params")
         inner = {} if params is None else _members(asked[params.start : params.end])
         told = {name: inner[name].value for name in DECIDE if name in inner}
-        missing = together(missing, lacking(host, value_of(said, "method"), told))
+        missing = merge_capabilities(missing, lacking(host, value_of(said, "method"), told))
     return missing
 
 
@@ -76,14 +73,14 @@ def passed_round(id: RequestId, response: Response, state: str | None, info: Raw
     meta_put = {} if info is None else {SERVER_INFO: info}
     change = ObjectEdit(put=put, drop=("requestState",), meta_put=meta_put, keeps_hop=True)
     found = response.result.members or {}
-    edits = edits_of(found, response.result.start, change)
+    edits = edits_for(found, response.result.start, change)
     edits += _without_foreign_keys(response.text, found.get("inputRequests"))
     return splice(response.text, [(*response.id_span, dump(id)), *edits])
 
 
 def _without_foreign_keys(text: str, requests: Member | None) -> Edits:
     """The edits that take keys of `_meta` out of questions that do not cross; nearly always none."""
-    if requests is None or not any(key in text for key in (RELATED_TASK, OURS)):
+    if requests is None or not any(key in text for key in (RELATED_TASK, OWN_PREFIX)):
         return []
     shape: Shape = {name: {"params": {"_meta": {}}} for name in first_keys(requests, MAX_QUESTIONS) or ()}
     start = requests.start
@@ -91,7 +88,7 @@ def _without_foreign_keys(text: str, requests: Member | None) -> Edits:
     for asked in members(text[start : requests.end], shape).values():
         params = (asked.members or {}).get("params")
         meta = meta_of(params.members or {}) if params is not None else {}
-        gone = {name for name in meta if name == RELATED_TASK or name.startswith(OURS)}
+        gone = {name for name in meta if name == RELATED_TASK or name.startswith(OWN_PREFIX)}
         edits += [(start + begin, start + end, by) for begin, end, by in removals(meta, gone)]
     return edits
 
@@ -121,7 +118,7 @@ def digest(request: CallTool | Relay) -> str:
         for name, _ in sizes:
             found.update(texts[name].encode("utf-8", "surrogatepass"))
         return found.hexdigest()
-    said = content(f"{{{','.join(f'{dump(name)}:{text}' for name, text in texts.items())}}}")
+    said = sorted_members(f"{{{','.join(f'{dump(name)}:{text}' for name, text in texts.items())}}}")
     return sha256(ascii((method, said)).encode()).hexdigest()
 
 

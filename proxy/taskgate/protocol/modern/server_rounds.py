@@ -10,15 +10,13 @@ from taskgate.errors import MalformedMessage
 from taskgate.jsontext.edits import dump
 from taskgate.jsontext.spans import MAX_MEMBERS, Member, Members, RawJson, Shape, count_members, first_keys, members
 from taskgate.protocol import vocabulary as words
-from taskgate.protocol.amending import ObjectEdit, changed
-from taskgate.protocol.envelope import Response
 from taskgate.protocol.extensions import Extension
-from taskgate.protocol.modern.breaches import broke
+from taskgate.protocol.faults import protocol_violation
+from taskgate.protocol.messages import Params, Response
+from taskgate.protocol.meta import ObjectEdit, edit_object
 from taskgate.protocol.modern.mrtr import ASKED
-from taskgate.protocol.modern.words import IN_ROUNDS
-from taskgate.protocol.modern_server import ServerRound
-from taskgate.protocol.params import Params
-from taskgate.protocol.questions import Answer, Question
+from taskgate.protocol.server_messages import Answer, Question, ServerRound
+from taskgate.protocol.vocabulary import ROUND_METHODS
 
 MAX_QUESTIONS: Final = 64
 """In one round: more than any tool asks at once, and a bound for a mad one."""
@@ -26,22 +24,22 @@ _PARAMS: Final[Shape] = {"params": {"_meta": {}}}
 
 
 def round_of(method: str, id: int, response: Response, extension: Extension | None = None) -> ServerRound | None:
-    """What a response asks for; see ModernServerDialect. `extension` is that of the method."""
+    """What a response asks for; see ModernUpstreamDialect. `extension` is that of the method."""
     if response.error is not None:
         return None
     assert response.result is not None, "a response without an error has a result"
     found = response.result.members
     if found is None:
-        raise broke("its answer is no result")
+        raise protocol_violation("its answer is no result")
     kind = found.get("resultType")
-    if kind is None or kind.value == "complete" or (extension is not None and extension.knows_result(kind.value)):
+    if kind is None or kind.value == "complete" or (extension is not None and extension.allows_result(kind.value)):
         return None
-    if kind.value != "input_required" or method not in IN_ROUNDS:
-        raise broke("its answer is of a kind that was not asked for")
+    if kind.value != "input_required" or method not in ROUND_METHODS:
+        raise protocol_violation("its answer is of a kind that was not asked for")
     questions = questions_of(response.text, found.get("inputRequests"), id)
     state = _state(response.text, found.get("requestState"))
     if not questions and state is None:
-        raise broke("it asks for nothing")
+        raise protocol_violation("it asks for nothing")
     return ServerRound(questions, state)
 
 
@@ -55,7 +53,7 @@ def questions_of(text: str, member: Member | None, id: int) -> dict[str, Questio
         return {}
     keys = first_keys(member, MAX_QUESTIONS + 1)
     if keys is None or len(keys) > MAX_QUESTIONS:
-        raise broke("it asks in no form")
+        raise protocol_violation("it asks in no form")
     try:
         entries = members(requests)
         "".join(entries).encode()
@@ -66,12 +64,12 @@ def questions_of(text: str, member: Member | None, id: int) -> dict[str, Questio
             found = members(each, _PARAMS)
             left -= count_members(found)
             if left < 0:
-                raise broke("its questions have too many members")
+                raise protocol_violation("its questions have too many members")
             asked[key] = _question(each, found, f"{id}-{turn}")
         return asked
     except (MalformedMessage, UnicodeEncodeError):
         # Something stands there twice, or under a key that could not be written again.
-        raise broke("its questions cannot be told apart") from None
+        raise protocol_violation("its questions cannot be told apart") from None
 
 
 def answers(given: Mapping[str, tuple[Question, Answer]]) -> RawJson | None:
@@ -93,14 +91,14 @@ def _state(text: str, member: Member | None) -> RawJson | None:
     if member is None or member.value is None:
         return None
     if not isinstance(member.value, str):
-        raise broke("its requestState is no text")
+        raise protocol_violation("its requestState is no text")
     return text[member.start : member.end]
 
 
 def _question(text: RawJson, found: Members, elicitation: str) -> Question:
     method, params = _value(found, "method"), found.get("params")
     if not isinstance(method, str) or method not in ASKED or not (params is None or params.is_object):
-        raise broke("it asks what nobody can be asked")
+        raise protocol_violation("it asks what nobody can be asked")
     if params is None:
         return Question(method, None)
     # In the legacy era a page to visit has a name of its own (B-CONV-6).
@@ -108,7 +106,7 @@ def _question(text: RawJson, found: Members, elicitation: str) -> Question:
     by_url = method == words.ELICITATION_CREATE and _value(params.members or {}, "mode") == "url"
     put = {"elicitationId": dump(elicitation)} if by_url else {}
     change = ObjectEdit(put=put, drop=("task",), meta_drop=("progressToken",))
-    return Question(method, Params(changed(asked, change)))
+    return Question(method, Params(edit_object(asked, change)))
 
 
 def _answer(method: str, answer: Answer) -> RawJson | None:
@@ -117,7 +115,7 @@ def _answer(method: str, answer: Answer) -> RawJson | None:
         return None
     drop = ("resultType",) if method == words.SAMPLING_CREATE else ("resultType", "_meta")
     try:
-        return changed(answer[given.start : given.end], ObjectEdit(drop=drop))
+        return edit_object(answer[given.start : given.end], ObjectEdit(drop=drop))
     except MalformedMessage:
         return None
 

@@ -12,13 +12,11 @@ from taskgate.errors import MalformedMessage, UpstreamFailed
 from taskgate.jsontext.edits import dump
 from taskgate.jsontext.spans import Member, Members, RawJson, first_keys
 from taskgate.protocol import vocabulary as words
-from taskgate.protocol.envelope import Response
+from taskgate.protocol.faults import protocol_violation
 from taskgate.protocol.jsonrpc import error_text, parse, result_text
-from taskgate.protocol.modern.breaches import broke
+from taskgate.protocol.messages import Response, value_of
 from taskgate.protocol.modern.server_rounds import questions_of
-from taskgate.protocol.outcomes import summary
-from taskgate.protocol.reading import value_of
-from taskgate.protocol.server_tasks import ServerTask
+from taskgate.protocol.server_messages import ServerTask, status_text
 
 MAX_ID: Final = 4096
 """Bytes of a task's id, which may say all of it: it goes out in a header again and again."""
@@ -82,7 +80,7 @@ def shown(id: int, task: str, response: Response) -> ServerTask | None:
     found = response.result.members or {}
     now = _task(found, _state(found))
     if now.id != task:
-        raise broke("it shows another task than the one it was asked for")
+        raise protocol_violation("it shows another task than the one it was asked for")
     match now.status:
         case TaskStatus.INPUT_REQUIRED:
             return now._replace(questions=questions_of(response.text, found.get("inputRequests"), id))
@@ -107,14 +105,14 @@ def _state(found: Members) -> TaskStatus | None:
 def _task(found: Members, status: TaskStatus | None) -> ServerTask:
     id_ = value_of(found, "taskId")
     if not _is_id(id_):
-        raise broke("its task has no id that could be asked for")
+        raise protocol_violation("its task has no id that could be asked for")
     if status is None:
-        raise broke("its task is in no state that there is")
+        raise protocol_violation("its task is in no state that there is")
     message, updated = value_of(found, "statusMessage"), value_of(found, "lastUpdatedAt")
     return ServerTask(
         id=id_,
         status=status,
-        message=summary(message) if isinstance(message, str) and message else None,
+        message=status_text(message) if isinstance(message, str) and message else None,
         updated=updated if isinstance(updated, str) else None,
         interval=_seconds(value_of(found, "pollIntervalMs")),
     )
@@ -146,7 +144,7 @@ def _object(text: str, member: Member | None) -> RawJson:
 
 
 def _shows_nothing() -> UpstreamFailed:
-    return broke("its task is over and does not show what came of it")
+    return protocol_violation("its task is over and does not show what came of it")
 
 
 def _own(text: str) -> Response:
@@ -154,9 +152,9 @@ def _own(text: str) -> Response:
     try:
         response = parse(text.encode(), max_depth=MAX_DEPTH)
     except MalformedMessage:
-        raise broke("what came of its task is no answer to a call") from None
+        raise protocol_violation("what came of its task is no answer to a call") from None
     assert isinstance(response, Response), "it was written as one"
     kind = value_of({} if response.result is None else response.result.members or {}, "resultType")
     if kind not in (None, "complete"):
-        raise broke("what came of its task is no answer to a call")
+        raise protocol_violation("what came of its task is no answer to a call")
     return response

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from taskgate.domain.record import Faulted, FaultReason, TaskRecord, TaskStatus
 from taskgate.protocol import vocabulary as words
-from taskgate.protocol.envelope import Notification, Request
+from taskgate.protocol.messages import Notification, Request
 from taskgate.telemetry import events
 from taskgate.telemetry.auditlog.catalogue import DENIED, EVENTS, FAILURE, SUCCESS
 from taskgate.telemetry.auditlog.events import (

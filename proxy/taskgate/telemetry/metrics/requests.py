@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from taskgate.protocol.envelope import Request
+from taskgate.protocol.messages import Request
 from taskgate.protocol.vocabulary import (
     INITIALIZE,
     TASKS_CANCEL,

@@ -26,8 +26,8 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from taskgate.clock import Clock
 from taskgate.domain.versions import find_modern_revision, find_revision
-from taskgate.protocol.envelope import Request
-from taskgate.protocol.trace_keys import TraceKeys, trace_keys
+from taskgate.protocol.messages import Request
+from taskgate.protocol.meta import TraceKeys, read_trace_keys
 from taskgate.protocol.vocabulary import METHODS_OF_HOSTS, TOOLS_CALL, TRACEPARENT, TRACESTATE
 from taskgate.telemetry import request_context
 from taskgate.telemetry.opentelemetry import attributes
@@ -70,7 +70,7 @@ class OpenTelemetryTracing:
         self, request: Request, *, mount: str, revision: str | None, fields: Collection[tuple[str, str]]
     ) -> Span | None:
         # The message comes first: the caller wrote it, while proxies on the way can set headers.
-        contexts = (span_context(trace_keys(request.params)), span_context(trace_keys_of_headers(fields)))
+        contexts = (span_context(read_trace_keys(request.params)), span_context(trace_keys_of_headers(fields)))
         links = [context for context in contexts if context is not None]
         parent = links.pop(0) if links and self._trusts else None
         start = {attributes.REQUEST_ID: str(request.id), attributes.TRANSPORT: "tcp", attributes.PROTOCOL: "http"}

@@ -8,9 +8,8 @@ from typing import Final, NamedTuple
 from taskgate.domain.record import RequestId
 from taskgate.errors import MalformedMessage, UnparsableMessage
 from taskgate.jsontext.spans import Members
-from taskgate.protocol.envelope import Message, Notification, Request, Response
 from taskgate.protocol.jsonrpc import is_id, parse
-from taskgate.protocol.reading import meta_of, value_of
+from taskgate.protocol.messages import Message, Notification, Request, Response, meta_of, value_of
 from taskgate.protocol.vocabulary import NOTE_CANCELLED, RELATED_TASK, SUBSCRIPTION_ID
 from taskgate.upstream.duplex.words import MAX_DEPTH
 

@@ -8,9 +8,8 @@ from typing import Final
 
 from taskgate.domain.record import RequestId
 from taskgate.errors import UpstreamFailed
-from taskgate.protocol.envelope import Response
-from taskgate.protocol.jsonrpc import readdressed
-from taskgate.protocol.reading import value_of
+from taskgate.protocol.jsonrpc import with_id
+from taskgate.protocol.messages import Response, value_of
 from taskgate.upstream import failures
 from taskgate.upstream.duplex.contents import Read, response_in
 from taskgate.upstream.duplex.replies import ChannelReply
@@ -104,4 +103,4 @@ def _is_welcome(response: Response) -> bool:
 
 
 def _welcome_with(response: Response, reply: ChannelReply) -> None:
-    reply.answer((response.text if response.id == reply.id else readdressed(response, reply.id)).encode())
+    reply.answer((response.text if response.id == reply.id else with_id(response, reply.id)).encode())

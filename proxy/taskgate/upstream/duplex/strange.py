@@ -10,8 +10,7 @@ from typing import Final, NamedTuple
 from taskgate.domain.record import RequestId
 from taskgate.errors import MalformedMessage, UnparsableMessage
 from taskgate.jsontext.spans import Member, decode, read_pairs
-from taskgate.protocol.batches import is_array, split
-from taskgate.protocol.jsonrpc import is_id
+from taskgate.protocol.jsonrpc import is_batch, is_id, split_batch
 from taskgate.protocol.vocabulary import PARSE_ERROR
 from taskgate.upstream.duplex.words import MAX_DEPTH, Answers, kind_of
 
@@ -21,10 +20,10 @@ MOST_PARTS: Final = 4096
 
 def parts_of(message: bytes) -> list[bytes]:
     """Return the elements of an array; none if it is no array or cannot be decoded."""
-    if not is_array(message):
+    if not is_batch(message):
         return []
     try:
-        return split(message, max_depth=MAX_DEPTH, most=MOST_PARTS)
+        return split_batch(message, max_depth=MAX_DEPTH, limit=MOST_PARTS)
     except (UnparsableMessage, MalformedMessage):
         return []
 
@@ -46,7 +45,7 @@ def look_at(message: bytes) -> Strange:
 def answered_by(message: bytes) -> Collection[RequestId]:
     """Return the requests that it seems to answer, if it can be no request and no notification."""
     members = _members_of(message)
-    if members is None and is_array(message):
+    if members is None and is_batch(message):
         # Its first element may be readable all the same.
         first = kind_of(message.lstrip()[1:])
         return [first.id] if isinstance(first, Answers) else []

@@ -10,9 +10,8 @@ from typing import Final, NamedTuple
 
 from taskgate.domain.record import RequestId
 from taskgate.errors import MalformedMessage, UnparsableMessage
-from taskgate.protocol.envelope import Notification, Request, Response
 from taskgate.protocol.jsonrpc import is_id, parse
-from taskgate.protocol.reading import value_of
+from taskgate.protocol.messages import Notification, Request, Response, value_of
 from taskgate.protocol.vocabulary import NOTE_PROGRESS, NOTE_TASKS
 
 MAX_DEPTH: Final = 256

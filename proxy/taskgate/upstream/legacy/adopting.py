@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from taskgate.errors import UpstreamFailed
-from taskgate.protocol.envelope import Response
+from taskgate.protocol.messages import Response
 from taskgate.upstream import failures
 from taskgate.upstream.calls import Call, UpstreamContext, UpstreamRequest
 from taskgate.upstream.legacy.talk import Talk
@@ -154,7 +154,7 @@ class Adopting:
             raise
         finally:
             self._upstream_context.observer.answered(errand.method, asyncio.get_running_loop().time() - began, error)
-        if self._upstream_context.dialect.request_contexts(response, talk.conversation.host):
+        if self._upstream_context.dialect.url_questions(response, talk.conversation.host):
             # It is unknown whether the call was sent again after its host had visited the URL.
             raise failures.Gone
         return response

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from taskgate.domain.record import RequestId
-from taskgate.protocol.questions import ReceivedQuestion
+from taskgate.protocol.server_messages import ReceivedQuestion
 from taskgate.upstream.calls import Call
 from taskgate.upstream.legacy.followed import FollowedCalls, TaskCall
 from taskgate.upstream.legacy.questions import MAX_OPEN

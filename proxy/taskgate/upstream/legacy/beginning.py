@@ -12,7 +12,7 @@ from typing import Final
 from taskgate.clock import Clock
 from taskgate.domain.versions import find_revision
 from taskgate.errors import UpstreamFailed
-from taskgate.protocol.base import Server
+from taskgate.protocol.discovery import ServerDescription
 from taskgate.protocol.vocabulary import INITIALIZE
 from taskgate.upstream import failures
 from taskgate.upstream.calls import UpstreamContext
@@ -43,7 +43,7 @@ class Beginnings:
         *,
         clock: Clock,
         lasting: Lasting,
-        met: Callable[[Server], None],
+        met: Callable[[ServerDescription], None],
         unwelcome: Callable[[], None],
         lost: Callable[[Conversation], None],
     ) -> None:

@@ -15,18 +15,18 @@ from typing import Any, Final
 
 from taskgate.domain.versions import Peer, Revision
 from taskgate.errors import UpstreamFailed
-from taskgate.protocol.base import (
-    CallAnswered,
-    Noticed,
-    ProgressTold,
+from taskgate.protocol.discovery import ServerDescription
+from taskgate.protocol.messages import Notification, Response
+from taskgate.protocol.server_messages import (
+    CallProgress,
+    CallResponse,
+    ImmediateReply,
     Question,
-    Questioned,
     ReceivedQuestion,
-    Server,
-    TaskShown,
-    Withdrawn,
+    SessionNotification,
+    TaskStatusNotification,
+    WithdrawnQuestion,
 )
-from taskgate.protocol.envelope import Notification, Response
 from taskgate.protocol.vocabulary import NOTE_TOOLS_CHANGED
 from taskgate.system.cancel_scope import ScopeCancelled
 from taskgate.system.offload import LARGE
@@ -70,7 +70,7 @@ class Conversation:
         for one."""
         self.cancelled_at = 0.0
         """The loop time of the last cancellation."""
-        self._server: Server | None = None
+        self._server: ServerDescription | None = None
         self._ended = False
         self._is_left = False
 
@@ -90,7 +90,7 @@ class Conversation:
         return self._exchanges.headers
 
     @property
-    def server(self) -> Server:
+    def server(self) -> ServerDescription:
         """The answer to the handshake."""
         assert self._server is not None, "the handshake comes first"
         return self._server
@@ -110,7 +110,7 @@ class Conversation:
         """Continue a session of another process, instead of `begin`. Nothing else is known of the
         server."""
         self._exchanges.adopt(session, revision)
-        self._server = Server(
+        self._server = ServerDescription(
             peer=Peer(revision=revision, capabilities={}, info={}), capabilities="{}", instructions=None
         )
 
@@ -169,25 +169,25 @@ class Conversation:
 
         `call` is the call on whose stream it came, None for the GET stream (U-HTTP-3).
         """
-        hear, host = self._upstream_context.dialect.hear, self._audience.host
+        hear, host = self._upstream_context.dialect.decode, self._audience.host
         heard = hear(message, host) if len(message) <= LARGE else await heard_aside(partial(hear, message, host))
         match heard:
-            case CallAnswered(response):
+            case CallResponse(response):
                 return response
-            case ProgressTold(token, notification):
+            case CallProgress(token, notification):
                 self._hear_progress(token, notification)
-            case Noticed(notification):
+            case SessionNotification(notification):
                 if notification.method == NOTE_TOOLS_CHANGED:
                     self._audience.catalogue_changed()
                 self._hearer_of(call).on_notification(notification)
-            case TaskShown(task):
+            case TaskStatusNotification(task):
                 self.followed.shows(task)
             case ReceivedQuestion() as asked:
                 self._attribution.take(asked, call)
-            case Withdrawn(id):
+            case WithdrawnQuestion(id):
                 self._attribution.withdraw(id)
                 self._questions.withdraw(id)
-            case Questioned(reply, required):
+            case ImmediateReply(reply, required):
                 self.say(reply, droppable=True)
                 if required is not None:
                     self._hearer_of(self._attribution.of(call, None)).refused(required)

@@ -11,9 +11,9 @@ from datetime import timedelta
 from typing import Final
 
 from taskgate.domain.versions import Peer
-from taskgate.protocol.base import UpstreamDialect
-from taskgate.protocol.envelope import Notification, Response
-from taskgate.protocol.questions import Answer, Question
+from taskgate.protocol.dialects import LegacyUpstreamDialect
+from taskgate.protocol.messages import Notification, Response
+from taskgate.protocol.server_messages import Answer, Question
 from taskgate.upstream import failures
 from taskgate.upstream.call_listener import CallListener
 from taskgate.upstream.calls import UpstreamRequest
@@ -78,7 +78,7 @@ class Detour:
 class Detours:
     """The URL elicitations of one session; `host` may be asked."""
 
-    def __init__(self, dialect: UpstreamDialect, host: Peer | None) -> None:
+    def __init__(self, dialect: LegacyUpstreamDialect, host: Peer | None) -> None:
         self._dialect = dialect
         self._host = host
         self._deciding: set[asyncio.Future[bool]] = set()
@@ -94,7 +94,7 @@ class Detours:
         loop = asyncio.get_running_loop()
         ends = loop.time() + errand.bounds.ceiling
         for _ in range(MAX_ROUNDS):
-            request_contexts = self._dialect.request_contexts(response, self._host)
+            request_contexts = self._dialect.url_questions(response, self._host)
             if not request_contexts or not await self._agreed_by(ends, request_contexts, errand.listener):
                 break
             # The server refused before it acted, so it acts at most once.
@@ -119,7 +119,7 @@ class Detours:
 
         def decide(detour: Detour, answer: Answer | None) -> None:
             waiting.discard(detour)
-            if answer is None or not self._dialect.agrees(answer):
+            if answer is None or not self._dialect.is_accepted(answer):
                 _settle(decided, agreed=False)
             elif not waiting:
                 _settle(decided, agreed=True)

@@ -8,8 +8,7 @@ import asyncio
 from collections.abc import Iterator
 
 from taskgate.domain.record import TaskStatus
-from taskgate.protocol.progress import done_of, in_words
-from taskgate.protocol.server_tasks import ServerTask
+from taskgate.protocol.server_messages import ServerTask, progress_done, text_progress
 from taskgate.upstream.calls import Call, UpstreamRequest
 
 
@@ -65,9 +64,9 @@ class TaskCall(Call):
     def _tell(self, message: str) -> None:
         """Send a status message of the task as progress, with a number above the last one."""
         self._turn += 1
-        after = None if self.told is None else done_of(self.told)
+        after = None if self.told is None else progress_done(self.told)
         if self._tells and self.listener is not None:
-            self.listener.on_notification(in_words(self.id, message, self._turn, after or 0.0))
+            self.listener.on_notification(text_progress(self.id, message, self._turn, after or 0.0))
 
 
 class FollowedCalls:

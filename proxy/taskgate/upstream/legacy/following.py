@@ -14,8 +14,8 @@ from functools import partial
 from typing import Any, Final
 
 from taskgate.errors import UpstreamFailed, UpstreamReason
-from taskgate.protocol.envelope import Response
-from taskgate.protocol.server_tasks import ServerTask
+from taskgate.protocol.messages import Response
+from taskgate.protocol.server_messages import ServerTask
 from taskgate.protocol.vocabulary import TASKS_GET, TASKS_RESULT
 from taskgate.system.offload import offload
 from taskgate.upstream import failures
@@ -130,7 +130,7 @@ class TaskFollower:
         return await self._read(response) if call.is_over() else None
 
     async def _read(self, response: Response) -> Response | None:
-        read = partial(self._upstream_context.dialect.native.came_of, self._call.task, response)
+        read = partial(self._upstream_context.dialect.tasks.read_outcome, self._call.task, response)
         try:
             return await offload(len(response.text), read)
         except UpstreamFailed as failure:
@@ -147,7 +147,7 @@ class TaskFollower:
         try:
             # Asked for the principal of the session: the caller and their token may be gone by now.
             response = await self._ask(UpstreamRequest(TASKS_GET, self._about(TASKS_GET), bounds))
-            shown = upstream_context.dialect.native.shown(call.task.id, response)
+            shown = upstream_context.dialect.tasks.read_state(call.task.id, response)
         except UpstreamFailed as failure:
             self._stumble(failure)
             return
@@ -195,7 +195,7 @@ class TaskFollower:
         self._look_at = self._hold_at = now + pause
 
     def _about(self, method: str) -> Callable[[int], str]:
-        return partial(self._upstream_context.dialect.native.about, method=method, task=self._call.task.id)
+        return partial(self._upstream_context.dialect.tasks.request, method=method, task=self._call.task.id)
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()

@@ -5,9 +5,8 @@
 
 from taskgate.domain.versions import NEWEST_LEGACY, Peer
 from taskgate.errors import UpstreamFailed
-from taskgate.protocol.base import Server
-from taskgate.protocol.envelope import Response
-from taskgate.protocol.reading import value_of
+from taskgate.protocol.discovery import ServerDescription
+from taskgate.protocol.messages import Response, value_of
 from taskgate.upstream import failures
 from taskgate.upstream.calls import Call, UpstreamContext
 from taskgate.upstream.failures import Unwelcome
@@ -32,7 +31,7 @@ class Handshake:
             self.call.id, host, upstream_context.settings.revision or NEWEST_LEGACY
         )
 
-    def read(self, response: Response) -> Server:
+    def read(self, response: Response) -> ServerDescription:
         """Return the server's identity. Raises UpstreamFailed; Unwelcome if the server refuses."""
         if response.error is not None:
             raise failures.no_session(failures.said_in(response))

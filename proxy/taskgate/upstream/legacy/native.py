@@ -15,10 +15,9 @@ from typing import Any, Final, NamedTuple
 from taskgate.domain.policy import TaskSupport
 from taskgate.domain.record import TaskStatus
 from taskgate.errors import UpstreamFailed
-from taskgate.protocol.base import ListedTool, Params
-from taskgate.protocol.envelope import Response
-from taskgate.protocol.questions import Question
-from taskgate.protocol.server_tasks import ServerTask
+from taskgate.protocol.discovery import ListedTool
+from taskgate.protocol.messages import Params, Response
+from taskgate.protocol.server_messages import Question, ServerTask
 from taskgate.protocol.vocabulary import TASKS_CANCEL, TOOLS_CALL
 from taskgate.system.cancel_scope import ScopeCancelled
 from taskgate.upstream import failures
@@ -89,7 +88,7 @@ class Natives:
         if is_native:
             return await self._call(errand, params, began)
         response = await self._reach.ask(errand, loop.time() - began)
-        if talk.makes_tasks and (task := self._upstream_context.dialect.native.created(response)) is not None:
+        if talk.makes_tasks and (task := self._upstream_context.dialect.tasks.read_created(response)) is not None:
             # Hosts are not told of server tasks (docs/decisions/0041), and this one has no
             # follower.
             self._end(task.id)
@@ -111,7 +110,7 @@ class Natives:
         Raises UpstreamFailed; cancelling it cancels the task at the server.
         """
         dialect = self._upstream_context.dialect
-        wish = dialect.native.wanting(params, timedelta(seconds=errand.bounds.ceiling))
+        wish = dialect.tasks.with_task(params, timedelta(seconds=errand.bounds.ceiling))
         beginning = _Beginning(errand, began, tells=params.tail is not None)
 
         def write(id: int) -> str:
@@ -125,7 +124,7 @@ class Natives:
         """Return the result of a call after its first answer, which may be a task handle."""
         task = None
         try:
-            task = self._upstream_context.dialect.native.created(response)
+            task = self._upstream_context.dialect.tasks.read_created(response)
         finally:
             if task is None:
                 beginning.over()
@@ -210,7 +209,7 @@ class Natives:
         if asking.cancelled() or asking.exception() is not None:
             return
         with suppress(UpstreamFailed):
-            task = self._upstream_context.dialect.native.created(asking.result())
+            task = self._upstream_context.dialect.tasks.read_created(asking.result())
             if task is not None:
                 self._cancel(beginning.call(task))
 
@@ -246,8 +245,8 @@ class Natives:
     def _end(self, task: str) -> None:
         talk = self._reach.talk()
         if talk is not None:
-            native = self._upstream_context.dialect.native
-            talk.conversation.say(native.about(next(self._upstream_context.ids), TASKS_CANCEL, task), insists=True)
+            native = self._upstream_context.dialect.tasks
+            talk.conversation.say(native.request(next(self._upstream_context.ids), TASKS_CANCEL, task), insists=True)
 
 
 class _Beginning:

@@ -10,9 +10,9 @@ from contextlib import suppress
 from typing import Final, Protocol
 
 from taskgate.domain.record import RequestId
-from taskgate.protocol.base import UpstreamDialect
-from taskgate.protocol.envelope import Notification
-from taskgate.protocol.questions import Answer, Question, ReceivedQuestion
+from taskgate.protocol.dialects import LegacyUpstreamDialect
+from taskgate.protocol.messages import Notification
+from taskgate.protocol.server_messages import Answer, Question, ReceivedQuestion
 from taskgate.upstream.calls import Call
 from taskgate.upstream.principal import Principal
 
@@ -92,7 +92,7 @@ class OpenQuestion:
 class Questions:
     """The open questions of one conversation."""
 
-    def __init__(self, dialect: UpstreamDialect, say: Say, reply: Reply) -> None:
+    def __init__(self, dialect: LegacyUpstreamDialect, say: Say, reply: Reply) -> None:
         self._dialect = dialect
         self._say = say
         self._reply = reply
@@ -107,7 +107,7 @@ class Questions:
             # Repeated by a stream that was reopened; the first one will be answered.
             return None
         if len(self._open) >= MAX_OPEN:
-            refusal = self._dialect.no_answer(asked.question.method)
+            refusal = self._dialect.default_answer(asked.question.method)
             self._say(self._dialect.answer(asked.id, refusal), droppable=True)
             return None
         question = self._open[asked.id] = OpenQuestion(asked, self, call, came_aside=came_aside, guessed=guessed)
@@ -122,11 +122,11 @@ class Questions:
 
     def no_answer(self, method: str) -> Answer:
         """Return the answer to such a question when the host gave none."""
-        return self._dialect.no_answer(method)
+        return self._dialect.default_answer(method)
 
     def tell(self, notification: Notification, token: RequestId) -> None:
         """Send the host's progress on a question."""
-        self._say(self._dialect.pass_on(notification, token), droppable=True)
+        self._say(self._dialect.notification(notification, token), droppable=True)
 
     def withdraw(self, id: RequestId) -> None:
         """Withdraw a question on behalf of the server; an unknown id is ignored."""
@@ -154,7 +154,7 @@ class Questions:
                 if question.guessed and not is_left:
                     others.append(question.asked)
                 elif question.came_aside and not is_left:
-                    self._reply(self._dialect.answer(id_, self._dialect.no_answer(question.question.method)), None)
+                    self._reply(self._dialect.answer(id_, self._dialect.default_answer(question.question.method)), None)
         return others
 
     def end(self) -> None:

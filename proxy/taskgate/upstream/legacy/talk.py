@@ -9,8 +9,7 @@ from datetime import timedelta
 from typing import Final
 
 from taskgate.errors import UpstreamFailed, UpstreamReason
-from taskgate.protocol.base import Params
-from taskgate.protocol.envelope import Response
+from taskgate.protocol.messages import Params, Response
 from taskgate.protocol.vocabulary import LOG_LEVELS, LOGGING_SET_LEVEL, MODERN_ERRORS, PING, RESOURCES_SUBSCRIBE
 from taskgate.upstream.calls import Call, UpstreamContext
 from taskgate.upstream.failures import Unwelcome
@@ -51,7 +50,7 @@ class Talk:
         self._upstream_context = upstream_context
         self.conversation = conversation
         self.stream = stream
-        self.makes_tasks = upstream_context.dialect.native.serves(conversation.server.peer)
+        self.makes_tasks = upstream_context.dialect.tasks.is_supported(conversation.server.peer)
         """Whether the server makes tasks of calls on request."""
         self._alive = SingleFlight(self._ping)
         self._outliving = SingleFlight(self._outlives)

@@ -12,9 +12,9 @@ from typing import Final
 from taskgate.domain.versions import Peer
 from taskgate.errors import UpstreamFailed
 from taskgate.jsontext.spans import RawJson
-from taskgate.protocol.base import ListedTool, Server, ToolPage
-from taskgate.protocol.envelope import Response
-from taskgate.protocol.modern_server import WrittenRequest
+from taskgate.protocol.discovery import ListedTool, ServerDescription, ToolPage
+from taskgate.protocol.messages import Response
+from taskgate.protocol.server_messages import EncodedRequest
 from taskgate.upstream.calls import Call
 from taskgate.upstream.catalogue import read_catalogue
 from taskgate.upstream.modern.context import ModernUpstreamContext
@@ -37,8 +37,8 @@ class Catalogue:
         upstream_context: ModernUpstreamContext,
         host: Peer | None,
         *,
-        open_: Callable[[], Awaitable[Server]],
-        ask: Callable[[Call, WrittenRequest], Awaitable[Response]],
+        open_: Callable[[], Awaitable[ServerDescription]],
+        ask: Callable[[Call, EncodedRequest], Awaitable[Response]],
     ) -> None:
         self._upstream_context = upstream_context
         self._host = host
@@ -70,7 +70,7 @@ class Catalogue:
             listed = (self.value or await self.get()).get(tool)
         except (UpstreamFailed, Abandoned):
             return {}
-        return {} if listed is None else listed.mirrored
+        return {} if listed is None else listed.header_paths
 
     async def mirrored_anew(self, tool: str) -> Mirrored:
         """Read the list again, then do as `mirrored`."""

@@ -12,8 +12,8 @@ from typing import Final
 from taskgate.clock import Clock
 from taskgate.domain.versions import Peer
 from taskgate.errors import UpstreamFailed, UpstreamReason
-from taskgate.protocol.base import Server
-from taskgate.protocol.envelope import Response
+from taskgate.protocol.discovery import ServerDescription
+from taskgate.protocol.messages import Response
 from taskgate.protocol.vocabulary import MODERN_ERRORS, SERVER_DISCOVER, UNSUPPORTED_VERSION
 from taskgate.upstream import failures
 from taskgate.upstream.calls import Call
@@ -49,7 +49,7 @@ class Discovery:
         *,
         exchanges: ModernExchanges,
         waits: RequestWaits,
-        met: Callable[[Server], Awaitable[None]],
+        met: Callable[[ServerDescription], Awaitable[None]],
         lost: Callable[[], None],
         clock: Clock,
     ) -> None:
@@ -67,11 +67,11 @@ class Discovery:
         self._closed = False
 
     @property
-    def value(self) -> Server | None:
+    def value(self) -> ServerDescription | None:
         """The identity if it is known; None once closed."""
         return None if self._closed else self._server.value
 
-    async def get(self) -> Server:
+    async def get(self) -> ServerDescription:
         """Return the identity. Raises UpstreamFailed; the call that needs it has not been sent."""
         if self._closed:
             raise failures.let_go(dispatched=False)
@@ -109,7 +109,7 @@ class Discovery:
         self._closed = True
         await self._server.close()
 
-    async def _discover(self) -> Server:
+    async def _discover(self) -> ServerDescription:
         upstream_context = self._upstream_context
         first_byte = upstream_context.settings.first_byte
         call = Call(next(upstream_context.ids), None, briefly(first_byte))
@@ -126,7 +126,7 @@ class Discovery:
         if server is None:
             raise self._other_era()
         self._sure_since = self._clock.elapsed()
-        self.serves_tasks = upstream_context.dialect.serves_tasks(server)
+        self.serves_tasks = upstream_context.dialect.server_declares_tasks(server)
         await self._met(server)
         return server
 

@@ -10,8 +10,8 @@ from taskgate.clock import Clock
 from taskgate.domain.versions import Peer
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.jsontext.spans import RawJson
-from taskgate.protocol.envelope import Response
-from taskgate.protocol.modern_server import WrittenRequest
+from taskgate.protocol.messages import Response
+from taskgate.protocol.server_messages import EncodedRequest
 from taskgate.protocol.vocabulary import TASKS_CANCEL, TASKS_GET, TASKS_UPDATE
 from taskgate.upstream.calls import Call
 from taskgate.upstream.modern.context import ModernUpstreamContext
@@ -41,19 +41,21 @@ class FollowUps:
     async def look(self, of: Call, task: str) -> Response:
         """Return the answer to `tasks/get`."""
         call = self._call(of)
-        return await self._ask(TASKS_GET, call, self._upstream_context.dialect.look(call.id, task, self._host))
+        return await self._ask(TASKS_GET, call, self._upstream_context.dialect.get_task(call.id, task, self._host))
 
     async def bring(self, of: Call, task: str, answers: RawJson) -> Response:
         """Return the answer to `tasks/update` with these answers."""
         call = self._call(of)
         return await self._ask(
-            TASKS_UPDATE, call, self._upstream_context.dialect.update(call.id, task, answers, self._host)
+            TASKS_UPDATE, call, self._upstream_context.dialect.update_task(call.id, task, answers, self._host)
         )
 
     async def end(self, of: Call, task: str) -> Response:
         """Return the answer to `tasks/cancel`."""
         call = self._call(of)
-        return await self._ask(TASKS_CANCEL, call, self._upstream_context.dialect.cancel(call.id, task, self._host))
+        return await self._ask(
+            TASKS_CANCEL, call, self._upstream_context.dialect.cancel_task(call.id, task, self._host)
+        )
 
     def _call(self, of: Call) -> Call:
         return Call(
@@ -63,7 +65,7 @@ class FollowUps:
             principal=of.principal,
         )
 
-    async def _ask(self, method: str, call: Call, written: WrittenRequest) -> Response:
+    async def _ask(self, method: str, call: Call, written: EncodedRequest) -> Response:
         clock, began = self._clock, self._clock.elapsed()
         error: str | None = "cancelled"
         try:

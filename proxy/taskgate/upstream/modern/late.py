@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from taskgate.errors import UpstreamFailed
-from taskgate.protocol.envelope import Response
+from taskgate.protocol.messages import Response
 from taskgate.protocol.vocabulary import TOOLS_CALL
 from taskgate.upstream.calls import Call
 from taskgate.upstream.legacy.talk import SIGN_OF_LIFE
@@ -66,6 +66,6 @@ class Late:
         if answer.cancelled() or answer.exception() is not None:
             return
         with suppress(UpstreamFailed):
-            task = self._upstream_context.dialect.task_of(TOOLS_CALL, answer.result())
+            task = self._upstream_context.dialect.read_created_task(TOOLS_CALL, answer.result())
             if task is not None and not task.status.is_terminal:
                 self._end(call, task.id)

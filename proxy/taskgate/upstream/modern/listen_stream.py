@@ -15,10 +15,15 @@ from typing import Protocol
 from taskgate.clock import Clock
 from taskgate.domain.versions import Peer
 from taskgate.errors import UpstreamFailed, UpstreamReason
-from taskgate.protocol.base import CallAnswered, Noticed
-from taskgate.protocol.envelope import Notification
-from taskgate.protocol.modern_server import Listened, Said, Subscribed
-from taskgate.protocol.server_tasks import TaskTold
+from taskgate.protocol.messages import Notification
+from taskgate.protocol.server_messages import (
+    CallResponse,
+    ModernServerMessage,
+    ServerSubscription,
+    SessionNotification,
+    SubscriptionGrant,
+    TaskNotification,
+)
 from taskgate.system.offload import LARGE
 from taskgate.upstream.base import POSTED, Incoming, Outgoing
 from taskgate.upstream.beside import heard_aside
@@ -44,7 +49,7 @@ class SubscriptionStream:
     def __init__(
         self,
         upstream_context: ModernUpstreamContext,
-        wants: Listened,
+        wants: ServerSubscription,
         host: Peer | None,
         *,
         hear: Callable[[Notification], None],
@@ -150,24 +155,24 @@ class SubscriptionStream:
             async for message in incoming.messages():
                 # An invalid message answers no call, and the stream is still usable.
                 with suppress(UpstreamFailed):
-                    hear = partial(self._upstream_context.dialect.hear, message, self._host)
+                    hear = partial(self._upstream_context.dialect.decode, message, self._host)
                     if self._is_end(hear() if len(message) <= LARGE else await heard_aside(hear), id):
                         return
         finally:
             self._upstream_context.observer.stream_ended("listen")
 
-    def _is_end(self, said: Said, id: int) -> bool:
+    def _is_end(self, said: ModernServerMessage, id: int) -> bool:
         match said:
-            case Subscribed(uris, tasks, filters):
+            case SubscriptionGrant(uris, tasks, filters):
                 again, self._granted, self.is_heard = self._granted is not None, uris, True
                 self.tasks, self.filters = tasks, filters
                 self._known.set()
                 self._stands(self, again=again)
-            case Noticed(notification):
+            case SessionNotification(notification):
                 self._hear(notification)
-            case TaskTold(task):
+            case TaskNotification(task):
                 self._news(task)
-            case CallAnswered(response) if response.id == id:
+            case CallResponse(response) if response.id == id:
                 self._was_refused = response.error is not None
                 return True
         return False

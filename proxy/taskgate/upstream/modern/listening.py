@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from taskgate.clock import Clock
 from taskgate.domain.versions import Era, Peer, era_of
-from taskgate.protocol.base import Server
-from taskgate.protocol.envelope import Notification
-from taskgate.protocol.modern_server import Listened
+from taskgate.protocol.discovery import ServerDescription
+from taskgate.protocol.messages import Notification
+from taskgate.protocol.server_messages import ServerSubscription
 from taskgate.upstream.lasting import MAX_URIS, Lasting
 from taskgate.upstream.modern.context import ModernUpstreamContext
 from taskgate.upstream.modern.listen_stream import SubscriptionStream
@@ -44,20 +44,20 @@ class SubscriptionListener:
         self._hear = hear
         self._resumed = resumed
         self._clock = clock
-        self._kinds = Listened()
+        self._kinds = ServerSubscription()
         self._uris = lasting.uris
         self._streams: set[SubscriptionStream] = set()
         self._newest: SubscriptionStream | None = None
         self._closed = False
 
-    async def begin(self, server: Server) -> None:
+    async def begin(self, server: ServerDescription) -> None:
         """Listen to the list changes that the server declares, and wait a short time for the
         stream.
 
         A stream that already reports them stays.
         """
         said = server.peer.capabilities
-        kinds = Listened(
+        kinds = ServerSubscription(
             tools=_tells(said, "tools"),
             prompts=_tells(said, "prompts"),
             resources=_tells(said, "resources"),
@@ -123,7 +123,7 @@ class SubscriptionListener:
         """Open a stream for what is wanted now."""
         wants = replace(self._kinds, uris=tuple(self._uris))
         self._newest = None
-        if not wants.is_nothing and not self._closed:
+        if not wants.is_empty and not self._closed:
             stream = SubscriptionStream(
                 self._upstream_context, wants, self._host, hear=self._hear, stands=self._took_over, clock=self._clock
             )

@@ -7,8 +7,8 @@ They are `ping`, `logging/setLevel`, `resources/subscribe` and `resources/unsubs
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from taskgate.protocol.base import Params, Server
-from taskgate.protocol.envelope import Response
+from taskgate.protocol.discovery import ServerDescription
+from taskgate.protocol.messages import Params, Response
 from taskgate.protocol.vocabulary import (
     INVALID_PARAMS,
     LOGGING_SET_LEVEL,
@@ -32,7 +32,7 @@ class LocalWords:
     def __init__(
         self,
         upstream_context: ModernUpstreamContext,
-        open_: Callable[[], Awaitable[Server]],
+        open_: Callable[[], Awaitable[ServerDescription]],
         listening: SubscriptionListener,
         lasting: Lasting,
     ) -> None:
@@ -77,7 +77,7 @@ class LocalWords:
         return self._done()
 
     def _done(self) -> Response:
-        return self._upstream_context.dialect.done(next(self._upstream_context.ids))
+        return self._upstream_context.dialect.empty_result(next(self._upstream_context.ids))
 
     def _refusal(self, code: int, text: str) -> Response:
-        return self._upstream_context.dialect.refusal(next(self._upstream_context.ids), code, text)
+        return self._upstream_context.dialect.error(next(self._upstream_context.ids), code, text)

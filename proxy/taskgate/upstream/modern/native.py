@@ -14,9 +14,8 @@ from taskgate.clock import Clock
 from taskgate.domain.record import TaskStatus
 from taskgate.domain.versions import Peer
 from taskgate.errors import UpstreamFailed, UpstreamReason
-from taskgate.protocol.envelope import Response
-from taskgate.protocol.questions import Question
-from taskgate.protocol.server_tasks import ServerTask
+from taskgate.protocol.messages import Response
+from taskgate.protocol.server_messages import Question, ServerTask
 from taskgate.upstream import failures
 from taskgate.upstream.calls import Call
 from taskgate.upstream.legacy.talk import SIGN_OF_LIFE

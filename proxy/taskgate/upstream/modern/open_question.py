@@ -7,8 +7,8 @@ send the answer to the server.
 from collections.abc import Callable
 from typing import Protocol
 
-from taskgate.protocol.envelope import Notification
-from taskgate.protocol.questions import Answer, Question
+from taskgate.protocol.messages import Notification
+from taskgate.protocol.server_messages import Answer, Question
 from taskgate.upstream.principal import Principal
 
 

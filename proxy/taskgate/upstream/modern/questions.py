@@ -9,8 +9,8 @@ import asyncio
 
 from taskgate.domain.versions import Peer
 from taskgate.jsontext.spans import RawJson
-from taskgate.protocol.modern_server import ModernServerDialect, ServerRound
-from taskgate.protocol.questions import Answer, Question
+from taskgate.protocol.dialects import ModernUpstreamDialect
+from taskgate.protocol.server_messages import Answer, Question, ServerRound
 from taskgate.upstream.call_listener import Between
 from taskgate.upstream.calls import Call
 from taskgate.upstream.modern.open_question import RoundQuestion
@@ -25,7 +25,7 @@ class OpenRound:
     checkpoint is stored.
     """
 
-    def __init__(self, dialect: ModernServerDialect, call: Call, asked: ServerRound) -> None:
+    def __init__(self, dialect: ModernUpstreamDialect, call: Call, asked: ServerRound) -> None:
         self._dialect = dialect
         self._call = call
         self._questions = asked.questions
@@ -41,7 +41,7 @@ class OpenRound:
 
         A question that the host did not declare is not asked: it counts as unanswered (L-INPUT-6).
         """
-        unasked = {key for key, each in self._questions.items() if not self._dialect.declared(host, each)}
+        unasked = {key for key, each in self._questions.items() if not self._dialect.can_ask(host, each)}
         self._open = {
             key: RoundQuestion(key, each, self) for key, each in self._questions.items() if key not in unasked
         }
@@ -54,7 +54,9 @@ class OpenRound:
         finally:
             self._withdraw()
         asked = self._questions.items()
-        return self._dialect.answers({key: (each, self._answers[key]) for key, each in asked if key in self._answers})
+        return self._dialect.input_responses(
+            {key: (each, self._answers[key]) for key, each in asked if key in self._answers}
+        )
 
     def answered(self, name: str, answer: Answer, principal: Principal | None) -> None:
         del self._open[name]
@@ -63,7 +65,7 @@ class OpenRound:
         self._take(name, answer)
 
     def no_answer(self, question: Question) -> Answer:
-        return self._dialect.no_answer(question)
+        return self._dialect.default_answer(question)
 
     def _ask(self) -> None:
         listener = self._call.listener
@@ -79,7 +81,7 @@ class OpenRound:
 
     def _take(self, key: str, answer: Answer) -> None:
         self._answers[key] = answer
-        cannot_be_told = self._dialect.answers({key: (self._questions[key], answer)}) is None
+        cannot_be_told = self._dialect.input_responses({key: (self._questions[key], answer)}) is None
         if cannot_be_told or len(self._answers) == len(self._questions):
             self._over.set()
 

@@ -10,8 +10,8 @@ from typing import Final
 
 from taskgate.clock import Clock
 from taskgate.domain.versions import Peer
-from taskgate.protocol.envelope import Notification
-from taskgate.protocol.modern_server import Listened
+from taskgate.protocol.messages import Notification
+from taskgate.protocol.server_messages import ServerSubscription
 from taskgate.upstream.modern.context import ModernUpstreamContext
 from taskgate.upstream.modern.listen_stream import SubscriptionStream
 
@@ -48,7 +48,7 @@ class ServerTaskNews:
                 self._are_told = False
                 stream.stop()
 
-        wants = Listened(tasks=(task,))
+        wants = ServerSubscription(tasks=(task,))
         stream = SubscriptionStream(
             self._upstream_context, wants, self._host, hear=_ignore, news=heard, stands=stands, clock=self._clock
         )

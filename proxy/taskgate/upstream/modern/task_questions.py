@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from taskgate.domain.versions import Peer
-from taskgate.protocol.envelope import Response
-from taskgate.protocol.questions import Answer, Question
+from taskgate.protocol.messages import Response
+from taskgate.protocol.server_messages import Answer, Question
 from taskgate.protocol.vocabulary import INVALID_PARAMS
 from taskgate.upstream.calls import Call
 from taskgate.upstream.modern.context import ModernUpstreamContext
@@ -90,10 +90,10 @@ class TaskQuestions:
         self._take(name, answer)
 
     def no_answer(self, question: Question) -> Answer:
-        return self._dialect.no_answer(question)
+        return self._dialect.default_answer(question)
 
     def _put(self, key: str, question: Question) -> None:
-        if self._dialect.declared(self._host, question):
+        if self._dialect.can_ask(self._host, question):
             self._hear(key, question)
         else:
             # Questions that the host did not declare are not asked, so they have no answer
@@ -111,7 +111,7 @@ class TaskQuestions:
         listener.asked(asked)
 
     def _take(self, key: str, answer: Answer) -> None:
-        if self._dialect.answers({key: (self._asked[key], answer)}) is None:
+        if self._dialect.input_responses({key: (self._asked[key], answer)}) is None:
             self.is_hopeless = True
         else:
             self._given[key] = answer

@@ -4,11 +4,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from helpers.records import new_peer
-from taskgate.protocol.envelope import Notification
+from taskgate.protocol.host_requests import RequestMeta
 from taskgate.protocol.jsonrpc import parse
-from taskgate.protocol.modern_requests import RequestMeta
-from taskgate.protocol.params import Params
-from taskgate.protocol.questions import Question
+from taskgate.protocol.messages import Notification, Params
+from taskgate.protocol.server_messages import Question
 from taskgate.streams.bytes_in_flight import BytesInFlight
 from taskgate.streams.event_stream import EventStream
 from taskgate.streams.exchange import HttpMethod, InboundHead
@@ -154,14 +153,14 @@ class Ear:
 class Words:
     """What of a dialect is needed to tell a host something: texts that a test can read."""
 
-    def on_notification(self, notification: Notification, token: object, id: object = None) -> str:
+    def notification(self, notification: Notification, token: object, id: object = None) -> str:
         named = "" if id is None else f" on {id}"
         return f"{notification.method} {notification.params_text} {token}{named}"
 
     def progress(self, token: object, done: float, message: str) -> str:
         return f"{'alive' if message == 'Still running' else message} {done} {token}"
 
-    def is_loud_enough(self, notification: Notification, level: str | None) -> bool:
+    def wants_log(self, notification: Notification, level: str | None) -> bool:
         return level == "info"
 
 

@@ -20,12 +20,12 @@ from taskgate.errors import UpstreamFailed
 from taskgate.gateway.modern.session_pool import SharedSession
 from taskgate.gateway.modern.subscriptions import Subscriptions
 from taskgate.lifecycle.changes import Changes
-from taskgate.protocol.base import Server
-from taskgate.protocol.envelope import Notification, Response
+from taskgate.protocol.discovery import ServerDescription
 from taskgate.protocol.extensions import ExtensionPolicy
+from taskgate.protocol.host_requests import Listen, Subscription
 from taskgate.protocol.jsonrpc import parse
+from taskgate.protocol.messages import Notification, Response
 from taskgate.protocol.modern.downstream import ModernDownstream
-from taskgate.protocol.modern_requests import Listen, Subscription
 from taskgate.streams.event_stream import EventStream
 from taskgate.streams.exchange import HttpReply
 from taskgate.streams.sse_connection import SseConnection as Wire
@@ -125,12 +125,12 @@ class Counterpart:
         self.gate = asyncio.Event()
         self.gate.set()
 
-    async def open(self) -> Server:
+    async def open(self) -> ServerDescription:
         await self.gate.wait()
         if self.failure is not None:
             raise self.failure
         peer = new_peer(capabilities=self.capabilities)
-        return Server(peer=peer, capabilities=json.dumps(self.capabilities), instructions=None)
+        return ServerDescription(peer=peer, capabilities=json.dumps(self.capabilities), instructions=None)
 
     def grants(self, filters: frozenset[str]) -> frozenset[str]:
         self.filters.append(filters)

@@ -17,9 +17,8 @@ from taskgate.domain.versions import Revision
 from taskgate.gateway.modern.task_requests import TaskRequests
 from taskgate.lifecycle.changes import Changes
 from taskgate.lifecycle.task_service import TaskService
-from taskgate.protocol.intents import CancelTask, GetTask
+from taskgate.protocol.host_requests import CancelTask, GetTask, LegacyTaskRequest, UpdateTask
 from taskgate.protocol.modern.downstream import ModernDownstream
-from taskgate.protocol.modern_requests import OfLegacyTask, UpdateTask
 from taskgate.streams.exchange import RpcReply
 from unit.lifecycle.asked import Asked
 from unit.lifecycle.guarding import Guard
@@ -125,7 +124,7 @@ class World:
         return shown(await self.requests.cancel(Asked(), caller, mount, CancelTask(id=7, task=task)))
 
     async def of_legacy(self, request: GetTask | CancelTask, caller: AuthContext = ANONYMOUS) -> dict[str, Any]:
-        return shown(await self.requests.of_legacy(Asked(), caller, AT, OfLegacyTask(request=request)))
+        return shown(await self.requests.of_legacy(Asked(), caller, AT, LegacyTaskRequest(request=request)))
 
 
 def shown(spoken: RpcReply) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from helpers.waiting import eventually
 from taskgate.domain.events import CancelRequested, Dispatched
 from taskgate.domain.record import TaskRecord, TaskStatus
 from taskgate.errors import InvalidParams
-from taskgate.protocol.intents import GetTask
+from taskgate.protocol.host_requests import GetTask
 from taskgate.stores.open import open_store
 from taskgate.telemetry.events import (
     InputSettled,

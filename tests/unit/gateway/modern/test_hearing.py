@@ -8,7 +8,7 @@ from helpers.modern_schema import SUBSCRIPTION
 from requirements import covers
 from taskgate.gateway.modern.hearing import RequestListener
 from taskgate.protocol.modern.downstream import ModernDownstream
-from taskgate.protocol.progress import in_words
+from taskgate.protocol.server_messages import text_progress
 from unit.gateway.modern.calling import Talk, Wonder, Words, noted, said
 
 PROGRESS = "notifications/progress"
@@ -121,10 +121,13 @@ def test_what_a_server_says_in_words_is_told_after_signs_of_life_too() -> None:
     listener = telling(talk, progress_token="p")
     for _ in range(3):
         listener.live()
-    listener.on_notification(in_words(4, "half of it", 1))
-    listener.on_notification(in_words(4, "most of it", 2, after=1))
-    assert talk.said[3:] == ["half of it 3e-06 p", f"{PROGRESS} {in_words(4, 'most of it', 2, after=1).params_text} p"]
-    telling(other := Talk()).on_notification(in_words(4, "half of it", 1))
+    listener.on_notification(text_progress(4, "half of it", 1))
+    listener.on_notification(text_progress(4, "most of it", 2, after=1))
+    assert talk.said[3:] == [
+        "half of it 3e-06 p",
+        f"{PROGRESS} {text_progress(4, 'most of it', 2, after=1).params_text} p",
+    ]
+    telling(other := Talk()).on_notification(text_progress(4, "half of it", 1))
     assert other.feed is None
 
 

@@ -17,9 +17,8 @@ from taskgate.domain.versions import Peer, Revision
 from taskgate.errors import InvalidParams
 from taskgate.gateway.denied_extensions import DeniedExtensions
 from taskgate.gateway.modern.session_pool import MAX_IDLE, MOST_KEPT, SessionPool, SharedSession
-from taskgate.protocol.envelope import Notification
 from taskgate.protocol.jsonrpc import parse
-from taskgate.protocol.reading import MAX_CAPABILITIES
+from taskgate.protocol.messages import MAX_CAPABILITIES, Notification
 from taskgate.upstream.base import Upstream
 from taskgate.upstream.principal import PrincipalSource
 from unit.admission.test_callers import MOUNT

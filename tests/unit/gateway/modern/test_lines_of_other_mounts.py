@@ -15,7 +15,7 @@ from taskgate.auth.context import ANONYMOUS
 from taskgate.domain.versions import Peer, Revision
 from taskgate.gateway.denied_extensions import DeniedExtensions
 from taskgate.gateway.modern.session_pool import LONGEST_INFO, SessionPool
-from taskgate.protocol.base import Server
+from taskgate.protocol.discovery import ServerDescription
 from taskgate.protocol.extensions import ExtensionPolicy
 from unit.lifecycle.recorded_events import RecordedEvents
 
@@ -88,10 +88,10 @@ async def test_at_the_end_what_is_still_busy_is_closed_too(lines: SessionPool) -
 # --- who its server is
 
 
-def who(revision: Revision, info: str | None) -> Server:
+def who(revision: Revision, info: str | None) -> ServerDescription:
     """A server of that revision that says that it is that."""
     peer = Peer(revision=revision, capabilities={}, info={})
-    return Server(peer=peer, capabilities="{}", instructions=None, info=info)
+    return ServerDescription(peer=peer, capabilities="{}", instructions=None, info=info)
 
 
 async def test_a_line_tells_who_a_server_of_sessions_is_once_that_is_known(lines: SessionPool) -> None:

@@ -11,7 +11,7 @@ from taskgate.auth.context import AuthContext
 from taskgate.domain.events import Dispatched
 from taskgate.domain.record import OwnerKey, TaskStatus
 from taskgate.errors import Forbidden, MissingCapability, Penalized, TaskNotFound
-from taskgate.protocol.intents import CancelTask, GetTask
+from taskgate.protocol.host_requests import CancelTask, GetTask
 from taskgate.stores.open import open_store
 from unit.gateway.modern.task_desk import ACCEPT, AT, DONE, FAULT, MODERN, CountingStore, World, is_acknowledgement
 

@@ -8,9 +8,9 @@ import pytest
 from taskgate.domain.record import TaskStatus
 from taskgate.domain.versions import Peer, Revision
 from taskgate.errors import UpstreamFailed
-from taskgate.protocol.envelope import Response
 from taskgate.protocol.jsonrpc import parse
-from taskgate.protocol.server_tasks import ServerTask
+from taskgate.protocol.messages import Response
+from taskgate.protocol.server_messages import ServerTask
 
 ID = "a3f0c1d2-theirs"
 RELATED = f'"io.modelcontextprotocol/related-task": {{"taskId":"{ID}"}}'

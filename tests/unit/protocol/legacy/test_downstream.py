@@ -9,7 +9,8 @@ import pytest
 from taskgate.domain.listing import ALL_TASKS, NEWEST_FIRST, TaskFilter, TaskOrder
 from taskgate.domain.versions import LEGACY, NEWEST_LEGACY, Era, Peer, Revision
 from taskgate.errors import InvalidParams, MalformedMessage, SessionRequired, TaskNotFound, UnknownMethod
-from taskgate.protocol.base import (
+from taskgate.protocol.extensions import Extension, ExtensionPolicy
+from taskgate.protocol.host_requests import (
     AnswerPing,
     AwaitTask,
     CallTool,
@@ -17,16 +18,14 @@ from taskgate.protocol.base import (
     CancelTask,
     GetTask,
     Ignore,
-    Intent,
+    LegacyIntent,
     ListTasks,
     OpenSession,
-    Params,
     Relay,
 )
-from taskgate.protocol.extensions import Extension, ExtensionPolicy
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.legacy.downstream import LegacyDownstream
-from taskgate.protocol.reading import MAX_CAPABILITIES
+from taskgate.protocol.messages import MAX_CAPABILITIES, Params
 from taskgate.protocol.vocabulary import RELAYED_METHODS
 
 DIALECT = LegacyDownstream("0.1.0")
@@ -42,7 +41,7 @@ def decode(
     *,
     offers_tasks: bool = True,
     extensions: ExtensionPolicy = ExtensionPolicy(),  # noqa: B008 - a value
-) -> Intent:
+) -> LegacyIntent:
     peer = None if revision is None else Peer(revision=revision, capabilities={}, info={})
     message = parse(text.encode(), max_depth=64)
     return DIALECT.decode(message, peer, offers_tasks=offers_tasks, extensions=extensions)
@@ -142,7 +141,7 @@ def test_nothing_but_initialize_comes_before_a_session(text: str) -> None:
 
 # --- what needs no task --------------------------------------------------------------------------------------------
 
-ASKED: dict[str, tuple[str, Intent]] = {
+ASKED: dict[str, tuple[str, LegacyIntent]] = {
     "ping": (request("ping"), AnswerPing(id=1)),
     "ping with params": (request("ping", '{"_meta":{}}', '"p"'), AnswerPing(id="p")),
     "a cancelled call": (note("notifications/cancelled", '{"requestId":7,"reason":"x"}'), CancelCall(request=7)),
@@ -161,7 +160,7 @@ ASKED: dict[str, tuple[str, Intent]] = {
 
 @pytest.mark.parametrize(("text", "intent"), ASKED.values(), ids=ASKED)
 @pytest.mark.parametrize("revision", [NEWEST_LEGACY, Revision.R2024_11_05])
-def test_a_message_of_any_session_asks_the_same(text: str, intent: Intent, revision: Revision) -> None:
+def test_a_message_of_any_session_asks_the_same(text: str, intent: LegacyIntent, revision: Revision) -> None:
     assert decode(text, revision) == intent
 
 
@@ -221,7 +220,7 @@ def test_a_request_of_an_extension_that_does_not_cross_is_unknown() -> None:
 
 def a_call(wants_task: bool, ttl: timedelta | None = None, **more: Any) -> CallTool:
     kept = '{"name":"t"}' if wants_task else None
-    fields: dict[str, Any] = {"params": Params('{"name":"t"}'), "kept": kept, "progress_token": None}
+    fields: dict[str, Any] = {"params": Params('{"name":"t"}'), "stored_params": kept, "progress_token": None}
     return CallTool(id=1, tool="t", wants_task=wants_task, ttl=ttl, **{**fields, **more})
 
 
@@ -235,22 +234,22 @@ CALLS: dict[str, tuple[str, CallTool]] = {
         a_call(
             True,
             params=Params('{"name":"t","_meta":{"progressToken":', "}}"),
-            kept='{"name":"t","_meta":{}}',
+            stored_params='{"name":"t","_meta":{}}',
             progress_token=0,
         ),
     ),
     "a call by a key": (
         '{"name":"t","_meta":{"io.taskgate/idempotency-key":"k"}}',
-        a_call(False, params=Params('{"name":"t","_meta":{}}'), repeat_key="k"),
+        a_call(False, params=Params('{"name":"t","_meta":{}}'), idempotency_key="k"),
     ),
     "a task by a key": (
         '{"name":"t","_meta":{"io.taskgate/idempotency-key":"k","progressToken":0},"task":{}}',
         a_call(
             True,
             params=Params('{"name":"t","_meta":{"progressToken":', "}}"),
-            kept='{"name":"t","_meta":{}}',
+            stored_params='{"name":"t","_meta":{}}',
             progress_token=0,
-            repeat_key="k",
+            idempotency_key="k",
         ),
     ),
 }
@@ -310,7 +309,7 @@ def test_a_call_of_wrong_types_is_refused(params: str | None, refusal: type[Exce
 # --- lists ---------------------------------------------------------------------------------------------------------
 
 
-def listing(params: str | None, revision: Revision = NEWEST_LEGACY, *, offers_tasks: bool = True) -> Intent:
+def listing(params: str | None, revision: Revision = NEWEST_LEGACY, *, offers_tasks: bool = True) -> LegacyIntent:
     peer = Peer(revision=revision, capabilities={}, info={})
     message = parse(request("tasks/list", params, '"x"').encode(), max_depth=64)
     return LISTING.decode(message, peer, offers_tasks=offers_tasks, extensions=ExtensionPolicy())

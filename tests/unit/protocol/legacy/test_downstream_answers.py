@@ -11,9 +11,9 @@ from requirements import covers
 from taskgate.domain.listing import listed_task
 from taskgate.domain.policy import TaskSupport
 from taskgate.domain.record import Faulted, FaultReason, Succeeded, TaskRecord, TaskStatus
-from taskgate.protocol.envelope import Notification, Response
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.legacy.downstream import LegacyDownstream
+from taskgate.protocol.messages import Notification, Response
 
 RecordMaker = Callable[..., TaskRecord]
 
@@ -155,7 +155,7 @@ PROGRESS = (
 
 @pytest.mark.parametrize(("token", "told"), IDS)
 def test_progress_comes_under_the_hosts_own_token(token: int | str, told: str) -> None:
-    text = DIALECT.on_notification(notification(PROGRESS.replace("@", "41")), token)
+    text = DIALECT.notification(notification(PROGRESS.replace("@", "41")), token)
     assert text == PROGRESS.replace("@", told)
     check_server_message(text, request_method="tools/call")
 
@@ -173,7 +173,7 @@ UNCHANGED = {
 
 @pytest.mark.parametrize(("text", "token"), UNCHANGED.values(), ids=UNCHANGED)
 def test_any_other_notification_passes_as_it_came(text: str, token: str | None) -> None:
-    told = DIALECT.on_notification(notification(text), token)
+    told = DIALECT.notification(notification(text), token)
     assert told == text
     check_server_message(told, request_method=None)
 
@@ -221,7 +221,7 @@ def test_a_change_of_state_is_told_with_the_whole_task(
     make_record: RecordMaker, changes: dict[str, Any], status: str
 ) -> None:
     record = make_record(**changes)
-    text = DIALECT.task_changed(record)
+    text = DIALECT.task_status(record)
     message = json.loads(text)
     assert message["method"] == "notifications/tasks/status"
     assert message["params"] == json.loads(DIALECT.task_state(1, record))["result"]

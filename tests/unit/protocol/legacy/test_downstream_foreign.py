@@ -14,10 +14,10 @@ from taskgate.domain.policy import TaskSupport
 from taskgate.domain.record import Faulted, FaultReason, InputRequest, Succeeded, TaskRecord, TaskStatus, ToolCall
 from taskgate.domain.versions import Peer, Revision
 from taskgate.jsontext.large import LargeJson, to_string
-from taskgate.protocol.base import Foreign
-from taskgate.protocol.envelope import Response
+from taskgate.protocol.dialects import EraCrossing
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.legacy.downstream import LegacyDownstream
+from taskgate.protocol.messages import Response
 from unit.protocol.legacy.judge import EVERY_HOST, check
 
 RecordMaker = Callable[..., TaskRecord]
@@ -40,7 +40,7 @@ FOREIGN = f'{{"resultType":"complete","content":[],"structuredContent":[1],{THEI
 @EVERY_HOST
 def test_an_answer_of_the_modern_era_is_made_to_fit(host: Revision) -> None:
     given = response(f'{{"jsonrpc":"2.0","id":3,"result":{FOREIGN}}}')
-    assert DIALECT.answer(4, given, Foreign("tools/call", host)) == f'{{"jsonrpc":"2.0","id":4,"result":{CLEAN}}}'
+    assert DIALECT.answer(4, given, EraCrossing("tools/call", host)) == f'{{"jsonrpc":"2.0","id":4,"result":{CLEAN}}}'
     check(CLEAN, "CallToolResult", host)
     assert DIALECT.answer(4, given) == f'{{"jsonrpc":"2.0","id":4,"result":{FOREIGN}}}'
 
@@ -54,14 +54,14 @@ def test_a_page_of_tools_of_the_modern_era_is_made_to_fit(host: Revision, shows:
     page = f'{{"resultType":"complete","ttlMs":9,"cacheScope":"public","tools":[{tool}{hidden}]}}'
     given = response(f'{{"jsonrpc":"2.0","id":3,"result":{page}}}')
     support = (lambda *_: TaskSupport.OPTIONAL) if host.has_tasks else None
-    told = json.loads(DIALECT.tools(4, given, support, shows, Foreign("tools/list", host)))["result"]
+    told = json.loads(DIALECT.tools(4, given, support, shows, EraCrossing("tools/list", host)))["result"]
     seen = {"name": "t", "inputSchema": {"type": "object", "properties": {"a": {}}}}
     assert told == {"tools": [seen | ({"execution": {"taskSupport": "optional"}} if host.has_tasks else {})]}
     check(told, "ListToolsResult", host)
 
 
 def test_what_is_no_page_of_the_modern_era_is_the_servers_fault() -> None:
-    foreign = Foreign("tools/list", Revision.R2025_11_25)
+    foreign = EraCrossing("tools/list", Revision.R2025_11_25)
     for result in ("[]", '{"resultType":"input_required","requestState":"s"}'):
         given = response(f'{{"jsonrpc":"2.0","id":3,"result":{result}}}')
         assert json.loads(DIALECT.tools(4, given, None, None, foreign))["error"]["code"] == -32603

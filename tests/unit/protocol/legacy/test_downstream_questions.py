@@ -9,27 +9,26 @@ import pytest
 from helpers.schema import RELATED_TASK, check_server_message
 from taskgate.domain.record import InputRequest, TaskRecord
 from taskgate.domain.versions import LEGACY, NEWEST_LEGACY, Peer, Revision
-from taskgate.protocol.base import (
+from taskgate.protocol.extensions import ExtensionPolicy
+from taskgate.protocol.host_requests import (
     AnswerInput,
     AnswerQuestion,
     Ignore,
-    Intent,
-    Params,
-    Question,
-    TellProgress,
-    TellServer,
+    LegacyIntent,
+    NotifyServer,
+    ReportProgress,
 )
-from taskgate.protocol.envelope import Notification
-from taskgate.protocol.extensions import ExtensionPolicy
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.legacy.downstream import LegacyDownstream
+from taskgate.protocol.messages import Notification, Params
+from taskgate.protocol.server_messages import Question
 
 RecordMaker = Callable[..., TaskRecord]
 
 DIALECT = LegacyDownstream("0.1.0")
 
 
-def decode(text: str, revision: Revision = NEWEST_LEGACY, *, offers_tasks: bool = True) -> Intent:
+def decode(text: str, revision: Revision = NEWEST_LEGACY, *, offers_tasks: bool = True) -> LegacyIntent:
     peer = Peer(revision=revision, capabilities={}, info={})
     message = parse(text.encode(), max_depth=64)
     return DIALECT.decode(message, peer, offers_tasks=offers_tasks, extensions=ExtensionPolicy())
@@ -46,15 +45,15 @@ def note(method: str, params: str) -> Notification:
 PROGRESS = note("notifications/progress", '{"progressToken":"q","progress":1}')
 ROOTS = note("notifications/roots/list_changed", "{}")
 STATUS = note("notifications/tasks/status", "{}")
-SAID: dict[str, tuple[str, Intent]] = {
+SAID: dict[str, tuple[str, LegacyIntent]] = {
     "an answer": (
         '{"jsonrpc":"2.0","id":"q","error":{"code":-1,"message":"no"}}',
         AnswerQuestion(id="q", answer='{"error":{"code":-1,"message":"no"}}'),
     ),
     "an answer to nothing": ('{"jsonrpc":"2.0","id":7,"result":{}}', Ignore()),
-    "progress": (PROGRESS.text, TellProgress(id="q", notification=PROGRESS)),
-    "other roots": (ROOTS.text, TellServer(notification=ROOTS)),
-    "a task of its own": (STATUS.text, TellServer(notification=STATUS)),
+    "progress": (PROGRESS.text, ReportProgress(id="q", notification=PROGRESS)),
+    "other roots": (ROOTS.text, NotifyServer(notification=ROOTS)),
+    "a task of its own": (STATUS.text, NotifyServer(notification=STATUS)),
     "what is none of its business": (note("notifications/message", "{}").text, Ignore()),
 }
 
@@ -62,7 +61,9 @@ SAID: dict[str, tuple[str, Intent]] = {
 @pytest.mark.parametrize(("text", "intent"), SAID.values(), ids=SAID)
 @pytest.mark.parametrize("revision", LEGACY)
 @pytest.mark.parametrize("offers_tasks", [True, False])
-def test_a_host_says_the_same_in_any_session(text: str, intent: Intent, revision: Revision, offers_tasks: bool) -> None:
+def test_a_host_says_the_same_in_any_session(
+    text: str, intent: LegacyIntent, revision: Revision, offers_tasks: bool
+) -> None:
     assert decode(text, revision, offers_tasks=offers_tasks) == intent
 
 
@@ -73,9 +74,7 @@ def test_what_concerns_a_task_names_it(make_record: RecordMaker) -> None:
     # L-PROG-1; the shapes are with `questions`.
     record = make_record()
     related = {RELATED_TASK: {"taskId": record.id}}
-    noticed = DIALECT.on_notification(
-        note("notifications/progress", '{"progressToken":41,"progress":1}'), "p", record.id
-    )
+    noticed = DIALECT.notification(note("notifications/progress", '{"progressToken":41,"progress":1}'), "p", record.id)
     assert json.loads(noticed)["params"] == {"progress": 1, "progressToken": "p", "_meta": related}
     told = DIALECT.progress("p", 2.0, "m", record.id)
     assert json.loads(told)["params"] == {"progressToken": "p", "progress": 2.0, "message": "m", "_meta": related}
@@ -115,9 +114,9 @@ ASKABLE: dict[str, tuple[dict[str, Any], str, str, bool]] = {
 @pytest.mark.parametrize(("declared", "method", "params", "taken"), ASKABLE.values(), ids=ASKABLE)
 def test_a_host_is_asked_only_what_it_declared(declared: dict[str, Any], method: str, params: str, taken: bool) -> None:
     # L-INPUT-6; every case is with `capabilities`.
-    assert DIALECT.takes(Peer(revision=NEWEST_LEGACY, capabilities=declared, info={}), method, params) is taken
+    assert DIALECT.can_ask(Peer(revision=NEWEST_LEGACY, capabilities=declared, info={}), method, params) is taken
 
 
 def test_a_question_that_a_host_keeps_a_task_for_is_told_by_its_parameters_and_settled_by_its_result() -> None:
     assert DIALECT.wants_task('{"task":{}}')
-    assert DIALECT.settles("tasks/result", '{"taskId":"theirs"}', '{"result":{}}') == "theirs"
+    assert DIALECT.settled_task("tasks/result", '{"taskId":"theirs"}', '{"result":{}}') == "theirs"

@@ -7,8 +7,9 @@ import pytest
 from helpers.memory_kept import memory_kept
 from helpers.schema import check_server_message
 from taskgate.domain.versions import LEGACY, NEWEST_LEGACY, Peer, Revision
-from taskgate.protocol.base import OpenSession, Server
+from taskgate.protocol.discovery import ServerDescription
 from taskgate.protocol.extensions import ExtensionPolicy
+from taskgate.protocol.host_requests import OpenSession
 from taskgate.protocol.legacy.downstream import TASK_CAPABILITY, LegacyDownstream
 from taskgate.protocol.legacy.filters import FILTER_CAPABILITY
 
@@ -28,7 +29,7 @@ def welcome(
     intent = OpenSession(id="i", peer=Peer(revision=revision, capabilities={}, info={}))
     # What the server negotiated is its own affair: the two handshakes are independent.
     peer = Peer(revision=server, capabilities=json.loads(capabilities), info={"name": "server"})
-    told = Server(peer=peer, capabilities=capabilities, instructions=instructions)
+    told = ServerDescription(peer=peer, capabilities=capabilities, instructions=instructions)
     return DIALECT.welcome(intent, told, offers_tasks=offers_tasks, extensions=extensions)
 
 
@@ -121,7 +122,7 @@ def test_hosts_that_cannot_be_told_apart_are_offered_no_list() -> None:
 def test_hosts_that_can_be_told_apart_are_offered_a_list() -> None:
     # L-CAP-1, L-CAP-2.
     peer = Peer(revision=NEWEST_LEGACY, capabilities={"tools": {}}, info={})
-    server = Server(peer=peer, capabilities='{"tools":{}}', instructions=None)
+    server = ServerDescription(peer=peer, capabilities='{"tools":{}}', instructions=None)
     for revision in LEGACY:
         intent = OpenSession(id="i", peer=Peer(revision=revision, capabilities={}, info={}))
         text = LegacyDownstream("0.1.0", lists=True).welcome(

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from taskgate.domain.listing import ALL_TASKS, NEWEST_FIRST, OrderBy, TaskFilter, TaskOrder, TaskState
 from taskgate.domain.record import TaskStatus
 from taskgate.errors import InvalidParams
-from taskgate.protocol.envelope import Request
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.legacy.filters import FILTER_CAPABILITY, MAX_VALUES, listing_of
+from taskgate.protocol.messages import Request
 
 MOMENT = datetime(2026, 1, 31, 12, tzinfo=UTC)
 MICROSECOND, MILLISECOND = timedelta(microseconds=1), timedelta(milliseconds=1)

@@ -12,13 +12,11 @@ from taskgate.domain.record import TaskStatus
 from taskgate.domain.versions import LEGACY, Revision
 from taskgate.errors import UpstreamFailed
 from taskgate.jsontext.spans import members
-from taskgate.protocol.base import TaskShown
 from taskgate.protocol.extensions import ExtensionPolicy
 from taskgate.protocol.legacy.native_tasks import LONGEST_TTL, MAX_ID, NativeTasks, related
 from taskgate.protocol.legacy.upstream import LegacyUpstream
-from taskgate.protocol.outcomes import MAX_SUMMARY
-from taskgate.protocol.params import Params
-from taskgate.protocol.server_tasks import ServerTask
+from taskgate.protocol.messages import Params
+from taskgate.protocol.server_messages import MAX_SUMMARY, ServerTask, TaskStatusNotification
 from unit.protocol.legacy.natively import ID, RELATED, TIMES, answer, peer, reason_of, refusal, task
 
 NATIVE = NativeTasks()
@@ -34,7 +32,7 @@ LONG = "x" * (MAX_SUMMARY - 1) + "…"
 @pytest.mark.parametrize("revision", LEGACY)
 def test_a_server_makes_tasks_where_it_declares_to_in_the_one_revision_that_has_them(revision: Revision) -> None:
     declared: dict[str, Any] = {"requests": {"tools": {"call": {}}}}
-    assert NATIVE.serves(peer(revision, tasks=declared)) is (revision is Revision.R2025_11_25)
+    assert NATIVE.is_supported(peer(revision, tasks=declared)) is (revision is Revision.R2025_11_25)
 
 
 @covers("L-TOOL-6")
@@ -42,14 +40,14 @@ def test_a_server_makes_tasks_where_it_declares_to_in_the_one_revision_that_has_
     "said", [None, True, {}, {"requests": {}}, {"requests": {"tools": {}}}, {"requests": {"tools": {"call": True}}}]
 )
 def test_a_server_that_does_not_declare_it_makes_none(said: Any) -> None:
-    assert not NATIVE.serves(peer(Revision.R2025_11_25, tasks=said))
-    assert not NATIVE.serves(peer(Revision.R2025_11_25))
+    assert not NATIVE.is_supported(peer(Revision.R2025_11_25, tasks=said))
+    assert not NATIVE.is_supported(peer(Revision.R2025_11_25))
 
 
 @covers("L-TOOL-6")
 def test_the_wish_for_a_task_is_put_into_a_call_that_stays_as_it_is() -> None:
     params = Params('{ "name":"t", "arguments": {"a":1e999},"_meta":{"progressToken": ', " }}")
-    wish = NATIVE.wanting(params, timedelta(seconds=90.5))
+    wish = NATIVE.with_task(params, timedelta(seconds=90.5))
     assert wish == Params('{"task":{"ttl":90500}, ' + params.head[2:], params.tail)
     check_client_message(
         f'{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{wish.with_token(1)}}}', wants_task=True
@@ -61,7 +59,7 @@ def test_the_wish_for_a_task_is_put_into_a_call_that_stays_as_it_is() -> None:
     [("{}", '{"task":{"ttl":60000}}'), (" { }", ' {"task":{"ttl":60000} }'), ("[]", "[]"), ("", "")],
 )
 def test_the_wish_is_put_into_any_object_and_into_nothing_else(head: str, written: str) -> None:
-    assert NATIVE.wanting(Params(head), MINUTE) == Params(written)
+    assert NATIVE.with_task(Params(head), MINUTE) == Params(written)
 
 
 @pytest.mark.parametrize(
@@ -69,13 +67,13 @@ def test_the_wish_is_put_into_any_object_and_into_nothing_else(head: str, writte
     [(timedelta(), 1), (timedelta(microseconds=1500), 1), (LONGEST_TTL, 2**31 - 1), (timedelta(days=400), 2**31 - 1)],
 )
 def test_what_is_wanted_is_whole_and_fits_the_timers_of_released_servers(ttl: timedelta, written: int) -> None:
-    assert json.loads(NATIVE.wanting(Params("{}"), ttl).head) == {"task": {"ttl": written}}
+    assert json.loads(NATIVE.with_task(Params("{}"), ttl).head) == {"task": {"ttl": written}}
 
 
 @covers("L-GET-3")
 @pytest.mark.parametrize("method", ["tasks/get", "tasks/result", "tasks/cancel"])
 def test_a_request_about_a_task_names_it_once_and_says_no_more(method: str) -> None:
-    text = NATIVE.about(7, method, 'a"b')
+    text = NATIVE.request(7, method, 'a"b')
     assert json.loads(text) == {"jsonrpc": "2.0", "id": 7, "method": method, "params": {"taskId": 'a"b'}}
     check_client_message(text)
 
@@ -86,7 +84,7 @@ def test_a_request_about_a_task_names_it_once_and_says_no_more(method: str) -> N
 def test_the_handle_of_a_task_is_read_with_what_matters_of_it() -> None:
     handle = {"task": task(pollInterval=250, statusMessage="Gathering"), "_meta": {"a": 1}}
     expected = ServerTask(ID, WORKING, "Gathering", TIMES["lastUpdatedAt"], 0.25)
-    assert NATIVE.created(answer(json.dumps(handle))) == expected
+    assert NATIVE.read_created(answer(json.dumps(handle))) == expected
 
 
 @pytest.mark.parametrize("missing", ["ttl", "createdAt", "lastUpdatedAt"])
@@ -94,7 +92,7 @@ def test_what_released_servers_leave_out_of_a_task_is_not_missed(missing: str) -
     # mcp 1.30 drops `ttl: null`.
     said = task()
     del said[missing]
-    made = NATIVE.created(answer(json.dumps({"task": said})))
+    made = NATIVE.read_created(answer(json.dumps({"task": said})))
     assert made is not None
     assert made.status is WORKING
 
@@ -103,8 +101,8 @@ def test_what_released_servers_leave_out_of_a_task_is_not_missed(missing: str) -
     "result", ['{"content":[]}', "{}", "[]", "null", '{"task":null}', '{"task":{},"content":[]}', '{"task":"a"}']
 )
 def test_any_other_answer_to_a_call_is_its_own(result: str) -> None:
-    assert NATIVE.created(answer(result)) is None
-    assert NATIVE.created(refusal(-32603)) is None
+    assert NATIVE.read_created(answer(result)) is None
+    assert NATIVE.read_created(refusal(-32603)) is None
 
 
 @pytest.mark.parametrize(
@@ -120,45 +118,45 @@ def test_any_other_answer_to_a_call_is_its_own(result: str) -> None:
 )
 def test_a_task_that_cannot_be_followed_breaks_the_protocol(said: dict[str, Any]) -> None:
     with pytest.raises(UpstreamFailed) as failure:
-        NATIVE.created(answer(json.dumps({"task": task(**said)})))
+        NATIVE.read_created(answer(json.dumps({"task": task(**said)})))
     assert reason_of(failure) == ("malformed", True)
     with pytest.raises(UpstreamFailed) as failure:
-        NATIVE.shown(ID, answer(json.dumps(task(**said))))
+        NATIVE.read_state(ID, answer(json.dumps(task(**said))))
     assert reason_of(failure) == ("malformed", True)
 
 
 @pytest.mark.parametrize("status", ["done", None, ["working"], 7])
 def test_a_state_that_there_is_not_breaks_the_protocol_once_it_is_asked_for(status: Any) -> None:
-    made = NATIVE.created(answer(json.dumps({"task": task(status=status)})))
+    made = NATIVE.read_created(answer(json.dumps({"task": task(status=status)})))
     assert made is not None
     assert (made.id, made.status) == (ID, TaskStatus.WORKING)
     with pytest.raises(UpstreamFailed) as failure:
-        NATIVE.shown(ID, answer(json.dumps(task(status=status))))
+        NATIVE.read_state(ID, answer(json.dumps(task(status=status))))
     assert reason_of(failure) == ("malformed", True)
 
 
 @pytest.mark.parametrize("status", TaskStatus)
 def test_a_look_shows_how_a_task_is(status: TaskStatus) -> None:
-    found = NATIVE.shown(ID, answer(json.dumps(task(status=status))))
+    found = NATIVE.read_state(ID, answer(json.dumps(task(status=status))))
     assert found == ServerTask(ID, status, None, TIMES["lastUpdatedAt"])
 
 
 @pytest.mark.parametrize("result", ["[]", "null", "{}", json.dumps(task(taskId="other"))])
 def test_a_look_that_shows_another_task_or_none_breaks_the_protocol(result: str) -> None:
     with pytest.raises(UpstreamFailed) as failure:
-        NATIVE.shown(ID, answer(result))
+        NATIVE.read_state(ID, answer(result))
     assert reason_of(failure) == ("malformed", True)
 
 
 @pytest.mark.parametrize("code", [-32602, -32601])
 def test_a_task_that_its_server_does_not_know_is_not_shown(code: int) -> None:
-    assert NATIVE.shown(ID, refusal(code)) is None
+    assert NATIVE.read_state(ID, refusal(code)) is None
 
 
 @pytest.mark.parametrize("code", [-32603, -32000, 429])
 def test_any_other_refusal_tells_nothing_of_a_task(code: int) -> None:
     with pytest.raises(UpstreamFailed) as failure:
-        NATIVE.shown(ID, refusal(code))
+        NATIVE.read_state(ID, refusal(code))
     assert reason_of(failure) == ("refused", True)
 
 
@@ -177,7 +175,7 @@ def test_any_other_refusal_tells_nothing_of_a_task(code: int) -> None:
     ],
 )
 def test_the_interval_is_read_where_it_is_a_span(interval: Any, seconds: float | None) -> None:
-    found = NATIVE.shown(ID, answer(json.dumps(task(pollInterval=interval))))
+    found = NATIVE.read_state(ID, answer(json.dumps(task(pollInterval=interval))))
     assert found is not None
     assert found.interval == seconds
 
@@ -187,7 +185,7 @@ def test_the_interval_is_read_where_it_is_a_span(interval: Any, seconds: float |
     [("on", "on"), ("", None), (7, None), ("a\ud800", "a?"), ("x" * 9_999, "x" * (MAX_SUMMARY - 1) + "…")],
 )
 def test_what_a_task_says_of_itself_is_bounded_and_can_be_written(said: Any, message: str | None) -> None:
-    found = NATIVE.shown(ID, answer(json.dumps(task(statusMessage=said, lastUpdatedAt=7))))
+    found = NATIVE.read_state(ID, answer(json.dumps(task(statusMessage=said, lastUpdatedAt=7))))
     assert found is not None
     assert (found.message, found.updated) == (message, None)
 
@@ -195,9 +193,9 @@ def test_what_a_task_says_of_itself_is_bounded_and_can_be_written(said: Any, mes
 def test_a_server_tells_by_itself_how_a_task_is() -> None:
     def heard(params: Any) -> object:
         note = {"jsonrpc": "2.0", "method": "notifications/tasks/status", "params": params}
-        return LegacyUpstream("1", ExtensionPolicy()).hear(json.dumps(note).encode(), None)
+        return LegacyUpstream("1", ExtensionPolicy()).decode(json.dumps(note).encode(), None)
 
-    assert heard(task(status="failed", statusMessage="No")) == TaskShown(
+    assert heard(task(status="failed", statusMessage="No")) == TaskStatusNotification(
         ServerTask(ID, FAILED, "No", TIMES["lastUpdatedAt"])
     )
     assert heard({"taskId": ID}) is None

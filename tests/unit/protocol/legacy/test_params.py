@@ -6,9 +6,9 @@ import pytest
 
 from taskgate.errors import InvalidParams
 from taskgate.jsontext.spans import Members
-from taskgate.protocol.envelope import Request
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.legacy.params import MAX_TTL, TaskWish, cursor_of, kept, passage, task_wish
+from taskgate.protocol.messages import Request
 
 RELATED = '"io.modelcontextprotocol/related-task"'
 KEY = '"io.taskgate/idempotency-key"'

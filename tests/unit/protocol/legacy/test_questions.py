@@ -7,9 +7,8 @@ import pytest
 from helpers.schema import RELATED_TASK, check_definition
 from taskgate.errors import MalformedMessage
 from taskgate.jsontext.edits import dump
-from taskgate.protocol.base import AnswerInput, AnswerQuestion, Ignore, TellProgress, TellServer
-from taskgate.protocol.envelope import Notification, Response
 from taskgate.protocol.faults import fault
+from taskgate.protocol.host_requests import AnswerInput, AnswerQuestion, Ignore, NotifyServer, ReportProgress
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.legacy.questions import (
     input_id,
@@ -17,6 +16,7 @@ from taskgate.protocol.legacy.questions import (
     read_answer,
     read_notice,
 )
+from taskgate.protocol.messages import Notification, Response
 
 TASK = "7Qm2vX0cJ9rYw4LkT1eZ8A-_7Qm2vX0c"
 OTHER = "8Qm2vX0cJ9rYw4LkT1eZ8A-_7Qm2vX0c"
@@ -167,7 +167,7 @@ def test_a_very_long_answer_is_whole() -> None:
 @pytest.mark.parametrize("token", [INPUT, "q-1", "", "é"])
 def test_progress_under_a_text_is_of_what_was_asked_under_it(token: str) -> None:
     told = note("notifications/progress", f'{{"progress":1.50,"progressToken":{dump(token)}}}')
-    assert read_notice(told) == TellProgress(id=token, notification=told)
+    assert read_notice(told) == ReportProgress(id=token, notification=told)
 
 
 @pytest.mark.parametrize("token", ["1", "null", "true", "{}", '["q-1"]', "1.5", r'"\ud800"', f'"{"x" * 257}"'])
@@ -184,7 +184,7 @@ def test_progress_without_a_token_is_of_nothing(params: str | None) -> None:
 @pytest.mark.parametrize("method", ["notifications/roots/list_changed", "notifications/tasks/status"])
 def test_news_of_a_host_are_for_its_server(method: str, params: str | None) -> None:
     # L-HOST-4.
-    assert read_notice(note(method, params)) == TellServer(notification=note(method, params))
+    assert read_notice(note(method, params)) == NotifyServer(notification=note(method, params))
 
 
 @pytest.mark.parametrize("params", ["[]", "null", "7", '"x"'])

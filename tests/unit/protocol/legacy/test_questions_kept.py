@@ -3,11 +3,11 @@
 import pytest
 
 from taskgate.jsontext.edits import dump
-from taskgate.protocol.base import AnswerInput
-from taskgate.protocol.envelope import Response
+from taskgate.protocol.host_requests import AnswerInput
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.protocol.legacy.questions import read_answer, settled_by, wants_task
+from taskgate.protocol.messages import Response
 
 INPUT = f"{'t' * 32}.input-1"
 HANDLE = '"result":{"task":{"taskId":"theirs","status":"working"}}'
@@ -19,7 +19,7 @@ def deferred_to(body: str) -> str | None:
     assert isinstance(message, Response)
     answer = read_answer(message)
     assert isinstance(answer, AnswerInput)
-    return answer.deferred_to
+    return answer.host_task
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ NOT_LAST = [
 @pytest.mark.parametrize(("method", "params", "answer"), LAST)
 def test_a_server_needs_no_more_once_it_has_the_last_word(method: str, params: str, answer: str) -> None:
     assert settled_by(method, params, answer) == "theirs"
-    assert LegacyDownstream("1").settles(method, params, answer) == "theirs"
+    assert LegacyDownstream("1").settled_task(method, params, answer) == "theirs"
 
 
 @pytest.mark.parametrize(("method", "params", "answer"), NOT_LAST)

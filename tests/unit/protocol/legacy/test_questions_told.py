@@ -7,8 +7,6 @@ import pytest
 
 from helpers.schema import RELATED_TASK, check_server_message
 from taskgate.domain.record import InputRequest
-from taskgate.protocol.base import Params, Question
-from taskgate.protocol.envelope import Notification
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.legacy.questions import (
     input_text,
@@ -17,6 +15,8 @@ from taskgate.protocol.legacy.questions import (
     question_text,
     withdrawal_text,
 )
+from taskgate.protocol.messages import Notification, Params
+from taskgate.protocol.server_messages import Question
 
 TASK = "7Qm2vX0cJ9rYw4LkT1eZ8A-_7Qm2vX0c"
 OTHER = "8Qm2vX0cJ9rYw4LkT1eZ8A-_7Qm2vX0c"

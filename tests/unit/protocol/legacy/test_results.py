@@ -7,9 +7,7 @@ from taskgate.domain.versions import LEGACY, Revision
 from taskgate.jsontext.edits import splice
 from taskgate.jsontext.large import LargeJson, to_string
 from taskgate.jsontext.spans import members
-from taskgate.protocol.amending import edits_of
-from taskgate.protocol.base import Foreign
-from taskgate.protocol.envelope import Response
+from taskgate.protocol.dialects import EraCrossing
 from taskgate.protocol.extensions import Extension
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.legacy.results import (
@@ -20,6 +18,8 @@ from taskgate.protocol.legacy.results import (
     large_fitting_error,
     may_not_fit,
 )
+from taskgate.protocol.messages import Response
+from taskgate.protocol.meta import edits_for
 from unit.protocol.legacy.judge import EVERY_HOST, check, read
 
 P = "io.modelcontextprotocol/"
@@ -96,7 +96,7 @@ def response(tail: str) -> Response:
 def test_a_result_loses_what_this_era_does_not_know(
     method: str, name: str, text: str, told: str, host: Revision
 ) -> None:
-    whole = answer("h", response(f'"result": {text}'), Foreign(method, host))
+    whole = answer("h", response(f'"result": {text}'), EraCrossing(method, host))
     assert whole == f'{{"jsonrpc":"2.0","id":"h" ,"result": {told}}}'
     check(told.replace('"a":1e9,', ""), name, host)
 
@@ -112,7 +112,7 @@ def test_what_a_host_does_not_know_is_put_into_words(method: str, name: str, hos
     content = f'"content":[{",".join(blocks)}]'
     messages = ",".join(f'{{"role":"user","content":{block}}}' for block in blocks)
     result = content if method == "tools/call" else f'"messages":[{messages}]'
-    found = read(answer(1, response(f'"result":{{"resultType":"complete",{result}}}'), Foreign(method, host)))
+    found = read(answer(1, response(f'"result":{{"resultType":"complete",{result}}}'), EraCrossing(method, host)))
     check(found["result"], name, host)
     assert str(found).count("'type': 'text'") == words
 
@@ -125,7 +125,7 @@ def test_what_a_host_does_not_know_is_put_into_words(method: str, name: str, hos
 def test_what_is_no_complete_result_is_the_servers_fault(text: str) -> None:
     given = response(f'"result":{text}')
     assert not is_complete(given)
-    found = read(answer("h", given, Foreign("tools/call", NEWEST)))
+    found = read(answer("h", given, EraCrossing("tools/call", NEWEST)))
     assert (found["id"], found["error"]["code"], found["error"]["data"]["reason"]) == ("h", -32603, "malformed")
 
 
@@ -170,7 +170,7 @@ ERRORS: dict[str, tuple[str, str, str]] = {
 @pytest.mark.parametrize(("method", "error", "told"), ERRORS.values(), ids=ERRORS)
 def test_an_error_has_a_code_that_means_the_same_here(method: str, error: str, told: str) -> None:
     assert fitting_error(error, method) == told
-    whole = answer("h", response(f'"error":{error}'), Foreign(method, NEWEST))
+    whole = answer("h", response(f'"error":{error}'), EraCrossing(method, NEWEST))
     assert whole == f'{{"jsonrpc":"2.0","id":"h","error":{told}}}'
     check(whole, "JSONRPCErrorResponse", NEWEST)
 
@@ -191,7 +191,7 @@ OTHERS: list[tuple[str, str]] = [
 def test_any_other_error_stays_to_the_byte(method: str, error: str) -> None:
     assert fitting_error(error, method) == error
     assert to_string(large_fitting_error(LargeJson(error.encode()))) == error
-    whole = answer("h", response(f'"error":{error}'), Foreign(method, NEWEST))
+    whole = answer("h", response(f'"error":{error}'), EraCrossing(method, NEWEST))
     assert whole == f'{{"jsonrpc":"2.0","id":"h" ,"error":{error}}}'
 
 
@@ -205,7 +205,7 @@ def test_a_large_error_of_a_call_has_a_code_that_means_the_same_here() -> None:
 THING = Extension(
     methods=frozenset({"thing/do"}), result_types=frozenset({"partial"}), codes=frozenset({-32021, -32023})
 )
-OF_THING = Foreign("thing/do", NEWEST, THING)
+OF_THING = EraCrossing("thing/do", NEWEST, THING)
 
 
 @pytest.mark.parametrize("kind", ["", '"resultType":"complete",', '"resultType":"partial",'])
@@ -228,7 +228,7 @@ def test_a_kind_of_an_extension_is_none_of_any_other_method() -> None:
     given = response('"result":{"resultType":"partial"}')
     assert is_complete(given, THING)
     assert not is_complete(given)
-    assert read(answer("h", given, Foreign("tools/list", NEWEST)))["error"]["data"]["reason"] == "malformed"
+    assert read(answer("h", given, EraCrossing("tools/list", NEWEST)))["error"]["data"]["reason"] == "malformed"
 
 
 @pytest.mark.parametrize(("code", "told"), [(-32023, -32023), (-32021, -32021), (-32022, -32603), (-32099, -32099)])
@@ -253,7 +253,7 @@ OUTCOMES: dict[str, tuple[str, str]] = {
 
 def fitted(result: str) -> str:
     found = members(result, {"_meta": {}})
-    return splice(result, edits_of(found, 0, fitting_outcome(found, lambda at: result[at.start : at.end])))
+    return splice(result, edits_for(found, 0, fitting_outcome(found, lambda at: result[at.start : at.end])))
 
 
 @pytest.mark.parametrize(("result", "told"), OUTCOMES.values(), ids=OUTCOMES)

@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 from helpers.json_texts import objects, texts, written
 from taskgate.domain.versions import LEGACY, Revision
 from taskgate.errors import DownstreamError
-from taskgate.protocol.base import Foreign
-from taskgate.protocol.envelope import Response
+from taskgate.protocol.dialects import EraCrossing
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.legacy.results import answer
+from taskgate.protocol.messages import Response
 
 P = "io.modelcontextprotocol/"
 KEYS = ["resultType", "ttlMs", "cacheScope", "content", "structuredContent", "messages", "isError", "_meta", "x"]
@@ -35,7 +35,7 @@ def test_a_result_keeps_every_value_but_those_of_the_other_era(result: str, meth
     except DownstreamError:
         return
     assert isinstance(response, Response)
-    told = dict(written(answer("h", response, Foreign(method, host))))
+    told = dict(written(answer("h", response, EraCrossing(method, host))))
     said = dict(written(result))
     if said.get("resultType", "complete") != "complete":
         assert dict(told["error"])["code"] == -32603

@@ -9,7 +9,7 @@ from helpers.schema import check_definition
 from requirements import covers
 from taskgate.domain.policy import TaskSupport
 from taskgate.domain.versions import Revision
-from taskgate.protocol.base import SupportOf
+from taskgate.protocol.dialects import SupportOf
 from taskgate.protocol.legacy.tools import MAX_REMEMBERED, amend_tools, fitting_tools
 from unit.protocol.legacy.judge import EVERY_HOST, check
 

@@ -8,11 +8,11 @@ from helpers.schema import check_client_message
 from taskgate.domain.policy import TaskSupport
 from taskgate.domain.versions import LEGACY, Peer, Revision
 from taskgate.errors import UpstreamFailed
-from taskgate.protocol.base import MAX_WELCOME, ListedTool, Params, ToolPage
-from taskgate.protocol.envelope import Response
+from taskgate.protocol.discovery import MAX_WELCOME, ListedTool, ToolPage
 from taskgate.protocol.extensions import ExtensionPolicy
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.legacy.upstream import LegacyUpstream
+from taskgate.protocol.messages import Params, Response
 
 DIALECT = LegacyUpstream("0.1.0", ExtensionPolicy())
 REFUSED = '{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"at 10.0.0.7"}}'
@@ -77,9 +77,9 @@ def test_a_visit_that_a_server_wants_first_is_a_question_to_a_host_of_the_other_
     request_context = {"mode": "url", "elicitationId": "e", "url": "https://x.example.com", "message": "Pay"}
     refused = {"code": -32042, "message": "Not yet", "data": {"elicitations": [request_context]}}
     host = Peer(revision=Revision.R2026_07_28, capabilities={"elicitation": {"url": {}}}, info={})
-    (asked,) = DIALECT.request_contexts(response(json.dumps({"jsonrpc": "2.0", "id": 1, "error": refused})), host)
+    (asked,) = DIALECT.url_questions(response(json.dumps({"jsonrpc": "2.0", "id": 1, "error": refused})), host)
     assert (asked.method, asked.params and json.loads(asked.params.head)) == ("elicitation/create", request_context)
-    assert DIALECT.agrees('{"result":{"action":"accept"}}')
+    assert DIALECT.is_accepted('{"result":{"action":"accept"}}')
 
 
 def test_the_handshake_ends_with_a_notification() -> None:
@@ -223,7 +223,7 @@ def test_a_page_tells_which_arguments_hosts_repeat_in_headers(header: str, mirro
     # What is not sound for a server of the other era is no annotation of one of this era.
     schema = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": header}}}
     page = DIALECT.read_tools(result(json.dumps({"tools": [{"name": "t", "inputSchema": schema}]})))
-    assert page.tools == {"t": ListedTool(mirrored=mirrored)}
+    assert page.tools == {"t": ListedTool(header_paths=mirrored)}
 
 
 def test_a_page_tells_what_the_server_hints_of_each_tool() -> None:

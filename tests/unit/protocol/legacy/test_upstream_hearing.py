@@ -9,11 +9,11 @@ from taskgate.domain.events import CallFaulted, CallSucceeded
 from taskgate.domain.record import FaultReason
 from taskgate.domain.versions import Era, Peer, Revision
 from taskgate.errors import UpstreamFailed
-from taskgate.protocol.base import CallAnswered, Noticed, ProgressTold, Questioned
-from taskgate.protocol.envelope import Notification, Response
 from taskgate.protocol.extensions import Extension, ExtensionPolicy
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.legacy.upstream import MAX_DEPTH, LegacyUpstream
+from taskgate.protocol.messages import Notification, Response
+from taskgate.protocol.server_messages import CallProgress, CallResponse, ImmediateReply, SessionNotification
 from taskgate.protocol.vocabulary import RELAYED_NOTICES
 
 DIALECT = LegacyUpstream("0.1.0", ExtensionPolicy())
@@ -32,16 +32,16 @@ def response(text: str) -> Response:
 @pytest.mark.parametrize("id_", ["7", '"7"'])
 def test_an_answer_is_told_by_our_id_and_kept_as_text(member: str, id_: str) -> None:
     text = f'{{ "jsonrpc":"2.0", "id" : {id_}, {member} }}'
-    heard = DIALECT.hear(text.encode(), None)
-    assert isinstance(heard, CallAnswered)
+    heard = DIALECT.decode(text.encode(), None)
+    assert isinstance(heard, CallResponse)
     assert (heard.response.id, heard.response.text) == (json.loads(id_), text)
 
 
 @pytest.mark.parametrize("id_", ["0", '"\\u0061"', '""'])
 def test_a_ping_is_answered_at_once(id_: str) -> None:
     # V-INIT-5.
-    heard = DIALECT.hear(f'{{"jsonrpc":"2.0","id":{id_},"method":"ping","params":{{}}}}'.encode(), None)
-    assert isinstance(heard, Questioned)
+    heard = DIALECT.decode(f'{{"jsonrpc":"2.0","id":{id_},"method":"ping","params":{{}}}}'.encode(), None)
+    assert isinstance(heard, ImmediateReply)
     assert json.loads(heard.reply) == {"jsonrpc": "2.0", "id": json.loads(id_), "result": {}}
     check_client_message(heard.reply, request_method="ping")
 
@@ -52,8 +52,8 @@ QUESTIONS = ["roots/list", "sampling/createMessage", "elicitation/create", "task
 @pytest.mark.parametrize("method", QUESTIONS)
 @pytest.mark.parametrize("params", ["", ',"params":{}', ',"params":[]'])
 def test_any_other_question_is_refused_for_no_capability_was_declared(method: str, params: str) -> None:
-    heard = DIALECT.hear(f'{{"jsonrpc":"2.0","id":"q","method":"{method}"{params}}}'.encode(), None)
-    assert isinstance(heard, Questioned)
+    heard = DIALECT.decode(f'{{"jsonrpc":"2.0","id":"q","method":"{method}"{params}}}'.encode(), None)
+    assert isinstance(heard, ImmediateReply)
     error = {"code": -32601, "message": "Method not found"}
     assert json.loads(heard.reply) == {"jsonrpc": "2.0", "id": "q", "error": error}
     check_client_message(heard.reply, request_method=method)
@@ -62,8 +62,8 @@ def test_any_other_question_is_refused_for_no_capability_was_declared(method: st
 @pytest.mark.parametrize(("token", "number"), [("12", 12), ("0", 0), ("-1", -1)])
 def test_progress_is_told_by_our_token(token: str, number: int) -> None:
     text = f'{{"jsonrpc":"2.0","method":"notifications/progress","params":{{ "progress":1,"progressToken":{token}}}}}'
-    heard = DIALECT.hear(text.encode(), None)
-    assert isinstance(heard, ProgressTold)
+    heard = DIALECT.decode(text.encode(), None)
+    assert isinstance(heard, CallProgress)
     assert (heard.token, heard.notification.text) == (number, text)
 
 
@@ -73,7 +73,8 @@ NOT_OURS = ["{}", '{"progressToken":"12"}', '{"progressToken":true}', '{"progres
 @pytest.mark.parametrize("params", NOT_OURS)
 def test_progress_under_a_token_that_cannot_be_ours_is_dropped(params: str) -> None:
     assert (
-        DIALECT.hear(f'{{"jsonrpc":"2.0","method":"notifications/progress","params":{params}}}'.encode(), None) is None
+        DIALECT.decode(f'{{"jsonrpc":"2.0","method":"notifications/progress","params":{params}}}'.encode(), None)
+        is None
     )
 
 
@@ -81,8 +82,8 @@ def test_progress_under_a_token_that_cannot_be_ours_is_dropped(params: str) -> N
 @pytest.mark.parametrize("params", ["", ', "params": {"level":"info","data":{"a":1,"a":2}}'])
 def test_a_notification_about_the_session_is_passed_on(method: str, params: str) -> None:
     text = f'{{ "jsonrpc":"2.0","method":"{method}"{params} }}'
-    heard = DIALECT.hear(text.encode(), None)
-    assert isinstance(heard, Noticed)
+    heard = DIALECT.decode(text.encode(), None)
+    assert isinstance(heard, SessionNotification)
     assert isinstance(heard.notification, Notification)
     assert heard.notification.text == text
 
@@ -92,7 +93,7 @@ DROPPED = ["notifications/initialized", "notifications/tasks/status", "ping", "n
 
 @pytest.mark.parametrize("method", DROPPED)
 def test_any_other_notification_is_dropped(method: str) -> None:
-    assert DIALECT.hear(f'{{"jsonrpc":"2.0","method":"{method}","params":{{"requestId":1}}}}'.encode(), None) is None
+    assert DIALECT.decode(f'{{"jsonrpc":"2.0","method":"{method}","params":{{"requestId":1}}}}'.encode(), None) is None
 
 
 CHANGED = Extension(notifications=frozenset({"notifications/thing/changed"}), eras=frozenset(Era))
@@ -118,13 +119,13 @@ def test_a_notification_of_an_extension_is_passed_on_where_it_crosses(
     thing: str, revision: Revision, is_heard: bool
 ) -> None:
     # X-EXT-23.
-    heard = CARRYING.hear(changed(thing).encode(), Peer(revision=revision, capabilities={}, info={}))
-    assert (isinstance(heard, Noticed) and heard.notification.text) == (is_heard and changed(thing))
+    heard = CARRYING.decode(changed(thing).encode(), Peer(revision=revision, capabilities={}, info={}))
+    assert (isinstance(heard, SessionNotification) and heard.notification.text) == (is_heard and changed(thing))
 
 
 def test_a_notification_of_an_extension_is_for_nobody_where_no_host_is_known() -> None:
     # X-EXT-42.
-    assert CARRYING.hear(changed("thing").encode(), None) is None
+    assert CARRYING.decode(changed("thing").encode(), None) is None
 
 
 GARBAGE: dict[str, bytes] = {
@@ -152,14 +153,14 @@ def test_what_is_no_message_is_a_failure(message: bytes) -> None:
     with pytest.raises(
         UpstreamFailed, match=r"^The server broke the protocol: a message of it is no JSON-RPC message$"
     ) as failure:
-        DIALECT.hear(message, None)
+        DIALECT.decode(message, None)
     assert (failure.value.reason, failure.value.dispatched) == ("malformed", True)
     assert failure.value.__cause__ is None
 
 
 def test_a_nest_just_not_too_deep_is_heard() -> None:
     levels = MAX_DEPTH - 1
-    assert DIALECT.hear(b'{"jsonrpc":"2.0","id":1,"result":' + b"[" * levels + b"]" * levels + b"}", None) is not None
+    assert DIALECT.decode(b'{"jsonrpc":"2.0","id":1,"result":' + b"[" * levels + b"]" * levels + b"}", None) is not None
 
 
 # --- outcome -------------------------------------------------------------------------------------------------------

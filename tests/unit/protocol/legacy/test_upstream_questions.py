@@ -7,11 +7,11 @@ import pytest
 
 from requirements import covers
 from taskgate.domain.versions import Peer, Revision
-from taskgate.protocol.base import Params, Question, Questioned, ReceivedQuestion, Withdrawn
-from taskgate.protocol.envelope import Notification
 from taskgate.protocol.extensions import ExtensionPolicy
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.legacy.upstream import LegacyUpstream
+from taskgate.protocol.messages import Notification, Params
+from taskgate.protocol.server_messages import ImmediateReply, Question, ReceivedQuestion, WithdrawnQuestion
 
 DIALECT = LegacyUpstream("1.0", ExtensionPolicy())
 TASK = '"io.modelcontextprotocol/related-task":{"taskId":"theirs"}'
@@ -29,7 +29,7 @@ ABLE = Peer(
 
 def hear(method: str, params: str | None = None, *, host: Peer | None = ABLE, id_: str = '"q"') -> Any:
     tail = "" if params is None else f',"params":{params}'
-    return DIALECT.hear(f'{{"jsonrpc":"2.0","id":{id_},"method":"{method}"{tail}}}'.encode(), host)
+    return DIALECT.decode(f'{{"jsonrpc":"2.0","id":{id_},"method":"{method}"{tail}}}'.encode(), host)
 
 
 def said(text: str) -> Notification:
@@ -106,7 +106,7 @@ def test_a_task_is_asked_for_only_where_the_host_makes_tasks_of_such_questions()
 )
 def test_any_other_question_is_refused_at_once(method: str, params: str, code: int) -> None:
     heard = hear(method, params)
-    assert isinstance(heard, Questioned)
+    assert isinstance(heard, ImmediateReply)
     reply = json.loads(heard.reply)
     assert (reply["id"], reply["error"]["code"]) == ("q", code)
     assert reply["error"]["message"] == {-32601: "Method not found", -32602: "Invalid params"}[code]
@@ -131,22 +131,22 @@ def test_no_question_is_for_a_session_without_a_host(method: str) -> None:
 
 
 def test_a_ping_is_answered_whatever_its_parameters() -> None:
-    assert hear("ping", "[]", host=None) == Questioned('{"jsonrpc":"2.0","id":"q","result":{}}')
+    assert hear("ping", "[]", host=None) == ImmediateReply('{"jsonrpc":"2.0","id":"q","result":{}}')
 
 
 @pytest.mark.parametrize(("written", "id_"), [("7", 7), ('"7"', "7")])
 def test_a_withdrawal_names_the_question(written: str, id_: Any) -> None:
     text = f'{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{written}}}}}'
-    heard = DIALECT.hear(text.encode(), ABLE)
-    assert heard == Withdrawn(id_)
-    assert isinstance(heard, Withdrawn)
+    heard = DIALECT.decode(text.encode(), ABLE)
+    assert heard == WithdrawnQuestion(id_)
+    assert isinstance(heard, WithdrawnQuestion)
     assert type(heard.id) is type(id_)
 
 
 @pytest.mark.parametrize("params", ["{}", '{"requestId":null}', '{"requestId":true}', '{"requestId":1.5}', "[7]"])
 def test_a_withdrawal_of_nothing_is_dropped(params: str) -> None:
     text = f'{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{params}}}'
-    assert DIALECT.hear(text.encode(), ABLE) is None
+    assert DIALECT.decode(text.encode(), ABLE) is None
 
 
 @pytest.mark.parametrize("id_", [7, "q"])
@@ -172,35 +172,35 @@ def test_an_answer_goes_to_the_server_as_its_sender_wrote_it(id_: Any) -> None:
     ],
 )
 def test_there_is_an_answer_where_nobody_gave_any(method: str, answer: dict[str, Any]) -> None:
-    assert json.loads(DIALECT.no_answer(method)) == answer
+    assert json.loads(DIALECT.default_answer(method)) == answer
 
 
 def test_progress_of_a_host_goes_on_under_the_servers_token() -> None:
     text = '{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"ours","progress":0.50}}'
-    assert DIALECT.pass_on(said(text), 7) == text.replace('"ours"', "7")
-    assert DIALECT.pass_on(said(text), "t") == text.replace("ours", "t")
-    assert DIALECT.pass_on(said(text)) == text
+    assert DIALECT.notification(said(text), 7) == text.replace('"ours"', "7")
+    assert DIALECT.notification(said(text), "t") == text.replace("ours", "t")
+    assert DIALECT.notification(said(text)) == text
 
 
 def test_what_the_gateway_had_added_does_not_cross() -> None:
     meta = f'"_meta":{{{TASK},"a":1}}'
     text = f'{{"jsonrpc":"2.0","method":"notifications/progress","params":{{{meta},"progressToken":1}}}}'
-    assert DIALECT.pass_on(said(text), 2) == text.replace(f"{TASK},", "").replace(
+    assert DIALECT.notification(said(text), 2) == text.replace(f"{TASK},", "").replace(
         '"progressToken":1', '"progressToken":2'
     )
 
 
 def test_a_notification_without_parameters_is_passed_on_as_it_is() -> None:
     text = '{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}'
-    assert DIALECT.pass_on(said(text), 7) == text
+    assert DIALECT.notification(said(text), 7) == text
     odd = '{"jsonrpc":"2.0","method":"notifications/roots/list_changed","params":{"_meta":[]}}'
-    assert DIALECT.pass_on(said(odd)) == odd
+    assert DIALECT.notification(said(odd)) == odd
 
 
 def test_what_a_host_declared_decides_what_of_it_is_passed_on() -> None:
     changed = said('{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}')
     status = said('{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{}}')
-    assert [DIALECT.passes(each, ABLE) for each in (changed, status)] == [False, True]
+    assert [DIALECT.allows_notification(each, ABLE) for each in (changed, status)] == [False, True]
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_what_a_host_declared_decides_what_of_it_is_passed_on() -> None:
     ],
 )
 def test_parameters_are_opened_for_a_token(params: str, opened: str) -> None:
-    assert DIALECT.tracked(params).with_token(5) == opened
+    assert DIALECT.with_token_slot(params).with_token(5) == opened
 
 
 def test_a_handshake_declares_what_the_host_did() -> None:

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from taskgate.domain.versions import LEGACY, Peer, Revision
-from taskgate.protocol.base import Params, Question
-from taskgate.protocol.envelope import Response
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.legacy.url_elicitation import MOST_SAID, agrees, request_contexts
+from taskgate.protocol.messages import Params, Response
+from taskgate.protocol.server_messages import Question
 
 VISIT = {"mode": "url", "elicitationId": "e-1", "url": "https://pay.example.com/1", "message": "Pay é"}
 BOTH_MODES = {"elicitation": {"form": {}, "url": {}}}

@@ -8,7 +8,7 @@ import pytest
 from helpers.memory_kept import memory_kept
 from requirements import covers
 from taskgate.domain.versions import Peer, Revision
-from taskgate.protocol.base import Server
+from taskgate.protocol.discovery import ServerDescription
 from taskgate.protocol.extensions import ExtensionPolicy
 from taskgate.protocol.modern.capabilities import discover_result
 from unit.protocol.modern.judge import EXTENSION, check, read
@@ -17,12 +17,14 @@ TASKS = "io.modelcontextprotocol/tasks"
 GATEWAY = {"io.taskgate/gateway": {"version": "0.1.0"}}
 
 
-def server(capabilities: str, instructions: str | None = None, revision: Revision = Revision.R2025_11_25) -> Server:
+def server(
+    capabilities: str, instructions: str | None = None, revision: Revision = Revision.R2025_11_25
+) -> ServerDescription:
     peer = Peer(revision=revision, capabilities=json.loads(capabilities), info={"name": "other"})
-    return Server(peer=peer, capabilities=capabilities, instructions=instructions)
+    return ServerDescription(peer=peer, capabilities=capabilities, instructions=instructions)
 
 
-def discovered(server: Server, *, offers_tasks: bool = True) -> dict[str, Any]:
+def discovered(server: ServerDescription, *, offers_tasks: bool = True) -> dict[str, Any]:
     text = discover_result(server, "0.1.0", ExtensionPolicy(), offers_tasks=offers_tasks)
     found: dict[str, Any] = read(text)
     check(found, "DiscoverResult")

@@ -7,9 +7,9 @@ import pytest
 from requirements import covers
 from taskgate.domain.versions import Peer, Revision
 from taskgate.jsontext.edits import dump
+from taskgate.protocol.messages import Params
 from taskgate.protocol.modern.declared import declared, lacking, takes
-from taskgate.protocol.params import Params
-from taskgate.protocol.questions import Question
+from taskgate.protocol.server_messages import Question
 from unit.protocol.modern.judge import check
 
 NEWEST_LEGACY, MODERN = Revision.R2025_11_25, Revision.R2026_07_28

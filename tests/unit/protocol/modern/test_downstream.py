@@ -8,24 +8,25 @@ from requirements import covers
 from taskgate.domain.versions import Peer, Revision
 from taskgate.errors import InvalidParams, TaskNotFound, UnknownMethod
 from taskgate.protocol.classify import declares_tasks
-from taskgate.protocol.envelope import Request
 from taskgate.protocol.extensions import BUILT_IN, EVENTS, ExtensionPolicy
-from taskgate.protocol.intents import CallTool, CancelTask, GetTask, Relay
-from taskgate.protocol.jsonrpc import parse
-from taskgate.protocol.modern.downstream import ModernDownstream
-from taskgate.protocol.modern.words import IN_ROUNDS, RELAYED
-from taskgate.protocol.modern_requests import (
+from taskgate.protocol.host_requests import (
+    CallTool,
+    CancelTask,
     Discover,
+    GetTask,
+    LegacyTaskRequest,
     Listen,
     ModernIntent,
-    OfLegacyTask,
+    Relay,
     RequestMeta,
     Retry,
     Subscription,
     UpdateTask,
 )
-from taskgate.protocol.params import Params
-from taskgate.protocol.reading import meta_of, value_of
+from taskgate.protocol.jsonrpc import parse
+from taskgate.protocol.messages import Params, Request, meta_of, value_of
+from taskgate.protocol.modern.downstream import ModernDownstream
+from taskgate.protocol.vocabulary import MODERN_RELAYED, ROUND_METHODS
 
 DIALECT = ModernDownstream("0.1.0")
 ID = "7Qm2vX0cJ9rYw4LkT1eZ8A-_7Qm2vX0c"
@@ -72,7 +73,7 @@ def test_discovery_needs_nothing() -> None:
     assert decode(request("server/discover"), {}, offers_tasks=False) == Discover(id="h")
 
 
-@pytest.mark.parametrize("method", sorted(RELAYED))
+@pytest.mark.parametrize("method", sorted(MODERN_RELAYED))
 def test_what_a_server_answers_is_passed_on(method: str) -> None:
     meta = '"_meta":{"io.modelcontextprotocol/clientInfo":{},"progressToken":7}'
     assert decode(request(method, '"uri":"a:b"', meta), {}) == Relay(
@@ -110,7 +111,13 @@ def test_a_host_listens_to_what_crosses_of_extensions() -> None:
 
 def call(**changes: Any) -> CallTool:
     plain = CallTool(
-        id="h", tool="t", params=Params('{"name":"t"}'), kept=None, progress_token=None, wants_task=False, ttl=None
+        id="h",
+        tool="t",
+        params=Params('{"name":"t"}'),
+        stored_params=None,
+        progress_token=None,
+        wants_task=False,
+        ttl=None,
     )
     return plain._replace(**changes)
 
@@ -126,24 +133,24 @@ def test_a_call_may_become_a_task_where_its_request_declares_that(
     # Nor is `task` an error or a wish.
     for wish in ("", ',"task":{"ttl":1}', ',"task":7'):
         found = decode(request("tools/call", f'"name":"t"{wish}'), capabilities, offers_tasks=offers_tasks)
-        assert found == call(kept='{"name":"t"}' if may_be_task else None)
+        assert found == call(stored_params='{"name":"t"}' if may_be_task else None)
 
 
 def test_a_call_is_kept_without_its_progress_token() -> None:
     found = decode(request("tools/call", '"name":"t"', '"_meta":{"progressToken":"p"}'))
     opened = Params('{"name":"t","_meta":{"progressToken":', "}}")
-    assert found == call(params=opened, kept='{"name":"t"}', progress_token="p")
+    assert found == call(params=opened, stored_params='{"name":"t"}', progress_token="p")
 
 
 def test_a_call_may_have_a_key_that_its_server_does_not_see() -> None:
     found = decode(request("tools/call", '"name":"t"', '"_meta":{"io.taskgate/idempotency-key":"k"}'))
-    assert found == call(kept='{"name":"t"}', repeat_key="k")
+    assert found == call(stored_params='{"name":"t"}', idempotency_key="k")
 
 
 def test_the_key_of_a_call_is_that_of_its_next_round() -> None:
     found = decode(request("tools/call", f'"name":"t",{ROUND}', '"_meta":{"io.taskgate/idempotency-key":"k"}'))
     assert isinstance(found, Retry)
-    assert found.request == call(kept='{"name":"t"}', repeat_key="k")
+    assert found.request == call(stored_params='{"name":"t"}', idempotency_key="k")
 
 
 def test_what_can_be_no_key_is_refused() -> None:
@@ -169,11 +176,11 @@ ROUND = '"inputResponses":{"a":{"action":"decline"}},"requestState":"s"'
 @covers("M-MRTR-3", "M-MRTR-4")
 def test_a_call_that_brings_answers_is_the_next_round_of_one() -> None:
     found = decode(request("tools/call", f'"name":"t",{ROUND}'))
-    wanted = call(kept='{"name":"t"}')
+    wanted = call(stored_params='{"name":"t"}')
     assert found == Retry(request=wanted, answers=DECLINED, responses='{"a":{"action":"decline"}}', state="s")
 
 
-@pytest.mark.parametrize("method", sorted(IN_ROUNDS - {"tools/call"}))
+@pytest.mark.parametrize("method", sorted(ROUND_METHODS - {"tools/call"}))
 def test_so_are_the_other_two_that_may_ask(method: str) -> None:
     found = decode(request(method, f'"uri":"a:b",{ROUND}'), {})
     wanted = Relay(id="h", method=method, params=Params('{"uri":"a:b"}'), progress_token=None)
@@ -195,7 +202,7 @@ def test_a_round_may_bring_either_alone(
     assert found == Retry(request=call(), answers=answers, responses=responses, state=state)
 
 
-@pytest.mark.parametrize("method", sorted(RELAYED - IN_ROUNDS))
+@pytest.mark.parametrize("method", sorted(MODERN_RELAYED - ROUND_METHODS))
 def test_elsewhere_such_members_mean_nothing(method: str) -> None:
     found = decode(request(method, '"requestState":7'))
     assert found == Relay(id="h", method=method, params=Params('{"requestState":7}'), progress_token=None)
@@ -203,7 +210,7 @@ def test_elsewhere_such_members_mean_nothing(method: str) -> None:
 
 @covers("M-MRTR-5")
 @pytest.mark.parametrize("members", ['"requestState":7', '"inputResponses":[]', '"inputResponses":{"a":1}'])
-@pytest.mark.parametrize("method", sorted(IN_ROUNDS))
+@pytest.mark.parametrize("method", sorted(ROUND_METHODS))
 def test_a_malformed_round_is_refused(method: str, members: str) -> None:
     with pytest.raises(InvalidParams):
         decode(request(method, f'"name":"t",{members}'))
@@ -230,7 +237,7 @@ def test_answers_mean_nothing_where_none_is_asked_for() -> None:
 def test_a_host_with_tasks_of_old_may_look_at_those_and_cancel_them() -> None:
     # AMB-19.
     for method, intent in {"tasks/get": GetTask(id="h", task=ID), "tasks/cancel": CancelTask(id="h", task=ID)}.items():
-        assert decode(request(method, f'"taskId":"{ID}"'), LEGACY) == OfLegacyTask(request=intent)
+        assert decode(request(method, f'"taskId":"{ID}"'), LEGACY) == LegacyTaskRequest(request=intent)
         assert decode(request(method, f'"taskId":"{ID}"'), LEGACY | EXTENSION) == intent
 
 

@@ -8,15 +8,14 @@ import pytest
 from taskgate.domain.record import Faulted, FaultReason, InputRequest, Succeeded, TaskRecord, TaskStatus, ToolCall
 from taskgate.domain.versions import Era, Peer, Revision
 from taskgate.jsontext.large import LargeJson, to_string
-from taskgate.protocol.base import Server
-from taskgate.protocol.envelope import Notification, Response
+from taskgate.protocol.dialects import Round
+from taskgate.protocol.discovery import ServerDescription
 from taskgate.protocol.extensions import BUILT_IN, SKILLS, ExtensionPolicy
-from taskgate.protocol.intents import Relay
+from taskgate.protocol.host_requests import Relay, Retry, Subscription
 from taskgate.protocol.jsonrpc import parse
+from taskgate.protocol.messages import Notification, Params, Response
 from taskgate.protocol.modern.downstream import ModernDownstream
-from taskgate.protocol.modern_requests import Retry, Round, Subscription
-from taskgate.protocol.params import Params
-from taskgate.protocol.questions import Question
+from taskgate.protocol.server_messages import Question
 from unit.protocol.modern.judge import INFO, TOLD, check, check_task, read
 
 RecordMaker = Callable[..., TaskRecord]
@@ -66,8 +65,8 @@ def response(tail: str) -> Response:
 
 def test_discovery() -> None:
     peer = Peer(revision=Revision.R2025_11_25, capabilities={"tools": {}}, info={})
-    server = Server(peer=peer, capabilities='{"tools":{}}', instructions=None)
-    text = DIALECT.discovered("h", server, offers_tasks=True, extensions=ExtensionPolicy())
+    server = ServerDescription(peer=peer, capabilities='{"tools":{}}', instructions=None)
+    text = DIALECT.discovery("h", server, offers_tasks=True, extensions=ExtensionPolicy())
     found = result_of(text, {GATEWAY: {"version": "0.1.0"}})
     assert (found["ttlMs"], list(found["capabilities"])) == (0, ["extensions", "tools"])
     check(found, "DiscoverResult")
@@ -131,14 +130,16 @@ def test_a_question_of_a_call_that_is_held() -> None:
 
 
 def test_an_answer_to_such_a_question_fits_or_does_not() -> None:
-    assert DIALECT.fits("elicitation/create", '{"result":{"action":"decline"}}')
-    assert not DIALECT.fits("elicitation/create", '{"result":{"action":"perhaps"}}')
+    assert DIALECT.is_valid_answer("elicitation/create", '{"result":{"action":"decline"}}')
+    assert not DIALECT.is_valid_answer("elicitation/create", '{"result":{"action":"perhaps"}}')
 
 
 def test_a_round_that_is_passed_on() -> None:
     asked = response('"result":{"resultType":"input_required","inputRequests":{"k":{"method":"roots/list"}}}')
     assert DIALECT.round_of(asked) == Round(None)
-    assert DIALECT.lacking(asked, Peer(revision=Revision.R2026_07_28, capabilities={}, info={})) == {"roots": {}}
+    assert DIALECT.missing_capabilities(asked, Peer(revision=Revision.R2026_07_28, capabilities={}, info={})) == {
+        "roots": {}
+    }
     assert result_of(DIALECT.passed_round("h", asked, "ours", INFO))["resultType"] == "input_required"
     found = result_of(DIALECT.passed_round("h", asked, "ours"), None)
     assert (found["requestState"], found["inputRequests"]) == ("ours", {"k": {"method": "roots/list"}})
@@ -148,31 +149,31 @@ def test_a_round_that_is_passed_on() -> None:
 def test_a_request_that_is_sent_again_is_another_than_the_first() -> None:
     relay = Relay("h", "prompts/get", Params('{"name":"p"}'), None)
     brought = Retry(request=relay, answers={}, responses='{"k":{"roots":[]}}', state="ours")
-    sent = DIALECT.again(brought, "theirs").params
+    sent = DIALECT.with_answers(brought, "theirs").params
     assert sent == Params('{"inputResponses":{"k":{"roots":[]}},"requestState":"theirs","name":"p"}')
     assert DIALECT.digest(relay) != DIALECT.digest(relay._replace(params=sent))
 
 
 def test_what_is_told_while_a_request_is_served() -> None:
     progress = note("progress", '{"progressToken":3,"progress":1}')
-    assert read(DIALECT.on_notification(progress, "h"))["params"] == {"progressToken": "h", "progress": 1}
+    assert read(DIALECT.notification(progress, "h"))["params"] == {"progressToken": "h", "progress": 1}
     assert read(DIALECT.progress("h", 0.5, "half"))["params"]["message"] == "half"
     event = note("events/active", f'{{"_meta":{{"{SUBSCRIPTION}":3}}}}')
-    assert read(DIALECT.on_notification(event, None, "h"))["params"] == {"_meta": {SUBSCRIPTION: "h"}}
+    assert read(DIALECT.notification(event, None, "h"))["params"] == {"_meta": {SUBSCRIPTION: "h"}}
     line = note("message", '{"level":"error","data":1}')
-    assert DIALECT.is_loud_enough(line, "warning")
-    assert not DIALECT.is_loud_enough(line, None)
+    assert DIALECT.wants_log(line, "warning")
+    assert not DIALECT.wants_log(line, None)
 
 
 def test_what_is_told_on_a_stream_of_news(make_record: RecordMaker) -> None:
     granted = Subscription(tools=True)
     told = [
-        read(DIALECT.subscribed("h", granted)),
-        read(DIALECT.published("h", note("tools/list_changed", "{}"))),
-        read(DIALECT.task_told("h", make_record())),
+        read(DIALECT.subscription_granted("h", granted)),
+        read(DIALECT.stream_notification("h", note("tools/list_changed", "{}"))),
+        read(DIALECT.task_notification("h", make_record())),
     ]
     assert [message["params"]["_meta"] for message in told] == [{SUBSCRIPTION: "h"}] * 3
-    ending = read(DIALECT.listened("h"))
+    ending = read(DIALECT.subscription_ended("h"))
     assert (ending["id"], ending["result"]["_meta"]) == ("h", {SUBSCRIPTION: "h", **TOLD})
     check(ending["result"], "SubscriptionsListenResult")
 
@@ -186,7 +187,7 @@ def test_a_task(make_record: RecordMaker) -> None:
 
 
 def test_an_acknowledgement() -> None:
-    text = DIALECT.acknowledged("h")
+    text = DIALECT.acknowledgement("h")
     assert result_of(text) == {"resultType": "complete", "_meta": TOLD}
     check_task(result_of(text), "UpdateTaskResult", "CancelTaskResult")
 
@@ -195,7 +196,7 @@ def test_the_inputs_that_may_be_answered(make_record: RecordMaker) -> None:
     asked = InputRequest(key="input-1", method="roots/list", params="")
     of_old = InputRequest(key="input-2", method="tasks/result", params="{}")
     record = make_record(status=TaskStatus.INPUT_REQUIRED, inputs=(asked, of_old))
-    assert DIALECT.outstanding(record) == {"input-1": asked}
+    assert DIALECT.open_inputs(record) == {"input-1": asked}
 
 
 # --- tasks of the other era ----------------------------------------------------------------------------------------
@@ -253,7 +254,7 @@ def test_a_task_of_the_other_era_is_shown_in_the_words_of_this_one(
     record = of_an_initialize_host(make_record, **changes)
     found = result_of(DIALECT.task_state("h", record))
     check_task(found, "GetTaskResult", name)
-    assert list(found.get("inputRequests", {})) == list(DIALECT.outstanding(record))
+    assert list(found.get("inputRequests", {})) == list(DIALECT.open_inputs(record))
 
 
 def test_a_large_outcome_is_told_as_a_small_one(make_record: RecordMaker) -> None:
@@ -263,4 +264,4 @@ def test_a_large_outcome_is_told_as_a_small_one(make_record: RecordMaker) -> Non
         for text in (result, LargeJson(result.encode()))
     )
     assert to_string(DIALECT.task_state("é", large)) == DIALECT.task_state("é", small)
-    assert to_string(DIALECT.task_told("é", large)) == DIALECT.task_told("é", small)
+    assert to_string(DIALECT.task_notification("é", large)) == DIALECT.task_notification("é", small)

@@ -8,14 +8,12 @@ from hypothesis import strategies as st
 from helpers.json_texts import objects, scalars, texts, written
 from taskgate.domain.versions import Era
 from taskgate.errors import DownstreamError
-from taskgate.protocol.envelope import Request, Response
 from taskgate.protocol.extensions import ExtensionPolicy
-from taskgate.protocol.headers import NAMED_BY, RequestHeaders, encode_value
-from taskgate.protocol.intents import CallTool, Relay
+from taskgate.protocol.headers import NAME_PARAMS, RequestHeaders, encode_value
+from taskgate.protocol.host_requests import CallTool, Relay, RequestMeta, Retry
 from taskgate.protocol.jsonrpc import parse
+from taskgate.protocol.messages import Request, Response, value_of
 from taskgate.protocol.modern.downstream import ModernDownstream
-from taskgate.protocol.modern_requests import RequestMeta, Retry
-from taskgate.protocol.reading import value_of
 from taskgate.protocol.vocabulary import MODERN_METHODS
 from unit.protocol.modern_messages import MODERN, classified
 
@@ -46,7 +44,7 @@ def parameters(draw: st.DrawFn) -> str:
 
 
 def headers_of(request: Request) -> RequestHeaders:
-    name = value_of(request.params, NAMED_BY.get(request.method, ""))
+    name = value_of(request.params, NAME_PARAMS.get(request.method, ""))
     sent = encode_value(name) if isinstance(name, str) and name.isascii() else None
     return RequestHeaders(version=MODERN, method=request.method, name=sent)
 
@@ -74,8 +72,8 @@ def test_a_request_is_understood_or_refused(method: str, sent: str, offers_tasks
     meta = dict(dict(written(sent))["_meta"])
     kept = {key: value for key, value in meta.items() if not key.startswith(P)}
     assert dict(dict(passed).get("_meta", [])) == (kept | {"progressToken": 9} if "progressToken" in meta else kept)
-    if isinstance(asked, CallTool) and asked.kept is not None:
-        assert "progressToken" not in dict(dict(written(asked.kept)).get("_meta", []))
+    if isinstance(asked, CallTool) and asked.stored_params is not None:
+        assert "progressToken" not in dict(dict(written(asked.stored_params)).get("_meta", []))
 
 
 @given(

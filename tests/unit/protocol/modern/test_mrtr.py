@@ -7,11 +7,10 @@ import pytest
 from helpers.counted_calls import counted_calls
 from requirements import covers
 from taskgate.errors import InvalidParams, MalformedMessage
-from taskgate.protocol.envelope import Request
 from taskgate.protocol.jsonrpc import parse
+from taskgate.protocol.messages import Params, Request
 from taskgate.protocol.modern import mrtr
-from taskgate.protocol.params import Params
-from taskgate.protocol.questions import Question
+from taskgate.protocol.server_messages import Question
 from unit.protocol.modern.judge import EXTENSION, INFO, RELATED, TOLD, check, read
 
 FORM = '"message":"Who pays?","requestedSchema":{"type":"object","properties":{}}'

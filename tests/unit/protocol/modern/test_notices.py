@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from requirements import covers
-from taskgate.protocol.envelope import Notification
+from taskgate.protocol.host_requests import Subscription
 from taskgate.protocol.jsonrpc import parse
+from taskgate.protocol.messages import Notification
 from taskgate.protocol.modern import notices
-from taskgate.protocol.modern_requests import Subscription
 from unit.protocol.modern.judge import EXTENSION, INFO, INFO_KEY, RELATED, check, read
 
 KEY = "io.modelcontextprotocol/subscriptionId"

@@ -9,13 +9,12 @@ from hypothesis import strategies as st
 
 from helpers.json_texts import objects, scalars
 from requirements import covers
-from taskgate.protocol.amending import ObjectEdit, changed
-from taskgate.protocol.envelope import Request
 from taskgate.protocol.headers import check_headers, check_params, encode_value, read_headers
 from taskgate.protocol.jsonrpc import parse, request_text
+from taskgate.protocol.messages import Params, Request
+from taskgate.protocol.meta import ObjectEdit, edit_object
 from taskgate.protocol.modern import outgoing
-from taskgate.protocol.modern_server import Listened, Saying
-from taskgate.protocol.params import Params
+from taskgate.protocol.server_messages import RequestDraft, ServerSubscription
 from unit.protocol.modern.judge import INFO, check, read
 
 CAPABILITIES = '{"elicitation":{"form":{}}}'
@@ -26,7 +25,7 @@ DEFINED = {"tools/call": "CallToolRequest", "prompts/get": "GetPromptRequest", "
 def written(method: str, params: str | Params | None = None, **more: Any) -> tuple[dict[str, Any], dict[str, str]]:
     """The params that are sent, and the headers."""
     text = Params(params) if isinstance(params, str) else params
-    message, headers = outgoing.request(7, Saying(method=method, params=text, **more), CAPABILITIES, INFO)
+    message, headers = outgoing.request(7, RequestDraft(method=method, params=text, **more), CAPABILITIES, INFO)
     found = read(message)
     assert (found["jsonrpc"], found["id"], found["method"]) == ("2.0", 7, method)
     if method in DEFINED and "name" in found["params"]:
@@ -61,7 +60,7 @@ def test_trace_keys_cross_and_keys_of_the_protocol_do_not() -> None:
 
 def test_parameters_stay_to_the_byte() -> None:
     text = '{ "name" : "t", "arguments":{"n": 1.0e2,"d":1,"d":2,"s":"\\u00e9"} }'
-    message, _ = outgoing.request(7, Saying(method="tools/call", params=Params(text)), "{}", INFO)
+    message, _ = outgoing.request(7, RequestDraft(method="tools/call", params=Params(text)), "{}", INFO)
     assert '"name" : "t", "arguments":{"n": 1.0e2,"d":1,"d":2,"s":"\\u00e9"} }' in message
 
 
@@ -99,8 +98,8 @@ plain = objects(scalars, repeats=False)
     objects(scalars | plain, repeats=False) | st.sampled_from(["{ }", '{"\\u005fmeta":{"a":1}}', '{"a":"\\"_meta\\""}'])
 )
 def test_what_is_put_into_parameters_that_are_not_walked_is_what_a_walk_puts_there(text: str) -> None:
-    message, _ = outgoing.request(7, Saying(method="tools/list", params=Params(text)), CAPABILITIES, INFO)
-    assert message == request_text(7, "tools/list", changed(text, ObjectEdit(meta_put=TOLD)))
+    message, _ = outgoing.request(7, RequestDraft(method="tools/list", params=Params(text)), CAPABILITIES, INFO)
+    assert message == request_text(7, "tools/list", edit_object(text, ObjectEdit(meta_put=TOLD)))
 
 
 # --- tasks of the server's own
@@ -127,7 +126,7 @@ def test_a_server_is_told_of_the_extension_where_its_tasks_are_followed(asked: A
 def test_the_next_round_has_the_answers_and_the_state_as_it_was_written() -> None:
     message, _ = outgoing.request(
         7,
-        Saying(method="tools/call", params=Params('{"name":"t"}'), answers='{"a":{}}', state='"\\u00e9"'),
+        RequestDraft(method="tools/call", params=Params('{"name":"t"}'), answers='{"a":{}}', state='"\\u00e9"'),
         CAPABILITIES,
         INFO,
     )
@@ -169,7 +168,9 @@ def test_what_an_earlier_round_left_stays_only_where_there_is_no_other(more: Any
 )
 @covers("H-MOD-1", "H-MOD-3")
 def test_a_header_repeats_the_name_where_the_method_has_one(method: str, params: Any, name: str | None) -> None:
-    message, headers = outgoing.request(7, Saying(method=method, params=Params(json.dumps(params))), CAPABILITIES, INFO)
+    message, headers = outgoing.request(
+        7, RequestDraft(method=method, params=Params(json.dumps(params))), CAPABILITIES, INFO
+    )
     assert headers.get("Mcp-Name") == name
     request = parse(message.encode(), max_depth=64)
     assert isinstance(request, Request)
@@ -187,7 +188,7 @@ def test_the_name_is_found_however_it_is_written(
     method: str, params: dict[str, str], separators: tuple[str, str], ascii: bool
 ) -> None:
     text = json.dumps(params, separators=separators, ensure_ascii=ascii)
-    headers = outgoing.request(7, Saying(method=method, params=Params(text)), CAPABILITIES, INFO).headers
+    headers = outgoing.request(7, RequestDraft(method=method, params=Params(text)), CAPABILITIES, INFO).headers
     name = params.get("uri" if method == "resources/read" else "name")
     assert headers.get("Mcp-Name") == (None if name is None else encode_value(name))
 
@@ -211,7 +212,7 @@ def test_the_name_is_found_however_it_is_written(
 @covers("H-MOD-5")
 def test_a_header_repeats_an_argument_that_is_there(value: Any, header: str | None) -> None:
     text = json.dumps({"name": "t", "arguments": {"in": {"a": value}}})
-    saying = Saying(method="tools/call", params=Params(text), mirrored={"Region": ("in", "a")})
+    saying = RequestDraft(method="tools/call", params=Params(text), header_paths={"Region": ("in", "a")})
     message, headers = outgoing.request(7, saying, CAPABILITIES, INFO)
     assert headers.get("Mcp-Param-Region") == header
     request = parse(message.encode(), max_depth=64)
@@ -226,7 +227,7 @@ def test_what_a_host_repeated_goes_on_where_the_tool_does_not_want_it_repeated(m
     repeated = {"region": "north", "other": "=?base64?", "empty": "", "tab": "a\tb"}
     unsound = {"a": "é", "b": "a\r\nX-Evil: 1", "c": " a", "d": "\udce9", "e": "\x00"}
     text = '{"name":"t","arguments":{"a":"south"}}'
-    _, headers = written(method, text, mirrored={"Region": ("gone",)}, repeated=repeated | unsound)
+    _, headers = written(method, text, header_paths={"Region": ("gone",)}, host_headers=repeated | unsound)
     sent = {name: value for name, value in headers.items() if name.startswith("Mcp-Param-")}
     assert sent == {"Mcp-Param-other": "=?base64?", "Mcp-Param-empty": "", "Mcp-Param-tab": "a\tb"}
 
@@ -234,21 +235,23 @@ def test_what_a_host_repeated_goes_on_where_the_tool_does_not_want_it_repeated(m
 @covers("H-MOD-6")
 def test_what_a_host_repeated_never_stands_for_what_the_tool_wants() -> None:
     text = '{"name":"t","arguments":{"a":"south"}}'
-    _, headers = written("tools/call", text, mirrored={"Region": ("a",)}, repeated={"region": "north"})
+    _, headers = written("tools/call", text, header_paths={"Region": ("a",)}, host_headers={"region": "north"})
     assert [value for name, value in headers.items() if name.lower() == "mcp-param-region"] == ["south"]
 
 
 @pytest.mark.parametrize("arguments", ['{"in":3}', "{}", "[]", "null"])
 def test_an_argument_that_is_not_there_has_no_header(arguments: str) -> None:
     text = f'{{"name":"t","arguments":{arguments}}}'
-    saying = Saying(method="tools/call", params=Params(text), mirrored={"Region": ("in", "a")})
+    saying = RequestDraft(method="tools/call", params=Params(text), header_paths={"Region": ("in", "a")})
     assert "Mcp-Param-Region" not in outgoing.request(7, saying, CAPABILITIES, INFO).headers
 
 
 @pytest.mark.parametrize("arguments", ['{"a":"south","a":"north"}', '{"a":"south","A":"north"}'])
 def test_an_argument_that_may_be_one_of_two_has_no_header(arguments: str) -> None:
     text = f'{{"name":"t","arguments":{arguments}}}'
-    saying = Saying(method="tools/call", params=Params(text), mirrored={"Region": ("a",)}, repeated={"region": "south"})
+    saying = RequestDraft(
+        method="tools/call", params=Params(text), header_paths={"Region": ("a",)}, host_headers={"region": "south"}
+    )
     message, headers = outgoing.request(7, saying, CAPABILITIES, INFO)
     assert [name for name in headers if name.lower() == "mcp-param-region"] == []
     assert arguments in message
@@ -258,7 +261,7 @@ def test_an_argument_that_may_be_one_of_two_has_no_header(arguments: str) -> Non
 
 
 def test_a_listen_names_what_is_wanted() -> None:
-    found = read(outgoing.listening(Listened(tools=True, prompts=True, resources=True, uris=("a:b",))))
+    found = read(outgoing.listening(ServerSubscription(tools=True, prompts=True, resources=True, uris=("a:b",))))
     check(found["notifications"], "SubscriptionFilter")
     assert found["notifications"] == {
         "toolsListChanged": True, "promptsListChanged": True, "resourcesListChanged": True,
@@ -267,14 +270,16 @@ def test_a_listen_names_what_is_wanted() -> None:
 
 
 def test_a_listen_names_the_servers_tasks_that_are_followed() -> None:
-    assert read(outgoing.listening(Listened(tasks=("n1", "n2")))) == {"notifications": {"taskIds": ["n1", "n2"]}}
+    assert read(outgoing.listening(ServerSubscription(tasks=("n1", "n2")))) == {
+        "notifications": {"taskIds": ["n1", "n2"]}
+    }
 
 
 def test_a_listen_names_the_members_of_extensions_that_are_asked_for() -> None:
     # X-EXT-24.
-    found = read(outgoing.listening(Listened(tools=True, filters=("eventsListChanged", "thingChanged"))))
+    found = read(outgoing.listening(ServerSubscription(tools=True, filters=("eventsListChanged", "thingChanged"))))
     assert found == {"notifications": {"toolsListChanged": True, "eventsListChanged": True, "thingChanged": True}}
 
 
 def test_a_listen_names_nothing_else() -> None:
-    assert read(outgoing.listening(Listened(prompts=True))) == {"notifications": {"promptsListChanged": True}}
+    assert read(outgoing.listening(ServerSubscription(prompts=True))) == {"notifications": {"promptsListChanged": True}}

@@ -7,12 +7,11 @@ import pytest
 
 from requirements import covers
 from taskgate.errors import InvalidParams, MalformedMessage
-from taskgate.protocol.envelope import Request
 from taskgate.protocol.extensions import BUILT_IN, EVENTS, Extension, ExtensionPolicy
+from taskgate.protocol.host_requests import Subscription
 from taskgate.protocol.jsonrpc import parse
+from taskgate.protocol.messages import Params, Request
 from taskgate.protocol.modern import params
-from taskgate.protocol.modern_requests import Subscription
-from taskgate.protocol.params import Params
 
 P = "io.modelcontextprotocol/"
 OURS = f'"{P}protocolVersion":"2026-07-28","{P}clientCapabilities":{{"roots":{{}}}},"{P}clientInfo":{{}}'

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from requirements import covers
 from taskgate.domain.versions import Era
 from taskgate.jsontext.large import LargeJson, to_string
-from taskgate.protocol.envelope import Response
 from taskgate.protocol.extensions import Extension
 from taskgate.protocol.jsonrpc import parse
+from taskgate.protocol.messages import Response
 from taskgate.protocol.modern import results
 from taskgate.protocol.modern.results import (
     answer,
@@ -23,7 +23,7 @@ from taskgate.protocol.modern.results import (
     large_modern_error,
     modern_error,
 )
-from taskgate.protocol.modern.words import CACHEABLE, RELAYED
+from taskgate.protocol.vocabulary import CACHEABLE_METHODS, MODERN_RELAYED
 from unit.protocol.modern.judge import INFO, INFO_KEY, RELATED, TOLD, check, read
 
 L, M = Era.LEGACY, Era.MODERN
@@ -53,14 +53,14 @@ def result(text: str) -> Response:
 
 
 def test_every_method_is_tried() -> None:
-    assert RESULTS.keys() == RELAYED | {"tools/call"}
+    assert RESULTS.keys() == MODERN_RELAYED | {"tools/call"}
 
 
 @covers("B-CONV-1", "V-META-3", "V-META-6", "V-CACHE-1")
 @pytest.mark.parametrize("method", RESULTS)
 def test_a_result_is_complete_and_the_payload_is_the_servers(method: str) -> None:
     name, text = RESULTS[method]
-    kept = ',"ttlMs":0,"cacheScope":"private"' if method in CACHEABLE else ""
+    kept = ',"ttlMs":0,"cacheScope":"private"' if method in CACHEABLE_METHODS else ""
     head = f'{{"resultType":"complete"{kept},"_meta":{{"{INFO_KEY}":{INFO}}},'
     whole = answer("h", method, result(text), INFO, L)
     assert whole == f'{{"jsonrpc":"2.0","id":"h","result":{head}{text[1:]}}}'

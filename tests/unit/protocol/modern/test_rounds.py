@@ -11,13 +11,11 @@ from hypothesis import strategies as st
 from requirements import covers
 from taskgate.domain.request_state import MAX_PASS_THROUGH
 from taskgate.domain.versions import Peer, Revision
-from taskgate.protocol.envelope import Response
-from taskgate.protocol.intents import CallTool, Relay
+from taskgate.protocol.dialects import Round
+from taskgate.protocol.host_requests import LONG, CallTool, Relay, Retry
 from taskgate.protocol.jsonrpc import parse
+from taskgate.protocol.messages import Params, Response
 from taskgate.protocol.modern.rounds import again, digest, lacking_for, passed_round, round_of
-from taskgate.protocol.modern_requests import Retry, Round
-from taskgate.protocol.params import Params
-from taskgate.protocol.repeats import LONG
 from unit.protocol.modern.judge import INFO, INFO_KEY, RELATED, check, read
 
 ASKED = '"inputRequests":{ "k":{"method":"roots/list","params":{"_meta":{"x":1e999}}} }'
@@ -229,7 +227,7 @@ def long(one: str, other: str, more: str = "") -> str:
 def test_a_long_request_is_the_same_as_it_is_written_and_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     ones = f"[{'1,' * LONG}1]"
     moved = f'{{"arguments":{{"a":0,"b":{ones}}},"name":"t"}}'
-    monkeypatch.setattr("taskgate.protocol.repeats.json.loads", lambda *_, **__: pytest.fail("parsed"))
+    monkeypatch.setattr("taskgate.protocol.host_requests.json.loads", lambda *_, **__: pytest.fail("parsed"))
     assert of(long("0", ones)) == of(long("0", ones, ',"_meta":{"x":1}')) == of(moved)
     assert len({of(long("0", ones)), of(long("1", ones)), of(long(ones, "0"))}) == 3
     assert of(long("0", ones)) != of(long("0", ones), "tools/call")
@@ -243,7 +241,7 @@ def test_what_meta_holds_is_never_parsed(monkeypatch: pytest.MonkeyPatch) -> Non
         return json.loads(text, **given)
 
     plain = of(long("0", "1"))
-    monkeypatch.setattr("taskgate.protocol.repeats.json", SimpleNamespace(loads=loads))
+    monkeypatch.setattr("taskgate.protocol.host_requests.json", SimpleNamespace(loads=loads))
     assert of(long("0", "1", f',"_meta":{{"x":[{"1," * LONG}1]}}')) == plain
     assert max(looked) < 100
 
@@ -260,7 +258,7 @@ def test_a_request_without_parameters_has_a_digest_too() -> None:
 
 def test_the_hosts_progress_token_is_nothing_to_it() -> None:
     opened = Params('{"name":"t","_meta":{"progressToken":', "}}")
-    assert digest(CALL._replace(params=opened, progress_token=7, kept=None)) == digest(CALL)
+    assert digest(CALL._replace(params=opened, progress_token=7, stored_params=None)) == digest(CALL)
 
 
 values = st.recursive(

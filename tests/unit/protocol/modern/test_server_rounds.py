@@ -7,13 +7,11 @@ import pytest
 
 from requirements import covers
 from taskgate.errors import UpstreamFailed
-from taskgate.protocol.envelope import Response
 from taskgate.protocol.extensions import Extension
 from taskgate.protocol.jsonrpc import parse
+from taskgate.protocol.messages import Params, Response
 from taskgate.protocol.modern import server_rounds
-from taskgate.protocol.modern_server import ServerRound
-from taskgate.protocol.params import Params
-from taskgate.protocol.questions import Question
+from taskgate.protocol.server_messages import Question, ServerRound
 from unit.protocol.modern.judge import check, read
 
 ELICIT = {"method": "elicitation/create", "params": {"message": "Which?", "requestedSchema": {"type": "object"}}}

@@ -9,11 +9,10 @@ from requirements import covers
 from taskgate.domain.record import TaskStatus
 from taskgate.domain.versions import Peer, Revision
 from taskgate.errors import UpstreamFailed
-from taskgate.protocol.envelope import Notification, Response
 from taskgate.protocol.jsonrpc import parse
+from taskgate.protocol.messages import Notification, Response
 from taskgate.protocol.modern import server_tasks
-from taskgate.protocol.questions import Question
-from taskgate.protocol.server_tasks import ServerTask
+from taskgate.protocol.server_messages import Question, ServerTask
 from unit.protocol.modern.judge import check_task
 
 TIMES = {"createdAt": "2026-08-01T09:00:00.000Z", "lastUpdatedAt": "2026-08-01T09:00:07.120Z", "ttlMs": None}

@@ -11,17 +11,23 @@ from taskgate.domain.events import CallSucceeded
 from taskgate.domain.record import TaskStatus
 from taskgate.domain.versions import Era, Peer, Revision
 from taskgate.errors import UpstreamFailed
-from taskgate.protocol.base import CallAnswered, Noticed, ProgressTold
-from taskgate.protocol.envelope import Response
 from taskgate.protocol.extensions import BUILT_IN, EVENTS, Extension, ExtensionPolicy
 from taskgate.protocol.extensions import UI as UI_EXTENSION
 from taskgate.protocol.jsonrpc import parse
+from taskgate.protocol.messages import Params, Response
 from taskgate.protocol.modern import outgoing
 from taskgate.protocol.modern.upstream import ModernUpstream
-from taskgate.protocol.modern_server import Listened, Saying, Subscribed
-from taskgate.protocol.params import Params
-from taskgate.protocol.questions import Question
-from taskgate.protocol.server_tasks import ServerTask, TaskTold
+from taskgate.protocol.server_messages import (
+    CallProgress,
+    CallResponse,
+    Question,
+    RequestDraft,
+    ServerSubscription,
+    ServerTask,
+    SessionNotification,
+    SubscriptionGrant,
+    TaskNotification,
+)
 from unit.protocol.modern.judge import check, check_task, read
 
 DIALECT = ModernUpstream("0.1.0", ExtensionPolicy())
@@ -37,14 +43,14 @@ def response(result: Any) -> Response:
 
 
 def heard(method: str, **params: Any) -> Any:
-    return DIALECT.hear(json.dumps({"jsonrpc": "2.0", "method": method, "params": params}).encode(), HOST)
+    return DIALECT.decode(json.dumps({"jsonrpc": "2.0", "method": method, "params": params}).encode(), HOST)
 
 
 def test_a_host_that_declares_tasks_is_known_by_it_and_so_is_a_server_that_asks_for_them() -> None:
-    assert not DIALECT.knows_tasks(None)
-    assert not DIALECT.knows_tasks(HOST)
+    assert not DIALECT.host_declares_tasks(None)
+    assert not DIALECT.host_declares_tasks(HOST)
     tasks = {"extensions": {f"{META}tasks": {}}}
-    assert DIALECT.knows_tasks(replace(HOST, capabilities=tasks))
+    assert DIALECT.host_declares_tasks(replace(HOST, capabilities=tasks))
     assert not DIALECT.needs_tasks(response({}))
 
 
@@ -58,8 +64,8 @@ def test_a_host_that_declares_tasks_is_known_by_it_and_so_is_a_server_that_asks_
         (DIALECT.discover(1, None), "DiscoverRequest"),
         (DIALECT.list_tools(1, None, HOST), "ListToolsRequest"),
         (DIALECT.list_tools(1, '"next"', HOST), "ListToolsRequest"),
-        (DIALECT.listen(1, Listened(tools=True, uris=("a:b",)), HOST), "SubscriptionsListenRequest"),
-        (DIALECT.request(1, Saying(method="tools/call", params=Params('{"name":"t"}')), HOST), "CallToolRequest"),
+        (DIALECT.listen(1, ServerSubscription(tools=True, uris=("a:b",)), HOST), "SubscriptionsListenRequest"),
+        (DIALECT.request(1, RequestDraft(method="tools/call", params=Params('{"name":"t"}')), HOST), "CallToolRequest"),
     ],
 )
 @covers("V-META-8", "H-MOD-1")
@@ -75,9 +81,9 @@ def test_requests_are_as_the_schema_has_them(written: Any, definition: str) -> N
 @pytest.mark.parametrize(
     ("written", "definition", "params"),
     [
-        (DIALECT.look(1, "n/1", HOST), "GetTaskRequest", {}),
-        (DIALECT.cancel(1, "n/1", None), "CancelTaskRequest", {}),
-        (DIALECT.update(1, "n/1", ANSWERS, HOST), "UpdateTaskRequest", {"inputResponses": {"a": {"roots": []}}}),
+        (DIALECT.get_task(1, "n/1", HOST), "GetTaskRequest", {}),
+        (DIALECT.cancel_task(1, "n/1", None), "CancelTaskRequest", {}),
+        (DIALECT.update_task(1, "n/1", ANSWERS, HOST), "UpdateTaskRequest", {"inputResponses": {"a": {"roots": []}}}),
     ],
 )  # fmt: skip
 @covers("M-NEG-8", "H-MOD-2")
@@ -95,9 +101,11 @@ def test_a_request_about_a_task_names_it_in_its_header_and_declares_the_extensio
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(("wants", "declares"), [(Listened(tools=True), False), (Listened(tasks=("n1",)), True)])
+@pytest.mark.parametrize(
+    ("wants", "declares"), [(ServerSubscription(tools=True), False), (ServerSubscription(tasks=("n1",)), True)]
+)
 @covers("M-NOTIF-1")
-def test_a_listen_declares_the_extension_where_it_names_tasks(wants: Listened, declares: bool) -> None:
+def test_a_listen_declares_the_extension_where_it_names_tasks(wants: ServerSubscription, declares: bool) -> None:
     meta = read(DIALECT.listen(1, wants, HOST).message)["params"]["_meta"]
     assert ("extensions" in meta[f"{META}clientCapabilities"]) is declares
 
@@ -110,7 +118,7 @@ EVENTS_CROSS = ModernUpstream(
 
 
 def told_of(host: Peer | None, *, follows_tasks: bool = False, dialect: ModernUpstream = DIALECT) -> Any:
-    saying = Saying(method="tools/call", params=Params('{"name":"t"}'), follows_tasks=follows_tasks)
+    saying = RequestDraft(method="tools/call", params=Params('{"name":"t"}'), follows_tasks=follows_tasks)
     found = read(dialect.request(1, saying, host).message)
     check(found, "CallToolRequest")
     return found["params"]["_meta"][f"{META}clientCapabilities"]
@@ -157,14 +165,14 @@ def test_the_next_page_is_asked_for_by_its_cursor() -> None:
 
 
 def test_a_response_is_the_answer_to_what_it_names() -> None:
-    found = DIALECT.hear(b'{"jsonrpc":"2.0","id":3,"result":{}}', HOST)
-    assert isinstance(found, CallAnswered)
+    found = DIALECT.decode(b'{"jsonrpc":"2.0","id":3,"result":{}}', HOST)
+    assert isinstance(found, CallResponse)
     assert found.response.id == 3
 
 
 def test_progress_is_of_the_call_that_has_the_token() -> None:
     found = heard("notifications/progress", progressToken=3, progress=1)
-    assert isinstance(found, ProgressTold)
+    assert isinstance(found, CallProgress)
     assert (found.token, found.notification.params["progress"].value) == (3, 1)
 
 
@@ -185,15 +193,15 @@ def test_progress_under_a_token_that_is_none_of_ours_is_dropped(token: Any) -> N
 )
 def test_a_notification_loses_what_says_of_its_stream(method: str) -> None:
     found = heard(method, uri="a:b", _meta={f"{META}subscriptionId": 4, "keep": 1})
-    assert isinstance(found, Noticed)
+    assert isinstance(found, SessionNotification)
     assert found.notification.method == method
     assert read(found.notification.params_text) == {"uri": "a:b", "_meta": {"keep": 1}}
 
 
 def test_a_notification_that_says_nothing_of_its_stream_stays_to_the_byte() -> None:
     text = b'{"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": 1.0, "_meta": {"a": 1}}}'
-    found = DIALECT.hear(text, HOST)
-    assert isinstance(found, Noticed)
+    found = DIALECT.decode(text, HOST)
+    assert isinstance(found, SessionNotification)
     assert found.notification.text == text.decode()
 
 
@@ -209,7 +217,7 @@ def test_a_notification_that_says_nothing_of_its_stream_stays_to_the_byte() -> N
 )
 def test_the_first_message_of_a_listen_tells_what_is_granted(told: Any, uris: set[str], tasks: set[str]) -> None:
     found = heard("notifications/subscriptions/acknowledged", notifications=told)
-    assert found == Subscribed(frozenset(uris), frozenset(tasks))
+    assert found == SubscriptionGrant(frozenset(uris), frozenset(tasks))
 
 
 @pytest.mark.parametrize(
@@ -228,8 +236,8 @@ def test_the_first_message_of_a_listen_tells_which_members_of_extensions_are_gra
     message = json.dumps(
         {"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged", "params": {"notifications": told}}
     ).encode()
-    assert EVENTS_CROSS.hear(message, HOST) == Subscribed(frozenset(), frozenset(), frozenset(filters))
-    assert DIALECT.hear(message, HOST) == Subscribed(frozenset())
+    assert EVENTS_CROSS.decode(message, HOST) == SubscriptionGrant(frozenset(), frozenset(), frozenset(filters))
+    assert DIALECT.decode(message, HOST) == SubscriptionGrant(frozenset())
 
 
 ACTIVE = "notifications/events/active"
@@ -243,23 +251,23 @@ def test_a_notification_of_an_extension_keeps_the_name_of_its_stream_and_nothing
     key = f"{META}subscriptionId"
     meta = f'{{"{META}serverInfo":{{}},"{key}": {kept} ,"a/b":1.0}}'
     text = f'{{"jsonrpc":"2.0","method":"{ACTIVE}","params":{{"cursor":null,"_meta":{meta}}}}}'
-    found = EVENTS_CROSS.hear(text.encode(), HOST)
-    assert isinstance(found, Noticed)
+    found = EVENTS_CROSS.decode(text.encode(), HOST)
+    assert isinstance(found, SessionNotification)
     assert found.notification.params_text == f'{{"cursor":null,"_meta":{{"{key}": {written} ,"a/b":1.0}}}}'
 
 
 @pytest.mark.parametrize("params", ["{}", '{"_meta":{}}', '{"_meta":{"a":1},"data":[1e999]}'])
 def test_a_notification_of_an_extension_that_names_no_stream_stays_to_the_byte(params: str) -> None:
     text = f'{{"jsonrpc": "2.0", "method":"{ACTIVE}","params": {params}}}'
-    found = EVENTS_CROSS.hear(text.encode(), HOST)
-    assert isinstance(found, Noticed)
+    found = EVENTS_CROSS.decode(text.encode(), HOST)
+    assert isinstance(found, SessionNotification)
     assert found.notification.text == text
 
 
 def test_a_notification_of_an_extension_that_names_no_stream_loses_what_it_says_of_its_hop() -> None:
     text = f'{{"jsonrpc":"2.0","method":"{ACTIVE}","params":{{"_meta":{{"a":1,"{META}serverInfo":{{}}}}}}}}'
-    found = EVENTS_CROSS.hear(text.encode(), HOST)
-    assert isinstance(found, Noticed)
+    found = EVENTS_CROSS.decode(text.encode(), HOST)
+    assert isinstance(found, SessionNotification)
     assert found.notification.params_text == '{"_meta":{"a":1}}'
 
 
@@ -270,8 +278,8 @@ def test_a_notification_of_an_extension_names_no_stream_to_a_host_of_the_other_e
     params = f'{{"_meta":{{"{META}subscriptionId":4,"a":1}}}}'
     text = f'{{"jsonrpc":"2.0","method":"notifications/thing/changed","params":{params}}}'.encode()
     for revision, told in ((Revision.R2025_11_25, '{"_meta":{"a":1}}'), (Revision.R2026_07_28, params)):
-        found = dialect.hear(text, replace(HOST, revision=revision))
-        assert isinstance(found, Noticed)
+        found = dialect.decode(text, replace(HOST, revision=revision))
+        assert isinstance(found, SessionNotification)
         assert found.notification.params_text == told
 
 
@@ -285,11 +293,11 @@ def test_a_notification_of_an_extension_is_for_nobody_whom_it_does_not_cross_to(
 ) -> None:
     # X-EXT-42.
     text = f'{{"jsonrpc":"2.0","method":"{ACTIVE}","params":{{}}}}'
-    assert dialect.hear(text.encode(), host) is None
+    assert dialect.decode(text.encode(), host) is None
 
 
 def test_news_of_a_task_are_of_the_task_they_name() -> None:
-    assert heard("notifications/tasks", taskId="n1", status="working") == TaskTold("n1")
+    assert heard("notifications/tasks", taskId="n1", status="working") == TaskNotification("n1")
 
 
 @pytest.mark.parametrize(
@@ -306,7 +314,7 @@ def test_what_does_not_exist_on_this_wire_is_dropped(method: str) -> None:
 )
 def test_a_message_that_no_server_may_send_breaks_the_protocol(message: bytes) -> None:
     with pytest.raises(UpstreamFailed) as failed:
-        DIALECT.hear(message, HOST)
+        DIALECT.decode(message, HOST)
     assert failed.value.reason == "malformed"
 
 
@@ -316,7 +324,7 @@ def test_a_message_that_no_server_may_send_breaks_the_protocol(message: bytes) -
 @pytest.mark.parametrize("id", ["", '"id": null,'])
 def test_an_error_that_names_no_request_is_read_as_the_response_to_one(id: str) -> None:
     error = '{"code":-32602,"message":"\\u00e9","data": [1e400]}'
-    found = DIALECT.refusal_of(7, f'{{"jsonrpc":"2.0",{id}"error":{error}}}'.encode())
+    found = DIALECT.read_unaddressed_error(7, f'{{"jsonrpc":"2.0",{id}"error":{error}}}'.encode())
     assert found is not None
     assert found.error is not None
     assert (found.id, found.text[found.error.start : found.error.end]) == (7, error)
@@ -335,12 +343,12 @@ def test_an_error_that_names_no_request_is_read_as_the_response_to_one(id: str) 
     ],
 )
 def test_what_is_no_error_or_names_a_request_is_no_refusal_of_another(message: bytes) -> None:
-    assert DIALECT.refusal_of(7, message) is None
+    assert DIALECT.read_unaddressed_error(7, message) is None
 
 
 def test_an_error_that_is_none_refuses_nothing() -> None:
     with pytest.raises(UpstreamFailed, match="no JSON-RPC"):
-        DIALECT.refusal_of(7, b'{"jsonrpc":"2.0","error":{"code":"1"}}')
+        DIALECT.read_unaddressed_error(7, b'{"jsonrpc":"2.0","error":{"code":"1"}}')
 
 
 def test_a_discovery_is_read() -> None:
@@ -358,8 +366,8 @@ def test_a_round_is_read_and_answered() -> None:
     found = DIALECT.round_of("tools/call", 1, response(asked))
     assert found is not None
     question = found.questions["a"]
-    assert DIALECT.answers({"a": (question, '{"result":{"roots":[]}}')}) == '{"a":{"roots":[]}}'
-    assert DIALECT.answers({"a": (question, DIALECT.no_answer(question))}) is None
+    assert DIALECT.input_responses({"a": (question, '{"result":{"roots":[]}}')}) == '{"a":{"roots":[]}}'
+    assert DIALECT.input_responses({"a": (question, DIALECT.default_answer(question))}) is None
 
 
 def test_an_answer_to_a_method_of_an_extension_may_be_of_a_kind_that_it_has() -> None:
@@ -375,10 +383,10 @@ def test_an_answer_to_a_method_of_an_extension_may_be_of_a_kind_that_it_has() ->
 
 def test_a_task_is_read_and_what_came_of_it() -> None:
     task = {"taskId": "n1", "status": "working"}
-    assert DIALECT.task_of("tools/call", response({"resultType": "task", **task})) == ServerTask(
+    assert DIALECT.read_created_task("tools/call", response({"resultType": "task", **task})) == ServerTask(
         "n1", TaskStatus.WORKING
     )
-    found = DIALECT.looked(7, "n1", response({**task, "status": "completed", "result": {"content": []}}))
+    found = DIALECT.read_task(7, "n1", response({**task, "status": "completed", "result": {"content": []}}))
     assert found is not None
     assert found.response is not None
     assert found.response.id == 7
@@ -392,12 +400,12 @@ def test_a_server_serves_tasks_where_its_discovery_says_so() -> None:
     )
     assert found is not None
     assert other is not None
-    assert (DIALECT.serves_tasks(found), DIALECT.serves_tasks(other)) == (True, False)
+    assert (DIALECT.server_declares_tasks(found), DIALECT.server_declares_tasks(other)) == (True, False)
 
 
 def test_a_host_is_asked_what_it_declared() -> None:
-    assert DIALECT.declared(HOST, Question("roots/list", None))
-    assert not DIALECT.declared(None, Question("roots/list", None))
+    assert DIALECT.can_ask(HOST, Question("roots/list", None))
+    assert not DIALECT.can_ask(None, Question("roots/list", None))
 
 
 def test_an_outcome_is_read() -> None:
@@ -408,27 +416,27 @@ def test_an_outcome_is_read() -> None:
 
 
 def test_a_call_without_an_answer_to_its_server_ends_as_an_error() -> None:
-    found = DIALECT.unanswered(3)
+    found = DIALECT.unanswered_error(3)
     check(found.text, "JSONRPCErrorResponse")
     assert (found.id, found.error.value["code"]) == (3, -32603)  # type: ignore[union-attr]
     assert found.error.value["data"] == {"origin": "gateway", "reason": "unanswered", "dispatched": True}  # type: ignore[union-attr]
 
 
 def test_a_request_that_is_refused_has_the_code_and_the_text() -> None:
-    found = DIALECT.refusal(3, -32601, "no")
+    found = DIALECT.error(3, -32601, "no")
     check(found.text, "JSONRPCErrorResponse")
     assert (found.id, found.error.value) == (3, {"code": -32601, "message": "no"})  # type: ignore[union-attr]
 
 
 def test_a_request_that_is_served_has_an_empty_answer() -> None:
-    found = DIALECT.done(3)
+    found = DIALECT.empty_result(3)
     assert read(found.text) == {"jsonrpc": "2.0", "id": 3, "result": {}}
 
 
 @covers("H-MOD-5")
 def test_a_page_loses_its_unsound_tools_and_nothing_else() -> None:
     tools = [{"name": "a"}, {"name": "odd", "inputSchema": {"x-mcp-header": "Root"}}]
-    shown = DIALECT.sound(response({"tools": tools, "ttlMs": 3}))
+    shown = DIALECT.without_unsound_tools(response({"tools": tools, "ttlMs": 3}))
     assert json.loads(shown.text) == {"jsonrpc": "2.0", "id": 1, "result": {"tools": [{"name": "a"}], "ttlMs": 3}}
     assert shown.result is not None
     assert shown.result.value["tools"] == [{"name": "a"}]
@@ -436,4 +444,4 @@ def test_a_page_loses_its_unsound_tools_and_nothing_else() -> None:
 
 def test_a_page_that_is_sound_stays_the_very_same() -> None:
     page = response({"tools": [{"name": "a"}]})
-    assert DIALECT.sound(page) is page
+    assert DIALECT.without_unsound_tools(page) is page

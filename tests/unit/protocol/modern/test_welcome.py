@@ -8,9 +8,9 @@ import pytest
 from requirements import covers
 from taskgate.domain.versions import Revision
 from taskgate.errors import UpstreamFailed
-from taskgate.protocol.base import MAX_WELCOME
-from taskgate.protocol.envelope import Response
+from taskgate.protocol.discovery import MAX_WELCOME
 from taskgate.protocol.jsonrpc import parse
+from taskgate.protocol.messages import Response
 from taskgate.protocol.modern.welcome import read_discovery, read_tools, sound_page
 
 INFO = "io.modelcontextprotocol/serverInfo"
@@ -116,7 +116,7 @@ def test_the_last_page_has_no_next(cursor: dict[str, Any]) -> None:
 @covers("H-MOD-5")
 def test_a_tool_tells_what_headers_repeat() -> None:
     found = read_tools(response({"tools": [tool("a", region={"type": "string", "x-mcp-header": "Region"})]}))
-    assert found.page.tools["a"].mirrored == {"Region": ("region",)}
+    assert found.page.tools["a"].header_paths == {"Region": ("region",)}
 
 
 def test_a_tool_tells_what_its_server_hints() -> None:

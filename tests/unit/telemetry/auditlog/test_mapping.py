@@ -9,7 +9,7 @@ import pytest
 
 from requirements import covers
 from taskgate.domain.record import Faulted, FaultReason, TaskStatus
-from taskgate.protocol.envelope import Request
+from taskgate.protocol.messages import Request
 from taskgate.telemetry import events as kinds
 from taskgate.telemetry.auditlog.catalogue import EVENTS, matching
 from taskgate.telemetry.auditlog.events import AuditEvent, EventOrigin, internal_event, summary_in, without_payload

@@ -12,7 +12,7 @@ import pytest
 from requirements import covers
 from taskgate.auth.context import ANONYMOUS, AuthContext
 from taskgate.domain.record import TaskStatus, evolve
-from taskgate.protocol.envelope import Request
+from taskgate.protocol.messages import Request
 from taskgate.telemetry import events
 from taskgate.telemetry.auditlog.catalogue import KINDS
 from taskgate.telemetry.auditlog.events import internal_event

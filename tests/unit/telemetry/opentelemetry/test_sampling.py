@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 
-from taskgate.protocol.envelope import Request
 from taskgate.protocol.jsonrpc import parse
+from taskgate.protocol.messages import Request
 from taskgate.telemetry.opentelemetry.sdk import sampler
 from taskgate.telemetry.opentelemetry.tracer import OpenTelemetryTracing
 

@@ -9,8 +9,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode
 
 from helpers.manual_clock import EPOCH, ManualClock
-from taskgate.protocol.envelope import Request
 from taskgate.protocol.jsonrpc import parse
+from taskgate.protocol.messages import Request
 from taskgate.telemetry.opentelemetry.tracer import OpenTelemetryTracing
 from taskgate.telemetry.request_context import RequestContext, in_request
 

@@ -9,8 +9,8 @@ import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind
 
-from taskgate.protocol.envelope import Request
 from taskgate.protocol.jsonrpc import parse
+from taskgate.protocol.messages import Request
 from taskgate.telemetry.opentelemetry.tracer import MAX_ARGUMENTS, OpenTelemetryTracing
 from taskgate.telemetry.request_context import RequestContext, in_request
 from taskgate.telemetry.tracing import stored_span

@@ -10,7 +10,7 @@ from helpers.scripted_lines import ScriptedProgram, note, progress
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.errors import UpstreamFailed, UpstreamReason
-from taskgate.protocol.base import Params
+from taskgate.protocol.messages import Params
 from unit.upstream.duplex.conftest import seconds
 from unit.upstream.houses import Guest, House
 

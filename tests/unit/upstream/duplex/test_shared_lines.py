@@ -7,7 +7,7 @@ import pytest
 from helpers.scripted_lines import ScriptedLine, ScriptedProgram, asks, note
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
-from taskgate.protocol.base import Params
+from taskgate.protocol.messages import Params
 from unit.upstream.conftest import EVERYTHING
 from unit.upstream.houses import Guest, House
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskgate.protocol.envelope import Notification, Request, Response
 from taskgate.protocol.jsonrpc import parse
+from taskgate.protocol.messages import Notification, Request, Response
 from taskgate.upstream.duplex.contents import (
     Shown,
     declared_in,

@@ -10,7 +10,7 @@ from helpers.modern_server import ModernServer
 from helpers.scripted_upstream import note
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
-from taskgate.protocol.envelope import Response
+from taskgate.protocol.messages import Response
 from taskgate.upstream.call_listener import ServerQuestion
 from unit.upstream.modern.conftest import Ear, Guest
 

@@ -17,8 +17,8 @@ from helpers.modern_server import ModernServer
 from helpers.welcomes import unheard_welcome
 from taskgate.clock import SystemClock
 from taskgate.domain.versions import Peer, Revision
-from taskgate.protocol.base import Params, Server
-from taskgate.protocol.envelope import Notification, Response
+from taskgate.protocol.discovery import ServerDescription
+from taskgate.protocol.messages import Notification, Params, Response
 from taskgate.protocol.modern.upstream import ModernUpstream
 from taskgate.system.timer_wheel import TimerWheel
 from taskgate.upstream.call_listener import ServerQuestion
@@ -51,12 +51,12 @@ class Ear:
     notices: list[Notification] = field(default_factory=list)
     questions: list[ServerQuestion] = field(default_factory=list)
     lacks: list[Mapping[str, Any]] = field(default_factory=list)
-    servers: list[Server] = field(default_factory=list)
+    servers: list[ServerDescription] = field(default_factory=list)
     clogs: list[Any] = field(default_factory=list)
     kept: list[Any] = field(default_factory=list)
     leave: Any = None
 
-    def met(self, server: Server) -> None:
+    def met(self, server: ServerDescription) -> None:
         self.servers.append(server)
 
     def on_notification(self, notification: Notification) -> None:

@@ -10,7 +10,7 @@ from helpers.modern_server import ModernServer
 from helpers.native_tasks import NativeTask, NativeTasks, TaskTool
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
-from taskgate.protocol.envelope import Response
+from taskgate.protocol.messages import Response
 from taskgate.upstream import looks
 from taskgate.upstream.call_listener import ServerQuestion
 from unit.upstream.modern.conftest import Ear, Guest

@@ -16,7 +16,7 @@ from helpers.scripted_upstream import (
 )
 from requirements import covers
 from taskgate.domain.versions import Era, Revision
-from taskgate.protocol.base import Params
+from taskgate.protocol.messages import Params
 from taskgate.upstream.modern.catalogue import MOST_NAMED
 from unit.upstream.modern.asking import failure_of, value_of
 from unit.upstream.modern.conftest import Guest

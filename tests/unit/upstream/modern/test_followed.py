@@ -26,7 +26,7 @@ from helpers.scripted_upstream import (
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.domain.versions import Peer, Revision
-from taskgate.protocol.progress import done_of
+from taskgate.protocol.server_messages import progress_done
 from taskgate.upstream import looks
 from unit.upstream.modern.asking import ACCEPTED, ELICIT, failure_of
 from unit.upstream.modern.conftest import Ear, Guest, NewGuest
@@ -195,7 +195,7 @@ async def test_what_a_task_says_of_itself_is_told_once_as_progress_that_grows(gu
         following.task.complete(DONE)
         await following.response()
     assert words(following.ear) == ["one", "two", "three"]
-    numbers = [done_of(note) or 0 for note in following.ear.notices]
+    numbers = [progress_done(note) or 0 for note in following.ear.notices]
     assert sorted(set(numbers)) == numbers
 
 
@@ -236,7 +236,7 @@ async def test_words_come_after_the_numbers_that_were_told_before(
     async with Following(guest, slow) as following:
         following.task.say("on")
         await eventually(lambda: words(following.ear))
-    numbers = [done_of(note) for note in following.ear.notices]
+    numbers = [progress_done(note) for note in following.ear.notices]
     assert numbers[0] == 3
     assert 3 < (numbers[1] or 0) < 3.001
 

@@ -11,8 +11,8 @@ from helpers.native_tasks import NativeTasks, TaskTool
 from helpers.scripted_upstream import status
 from helpers.waiting import bounded, eventually
 from taskgate.domain.versions import Peer, Revision
-from taskgate.protocol.params import Params
-from taskgate.protocol.questions import Question
+from taskgate.protocol.messages import Params
+from taskgate.protocol.server_messages import Question
 from taskgate.upstream import failures
 from taskgate.upstream.resume_points import Resumed, ResumePoint
 from unit.upstream.modern.asking import ACCEPTED, ELICIT, SAMPLE

@@ -11,8 +11,8 @@ from helpers.scripted_upstream import Hold, result
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.errors import UpstreamFailed
-from taskgate.protocol.envelope import Notification
 from taskgate.protocol.jsonrpc import parse
+from taskgate.protocol.messages import Notification
 from taskgate.upstream.call_listener import ServerQuestion
 from unit.upstream.modern.asking import ACCEPTED, DECLINED, ELICIT, ROOTS, SAMPLE, Questioned
 from unit.upstream.modern.conftest import Ear, Guest, NewGuest, somebody

@@ -11,8 +11,8 @@ from helpers.scripted_upstream import result, status, stream
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.errors import UpstreamFailed
-from taskgate.protocol.base import Params
-from taskgate.protocol.questions import Question
+from taskgate.protocol.messages import Params
+from taskgate.protocol.server_messages import Question
 from taskgate.upstream.modern import rounds
 from taskgate.upstream.resume_points import NextRound
 from unit.upstream.modern.asking import ACCEPTED, ELICIT, ROOTS, SAMPLE, SAMPLED, Questioned, told

@@ -11,7 +11,7 @@ from typing import Any, Final
 import orjson
 
 from taskgate.jsontext.spans import Member
-from taskgate.protocol.envelope import Request
+from taskgate.protocol.messages import Request
 from taskgate.protocol.vocabulary import TOOLS_CALL
 from taskgate.telemetry.auditlog.events import AuditEvent, summary_in
 from taskgate.telemetry.auditlog.formats.native import NativeRenderer, actor_of, rounded

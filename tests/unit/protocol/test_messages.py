@@ -1,4 +1,4 @@
-"""What hosts of either era say is checked where the gateway needs it, and cut where it is told to."""
+"""Messages are values, and parameters are read with their types checked."""
 
 from typing import Any
 
@@ -8,25 +8,101 @@ from hypothesis import strategies as st
 
 from requirements import covers
 from taskgate.errors import InvalidParams, MalformedMessage, TaskNotFound
-from taskgate.jsontext.edits import splice
-from taskgate.jsontext.spans import Members
-from taskgate.protocol.envelope import Request
+from taskgate.jsontext.edits import splice, splice_range
+from taskgate.jsontext.spans import Member, Members
 from taskgate.protocol.jsonrpc import parse
-from taskgate.protocol.reading import (
+from taskgate.protocol.messages import (
+    ENVELOPE,
     MAX_CAPABILITIES,
+    MAX_INFO,
     MAX_TOOL_NAME,
-    MAX_WORD,
+    Message,
+    Notification,
+    Params,
+    Request,
+    Response,
     check_capabilities,
-    cut,
     is_task_id,
-    kept_info,
     meta_of,
+    required_string,
+    required_unicode,
+    short_info,
     task_id,
-    text_member,
     tool_name,
     value_of,
-    written_member,
 )
+
+# --- messages ---------------------------------------------------------------------------------------------------------
+
+
+MESSAGES: list[Message] = [
+    Request(id=1, method="m", params={}, text="t", params_text=""),
+    Notification(method="m", params={}, text="t", params_text=""),
+    Response(id=1, result=Member({}, 0, 1, 2, {}), error=None, text="t", id_span=(0, 1)),
+]
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
+def test_a_message_does_not_change(message: Message) -> None:
+    with pytest.raises(AttributeError):
+        message.text = "other"  # type: ignore[misc]
+
+
+def test_a_message_is_told_by_its_kind_and_the_names_of_its_parts() -> None:
+    def kind(message: Message) -> str:
+        match message:
+            case Request(method="m", id=1):
+                return "request"
+            case Notification(method="m"):
+                return "notification"
+            case Response(error=None):
+                return "response"
+        return "other"
+
+    assert [kind(message) for message in MESSAGES] == ["request", "notification", "response"]
+
+
+def test_a_response_has_the_code_of_its_error_or_none() -> None:
+    error = Member({}, 0, 1, 2, {"code": Member(-32603, 0, 1, 2, None)})
+    assert Response(id=1, result=None, error=error, text="t", id_span=(0, 1)).error_code == -32603
+    assert Response(id=1, result=Member({}, 0, 1, 2, {}), error=None, text="t", id_span=(0, 1)).error_code is None
+
+
+def test_what_is_opened_in_any_message_is_what_the_gateway_reads_or_amends() -> None:
+    assert {name: sorted(inside) for name, inside in ENVELOPE.items()} == {
+        "params": ["_meta", "task"],
+        "result": ["_meta"],
+        "error": [],
+    }
+
+
+# --- parameters on their way ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("token", [7, "q"])
+def test_parameters_without_a_token_leave_as_they_are(token: int | str) -> None:
+    params = Params('{ "name" : "t" }')
+    assert params.with_token(token) == '{ "name" : "t" }'
+
+
+@pytest.mark.parametrize(("token", "told"), [(7, "7"), (0, "0"), (-1, "-1"), ("", '""'), ('é"\\', r'"é\"\\"')])
+def test_our_token_stands_where_the_senders_stood(token: int | str, told: str) -> None:
+    params = Params('{"_meta":{"progressToken": ', " }}")
+    assert params.with_token(token) == f'{{"_meta":{{"progressToken": {told} }}}}'
+
+
+def test_an_empty_tail_is_a_tail() -> None:
+    params = Params("[", "")
+    assert params.with_token(1) == "[1"
+
+
+@pytest.mark.parametrize(("params", "size"), [(Params("{}"), 2), (Params("{é", ""), 2), (Params("{é", "}}}"), 5)])
+def test_the_size_is_that_of_the_senders_text(params: Params, size: int) -> None:
+    assert params.size == size
+
+
+# --- reading parameters -----------------------------------------------------------------------------------------------
+
 
 ID = "7Qm2vX0cJ9rYw4LkT1eZ8A-_7Qm2vX0c"
 RELATED = '"io.modelcontextprotocol/related-task"'
@@ -44,13 +120,13 @@ def test_a_value_is_none_where_there_is_none(text: str, value: Any) -> None:
 
 
 def test_a_required_string_is_returned() -> None:
-    assert text_member(params_of(r'{"a":"\u00e9"}'), "a", "a") == "é"
+    assert required_string(params_of(r'{"a":"\u00e9"}'), "a", "a") == "é"
 
 
 @pytest.mark.parametrize("text", ["{}", '{"a":null}', '{"a":1}', '{"a":{}}', '{"a":["x"]}', "[]", "7"])
 def test_a_required_string_of_another_type_is_refused_by_its_name(text: str) -> None:
     with pytest.raises(InvalidParams, match=r"^The word must be a string$"):
-        text_member(params_of(text), "a", "The word")
+        required_string(params_of(text), "a", "The word")
 
 
 GOOD_NAMES = {
@@ -138,18 +214,18 @@ def test_a_meta_that_is_none_has_no_members(text: str, keys: list[str]) -> None:
 
 
 def test_a_string_that_will_be_written_elsewhere_is_valid_unicode() -> None:
-    assert written_member(params_of(r'{"a":"\ud83d\ude00"}'), "a", "The word") == "😀"
+    assert required_unicode(params_of(r'{"a":"\ud83d\ude00"}'), "a", "The word") == "😀"
     with pytest.raises(MalformedMessage, match=r"^The word is not valid Unicode$"):
-        written_member(params_of(r'{"a":"\udfff"}'), "a", "The word")
+        required_unicode(params_of(r'{"a":"\udfff"}'), "a", "The word")
     with pytest.raises(InvalidParams, match=r"^The word must be a string$"):
-        written_member(params_of("{}"), "a", "The word")
+        required_unicode(params_of("{}"), "a", "The word")
 
 
 @pytest.mark.parametrize(
     ("begin", "end", "left"), [(0, 10, "01x3457y9"), (0, 6, "01x345"), (3, 10, "3457y9"), (3, 6, "345"), (7, 7, "")]
 )
 def test_a_text_is_cut_by_the_edits_that_lie_in_it(begin: int, end: int, left: str) -> None:
-    assert cut("0123456789", begin, end, [(2, 3, "x"), (6, 7, ""), (8, 9, "y")]) == left
+    assert splice_range("0123456789", begin, end, [(2, 3, "x"), (6, 7, ""), (8, 9, "y")]) == left
 
 
 @given(st.tuples(*[st.integers(0, 10)] * 4))
@@ -157,7 +233,7 @@ def test_a_single_edit_counts_where_it_lies_in_the_text(places: tuple[int, int, 
     (begin, end), (start, stop) = sorted(places[:2]), sorted(places[2:])
     inside = begin <= start and stop <= end
     left = splice("0123456789", [(start, stop, "x")] if inside else [])
-    assert cut("0123456789", begin, end, [(start, stop, "x")]) == left[begin : len(left) - (10 - end)]
+    assert splice_range("0123456789", begin, end, [(start, stop, "x")]) == left[begin : len(left) - (10 - end)]
 
 
 def test_capabilities_may_be_so_long_and_no_longer() -> None:
@@ -174,9 +250,9 @@ def test_capabilities_may_be_so_long_and_no_longer() -> None:
         ({}, {}),
         ({"name": "h", "version": "1", "title": "t"}, {"name": "h", "version": "1"}),
         ({"name": 1, "version": None}, {}),
-        ({"version": "x" * (MAX_WORD + 1)}, {"version": "x" * MAX_WORD}),
+        ({"version": "x" * (MAX_INFO + 1)}, {"version": "x" * MAX_INFO}),
     ],
     ids=["nothing", "more", "no words", "long"],
 )
 def test_of_what_a_host_says_it_is_two_words_are_kept(info: dict[str, Any], kept: dict[str, Any]) -> None:
-    assert kept_info(info) == kept
+    assert short_info(info) == kept

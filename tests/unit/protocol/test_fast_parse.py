@@ -1,4 +1,4 @@
-"""What is read in a few steps is read as the walk over all members reads it, and what is refused is never read."""
+"""Common messages are read fast, and read the same as by the full parse."""
 
 import json
 
@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from helpers.json_texts import messages, objects, scalars, spaces, strings, texts
 from taskgate.errors import MalformedMessage, UnparsableMessage
-from taskgate.protocol.envelope import ENVELOPE, Message, Notification, Request, Response
-from taskgate.protocol.jsonrpc import parse
-from taskgate.protocol.usual import read_usual
+from taskgate.protocol.jsonrpc import fast_parse, parse
+from taskgate.protocol.messages import ENVELOPE, Message, Notification, Request, Response
+
+# --- requests and responses -------------------------------------------------------------------------------------------
 
 
 def walked(text: str) -> Message | None:
@@ -46,7 +47,7 @@ USUAL: dict[str, tuple[str, type[Message]]] = {
 
 @pytest.mark.parametrize(("text", "kind"), USUAL.values(), ids=USUAL)
 def test_a_usual_message_is_read_as_the_walk_reads_it(text: str, kind: type[Message]) -> None:
-    read = read_usual(text)
+    read = fast_parse(text)
     assert read == walked(text)
     assert type(read) is kind
 
@@ -77,7 +78,7 @@ UNUSUAL = [
 
 @pytest.mark.parametrize("text", UNUSUAL)
 def test_any_other_message_is_left_to_the_walk(text: str) -> None:
-    assert read_usual(text) is None
+    assert fast_parse(text) is None
     assert parse(text.encode(), max_depth=9) == walked(text) is not None
 
 
@@ -118,7 +119,7 @@ REFUSED = [
 @pytest.mark.parametrize("text", REFUSED, ids=range(len(REFUSED)))
 def test_what_the_walk_refuses_is_not_read(text: str) -> None:
     assert walked(text) is None
-    assert read_usual(text) is None
+    assert fast_parse(text) is None
 
 
 LARGE = f'"large":"{"x" * 9000}"'
@@ -177,7 +178,7 @@ def usual_texts(draw: st.DrawFn) -> str:
 
 @given(messages() | usual_texts())
 def test_whatever_is_read_is_read_as_the_walk_reads_it(text: str) -> None:
-    read = read_usual(text)
+    read = fast_parse(text)
     assert read is None or repr(read) == repr(walked(text))
 
 
@@ -186,17 +187,107 @@ def test_a_letter_more_less_or_other_changes_both_readings_alike(text: str, data
     at = data.draw(st.integers(0, len(text) - 1))
     put = data.draw(st.sampled_from(["", '"', "{", "}", "[", "]", ",", ":", "\\", " ", "0", "1", "\n", "\x00", "é"]))
     spoilt = text[:at] + put + text[at + data.draw(st.integers(0, 1)) :]
-    read = read_usual(spoilt)
+    read = fast_parse(spoilt)
     assert read is None or repr(read) == repr(walked(spoilt))
 
 
 @given(st.integers(-(10**18) + 1, 10**18 - 1) | st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=64))
 def test_an_id_is_read_as_it_is_written(id: str | int) -> None:
     written = json.dumps(id, ensure_ascii=False)
-    read = read_usual(f'{{"jsonrpc":"2.0","id":{written},"result":{{}}}}')
+    read = fast_parse(f'{{"jsonrpc":"2.0","id":{written},"result":{{}}}}')
     if "\\" in written:
         assert read is None
     else:
         assert isinstance(read, Response)
         assert (read.id, type(read.id)) == (id, type(id))
         assert read.text[slice(*read.id_span)] == written
+
+
+# --- progress ---------------------------------------------------------------------------------------------------------
+
+
+def walked_usual_progress(text: str) -> Message | None:
+    """The message as the walk reads it; None where that refuses it."""
+    try:
+        # A shape of the same content, but not the usual one itself, is always walked_usual_progress.
+        return parse(text.encode(), max_depth=500, shape=dict(ENVELOPE))
+    except (UnparsableMessage, MalformedMessage):
+        return None
+
+
+def progress(params: str, *, before: str = '"jsonrpc":"2.0",', behind: str = "") -> str:
+    return f'{{{before}"method":"notifications/progress","params":{params}{behind}}}'
+
+
+PLAIN = '{"progressToken":1,"progress":2}'
+USUAL_USUAL_PROGRESS = {
+    "the least": progress(PLAIN),
+    "all of it": progress('{"progressToken":"a","progress":0.5,"total":10,"message":"on \N{EURO SIGN}"}'),
+    "a token of the gateway's own, of 52 bits": progress('{"progressToken":4503599627370496,"progress":1}'),
+    "negative": progress('{"progressToken":-1,"progress":-0,"total":-0.25}'),
+    "with spaces": progress('{"progressToken": 1, "progress": 2, "message": ""}', before='"jsonrpc": "2.0", '),
+    "the version behind": progress(PLAIN, before="", behind=',"jsonrpc":"2.0"'),
+}
+
+
+@pytest.mark.parametrize("text", USUAL_USUAL_PROGRESS.values(), ids=USUAL_USUAL_PROGRESS)
+def test_what_nearly_all_servers_write_is_read_in_one_step_and_the_same(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = walked_usual_progress(text)
+    monkeypatch.setattr("taskgate.protocol.jsonrpc.walk", lambda *_: pytest.fail("walked"))
+    read = fast_parse(text)
+    assert read == expected
+    assert isinstance(read, Notification)
+    assert isinstance(expected, Notification)
+    kinds = [type(member.value) for member in read.params.values()]
+    assert kinds == [type(member.value) for member in expected.params.values()]
+
+
+ODD = {
+    "no version": progress(PLAIN, before=""),
+    "the version twice": progress(PLAIN, behind=',"jsonrpc":"2.0"'),
+    "another version": progress(PLAIN, before='"jsonrpc":"1.0",'),
+    "an id": progress(PLAIN, before='"jsonrpc":"2.0","id":1,'),
+    "a token that stands twice": progress('{"progressToken":1,"progress":2,"progressToken":3}'),
+    "another order": progress('{"progress":2,"progressToken":1}'),
+    "more members": progress('{"progressToken":1,"progress":2,"_meta":{"a":1}}'),
+    "a number that is none": progress('{"progressToken":01,"progress":2}'),
+    "a fraction that is none": progress('{"progressToken":1,"progress":2.}'),
+    "an exponent": progress('{"progressToken":1,"progress":2e5}'),
+    "an escape": progress(r'{"progressToken":1,"progress":2,"message":"\u0041"}'),
+    "a line break in a text": progress('{"progressToken":1,"progress":2,"message":"a\nb"}'),
+    "null": progress('{"progressToken":null,"progress":2}'),
+    "something behind": progress(PLAIN) + "x",
+    "not closed": progress(PLAIN)[:-1],
+}
+
+
+@pytest.mark.parametrize("text", ODD.values(), ids=ODD)
+def test_what_is_written_in_another_way_is_read_as_ever(text: str) -> None:
+    read = fast_parse(text)
+    assert read is None or read == walked_usual_progress(text)
+    if walked_usual_progress(text) is None:
+        assert read is None
+
+
+plain_texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+numbers = st.integers(-(2**60), 2**60) | st.floats(allow_nan=False, allow_infinity=False)
+
+
+@given(
+    st.fixed_dictionaries(
+        {"progressToken": plain_texts | st.integers(-(10**16), 10**16), "progress": numbers},
+        optional={"total": numbers, "message": plain_texts},
+    ),
+    st.sampled_from([(",", ":"), (", ", ": ")]),
+    st.booleans(),
+)
+def test_any_progress_is_read_the_same_whoever_reads_it(
+    params: dict[str, object], separators: tuple[str, str], leads: bool
+) -> None:
+    envelope = {"jsonrpc": "2.0"}
+    body = {"method": "notifications/progress", "params": params}
+    text = json.dumps(envelope | body if leads else body | envelope, separators=separators, ensure_ascii=False)
+    read = fast_parse(text)
+    assert read is None or read == walked_usual_progress(text)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from taskgate.errors import InvalidParams
 from taskgate.jsontext.spans import members
-from taskgate.protocol.repeats import LONG, MAX_KEY, call_digest, content, key_digest, repeat_key
+from taskgate.protocol.host_requests import LONG, MAX_KEY, call_digest, key_digest, read_idempotency_key, sorted_members
 
 KEY = "io.taskgate/idempotency-key"
 
@@ -27,18 +27,18 @@ def call(arguments: str, more: str = "") -> str:
     [('"k"', "k"), ('" "', " "), (r'"\u00e9\ud83d\ude00"', "é😀"), (json.dumps("x" * MAX_KEY), "x" * MAX_KEY)],
 )
 def test_a_key_is_a_text_of_1_to_256_characters(value: str, key: str) -> None:
-    assert repeat_key(meta(value)) == key
+    assert read_idempotency_key(meta(value)) == key
 
 
 @pytest.mark.parametrize("value", ['""', "null", "7", "true", '["k"]', "{}", json.dumps("x" * 257), r'"\ud800"'])
 def test_what_can_be_no_key_is_refused_by_its_name(value: str) -> None:
     with pytest.raises(InvalidParams, match=KEY):
-        repeat_key(meta(value))
+        read_idempotency_key(meta(value))
 
 
 def test_a_call_without_a_key_has_none() -> None:
-    assert repeat_key(members('{"progressToken":7}')) is None
-    assert repeat_key({}) is None
+    assert read_idempotency_key(members('{"progressToken":7}')) is None
+    assert read_idempotency_key({}) is None
 
 
 def test_of_a_key_a_digest_is_kept_that_tells_it_from_others() -> None:
@@ -83,7 +83,7 @@ def test_other_arguments_are_another_call(one: str, other: str) -> None:
 def test_long_arguments_are_the_same_as_they_are_written_and_are_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     long = f'{{"a":"{"x" * LONG}","b":1}}'
     other = f'{{"b":1,"a":"{"x" * LONG}"}}'
-    monkeypatch.setattr("taskgate.protocol.repeats.json.loads", lambda *_, **__: pytest.fail("parsed"))
+    monkeypatch.setattr("taskgate.protocol.host_requests.json.loads", lambda *_, **__: pytest.fail("parsed"))
     assert call_digest("build", call(long)) == call_digest("build", call(long, ',"_meta":{"progressToken":8}'))
     assert call_digest("build", call(long)) != call_digest("build", call(other))
     assert call_digest("build", call(long)) != call_digest("burn", call(long))
@@ -107,5 +107,5 @@ VALUES = st.recursive(
 @given(one=VALUES, other=VALUES)
 def test_two_values_are_one_exactly_when_their_canonical_texts_are(one: Any, other: Any) -> None:
     texts = [json.dumps({"a": value}, sort_keys=True) for value in (one, other)]
-    same = content(json.dumps({"a": one})) == content(json.dumps({"a": other}))
+    same = sorted_members(json.dumps({"a": one})) == sorted_members(json.dumps({"a": other}))
     assert same is (texts[0] == texts[1])

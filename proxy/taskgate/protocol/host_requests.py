@@ -1,0 +1,326 @@
+"""Requests and notifications of hosts as values: `LegacyIntent` and `ModernIntent`. No era's text
+in them.
+
+The dialects make them from messages, the gateway handles them. At the end are the digests by which
+two sendings of one call are recognized.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from hashlib import blake2b
+from operator import itemgetter
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from taskgate.domain.listing import TaskFilter, TaskOrder
+from taskgate.domain.record import RequestId, TaskId
+from taskgate.domain.versions import Peer
+from taskgate.errors import InvalidParams
+from taskgate.jsontext.spans import Members, RawJson, members
+from taskgate.protocol.messages import Notification, Params, is_unicode
+from taskgate.protocol.server_messages import Answer
+from taskgate.protocol.vocabulary import IDEMPOTENCY_KEY
+
+# --- both eras --------------------------------------------------------------------------------------------------------
+
+
+class CallTool(NamedTuple):
+    """`tools/call`; `params` is for a server now.
+
+    `wants_task` is the host's wish, false if its session has no tasks, and for modern hosts. `ttl`
+    None leaves it to the gateway. `stored_params` is `params` for a record, without a progress
+    token; None if the call cannot become a task. The idempotency key is in neither of them.
+    """
+
+    id: RequestId
+    tool: str
+    params: Params
+    stored_params: RawJson | None
+    progress_token: RequestId | None
+    wants_task: bool
+    ttl: timedelta | None
+    idempotency_key: str | None = None
+
+
+class Relay(NamedTuple):
+    """Any other request that the server answers."""
+
+    id: RequestId
+    method: str
+    params: Params | None
+    progress_token: RequestId | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetTask:
+    """`tasks/get`."""
+
+    id: RequestId
+    task: TaskId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelTask:
+    """`tasks/cancel`."""
+
+    id: RequestId
+    task: TaskId
+
+
+# --- legacy -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenSession:
+    """`initialize`; `peer.revision` is the one that the gateway answers with."""
+
+    id: RequestId
+    peer: Peer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerPing:
+    """`ping`."""
+
+    id: RequestId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AwaitTask:
+    """`tasks/result`: the outcome as soon as the task has one."""
+
+    id: RequestId
+    task: TaskId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListTasks:
+    """`tasks/list`: the page after `cursor` of the tasks that match `where`; None for the first
+    page.
+    """
+
+    id: RequestId
+    where: TaskFilter
+    order: TaskOrder
+    cursor: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelCall:
+    """`notifications/cancelled`: the host no longer waits for one of its plain requests."""
+
+    request: RequestId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerInput:
+    """The response to an input request of a task."""
+
+    task: TaskId
+    key: str
+    answer: Answer
+    host_task: str | None = None
+    """The id of a task of the host itself, if the answer is the handle of one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerQuestion:
+    """The response to a question outside of tasks; `id` is the id of the question."""
+
+    id: str
+    answer: Answer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportProgress:
+    """Progress of a host on the question or input request `id`."""
+
+    id: str
+    notification: Notification
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotifyServer:
+    """A notification of a host for its server."""
+
+    notification: Notification
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ignore:
+    """A message that needs no action: an accepted notification, or an answer to an unknown
+    question.
+    """
+
+
+LegacyIntent = (
+    OpenSession
+    | AnswerPing
+    | CallTool
+    | GetTask
+    | AwaitTask
+    | ListTasks
+    | CancelTask
+    | Relay
+    | CancelCall
+    | AnswerInput
+    | AnswerQuestion
+    | ReportProgress
+    | NotifyServer
+    | Ignore
+)
+
+# --- modern -----------------------------------------------------------------------------------------------------------
+
+
+class RequestMeta(NamedTuple):
+    """Declarations of a modern request about itself, mostly in its `_meta`; valid for it alone.
+
+    `peer.info` is empty if the host does not name itself. `log_level` is one of LOG_LEVELS, None if
+    the host wants no log. `header_params` are the values of `Mcp-Param-*` headers, as
+    `headers.read_headers` gives them, not yet compared with the arguments.
+    """
+
+    peer: Peer
+    log_level: str | None
+    progress_token: RequestId | None
+    declares_tasks: bool
+    header_params: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discover:
+    """`server/discover`."""
+
+    id: RequestId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateTask:
+    """`tasks/update`: answers to input requests of a task, by key; unknown keys are ignored."""
+
+    id: RequestId
+    task: TaskId
+    answers: Mapping[str, Answer]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """A request sent again with answers; `request` has the new id, and is without answers and
+    state.
+
+    `state` is the state that the host hands back, None without one. `responses` is the text of its
+    `inputResponses` as written, None without any; `answers` are the same one by one. `text` is the
+    whole message, for another process to read.
+    """
+
+    request: CallTool | Relay
+    answers: Mapping[str, Answer]
+    responses: RawJson | None
+    state: str | None
+    text: RawJson = field(default="", compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LegacyTaskRequest:
+    """A request without the tasks extension, which is served only for a task made in the legacy era
+    (AMB-19).
+
+    For any other task, existing or not, the caller lacks the extension.
+    """
+
+    request: GetTask | CancelTask
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscription:
+    """Events that a host subscribes to; None for a list that it does not name.
+
+    `tasks` are only those whose ids have taskgate's form. `filters` are members of allowed
+    extensions.
+    """
+
+    tools: bool = False
+    prompts: bool = False
+    resources: bool = False
+    resource_uris: tuple[str, ...] | None = None
+    tasks: tuple[TaskId, ...] | None = None
+    filters: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listen:
+    """`subscriptions/listen`; every message on its stream has its `id`."""
+
+    id: RequestId
+    wants: Subscription
+
+
+ModernIntent = Discover | CallTool | Relay | Retry | GetTask | UpdateTask | CancelTask | LegacyTaskRequest | Listen
+"""A `CallTool` of a modern host has `stored_params` if the call may become a task."""
+
+
+# --- recognizing a repeated call --------------------------------------------------------------------------------------
+#
+# Digests ignore the order of members and white space at any depth, except in long texts. Numbers
+# count as they are written: two numbers that a server could tell apart stay different.
+
+MAX_KEY: Final = 256
+"""Longest idempotency key, in characters."""
+
+LONG: Final = 16 * 1024
+"""Length of parameters up to which spelling makes no difference, in characters."""
+
+_DIGEST_SIZE: Final = 16
+
+
+def read_idempotency_key(meta: Members) -> str | None:
+    """The idempotency key of a call, from the members of its `_meta`; None without one.
+
+    Raises InvalidParams for anything but valid Unicode text of 1 to 256 characters.
+    """
+    member = meta.get(IDEMPOTENCY_KEY)
+    if member is None:
+        return None
+    key = member.value
+    if not isinstance(key, str) or not 0 < len(key) <= MAX_KEY or not is_unicode(key):
+        raise InvalidParams(f"{IDEMPOTENCY_KEY} must be a string of 1 to {MAX_KEY} characters")
+    return key
+
+
+def key_digest(key: str) -> str:
+    """The digest of an idempotency key for storage: 128 bits in hexadecimal."""
+    return blake2b(key.encode(), digest_size=_DIGEST_SIZE).hexdigest()
+
+
+def call_digest(tool: str, params: RawJson) -> str:
+    """A digest of a tool and its arguments; `params` is the text of an object.
+
+    `_meta` and the progress token do not count. Long arguments count as they are written: sorting
+    their members takes a hundred times as long.
+    """
+    if len(params) > LONG:
+        place = members(params).get("arguments")
+        found = blake2b(ascii((tool, place is None)).encode(), digest_size=_DIGEST_SIZE)
+        if place is not None:
+            found.update(params[place.start : place.end].encode("utf-8", "surrogatepass"))
+        return found.hexdigest()
+    arguments = [value for name, value in sorted_members(params) if name == "arguments"]
+    return blake2b(ascii((tool, arguments)).encode(), digest_size=_DIGEST_SIZE).hexdigest()
+
+
+def sorted_members(params: RawJson) -> list[tuple[str, Any]]:
+    """The members of an object sorted by name at every depth: equal for equal objects."""
+    found = json.loads(params, object_pairs_hook=_sorted, parse_int=_number, parse_float=_number)
+    pairs: list[tuple[str, Any]] = found[1]
+    return pairs
+
+
+def _sorted(pairs: list[tuple[str, Any]]) -> tuple[str, Any]:
+    return "object", sorted(pairs, key=itemgetter(0))
+
+
+def _number(text: str) -> tuple[str, str]:
+    return "number", text

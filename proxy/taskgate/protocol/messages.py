@@ -1,0 +1,181 @@
+"""JSON-RPC messages as text with member positions: `Request`, `Notification`, `Response`, `Params`.
+
+Readers check the types of parameters of hosts in either era: a wrong type raises InvalidParams.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple, final
+
+from taskgate.domain.record import RequestId, TaskId
+from taskgate.errors import InvalidParams, MalformedMessage, TaskNotFound
+from taskgate.jsontext.edits import dump
+from taskgate.jsontext.spans import CachedShape, Member, Members, RawJson, Shape
+
+TASK_ID: Final = r"[A-Za-z0-9_-]{32}"
+"""The form of taskgate's task ids, as a regular expression."""
+MAX_TOOL_NAME: Final = 128
+MAX_CAPABILITIES: Final = 16 * 1024
+"""Largest declaration of a host, in characters: sessions store it, as a tree of up to 25 times its
+size.
+"""
+MAX_INFO: Final = 512
+"""Characters of the name and of the version of a host that are stored."""
+
+ENVELOPE: Final[Shape] = {
+    "params": {"_meta": CachedShape('{"io.modelcontextprotocol/'), "task": {}},
+    "result": {"_meta": {}},
+    "error": {},
+}
+"""The objects that the gateway may have to read or amend in any message."""
+
+
+class Request(NamedTuple):
+    """A request. `params` is empty if the message has none; its text starts at `params_at` of
+    `text`.
+    """
+
+    id: RequestId
+    method: str
+    params: Members
+    text: str
+    params_text: RawJson
+    params_at: int = 0
+
+
+class Notification(NamedTuple):
+    """A notification; `params` as in a request."""
+
+    method: str
+    params: Members
+    text: str
+    params_text: RawJson
+
+
+@final
+class Response(NamedTuple):
+    """A response: exactly one of `result` and `error` is a member."""
+
+    id: RequestId
+    result: Member | None
+    error: Member | None
+    text: str
+    id_span: tuple[int, int]
+
+    @property
+    def error_code(self) -> int | None:
+        """The code of the error; None for a result."""
+        code: int | None = None if self.error is None else (self.error.members or {})["code"].value
+        return code
+
+
+Message = Request | Notification | Response
+
+
+class Params(NamedTuple):
+    """Parameters on their way through the gateway: the sender's text, split at its progress token.
+
+    `tail` is None if there is no token.
+    """
+
+    head: RawJson
+    tail: RawJson | None = None
+
+    def with_token(self, token: RequestId) -> RawJson:
+        """The text with another token in place of the sender's; unchanged if it has none."""
+        if self.tail is None:
+            return self.head
+        return f"{self.head}{token if isinstance(token, int) else dump(token)}{self.tail}"
+
+    @property
+    def size(self) -> int:
+        """The number of characters, without any token."""
+        return len(self.head) + len(self.tail or "")
+
+
+# --- reading parameters -----------------------------------------------------------------------------------------------
+
+
+def value_of(members: Members, name: str) -> Any:
+    """A member's value; None if there is none."""
+    member = members.get(name)
+    return None if member is None else member.value
+
+
+def meta_of(members: Members) -> Members:
+    """The members of an object's `_meta`; none if it has none, or one that is no object."""
+    meta = members.get("_meta")
+    return (meta.members or {}) if meta else {}
+
+
+def required_string(params: Members, name: str, label: str) -> str:
+    """A required string; `label` begins the error message."""
+    value = value_of(params, name)
+    if not isinstance(value, str):
+        raise InvalidParams(f"{label} must be a string")
+    return value
+
+
+def required_unicode(params: Members, name: str, label: str) -> str:
+    """A required string that will be encoded again: MalformedMessage for a lone surrogate
+    (decisions b).
+    """
+    value = required_string(params, name, label)
+    if not is_unicode(value):
+        raise MalformedMessage(f"{label} is not valid Unicode")
+    return value
+
+
+def is_unicode(value: str) -> bool:
+    """Whether a string can be encoded: one from an escaped lone surrogate cannot."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def tool_name(params: Members) -> str:
+    """The name of the tool to call. It is bounded because it is stored and compared.
+
+    Raises InvalidParams, and MalformedMessage for a lone surrogate.
+    """
+    name = required_unicode(params, "name", "The tool's name")
+    if len(name) > MAX_TOOL_NAME:
+        raise InvalidParams(f"The tool's name is longer than {MAX_TOOL_NAME} characters")
+    arguments = params.get("arguments")
+    if arguments is not None and not arguments.is_object:
+        raise InvalidParams("The arguments must be an object")
+    return name
+
+
+def task_id(params: Members) -> TaskId:
+    """The task of a request. An id of a wrong form is the same TaskNotFound as an unknown one
+    (T24).
+    """
+    value = value_of(params, "taskId")
+    if not is_task_id(value):
+        raise TaskNotFound
+    return str(value)
+
+
+def is_task_id(value: object) -> bool:
+    """Whether the value has the form of taskgate's task ids."""
+    return isinstance(value, str) and _TASK_ID.fullmatch(value) is not None
+
+
+def check_capabilities(declared: Member | None) -> None:
+    """Raise InvalidParams for capabilities that are too large to be stored with a session."""
+    if declared is not None and declared.end - declared.start > MAX_CAPABILITIES:
+        raise InvalidParams(f"The capabilities are longer than {MAX_CAPABILITIES} characters")
+
+
+def short_info(info: Mapping[str, Any]) -> dict[str, Any]:
+    """The name and version of a host, cut to `MAX_INFO`. The rest of its info may be large and is
+    unused.
+    """
+    texts = {name: info[name] for name in ("name", "version") if isinstance(info.get(name), str)}
+    return {name: text[:MAX_INFO] for name, text in texts.items()}
+
+
+_TASK_ID: Final = re.compile(TASK_ID)

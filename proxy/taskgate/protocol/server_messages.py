@@ -1,0 +1,364 @@
+"""Messages of servers as values: answers, progress, questions, tasks, and what a call's outcome is.
+
+The dialects make them from messages; `upstream` and the gateway handle them. A question crosses the
+gateway with another id on each side.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from taskgate.domain.events import CallFaulted, CallSucceeded
+from taskgate.domain.record import FaultReason, RequestId, TaskStatus
+from taskgate.errors import MalformedMessage
+from taskgate.jsontext.edits import dump
+from taskgate.jsontext.spans import Member, RawJson, elements, members
+from taskgate.protocol.faults import protocol_violation
+from taskgate.protocol.jsonrpc import notification_text, parse
+from taskgate.protocol.messages import Notification, Params, Response, value_of
+from taskgate.protocol.vocabulary import ELICITATION_CREATE, NOTE_PROGRESS
+
+Answer = RawJson
+"""The outcome of a question: an object with `result` or `error`, either as its sender wrote it."""
+
+
+class Question(NamedTuple):
+    """A request of a server to a host; `params` is split at the server's progress token, if any."""
+
+    method: str
+    params: Params | None
+
+
+def is_declined(method: str, answer: Answer) -> bool:
+    """Whether an answer is an error, or an elicitation declined or cancelled. Other answers are not
+    read.
+    """
+    if answer.startswith('{"error":'):
+        return True
+    if method != ELICITATION_CREATE:
+        return False
+    result = members(answer)["result"].value
+    return isinstance(result, dict) and result.get("action") in ("decline", "cancel")
+
+
+# --- tasks of servers -------------------------------------------------------------------------------------------------
+
+_NO_QUESTIONS: Final[Mapping[str, Question]] = MappingProxyType({})
+
+
+class ServerTask(NamedTuple):
+    """A task that a server made of a call, as it showed it last; hosts never see its `id`.
+
+    `message` is its status message, and `updated` the time of its last change as written; None if
+    the server sends none. `interval` is the poll interval in seconds. `questions` are all open
+    ones, by the server's keys. `response` is the response to the call itself. It is None for a task
+    that is not over or was cancelled, and for one that was only announced.
+    """
+
+    id: str
+    status: TaskStatus
+    message: str | None = None
+    updated: str | None = None
+    interval: float | None = None
+    questions: Mapping[str, Question] = _NO_QUESTIONS
+    response: Response | None = None
+
+
+# --- messages ---------------------------------------------------------------------------------------------------------
+
+
+class CallResponse(NamedTuple):
+    """The response to a call, which its id names."""
+
+    response: Response
+
+
+class CallProgress(NamedTuple):
+    """Progress of the call with the progress token `token`."""
+
+    token: int
+    notification: Notification
+
+
+class SessionNotification(NamedTuple):
+    """A notification about the session, for the host."""
+
+    notification: Notification
+
+
+class TaskStatusNotification(NamedTuple):
+    """A notification of a legacy server that shows the state of its task."""
+
+    task: ServerTask
+
+
+class TaskNotification(NamedTuple):
+    """A notification of a modern server that its task changed: a reason to poll it."""
+
+    id: str
+
+
+class ReceivedQuestion(NamedTuple):
+    """A question that the host may be asked; `id` and `progress_token` are the server's.
+
+    `task` is the server's id of the task that it asks for, if it names one.
+    """
+
+    id: RequestId
+    question: Question
+    progress_token: RequestId | None
+    task: str | None = None
+
+
+class WithdrawnQuestion(NamedTuple):
+    """The server no longer waits for the answer to its question `id`."""
+
+    id: RequestId
+
+
+@dataclass(frozen=True, slots=True)
+class ImmediateReply:
+    """The reply to a request of a server that no host is asked.
+
+    `required` are the capabilities that the host would have to declare; None if none would help.
+    """
+
+    reply: str
+    required: Mapping[str, Any] | None = None
+
+
+class SubscriptionGrant(NamedTuple):
+    """The first message on a stream of `subscriptions/listen`: the granted resources and tasks.
+
+    `filters` are the granted members of extensions.
+    """
+
+    uris: frozenset[str]
+    tasks: frozenset[str] = frozenset()
+    filters: frozenset[str] = frozenset()
+
+
+LegacyServerMessage = (
+    CallResponse
+    | CallProgress
+    | SessionNotification
+    | TaskStatusNotification
+    | ReceivedQuestion
+    | WithdrawnQuestion
+    | ImmediateReply
+    | None
+)
+"""A message of a legacy server; None for one that is ignored."""
+
+ModernServerMessage = CallResponse | CallProgress | SessionNotification | SubscriptionGrant | TaskNotification | None
+"""A message of a modern server; None for one that is ignored."""
+
+
+# --- requests to modern servers ---------------------------------------------------------------------------------------
+
+
+class RequestDraft(NamedTuple):
+    """A request to a modern server before it has an id, with parameters in legacy form.
+
+    `wants_progress` asks for progress though the parameters have no token. `log_level` is the least
+    severe log level wanted, None for no log. `header_paths` are the arguments that headers repeat,
+    as `headers.read_header_paths` gives them. `host_headers` are the `Mcp-Param-*` values of the
+    host, None without any. `answers` are the `inputResponses` to send. `state` is the state for the
+    server, as it wrote it; None in the first round. `follows_tasks` tells the server that the
+    gateway follows its tasks to their end.
+    """
+
+    method: str
+    params: Params | None = None
+    wants_progress: bool = False
+    log_level: str | None = None
+    header_paths: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    host_headers: Mapping[str, str] | None = None
+    answers: RawJson | None = None
+    state: RawJson | None = None
+    follows_tasks: bool = False
+
+
+class EncodedRequest(NamedTuple):
+    """A request ready to send: its text, and the headers that repeat parts of it (H-MOD-1)."""
+
+    message: str
+    headers: Mapping[str, str]
+
+
+class ServerRound(NamedTuple):
+    """A response that asks for more: questions by the server's keys, and its state as written.
+
+    Without questions there is a state.
+    """
+
+    questions: Mapping[str, Question]
+    state: RawJson | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSubscription:
+    """Events that a session subscribes to at a modern server; `tasks` are the server's ids.
+
+    `filters` are the members of allowed extensions.
+    """
+
+    tools: bool = False
+    prompts: bool = False
+    resources: bool = False
+    uris: tuple[str, ...] = ()
+    tasks: tuple[str, ...] = ()
+    filters: tuple[str, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to subscribe to."""
+        return self == _EMPTY
+
+
+_EMPTY: Final = ServerSubscription()
+
+
+# --- progress ---------------------------------------------------------------------------------------------------------
+
+MAX_PROGRESS_TEXT: Final = 500
+"""Largest part of a status message that comes from a server's progress, in characters."""
+
+TEXT_STEP: Final = 1e-6
+"""Limit of the progress added for messages without a number: the protocol wants a number that
+grows.
+"""
+
+
+class TextProgress(Notification):
+    """A progress notification that the gateway made of a server's status message alone."""
+
+    __slots__ = ()
+
+
+class Progress(NamedTuple):
+    """The content of a progress notification; `total` and `message` are None if missing."""
+
+    done: float
+    total: float | None
+    message: str | None
+
+    @property
+    def status_message(self) -> str:
+        """The progress for people: `3/10: fetching`; the message alone for text progress."""
+        if self.message and self.total is None and 0 < self.done < TEXT_STEP:
+            return self.message
+        place = _number(self.done) if self.total is None else f"{_number(self.done)}/{_number(self.total)}"
+        return place if not self.message else f"{place}: {self.message}"
+
+
+def progress_done(notification: Notification) -> float | None:
+    """The progress number of a notification; None if it cannot be compared with another."""
+    member = notification.params.get("progress")
+    if member is None:
+        return None
+    done: Any = member.value
+    # The first checks cover nearly all values.
+    return done if type(done) is float or (type(done) is int and -_EXACT < done < _EXACT) or _is_number(done) else None
+
+
+def read_progress(notification: Notification) -> Progress | None:
+    """The progress of a notification; None if it cannot be compared with another."""
+    done = progress_done(notification)
+    if done is None:
+        return None
+    total, message = value_of(notification.params, "total"), value_of(notification.params, "message")
+    return Progress(
+        done=done,
+        total=total if _is_number(total) else None,
+        message=_shortened(message, MAX_PROGRESS_TEXT) if isinstance(message, str) else None,
+    )
+
+
+def text_progress(token: RequestId, message: str, turn: int, after: float = 0.0) -> TextProgress:
+    """Progress of a call whose server sends status messages without numbers; `turn` counts them
+    from 1.
+
+    `after` is the last number that the server sent. The numbers grow and stay below `after` +
+    `TEXT_STEP`.
+    """
+    done = after + TEXT_STEP * turn / (turn + 1)
+    params = f'{{"progressToken":{dump(token)},"progress":{dump(done)},"message":{dump(message)}}}'
+    notification = parse(notification_text(NOTE_PROGRESS, params).encode(), max_depth=2)
+    assert isinstance(notification, Notification), "the text is a notification"
+    return TextProgress(*notification)
+
+
+def text_of_progress(notification: Notification) -> str | None:
+    """The message of text progress; None for progress with a number of the server."""
+    return str(notification.params["message"].value) if isinstance(notification, TextProgress) else None
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if float(value).is_integer() and abs(value) < 2**53 else f"{value:.6g}"
+
+
+def _is_number(value: Any) -> bool:
+    # An integer beyond every float compares with none.
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 2**1023
+
+
+_EXACT = 2**53
+
+
+# --- the outcome of a call --------------------------------------------------------------------------------------------
+
+MAX_SUMMARY: Final = 1_000
+"""Largest status message from an error's text, in characters."""
+MAX_ERROR_BLOCKS: Final = 256
+"""Content blocks that are searched for the text of a tool's error, in content of very many parts.
+"""
+
+
+def call_outcome(response: Response) -> CallSucceeded | CallFaulted:
+    """What a response to `tools/call` means for a task; UpstreamFailed (malformed) if it is no tool
+    result.
+    """
+    if response.error is not None:
+        error = response.text[response.error.start : response.error.end]
+        message = status_text(value_of(response.error.members or {}, "message"))
+        return CallFaulted(error=error, reason=FaultReason.JSONRPC_ERROR, message=message)
+    assert response.result is not None, "a response without an error has a result"
+    found = response.result.members
+    if found is None or ("task" in found and "content" not in found):
+        # A call that asked for a server's task is settled by the task's result, not by its handle.
+        raise protocol_violation("its answer is no tool result")
+    failed = value_of(found, "isError") is True
+    text = response.text[response.result.start : response.result.end]
+    return CallSucceeded(
+        result=text, tool_error=failed, message=_error_text(response.text, found.get("content")) if failed else None
+    )
+
+
+def status_text(text: str) -> str:
+    """A text of a server as a status message: limited in length, and valid UTF-8."""
+    return _shortened(text, MAX_SUMMARY)
+
+
+def _shortened(text: str, limit: int) -> str:
+    short = text if len(text) <= limit else f"{text[: limit - 1]}…"
+    return short.encode("utf-8", "replace").decode()
+
+
+def _error_text(text: RawJson, content: Member | None) -> str:
+    values = [] if content is None or not content.is_array else _block_texts(text, content)
+    texts = [value for value in values if isinstance(value, str)]
+    return status_text("\n".join(texts)) if texts else "The tool reported an error"
+
+
+def _block_texts(text: RawJson, content: Member) -> list[Any]:
+    blocks = content.value
+    if isinstance(blocks, list):
+        return [block.get("text") for block in blocks if isinstance(block, dict)]
+    # Very many parts by a count of commas, which may all be in one long text.
+    try:
+        found = elements(text[content.start : content.end], {}, MAX_ERROR_BLOCKS)
+    except MalformedMessage:
+        return []
+    return [value_of(block.members or {}, "text") for block in found]
