@@ -1,7 +1,7 @@
-"""Hosts of the legacy era: what their messages ask, and how they are answered. Pure; holds no session.
+"""The dialect for legacy hosts: `LegacyDownstream`.
 
-What differs between the revisions of the era is one fact: only 2025-11-25 has tasks. A host of any other one, or at a
-mount that offers none, is served as if tasks did not exist.
+The revisions of the era differ in one fact: only 2025-11-25 has tasks. A host of any other
+revision, or at a mount without tasks, is served as if tasks did not exist.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ from taskgate.jsontext.edits import dump, insertion, splice
 from taskgate.jsontext.large import LargeJson, MessageText, wrap
 from taskgate.jsontext.spans import Members, RawJson
 from taskgate.protocol import faults
-from taskgate.protocol import vocabulary as words
+from taskgate.protocol import vocabulary as names
 from taskgate.protocol.dialects import EraCrossing, SupportOf
 from taskgate.protocol.discovery import ServerDescription, filter_tools, gateway_info, welcome_result
 from taskgate.protocol.extensions import ExtensionPolicy
@@ -35,12 +35,18 @@ from taskgate.protocol.host_requests import (
 )
 from taskgate.protocol.jsonrpc import error_text, is_id, notification_text, result_text, with_id
 from taskgate.protocol.legacy import questions, results
-from taskgate.protocol.legacy.capabilities import allows
-from taskgate.protocol.legacy.filters import FILTER_CAPABILITY, listing_of
-from taskgate.protocol.legacy.params import cursor_of, kept, passage, task_wish
-from taskgate.protocol.legacy.results import NO_TASK
+from taskgate.protocol.legacy.capabilities import can_ask
+from taskgate.protocol.legacy.params import (
+    FILTER_CAPABILITY,
+    prepare_params,
+    read_cursor,
+    read_listing,
+    read_task_options,
+    stored_params,
+)
+from taskgate.protocol.legacy.results import WITHOUT_TASK
 from taskgate.protocol.legacy.tasks import create_result, list_result, related_result, task_object
-from taskgate.protocol.legacy.tools import amend_tools, fitting_tools
+from taskgate.protocol.legacy.tools import convert_tools, with_task_support
 from taskgate.protocol.messages import (
     Message,
     Notification,
@@ -59,13 +65,13 @@ from taskgate.protocol.server_messages import Answer, Question
 
 TASK_CAPABILITY = '{"cancel":{},"requests":{"tools":{"call":{}}}}'
 LISTING_CAPABILITY = f'{{"cancel":{{}},"list":{{"filter":{FILTER_CAPABILITY}}},"requests":{{"tools":{{"call":{{}}}}}}}}'
-"""What is declared to a host with tasks; `list` only where callers can be told apart (L-CAP-2)."""
+"""The `tasks` capability for hosts; with `list` only if callers can be told apart (L-CAP-2)."""
 
 
 class LegacyDownstream:
-    """The translator for hosts of the legacy era. `version` is the gateway's own, told in the welcome.
+    """The implementation of LegacyDownstreamDialect; `version` is the gateway's, for the welcome.
 
-    `lists` tells whether callers can be told apart, so that each may list what is its own.
+    With `lists`, callers can be told apart, so each may list its own tasks.
     """
 
     def __init__(self, version: str, *, lists: bool = False) -> None:
@@ -77,18 +83,18 @@ class LegacyDownstream:
         self, message: Message, peer: Peer | None, *, offers_tasks: bool, extensions: ExtensionPolicy
     ) -> LegacyIntent:
         match message:
-            case Request(method=words.INITIALIZE):
+            case Request(method=names.INITIALIZE):
                 return _open_session(message)
             case _ if peer is None:
                 raise SessionRequired("The message needs a session: send initialize first")
             case Request():
                 has_tasks = offers_tasks and peer.revision.has_tasks
                 return _read_request(message, has_tasks=has_tasks, lists=self._lists, extensions=extensions)
-            case Notification(method=words.NOTE_CANCELLED):
+            case Notification(method=names.NOTE_CANCELLED):
                 id_ = value_of(message.params, "requestId")
                 return CancelCall(request=id_) if is_id(id_) else Ignore()
             case Notification():
-                return questions.read_notice(message)
+                return questions.read_notification(message)
         return questions.read_answer(message)
 
     def welcome(
@@ -104,7 +110,7 @@ class LegacyDownstream:
         put = {
             "protocolVersion": dump(intent.peer.revision.value),
             "capabilities": _capabilities(server, self._tasks if has_tasks else None, extensions),
-            # A welcome of this era has one, whether the server says who it is or not.
+            # Required in this era, even if the server does not name itself.
             "serverInfo": info or server.info or gateway_info(self._version),
         }
         return result_text(intent.id, welcome_result(server, put, self._version))
@@ -114,11 +120,12 @@ class LegacyDownstream:
 
     def answer(self, id: RequestId, response: Response, crossing: EraCrossing | None = None) -> str:
         if crossing is not None:
-            return results.answer(id, response, crossing)
+            return results.convert_response(id, response, crossing)
         found = None if response.result is None else response.result.members
-        if response.result is None or not found or "_meta" not in found or not _has_foreign_keys(found):
+        if response.result is None or not found or "_meta" not in found or not _has_hop_keys(found):
             return with_id(response, id)
-        return splice(response.text, [(*response.id_span, dump(id)), *edits_for(found, response.result.start, NO_TASK)])
+        edits = edits_for(found, response.result.start, WITHOUT_TASK)
+        return splice(response.text, [(*response.id_span, dump(id)), *edits])
 
     def tools(
         self,
@@ -132,21 +139,21 @@ class LegacyDownstream:
             return self.answer(id, response, crossing)
         page = response.text[response.result.start : response.result.end]
         if crossing is not None:
-            page = fitting_tools(page)
-        elif response.result.members is not None and _has_foreign_keys(response.result.members):
-            page = edit_object(page, NO_TASK)
+            page = convert_tools(page)
+        elif response.result.members is not None and _has_hop_keys(response.result.members):
+            page = edit_object(page, WITHOUT_TASK)
         if shows is not None:
             page = filter_tools(page, shows)
-        return result_text(id, amend_tools(page, support))
+        return result_text(id, with_task_support(page, support))
 
     def notification(self, notification: Notification, token: RequestId | None, task: TaskId | None = None) -> str:
-        return questions.notice_text(notification, token, task)
+        return questions.encode_notification(notification, token, task)
 
     def progress(self, token: RequestId, done: float, message: str, task: TaskId | None = None) -> str:
-        return questions.progress_text(token, done, message, task)
+        return questions.encode_progress(token, done, message, task)
 
     def question(self, id: str, question: Question) -> str:
-        return questions.question_text(id, question)
+        return questions.encode_question(id, question)
 
     def input_id(self, task: TaskId, key: str) -> str:
         return questions.input_id(task, key)
@@ -158,16 +165,16 @@ class LegacyDownstream:
         return questions.wants_task(params)
 
     def settled_task(self, method: str, params: RawJson, answer: Answer) -> str | None:
-        return questions.settled_by(method, params, answer)
+        return questions.settled_task(method, params, answer)
 
     def input_request(self, record: TaskRecord, request: InputRequest) -> str:
-        return questions.input_text(record.id, request)
+        return questions.encode_input_request(record.id, request)
 
     def withdrawal(self, id: str, reason: str) -> str:
-        return questions.withdrawal_text(id, reason)
+        return questions.encode_withdrawal(id, reason)
 
     def can_ask(self, peer: Peer, method: str, params: RawJson) -> bool:
-        return allows(peer, method, params)
+        return can_ask(peer, method, params)
 
     def task_created(self, id: RequestId, record: TaskRecord, response: str | None) -> str:
         return result_text(id, create_result(record, response))
@@ -183,13 +190,13 @@ class LegacyDownstream:
             case Succeeded(result=result):
                 return related_result(id, result, record.id)
             case Faulted(error=LargeJson() as error):
-                return wrap(error_text(id, "")[:-1], results.large_fitting_error(error), "}")
+                return wrap(error_text(id, "")[:-1], results.convert_large_error(error), "}")
             case Faulted(error=str(error)):
-                return error_text(id, results.fitting_error(error, words.TOOLS_CALL))
+                return error_text(id, results.convert_error(error, names.TOOLS_CALL))
         return error_text(id, faults.CANCELLED)
 
     def task_status(self, record: TaskRecord) -> str:
-        return notification_text(words.NOTE_TASK_STATUS, task_object(record))
+        return notification_text(names.NOTE_TASK_STATUS, task_object(record))
 
 
 def _open_session(request: Request) -> OpenSession:
@@ -201,13 +208,13 @@ def _open_session(request: Request) -> OpenSession:
 
 
 def _object(request: Request, name: str) -> dict[str, Any]:
-    """An object of the handshake; a released host that leaves it out is served all the same."""
+    """An object of the handshake; empty if it is missing: a released host leaves it out."""
     member = request.params.get(name)
     if member is None or (value := member.value) is None:
         return {}
     if not member.is_object:
         raise InvalidParams(f"{name} must be an object")
-    # One with very many parts is not read.
+    # An object with too many parts is not read.
     return value if isinstance(value, dict) else {}
 
 
@@ -215,56 +222,56 @@ def _read_request(request: Request, *, has_tasks: bool, lists: bool, extensions:
     if request.params_text and not request.params_text.startswith("{"):
         raise InvalidParams("params must be an object")
     match request.method:
-        case words.PING:
+        case names.PING:
             return AnswerPing(id=request.id)
-        case words.TOOLS_CALL:
+        case names.TOOLS_CALL:
             return _call_tool(request, has_tasks=has_tasks)
-        case words.TASKS_GET if has_tasks:
+        case names.TASKS_GET if has_tasks:
             return GetTask(id=request.id, task=task_id(request.params))
-        case words.TASKS_RESULT if has_tasks:
+        case names.TASKS_RESULT if has_tasks:
             return AwaitTask(id=request.id, task=task_id(request.params))
-        case words.TASKS_CANCEL if has_tasks:
+        case names.TASKS_CANCEL if has_tasks:
             return CancelTask(id=request.id, task=task_id(request.params))
-        case words.TASKS_LIST if has_tasks and lists:
-            where, order = listing_of(request.params)
-            return ListTasks(id=request.id, where=where, order=order, cursor=cursor_of(request.params))
-        case method if method in words.RELAYED_METHODS or extensions.allows_method(method, Era.LEGACY):
-            ready = passage(request)
+        case names.TASKS_LIST if has_tasks and lists:
+            where, order = read_listing(request.params)
+            return ListTasks(id=request.id, where=where, order=order, cursor=read_cursor(request.params))
+        case method if method in names.RELAYED_METHODS or extensions.allows_method(method, Era.LEGACY):
+            prepared = prepare_params(request)
             return Relay(
                 id=request.id,
                 method=method,
-                params=ready.params if ready else None,
-                progress_token=ready.token if ready else None,
+                params=prepared.params if prepared else None,
+                progress_token=prepared.token if prepared else None,
             )
     raise UnknownMethod("Method not found")
 
 
 def _call_tool(request: Request, *, has_tasks: bool) -> CallTool:
     name = tool_name(request.params)
-    wish = task_wish(request.params) if has_tasks else None
-    ready = passage(request)
-    assert ready is not None, "a call without parameters has no tool name"
+    options = read_task_options(request.params) if has_tasks else None
+    prepared = prepare_params(request)
+    assert prepared is not None, "a call without parameters has no tool name"
     return CallTool(
         id=request.id,
         tool=name,
-        params=ready.params,
-        stored_params=None if wish is None else kept(request),
-        progress_token=ready.token,
-        wants_task=wish is not None,
-        ttl=wish.ttl if wish else None,
+        params=prepared.params,
+        stored_params=None if options is None else stored_params(request),
+        progress_token=prepared.token,
+        wants_task=options is not None,
+        ttl=options.ttl if options else None,
         idempotency_key=read_idempotency_key(meta_of(request.params)),
     )
 
 
 def _capabilities(server: ServerDescription, tasks: RawJson | None, extensions: ExtensionPolicy) -> RawJson:
-    """A server's capabilities, less what does not cross the gateway, plus tasks where there are any and tools too."""
-    kept = extensions.server_capabilities(server.capabilities, Era.LEGACY, era_of(server.peer.revision), {})
+    """The server's capabilities that cross the gateway, plus `tasks` if the server has tools."""
+    found = extensions.server_capabilities(server.capabilities, Era.LEGACY, era_of(server.peer.revision), {})
     if tasks is not None and "tools" in server.peer.capabilities:
-        kept = splice(kept, [insertion(kept, "tasks", tasks)])
-    return kept
+        found = splice(found, [insertion(found, "tasks", tasks)])
+    return found
 
 
-def _has_foreign_keys(found: Members) -> bool:
-    """Whether a server's plain result has keys of `_meta` that do not cross."""
+def _has_hop_keys(found: Members) -> bool:
+    """Whether the `_meta` of a server's result has keys that do not cross."""
     meta = found.get("_meta")
     return meta is not None and meta.members is not None and bool(legacy_hop_keys(meta.members))

@@ -1,47 +1,54 @@
-"""Reading the parameters of a host's messages in the legacy era: types checked, the host's text kept.
+"""Parameters of legacy hosts: prepared for a server, and read as task options and list filters.
 
-Everything of the wrong type is InvalidParams. What belongs to the gateway (`task`, the progress token,
-the related-task key, the idempotency key) is cut out of the text; every other byte stays.
+A wrong type is InvalidParams (decisions b). The gateway's own parts are removed from the text:
+`task`, the progress token, the related-task key and the idempotency key. Every other byte stays.
 """
 
-from datetime import timedelta
-from typing import Final, NamedTuple
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, NamedTuple, TypeVar
 
-from taskgate.domain.record import RequestId
+from taskgate.domain.listing import ALL_TASKS, NEWEST_FIRST, STATES, OrderBy, TaskFilter, TaskOrder, TaskState
+from taskgate.domain.record import RequestId, TaskStatus
 from taskgate.errors import InvalidParams
-from taskgate.jsontext.edits import removals, splice_range
+from taskgate.jsontext.edits import Edits, removals, splice_range
 from taskgate.jsontext.spans import Members, RawJson
 from taskgate.protocol.jsonrpc import is_id
+from taskgate.protocol.legacy.tasks import presented_status
 from taskgate.protocol.messages import Params, Request, required_string, value_of
 from taskgate.protocol.meta import OWN_PREFIX
-from taskgate.protocol.vocabulary import RELATED_TASK
+from taskgate.protocol.vocabulary import RELATED_TASK, TOOLS_CALL
 
 MAX_TTL: Final = timedelta(days=36_500)
-"""Anything longer is as good as this, and no overflow."""
+"""Longest TTL; anything longer is cut to it, so that no date overflows."""
 
 
-class TaskWish(NamedTuple):
-    """The host's `task` member: it wants a task, for that long."""
+class TaskOptions(NamedTuple):
+    """The `task` member of a call: the host wants a task with that TTL, None for any."""
 
     ttl: timedelta | None
 
 
 class PreparedParams(NamedTuple):
-    """Parameters made ready to leave, and the host's own progress token."""
+    """Parameters ready for a server, and the host's progress token."""
 
     params: Params
     token: RequestId | None
 
 
-def cursor_of(params: Members) -> str | None:
-    """Where a page is to begin; an empty text is a cursor too, though none of ours."""
+def read_cursor(params: Members) -> str | None:
+    """The cursor of a page; None for the first. An empty text is a cursor too, though none of
+    taskgate's.
+    """
     if "cursor" not in params:
         return None
     return required_string(params, "cursor", "The cursor")
 
 
-def task_wish(params: Members) -> TaskWish | None:
-    """Whether the host asks for a task, and the TTL it would like; null and absent leave that to us."""
+def read_task_options(params: Members) -> TaskOptions | None:
+    """The `task` member; None if the host wants no task."""
     member = params.get("task")
     if member is None:
         return None
@@ -49,34 +56,36 @@ def task_wish(params: Members) -> TaskWish | None:
         raise InvalidParams("task must be an object")
     ttl = value_of(member.members, "ttl")
     if ttl is None:
-        return TaskWish(None)
+        return TaskOptions(None)
     if not isinstance(ttl, int) or isinstance(ttl, bool) or ttl < 0:
         raise InvalidParams("task.ttl must be a whole number of milliseconds, zero or more")
-    return TaskWish(MAX_TTL if ttl > MAX_TTL // _MILLISECOND else timedelta(milliseconds=ttl))
+    return TaskOptions(MAX_TTL if ttl > MAX_TTL // _MILLISECOND else timedelta(milliseconds=ttl))
 
 
-def passage(request: Request) -> PreparedParams | None:
-    """The parameters of a request, made ready for a server; None where it has none."""
+def prepare_params(request: Request) -> PreparedParams | None:
+    """The parameters of a request for a server; None if it has none."""
     if not request.params_text:
         return None
     meta = _meta(request.params)
     token = meta.get("progressToken")
-    cuts = _cuts(request.params, meta, _NOT_PASSED)
+    edits = _own_removals(request.params, meta, _NOT_SENT)
     begin, end = request.params_at, request.params_at + len(request.params_text)
     if token is None:
-        return PreparedParams(
-            Params(splice_range(request.text, begin, end, cuts) if cuts else request.params_text), None
-        )
+        text = splice_range(request.text, begin, end, edits) if edits else request.params_text
+        return PreparedParams(Params(text), None)
     if not is_id(token.value):
         raise InvalidParams("The progress token must be a string or an integer")
-    head, tail = splice_range(request.text, begin, token.start, cuts), splice_range(request.text, token.end, end, cuts)
+    head = splice_range(request.text, begin, token.start, edits)
+    tail = splice_range(request.text, token.end, end, edits)
     return PreparedParams(Params(head, tail), token.value)
 
 
-def kept(request: Request) -> RawJson:
-    """The parameters of a request as a record keeps them: without any progress token. To be asked after `passage`."""
-    cuts = _cuts(request.params, _meta(request.params), _NOT_KEPT)
-    return splice_range(request.text, request.params_at, request.params_at + len(request.params_text), cuts)
+def stored_params(request: Request) -> RawJson:
+    """The parameters for a record, without a progress token. Call `prepare_params` first: it checks
+    them.
+    """
+    edits = _own_removals(request.params, _meta(request.params), _NOT_STORED)
+    return splice_range(request.text, request.params_at, request.params_at + len(request.params_text), edits)
 
 
 def _meta(params: Members) -> Members:
@@ -88,19 +97,158 @@ def _meta(params: Members) -> Members:
     return meta.members
 
 
-def _cuts(params: Members, meta: Members, names: tuple[str, ...]) -> list[tuple[int, int, str]]:
-    """The edits that take out `task`, the named members of `_meta` and those that begin as ours do.
+def _own_removals(params: Members, meta: Members, names: tuple[str, ...]) -> Edits:
+    """The edits that remove `task`, the named members of `_meta`, and taskgate's own keys.
 
-    Places are those of the whole message.
+    Positions are those of the whole message.
     """
-    cuts = removals(params, ("task",)) if "task" in params else []
+    edits = removals(params, ("task",)) if "task" in params else []
     gone = set(names)
     for name in meta:
         if name.startswith(OWN_PREFIX):
             gone.add(name)
-    return cuts + removals(meta, gone) if not meta.keys().isdisjoint(gone) else cuts
+    return edits + removals(meta, gone) if not meta.keys().isdisjoint(gone) else edits
 
 
-_NOT_PASSED: Final = (RELATED_TASK,)
-_NOT_KEPT: Final = (*_NOT_PASSED, "progressToken")
+_NOT_SENT: Final = (RELATED_TASK,)
+_NOT_STORED: Final = (*_NOT_SENT, "progressToken")
 _MILLISECOND = timedelta(milliseconds=1)
+
+
+# --- filter and order of `tasks/list` ---------------------------------------------------------------------------------
+#
+# SEP-1904, ledger F-FILTER-*. A criterion is in `params.filter` or beside it; `filter` wins
+# (AMB-5). An unknown criterion is ignored, one of a wrong shape is refused. A list of values
+# matches any of them, an empty list matches nothing. A time needs a date, a time of day, and an
+# offset or `Z`: without an offset, its time zone would be a guess.
+
+_Value = TypeVar("_Value")
+
+MAX_VALUES: Final = 1_000
+"""Largest number of values of one criterion."""
+
+FILTER_CAPABILITY: Final = (
+    '{"methods":["tools/call"],"taskIds":true,"status":true,"createdAt":{"before":true,"after":true},'
+    '"lastUpdatedAt":{"before":true,"after":true},'
+    '"order":{"by":["createdAt","lastUpdatedAt"],"direction":["asc","desc"]}}'
+)
+"""The declaration `tasks.list.filter` (F-FILTER-1)."""
+
+
+def read_listing(params: Members) -> tuple[TaskFilter, TaskOrder]:
+    """The filter and order of `tasks/list`. Raises InvalidParams for a criterion of a wrong
+    shape.
+    """
+    found = _criteria(params)
+    if not found:
+        return ALL_TASKS, NEWEST_FIRST
+    methods, ids, statuses = _values(found, "methods"), _values(found, "taskIds"), _values(found, "status")
+    states = _states(statuses)
+    if methods is not None and TOOLS_CALL not in methods:
+        # Every task is of a call.
+        states = frozenset()
+    where = TaskFilter(
+        ids=None if ids is None else frozenset(ids),
+        states=states,
+        created_after=_after(found, "createdAfter"),
+        created_before=_before(found, "createdBefore"),
+        updated_after=_after(found, "lastUpdatedAfter"),
+        updated_before=_before(found, "lastUpdatedBefore"),
+    )
+    by = _choice(found, "orderBy", _ORDERS_BY, NEWEST_FIRST.by)
+    return where, TaskOrder(by=by, descending=_choice(found, "order", _DIRECTIONS, NEWEST_FIRST.descending))
+
+
+def _criteria(params: Members) -> dict[str, Any]:
+    found = {name: member.value for name, member in params.items() if name in _CRITERIA}
+    inner = params.get("filter")
+    if inner is None:
+        return found
+    if not isinstance(inner.value, dict):
+        raise InvalidParams("filter must be an object")
+    return found | {name: value for name, value in inner.value.items() if name in _CRITERIA}
+
+
+def _values(found: Mapping[str, Any], name: str) -> list[str] | None:
+    if name not in found:
+        return None
+    values = found[name]
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise InvalidParams(f"{name} must be an array of strings")
+    if len(values) > MAX_VALUES:
+        raise InvalidParams(f"{name} must have at most {MAX_VALUES} values")
+    return values
+
+
+def _states(statuses: list[str] | None) -> frozenset[TaskState] | None:
+    if statuses is None:
+        return None
+    if not _STATUSES.issuperset(statuses):
+        raise InvalidParams(f"status must hold only {', '.join(TaskStatus)}")
+    return frozenset(state for state in STATES if presented_status(state) in statuses)
+
+
+def _choice(found: Mapping[str, Any], name: str, choices: Mapping[str, _Value], default: _Value) -> _Value:
+    word = found.get(name)
+    if name not in found:
+        return default
+    if not isinstance(word, str) or word not in choices:
+        raise InvalidParams(f"{name} must be {' or '.join(choices)}")
+    return choices[word]
+
+
+# Hosts see times cut to the millisecond: "after" and "before" are relative to what they see.
+
+
+def _after(found: Mapping[str, Any], name: str) -> datetime | None:
+    if name not in found:
+        return None
+    millisecond, _ = _moment(found[name], name)
+    return millisecond + _REST_OF_MILLISECOND
+
+
+def _before(found: Mapping[str, Any], name: str) -> datetime | None:
+    if name not in found:
+        return None
+    millisecond, is_later = _moment(found[name], name)
+    return millisecond + _REST_OF_MILLISECOND + _TICK if is_later else millisecond
+
+
+def _moment(text: object, name: str) -> tuple[datetime, bool]:
+    """The start of the millisecond of a timestamp, in UTC, and whether the timestamp is later than
+    that.
+    """
+    parts = _TIMESTAMP.fullmatch(text) if isinstance(text, str) else None
+    if parts is not None:
+        seconds, fraction, offset = parts.groups(default="")
+        with suppress(ValueError, OverflowError):
+            moment = datetime.fromisoformat(f"{seconds}{offset}".upper()).astimezone(UTC)
+            moment += timedelta(milliseconds=int(fraction[:3].ljust(3, "0")))
+            # The end of the millisecond must be a valid date, too.
+            _ = moment + 2 * _REST_OF_MILLISECOND
+            return moment, bool(fraction[3:].strip("0"))
+    raise InvalidParams(f"{name} must be a time with its offset, like 2026-01-31T12:00:00Z")
+
+
+_CRITERIA: Final = frozenset(
+    {
+        "methods",
+        "taskIds",
+        "status",
+        "createdAfter",
+        "createdBefore",
+        "lastUpdatedAfter",
+        "lastUpdatedBefore",
+        "orderBy",
+        "order",
+    }
+)
+_STATUSES: Final = frozenset(TaskStatus)
+_ORDERS_BY: Final = {"createdAt": OrderBy.CREATED, "lastUpdatedAt": OrderBy.UPDATED}
+_DIRECTIONS: Final = {"asc": False, "desc": True}
+_TIMESTAMP: Final = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2})(?:[.,]([0-9]+))?([Zz]|[+-][0-9]{2}:?[0-9]{2})"
+)
+_TICK: Final = timedelta(microseconds=1)
+_REST_OF_MILLISECOND: Final = timedelta(milliseconds=1) - _TICK
+"""From the first microsecond of a millisecond to its last."""

@@ -1,76 +1,82 @@
-"""Questions of a server on their way to a host of the legacy era, and what either side tells meanwhile.
+"""Questions of servers and their answers in the legacy era, on both sides of the gateway.
 
-Here is also where the related-task key comes and goes (L-INPUT-2, L-INPUT-5, L-PROG-1): hosts see it on whatever
-concerns a task of the gateway, servers never do. What must not live here: what a host may be asked.
+Hosts see the related-task key on all that concerns a task of the gateway (L-INPUT-2, L-INPUT-5,
+L-PROG-1); servers never see it. `capabilities` decides what a host may be asked.
 """
 
+import json
 import re
 from typing import Any, Final
 
 from taskgate.domain.record import InputRequest, RequestId, TaskId
+from taskgate.domain.versions import Era, Peer, era_of
 from taskgate.errors import MalformedMessage
-from taskgate.jsontext.edits import Edits, dump, insertion, removals, splice
+from taskgate.jsontext.edits import Edits, dump, insertion, removals, splice, splice_range
 from taskgate.jsontext.spans import Members, RawJson, members
-from taskgate.protocol import vocabulary as words
+from taskgate.protocol import vocabulary as names
 from taskgate.protocol.host_requests import AnswerInput, AnswerQuestion, Ignore, NotifyServer, ReportProgress
-from taskgate.protocol.jsonrpc import is_id, notification_text, request_text
+from taskgate.protocol.jsonrpc import error_text, is_id, notification_text, request_text, result_text
+from taskgate.protocol.legacy import capabilities
+from taskgate.protocol.legacy.server_tasks import related_task
 from taskgate.protocol.legacy.tasks import with_related_task
-from taskgate.protocol.messages import TASK_ID, Notification, Response, meta_of, value_of
+from taskgate.protocol.messages import TASK_ID, Notification, Params, Request, Response, meta_of, value_of
 from taskgate.protocol.meta import legacy_hop_keys
-from taskgate.protocol.server_messages import Answer, Question
+from taskgate.protocol.server_messages import Answer, ImmediateReply, Question, ReceivedQuestion
 
-# --- what a host says ----------------------------------------------------------------------------------------------
+# --- from hosts -------------------------------------------------------------------------------------------------------
 
 
 def read_answer(response: Response) -> AnswerInput | AnswerQuestion | Ignore:
-    """What a host answers. Nothing is asked under an integer, so such an answer is to nothing.
+    """An answer of a host. The ids of questions are strings, so a response to an integer is
+    ignored.
 
     Raises MalformedMessage for a result that is no object.
     """
     if not isinstance(response.id, str):
         return Ignore()
-    asked = input_of(response.id)
-    if asked is None:
+    parts = input_of(response.id)
+    if parts is None:
         return AnswerQuestion(id=response.id, answer=_answer(response, None))
-    task, key = asked
-    return AnswerInput(task=task, key=key, answer=_answer(response, task), host_task=_handle(response))
+    task, key = parts
+    return AnswerInput(task=task, key=key, answer=_answer(response, task), host_task=_host_task(response))
 
 
-def read_notice(notification: Notification) -> ReportProgress | NotifyServer | Ignore:
-    """What a notification of a host is to its server: the few that it may tell, and nothing else."""
-    if notification.method == words.NOTE_PROGRESS:
+def read_notification(notification: Notification) -> ReportProgress | NotifyServer | Ignore:
+    """A notification of a host; all but a few kinds are ignored."""
+    if notification.method == names.NOTE_PROGRESS:
         token = value_of(notification.params, "progressToken")
         if isinstance(token, str) and is_id(token):
             return ReportProgress(id=token, notification=notification)
-    elif notification.method in words.HOST_NOTICES and notification.params_text[:1] in ("", "{"):
+    elif notification.method in names.HOST_NOTICES and notification.params_text[:1] in ("", "{"):
         return NotifyServer(notification=notification)
     return Ignore()
 
 
-def _handle(response: Response) -> str | None:
-    """The id of the task of the host's own that a response is the handle of (L-HOST-2)."""
-    found = (response.result.members or {}) if response.result is not None else {}
-    task = value_of(found, "task")
-    id_ = task.get("taskId") if isinstance(task, dict) else None
-    return id_ if isinstance(id_, str) else None
-
-
 def wants_task(params: RawJson) -> bool:
-    """Whether the parameters of a question ask the host for a task of its own."""
+    """Whether a question with these parameters asks the host to make a task of it."""
     return isinstance(value_of(members(params), "task") if params else None, dict)
 
 
-def settled_by(method: str, params: RawJson, answer: Answer) -> str | None:
-    """The task of the host's own that needs no more questions after this answer; None where there is none.
+def settled_task(method: str, params: RawJson, answer: Answer) -> str | None:
+    """The host's task that needs no more questions after this answer; None if there is none.
 
-    Whatever its result was, and a cancel that was done. Some servers ask no further once they read that it failed.
+    Any result settles it, and so does a successful cancel. A failed state settles it too: some
+    servers do not ask for the result then.
     """
-    if method not in _ENDING:
+    if method not in _SETTLING:
         return None
     result = value_of(members(answer), "result")
-    if method != words.TASKS_RESULT and not (isinstance(result, dict) and result.get("status") in _ENDING[method]):
+    if method != names.TASKS_RESULT and not (isinstance(result, dict) and result.get("status") in _SETTLING[method]):
         return None
     id_ = value_of(members(params), "taskId")
+    return id_ if isinstance(id_, str) else None
+
+
+def _host_task(response: Response) -> str | None:
+    """The id of the host's own task, if a response is the handle of one (L-HOST-2)."""
+    found = (response.result.members or {}) if response.result is not None else {}
+    task = value_of(found, "task")
+    id_ = task.get("taskId") if isinstance(task, dict) else None
     return id_ if isinstance(id_, str) else None
 
 
@@ -81,70 +87,74 @@ def _answer(response: Response, task: TaskId | None) -> Answer:
     start, found = response.result.start, response.result.members
     if found is None:
         raise MalformedMessage("The result must be an object")
-    edits = [(begin - start, end - start, by) for begin, end, by in _mentions(found, task)]
+    edits = [(begin - start, end - start, by) for begin, end, by in _related_removals(found, task)]
     return f'{{"result":{splice(response.text[start : response.result.end], edits)}}}'
 
 
-def _mentions(found: Members, task: TaskId | None) -> Edits:
-    """The edits that take the related-task key out where it names our own task; a task of the host's own stays."""
-    related = value_of(meta_of(found), words.RELATED_TASK)
-    ours = task is not None and isinstance(related, dict) and related.get("taskId") == task
-    return removals(meta_of(found), (words.RELATED_TASK,)) if ours else []
+def _related_removals(found: Members, task: TaskId | None) -> Edits:
+    """The edits that remove a related-task key with the gateway's task; a task of the host
+    stays.
+    """
+    related = value_of(meta_of(found), names.RELATED_TASK)
+    is_own = task is not None and isinstance(related, dict) and related.get("taskId") == task
+    return removals(meta_of(found), (names.RELATED_TASK,)) if is_own else []
 
 
-# --- what a host is told -------------------------------------------------------------------------------------------
+# --- to hosts ---------------------------------------------------------------------------------------------------------
 
 
-def question_text(id: str, question: Question) -> str:
-    """A question under our id, which is its progress token too."""
+def encode_question(id: str, question: Question) -> str:
+    """A question under an id that is its progress token too."""
     return request_text(id, question.method, None if question.params is None else question.params.with_token(id))
 
 
 def input_id(task: TaskId, key: str) -> str:
-    """The id that a task's input is asked under."""
+    """The id for an input request of a task."""
     return f"{task}.{key}"
 
 
 def input_of(id: str) -> tuple[TaskId, str] | None:
-    """The task and the key that such an id is of; None for any other text."""
-    asked = _INPUT_ID.fullmatch(id)
-    return None if asked is None else (asked["task"], asked["key"])
+    """The task and key of such an id; None for any other text."""
+    parts = _INPUT_ID.fullmatch(id)
+    return None if parts is None else (parts["task"], parts["key"])
 
 
-def input_text(task: TaskId, request: InputRequest) -> str:
-    """A task's question, with the related-task key in its parameters."""
+def encode_input_request(task: TaskId, request: InputRequest) -> str:
+    """An input request of a task, with the related-task key in its parameters."""
     return request_text(input_id(task, request.key), request.method, with_related_task(request.params or "{}", task))
 
 
-def withdrawal_text(id: str, reason: str) -> str:
-    """The notification that what was asked under `id` needs no answer any more."""
+def encode_withdrawal(id: str, reason: str) -> str:
+    """The notification that the question `id` needs no answer any more."""
     params = dump({"requestId": id, "reason": reason})
-    asked = input_of(id)
-    return notification_text(words.NOTE_CANCELLED, with_related_task(params, asked[0]) if asked else params)
+    parts = input_of(id)
+    return notification_text(names.NOTE_CANCELLED, with_related_task(params, parts[0]) if parts else params)
 
 
-def progress_text(token: RequestId, done: float, message: str, task: TaskId | None) -> str:
-    """Progress of our own; an empty `message` is left out."""
-    told: dict[str, Any] = {"progressToken": token, "progress": done}
+def encode_progress(token: RequestId, done: float, message: str, task: TaskId | None) -> str:
+    """Progress from the gateway itself; an empty `message` is left out."""
+    progress: dict[str, Any] = {"progressToken": token, "progress": done}
     if message:
-        told["message"] = message
-    params = dump(told)
-    return notification_text(words.NOTE_PROGRESS, params if task is None else with_related_task(params, task))
+        progress["message"] = message
+    params = dump(progress)
+    return notification_text(names.NOTE_PROGRESS, params if task is None else with_related_task(params, task))
 
 
-def notice_text(notification: Notification, token: RequestId | None, task: TaskId | None) -> str:
-    """A server's notification: the host's own token, and the related-task key of our task or none (T23)."""
+def encode_notification(notification: Notification, token: RequestId | None, task: TaskId | None) -> str:
+    """A server's notification with the host's progress token, and the related-task key of `task` or
+    none (T23).
+    """
     place = notification.params.get("progressToken")
     edits = [] if token is None or place is None else [(place.start, place.end, dump(token))]
     if task is None:
         meta = meta_of(notification.params)
         edits += removals(meta, legacy_hop_keys(meta))
     text = splice(notification.text, edits) if edits else notification.text
-    return text if task is None else _related_text(text, task)
+    return text if task is None else _with_related_params(text, task)
 
 
-def _related_text(text: str, task: TaskId) -> str:
-    """A notification with the related-task key; one whose parameters are no object stays as it is."""
+def _with_related_params(text: str, task: TaskId) -> str:
+    """A notification with the related-task key. Parameters that are no object stay as they are."""
     params = members(text, {"params": {}}).get("params")
     if params is None:
         return splice(text, [insertion(text, "params", with_related_task("{}", task))])
@@ -154,9 +164,143 @@ def _related_text(text: str, task: TaskId) -> str:
 
 
 _INPUT_ID: Final = re.compile(rf"(?P<task>{TASK_ID})\.(?P<key>input-[1-9][0-9]*)")
-_ENDING: Final = {
-    words.TASKS_RESULT: (),
-    words.TASKS_CANCEL: ("cancelled",),
-    words.TASKS_GET: ("cancelled", "failed"),
+_SETTLING: Final = {
+    names.TASKS_RESULT: (),
+    names.TASKS_CANCEL: ("cancelled",),
+    names.TASKS_GET: ("cancelled", "failed"),
 }
-"""The questions about a host's own task that may be the last ones, with the states that make them so."""
+"""The questions about a host's task that can settle it, with the states that do."""
+
+
+# --- from servers -----------------------------------------------------------------------------------------------------
+
+
+def read_question(request: Request, host: Peer | None) -> ReceivedQuestion | ImmediateReply:
+    """The question for the host, or the reply that the server gets at once.
+
+    The server's related-task key is removed. So is `task` if the host makes no tasks of such
+    questions (L-HOST-6).
+    """
+    if request.method == names.PING:
+        return ImmediateReply(result_text(request.id, "{}"))
+    code, required = capabilities.refusal(host, request.method, request.params), None
+    if code is not None:
+        required = capabilities.missing(host, request.method, request.params)
+    elif not _is_sound(request):
+        code = names.INVALID_PARAMS
+    if code is not None:
+        return ImmediateReply(error_text(request.id, _error(code, _MESSAGES[code])), required)
+    keeps_task = capabilities.makes_tasks_of(host, request.method)
+    meta = meta_of(request.params)
+    token = meta.get("progressToken")
+    question = Question(request.method, _question_params(request, keeps_task=keeps_task))
+    return ReceivedQuestion(request.id, question, None if token is None else token.value, related_task(meta))
+
+
+def _is_sound(request: Request) -> bool:
+    """Whether parameters and `_meta` are objects, with a valid progress token if any."""
+    if request.params_text and not request.params_text.startswith("{"):
+        return False
+    meta = request.params.get("_meta")
+    if meta is None:
+        return True
+    token = (meta.members or {}).get("progressToken")
+    return meta.members is not None and (token is None or is_id(token.value))
+
+
+def _question_params(request: Request, *, keeps_task: bool) -> Params | None:
+    if not request.params_text:
+        return None
+    meta = meta_of(request.params)
+    edits = removals(meta, legacy_hop_keys(meta)) + ([] if keeps_task else removals(request.params, ("task",)))
+    token = meta.get("progressToken")
+    begin, end = request.params_at, request.params_at + len(request.params_text)
+    if token is None:
+        return Params(splice_range(request.text, begin, end, edits))
+    head = splice_range(request.text, begin, token.start, edits)
+    return Params(head, splice_range(request.text, token.end, end, edits))
+
+
+# --- to servers -------------------------------------------------------------------------------------------------------
+
+
+def encode_answer(id: RequestId, answer: Answer) -> str:
+    """The response with an answer, whose text stays as it is."""
+    found = members(answer)
+    if "result" in found:
+        return result_text(id, answer[found["result"].start : found["result"].end])
+    return error_text(id, answer[found["error"].start : found["error"].end])
+
+
+def default_answer(method: str) -> Answer:
+    """The answer to a question that nothing answered (L-INPUT-8)."""
+    if method == names.ELICITATION_CREATE:
+        return '{"result":{"action":"cancel"}}'
+    code = names.REFUSED_BY_USER if method == names.SAMPLING_CREATE else names.INTERNAL_ERROR
+    return f'{{"error":{_error(code, "Nobody answered")}}}'
+
+
+def encode_host_notification(notification: Notification, token: RequestId | None) -> str:
+    """A host's notification without the gateway's keys, with the server's progress token if any."""
+    meta = meta_of(notification.params)
+    edits = removals(meta, legacy_hop_keys(meta))
+    place = notification.params.get("progressToken")
+    if token is not None and place is not None:
+        edits = [*edits, (place.start, place.end, dump(token))]
+    return splice(notification.text, edits)
+
+
+def _error(code: int, message: str) -> str:
+    return dump({"code": code, "message": message})
+
+
+_MESSAGES: Final = {names.METHOD_NOT_FOUND: "Method not found", names.INVALID_PARAMS: "Invalid params"}
+
+
+# --- URLs that a server wants visited ---------------------------------------------------------------------------------
+#
+# A server can refuse a request until a person visited a URL (-32042). The modern era has no such
+# error: its host is asked to open the URL, and the request is sent again (10.3).
+
+MAX_ERROR: Final = 64 * 1024
+"""Largest error that is searched for URLs, in characters."""
+
+
+def url_questions(response: Response, host: Peer | None) -> tuple[Question, ...]:
+    """A question for each URL in a server's error; none if the response is for the host as it is.
+
+    That is any other response, and any response for a legacy host or one that cannot open URLs. It
+    is also an error with anything but elicitations by URL.
+    """
+    if response.error is None or response.error_code != names.URL_ELICITATION_REQUIRED:
+        return ()
+    if host is None or era_of(host.revision) is not Era.MODERN:
+        return ()
+    error = response.text[response.error.start : response.error.end]
+    if len(error) > MAX_ERROR:
+        return ()
+    # Parsed again: the members of the response do not have a long value.
+    data = json.loads(error).get("data")
+    listed = data.get("elicitations") if isinstance(data, dict) else None
+    if not isinstance(listed, list) or not all(_is_url_elicitation(each) for each in listed):
+        return ()
+    params = [dump({name: each[name] for name in _URL_MEMBERS}) for each in listed]
+    if any(capabilities.refusal(host, names.ELICITATION_CREATE, members(text)) is not None for text in params):
+        return ()
+    return tuple(Question(names.ELICITATION_CREATE, Params(text)) for text in params)
+
+
+def is_accepted(answer: Answer) -> bool:
+    """Whether the person accepted to visit the URL."""
+    found = members(answer).get("result")
+    return found is not None and isinstance(found.value, dict) and found.value.get("action") == "accept"
+
+
+def _is_url_elicitation(each: Any) -> bool:
+    if not isinstance(each, dict) or each.get("mode") != "url":
+        return False
+    return all(isinstance(each.get(name), str) and _LONE_SURROGATE.search(each[name]) is None for name in _URL_MEMBERS)
+
+
+_LONE_SURROGATE: Final = re.compile("[\\ud800-\\udfff]")
+_URL_MEMBERS: Final = ("mode", "elicitationId", "url", "message")

@@ -1,50 +1,50 @@
-"""What servers of the modern era answer, as hosts of this era have it (B-CONV-1, B-CONV-3, B-CONV-8, B-CONV-9).
+"""Responses of modern servers converted for legacy hosts (B-CONV-1, B-CONV-3, B-CONV-8, B-CONV-9).
 
-Splices into the text, so that the rest of a server's payload stays to the byte. Pure. What must not live here: the
-catalogue of tools (`tools`), and what servers of this era answer, which stays as it is.
+The conversion is a splice: all other bytes of a server's payload stay. Content that a revision does
+not know is replaced by text. Responses of legacy servers stay as they are.
 """
 
-from collections.abc import Callable
-from typing import Final
+import json
+from collections.abc import Callable, Iterable
+from typing import Any, Final
 
 from taskgate.domain.record import RequestId
 from taskgate.domain.versions import Revision
-from taskgate.jsontext.edits import dump, splice
+from taskgate.errors import MalformedMessage
+from taskgate.jsontext.edits import Edits, dump, splice
 from taskgate.jsontext.large import LargeJson, MessageText
-from taskgate.jsontext.spans import Member, Members, RawJson, members
-from taskgate.protocol import vocabulary as words
+from taskgate.jsontext.spans import Member, Members, RawJson, elements, members, skip_space
+from taskgate.protocol import vocabulary as names
 from taskgate.protocol.dialects import EraCrossing
 from taskgate.protocol.extensions import Extension
 from taskgate.protocol.faults import as_internal, no_result, with_code
 from taskgate.protocol.jsonrpc import error_text, with_id
-from taskgate.protocol.legacy.content import fitting_content, fitting_messages, knows_all_content
 from taskgate.protocol.messages import Response, meta_of, value_of
 from taskgate.protocol.meta import ObjectEdit, edits_for
 
-OTHER_ERA: Final = ("resultType", "ttlMs", "cacheScope")
-"""Members of a result that this era does not have."""
-NO_TASK: Final = ObjectEdit(meta_drop=(words.RELATED_TASK, words.SUBSCRIPTION_ID), keeps_hop=True)
-"""What becomes of a result of a server of this era that names a task of its own."""
+MODERN_MEMBERS: Final = ("resultType", "ttlMs", "cacheScope")
+"""Members of a result that the legacy era does not have."""
+WITHOUT_TASK: Final = ObjectEdit(meta_drop=(names.RELATED_TASK, names.SUBSCRIPTION_ID), keeps_hop=True)
+"""The edit of a legacy server's result that names a task of its own."""
 TextAt = Callable[[Member], RawJson]
 """The text of a member."""
-_NEWEST_CODES: Final = frozenset({words.HEADER_MISMATCH, words.MISSING_CAPABILITY, words.UNSUPPORTED_VERSION})
 
 
-def answer(id: RequestId, response: Response, foreign: EraCrossing) -> str:
-    """A server's response under the host's id; what is no complete result breaks the protocol (V-META-7)."""
+def convert_response(id: RequestId, response: Response, crossing: EraCrossing) -> str:
+    """A server's response under the host's id. An incomplete result is an error (V-META-7)."""
     if response.error is not None:
         error = response.text[response.error.start : response.error.end]
-        converted = fitting_error(error, foreign.method, foreign.extension)
+        converted = convert_error(error, crossing.method, crossing.extension)
         return with_id(response, id) if converted == error else error_text(id, converted)
-    if response.result is None or response.result.members is None or not is_complete(response, foreign.extension):
+    if response.result is None or response.result.members is None or not is_complete(response, crossing.extension):
         return no_result(id)
-    change = _fitting(response.text, response.result.members, foreign)
+    change = _result_edit(response.text, response.result.members, crossing)
     edits = edits_for(response.result.members, response.result.start, change)
     return splice(response.text, [(*response.id_span, dump(id)), *edits])
 
 
 def is_complete(response: Response, extension: Extension | None = None) -> bool:
-    """Whether a server answered, rather than with an error or with what breaks the protocol."""
+    """Whether a response has a complete result."""
     found = None if response.result is None else response.result.members
     if found is None or "resultType" not in found:
         return found is not None
@@ -52,59 +52,58 @@ def is_complete(response: Response, extension: Extension | None = None) -> bool:
     return kind == "complete" or (extension is not None and extension.allows_result(kind))
 
 
-def fitting_outcome(found: Members, text_at: TextAt) -> ObjectEdit:
-    """What becomes of the result of a call that a task was made of, by its members, whatever the era of its server.
+def outcome_edit(found: Members, text_at: TextAt) -> ObjectEdit:
+    """The edit of the result of a task's call, from a server of either era.
 
-    Only 2025-11-25 has tasks, so that is its host's revision.
+    Only 2025-11-25 has tasks, so that is the host's revision.
     """
-    if "resultType" not in found and words.SERVER_INFO not in meta_of(found):
+    if "resultType" not in found and names.SERVER_INFO not in meta_of(found):
         return ObjectEdit(keeps_hop=True)
-    return _fitting_call(text_at, found, Revision.R2025_11_25)
+    return _call_edit(text_at, found, Revision.R2025_11_25)
 
 
-def may_not_fit(result: RawJson) -> bool:
-    """Whether the result can be of another era: told for certain where it is not, without reading it."""
-    return '"resultType"' in result or words.SERVER_INFO in result
+def may_be_modern(result: RawJson) -> bool:
+    """Whether a result may come from a modern server; False is certain. It is a string search."""
+    return '"resultType"' in result or names.SERVER_INFO in result
 
 
-def fitting_error(error: RawJson, method: str, extension: Extension | None = None) -> RawJson:
-    """An error of a server under a code that means here what was meant; codes of an extension stay (X-EXT-31)."""
+def convert_error(error: RawJson, method: str, extension: Extension | None = None) -> RawJson:
+    """An error with the legacy code of the same meaning; codes of an extension stay (X-EXT-31)."""
     found = members(error)
     code = found["code"].value
     if extension is not None and code in extension.codes:
         return error
-    if code in _NEWEST_CODES:
+    if code in names.MODERN_ERRORS:
         return as_internal(error)
-    if method == "resources/read" and code == words.INVALID_PARAMS and _is_not_found(error):
-        return with_code(error, words.RESOURCE_NOT_FOUND)
+    if method == "resources/read" and code == names.INVALID_PARAMS and _is_not_found(error):
+        return with_code(error, names.RESOURCE_NOT_FOUND)
     return error
 
 
-def large_fitting_error(error: LargeJson) -> MessageText:
-    """The same of a large error of a call; one that changes is read as a whole."""
-    fits = error.members["code"].value not in _NEWEST_CODES
+def convert_large_error(error: LargeJson) -> MessageText:
+    """The same for a large error of a call. One that changes is read as a whole."""
+    fits = error.members["code"].value not in names.MODERN_ERRORS
     return error.spliced(()) if fits else as_internal(error.text())
 
 
-def _fitting(text: str, found: Members, foreign: EraCrossing) -> ObjectEdit:
-    """What is to become of a result with these members."""
-    match foreign.method:
-        case words.TOOLS_CALL:
-            return _fitting_call(lambda member: _text_of(text, member), found, foreign.host)
+def _result_edit(text: str, found: Members, crossing: EraCrossing) -> ObjectEdit:
+    match crossing.method:
+        case names.TOOLS_CALL:
+            return _call_edit(lambda member: _text_of(text, member), found, crossing.host)
         case "prompts/get" if "messages" in found:
             messages = _text_of(text, found["messages"])
-            return ObjectEdit(put={"messages": fitting_messages(messages, foreign.host)}, drop=OTHER_ERA)
-    return ObjectEdit(drop=OTHER_ERA)
+            return ObjectEdit(put={"messages": convert_messages(messages, crossing.host)}, drop=MODERN_MEMBERS)
+    return ObjectEdit(drop=MODERN_MEMBERS)
 
 
-def _fitting_call(text_at: TextAt, found: Members, host: Revision) -> ObjectEdit:
+def _call_edit(text_at: TextAt, found: Members, host: Revision) -> ObjectEdit:
     structured, content = found.get("structuredContent"), found.get("content")
-    is_unfit = structured is not None and not structured.is_object
-    if content is not None and not is_unfit and knows_all_content(host):
-        return ObjectEdit(drop=OTHER_ERA)
-    unfit = text_at(structured) if structured is not None and is_unfit else None
-    put = {"content": fitting_content("[]" if content is None else text_at(content), host, unfit)}
-    return ObjectEdit(put=put, drop=(*OTHER_ERA, "structuredContent") if is_unfit else OTHER_ERA)
+    is_unknown = structured is not None and not structured.is_object
+    if content is not None and not is_unknown and knows_all_content(host):
+        return ObjectEdit(drop=MODERN_MEMBERS)
+    unknown = text_at(structured) if structured is not None and is_unknown else None
+    put = {"content": convert_content("[]" if content is None else text_at(content), host, unknown)}
+    return ObjectEdit(put=put, drop=(*MODERN_MEMBERS, "structuredContent") if is_unknown else MODERN_MEMBERS)
 
 
 def _text_of(text: str, member: Member) -> RawJson:
@@ -112,7 +111,149 @@ def _text_of(text: str, member: Member) -> RawJson:
 
 
 def _is_not_found(error: RawJson) -> bool:
-    """Whether what is wrong is that there is no such resource: it is named in the data, or the message says so."""
+    """Whether an error says that a resource does not exist: its data has a URI, or its message says
+    so.
+    """
     found = members(error)
     data, message = value_of(found, "data"), value_of(found, "message")
     return (isinstance(data, dict) and isinstance(data.get("uri"), str)) or "not found" in str(message).lower()
+
+
+# --- content ----------------------------------------------------------------------------------------------------------
+#
+# Content blocks that a revision does not know become text (B-CONV-3). If something repeats a key,
+# all stays as it is: two readers could read it differently. So does content with more than
+# `MAX_BLOCKS` blocks: reading each would block all other calls.
+
+MAX_BLOCKS: Final = 4096
+"""Largest number of content blocks, or messages of a prompt, that are converted."""
+LONG: Final = 64 * 1024
+"""Length of content and structured content up to which both are parsed to compare them, in
+characters.
+"""
+_UNKNOWN_KINDS: Final = {
+    Revision.R2024_11_05: ("audio", "resource_link"),
+    Revision.R2025_03_26: ("resource_link",),
+}
+"""The kinds of blocks that are newer than a revision; the newest two legacy revisions know all."""
+_UNREADABLE: Final = object()
+
+
+def knows_all_content(host: Revision) -> bool:
+    """Whether that revision knows all content that servers send."""
+    return host not in _UNKNOWN_KINDS
+
+
+def convert_content(content: RawJson, host: Revision, structured: RawJson | None) -> RawJson:
+    """The content of a tool's result for that revision.
+
+    `structured` is structured content that the host cannot read. It becomes a text block, unless a
+    text block has it already.
+    """
+    kinds = _UNKNOWN_KINDS.get(host, ())
+    converted = _convert_blocks(content, kinds) if kinds else content
+    return converted if structured is None or _has_text(converted, structured) else _with_text(converted, structured)
+
+
+def convert_messages(messages: RawJson, host: Revision) -> RawJson:
+    """The messages of a prompt for that revision."""
+    kinds = _UNKNOWN_KINDS.get(host, ())
+    if not kinds:
+        return messages
+    try:
+        found = [(each.members or {}).get("content") for each in elements(messages, {"content": {}}, MAX_BLOCKS)]
+    except MalformedMessage:
+        return messages
+    return splice(messages, _block_edits(messages, filter(None, found), kinds))
+
+
+def _convert_blocks(content: RawJson, kinds: tuple[str, ...]) -> RawJson:
+    try:
+        return splice(content, _block_edits(content, elements(content, {}, MAX_BLOCKS), kinds))
+    except MalformedMessage:
+        return content
+
+
+def _block_edits(text: str, blocks: Iterable[Member], kinds: tuple[str, ...]) -> Edits:
+    return [
+        (block.start, block.end, _as_text(text, block.members))
+        for block in blocks
+        if block.members is not None and value_of(block.members, "type") in kinds
+    ]
+
+
+def _as_text(text: str, block: Members) -> RawJson:
+    """A text block in place of an unknown one, with its annotations."""
+    if value_of(block, "type") == "audio":
+        line = f"[audio ({_string(block, 'mimeType')}), which this protocol version cannot carry]"
+    else:
+        link = f"{_string(block, 'title') or _string(block, 'name')}: {_string(block, 'uri')}"
+        line = "\n".join(filter(None, [link, _string(block, "description")]))
+    annotations = block.get("annotations")
+    more = "" if annotations is None else f',"annotations":{text[annotations.start : annotations.end]}'
+    return _text_block(line, more)
+
+
+def _string(block: Members, name: str) -> str:
+    value = value_of(block, name)
+    return value if isinstance(value, str) else ""
+
+
+def _with_text(content: RawJson, text: str) -> RawJson:
+    block = _text_block(text)
+    if not content.startswith("["):
+        return f"[{block}]"
+    end = len(content) - 1
+    comma = "" if skip_space(content, 1) == end else ","
+    return f"{content[:end]}{comma}{block}]"
+
+
+def _text_block(text: str, more: str = "") -> RawJson:
+    # The standard encoder: a server's text may have a lone surrogate, which JSON can only escape.
+    return f'{{"type":"text","text":{json.dumps(text)}{more}}}'
+
+
+def _has_text(content: RawJson, structured: RawJson) -> bool:
+    """Whether a text block equals the structured content: as any spelling of its JSON, or as its
+    string.
+
+    If both are long, only white space may differ: parsing them would take seconds.
+    """
+    if len(content) + len(structured) > LONG:
+        return _has_long_text(content, structured)
+    wanted, parsed = _canonical(structured), _parse(content)
+    blocks = [block for block in (parsed if isinstance(parsed, list) else []) if isinstance(block, dict)]
+    texts = [block["text"] for block in blocks if isinstance(block.get("text"), str)]
+    return wanted is not None and any(wanted in (json.dumps(text), _canonical(text)) for text in texts)
+
+
+def _has_long_text(content: RawJson, structured: RawJson) -> bool:
+    try:
+        blocks = elements(content, {}, MAX_BLOCKS)
+    except MalformedMessage:
+        return False
+    texts = [_string(block.members, "text") for block in blocks if block.members is not None]
+    if structured.startswith('"'):
+        return _parse(structured) in texts
+    wanted = _without_space(structured)
+    return any(_without_space(text) == wanted for text in texts)
+
+
+def _without_space(text: str) -> bytes:
+    return text.encode(errors="surrogatepass").translate(None, b" \t\r\n")
+
+
+def _canonical(text: str) -> str | None:
+    """A JSON text in canonical form; None for text that is no JSON or too deep."""
+    try:
+        return json.dumps(_parse(text), sort_keys=True)
+    except (TypeError, RecursionError):
+        return None
+
+
+def _parse(text: str) -> Any:
+    """The value of a JSON text; `_UNREADABLE`, which is no JSON value, on failure."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return _UNREADABLE

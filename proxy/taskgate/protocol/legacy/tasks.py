@@ -1,4 +1,4 @@
-"""The shapes of tasks in 2025-11-25 (SEP-1686). Only shapes; who may see them is decided elsewhere."""
+"""Tasks as hosts of 2025-11-25 see them (SEP-1686), ledger §4: task objects, results, lists."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -11,7 +11,7 @@ from taskgate.jsontext.edits import Edits, dump, insertion, may_have_key, splice
 from taskgate.jsontext.large import LargeJson, MessageText, wrap
 from taskgate.jsontext.spans import Member, Members, RawJson, members, skip_space
 from taskgate.protocol.jsonrpc import result_text
-from taskgate.protocol.legacy.results import TextAt, fitting_outcome, may_not_fit
+from taskgate.protocol.legacy.results import TextAt, may_be_modern, outcome_edit
 from taskgate.protocol.meta import edits_for
 from taskgate.protocol.vocabulary import IMMEDIATE_RESPONSE, RELATED_TASK
 
@@ -19,14 +19,16 @@ MILLISECOND = timedelta(milliseconds=1)
 
 
 def task_object(record: TaskRecord) -> RawJson:
-    """A Task: what `tasks/get`, `tasks/cancel` and the status notification hold, and CreateTaskResult nests."""
+    """A Task: the result of `tasks/get` and `tasks/cancel`, and the params of the status
+    notification.
+    """
     return dump(_fields(record))
 
 
 def create_result(record: TaskRecord, response: str | None = None) -> RawJson:
-    """A CreateTaskResult; the related-task key is there although examples leave it out (AMB-3).
+    """A CreateTaskResult, with the related-task key that examples leave out (AMB-3).
 
-    `response` is what a host may give its model as the tool's result for now (L-CREATE-4); None leaves it out.
+    `response` is a text that a host may give its model meanwhile (L-CREATE-4); None for none.
     """
     meta: dict[str, Any] = {RELATED_TASK: {"taskId": record.id}}
     if response is not None:
@@ -35,23 +37,26 @@ def create_result(record: TaskRecord, response: str | None = None) -> RawJson:
 
 
 def list_result(tasks: Sequence[ListedTask], cursor: str | None) -> RawJson:
-    """A ListTasksResult; `nextCursor` is there whenever there is more (L-LIST-1)."""
+    """A ListTasksResult; `nextCursor` is there exactly if there is another page (L-LIST-1)."""
     following = "" if cursor is None else f',"nextCursor":{dump(cursor)}'
-    return f'{{"tasks":[{",".join(map(_listed, tasks))}]{following}}}'
+    return f'{{"tasks":[{",".join(map(_listed_object, tasks))}]{following}}}'
 
 
 def presented_status(record: TaskRecord | ListedTask | TaskState) -> TaskStatus:
-    """The status as this era has it: a tool's error is a failed task (L-STAT-3)."""
+    """The status in this era: a task with a tool's error is a failed task (L-STAT-3)."""
     return TaskStatus.FAILED if record.tool_error else record.status
 
 
 def related_result(id: RequestId, result: RawJson | LargeJson, task: TaskId) -> MessageText:
-    """The response with such a result as this era has it, which names its task; one without `_meta` is not read."""
+    """The response with the result of a task, converted to this era, with the related-task key.
+
+    A result without `_meta` from a legacy server is not walked.
+    """
     related = dump({"taskId": task})
     if isinstance(result, LargeJson):
         edits = _related_edits(result.members, 0, lambda at: result.body[at.start : at.end].decode(), related)
         return wrap(result_text(id, "")[:-1], result.spliced(edits), "}")
-    if not may_have_key(result, "_meta") and not may_not_fit(result) and result[:1] == "{":
+    if not may_have_key(result, "_meta") and not may_be_modern(result) and result[:1] == "{":
         edits = [insertion(result, "_meta", f"{{{dump(RELATED_TASK)}:{related}}}")]
     else:
         found, start = members(result, {"_meta": {}}), skip_space(result, 0)
@@ -60,28 +65,29 @@ def related_result(id: RequestId, result: RawJson | LargeJson, task: TaskId) -> 
 
 
 def _related_edits(found: Members, start: int, text_at: TextAt, related: RawJson) -> Edits:
-    """The edits of a result that make it one of this era, and of that task."""
-    return edits_for(found, start, fitting_outcome(found, text_at)._replace(meta_put={RELATED_TASK: related}))
+    return edits_for(found, start, outcome_edit(found, text_at)._replace(meta_put={RELATED_TASK: related}))
 
 
-def with_related_task(result: RawJson, task: TaskId) -> RawJson:
-    """A result with the related-task key in its `_meta`, replacing what a server may have put there (T23)."""
+def with_related_task(text: RawJson, task: TaskId) -> RawJson:
+    """An object with the related-task key in its `_meta`, in place of one that a server put there
+    (T23).
+    """
     related = dump({"taskId": task})
-    found = members(result, {"_meta": {}})
+    found = members(text, {"_meta": {}})
     meta = found.get("_meta")
     if meta is None:
-        return splice(result, [insertion(result, "_meta", f"{{{dump(RELATED_TASK)}:{related}}}")])
+        return splice(text, [insertion(text, "_meta", f"{{{dump(RELATED_TASK)}:{related}}}")])
     if meta.members is None:
-        return splice(result, [(meta.start, meta.end, f"{{{dump(RELATED_TASK)}:{related}}}")])
-    return splice(result, [_related_edit(result, meta, related)])
+        return splice(text, [(meta.start, meta.end, f"{{{dump(RELATED_TASK)}:{related}}}")])
+    return splice(text, [_related_edit(text, meta, related)])
 
 
-def _related_edit(result: RawJson, meta: Member, related: RawJson) -> tuple[int, int, str]:
+def _related_edit(text: RawJson, meta: Member, related: RawJson) -> tuple[int, int, str]:
     old = (meta.members or {}).get(RELATED_TASK)
     if old is not None:
         return old.start, old.end, related
-    start, end, text = insertion(result[meta.start : meta.end], RELATED_TASK, related)
-    return meta.start + start, meta.start + end, text
+    start, end, new = insertion(text[meta.start : meta.end], RELATED_TASK, related)
+    return meta.start + start, meta.start + end, new
 
 
 def _fields(record: TaskRecord | ListedTask) -> dict[str, Any]:
@@ -99,20 +105,20 @@ def _fields(record: TaskRecord | ListedTask) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=4096)
-def _listed(task: ListedTask) -> RawJson:
-    """What `task_object` writes, put together at once: a page has many of them."""
+def _listed_object(task: ListedTask) -> RawJson:
+    """The same as `task_object`, as one format string: a page has many of them."""
     message = "" if task.status_message is None else f',"statusMessage":{dump(task.status_message)}'
     return (
         f'{{"taskId":{dump(task.id)},"status":"{presented_status(task).value}",'
-        f'"createdAt":"{_written(task.created_at)}","lastUpdatedAt":"{_written(task.updated_at)}",'
+        f'"createdAt":"{_format(task.created_at)}","lastUpdatedAt":"{_format(task.updated_at)}",'
         f'"ttl":{task.ttl // MILLISECOND},"pollInterval":{task.poll_interval // MILLISECOND}{message}}}'
     )
 
 
-def _written(moment: datetime) -> str:
+def _format(moment: datetime) -> str:
     if moment.tzinfo is not UTC:
         moment = moment.astimezone(UTC)
     return moment.isoformat(timespec="milliseconds")[:-6] + "Z"
 
 
-_timestamp = lru_cache(maxsize=4096)(_written)
+_timestamp = lru_cache(maxsize=4096)(_format)

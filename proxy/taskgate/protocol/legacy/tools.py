@@ -1,6 +1,7 @@
-"""Amending a page of `tools/list` for hosts of the legacy era: L-TOOL-1.
+"""Pages of `tools/list` for legacy hosts: `execution.taskSupport` of each tool (L-TOOL-1).
 
-Only `execution` of a tool is touched; of a tool of the modern era also the schemas that this one has no form for.
+Only `execution` of a tool changes. A page of a modern server also loses schemas that this era has
+no form for.
 """
 
 from functools import lru_cache
@@ -12,37 +13,38 @@ from taskgate.jsontext.edits import Edits, insertion, removals, splice
 from taskgate.jsontext.spans import Member, Members, RawJson, Shape, elements, members
 from taskgate.protocol.dialects import SupportOf
 from taskgate.protocol.discovery import hints_of
-from taskgate.protocol.legacy.results import OTHER_ERA
+from taskgate.protocol.legacy.results import MODERN_MEMBERS
 from taskgate.protocol.messages import value_of
 from taskgate.protocol.meta import ObjectEdit, edit_object
 
-MAX_REMEMBERED: Final = 64 * 1024
-"""Pages up to so many characters are kept amended: servers send the same one again and again."""
+MAX_CACHED: Final = 64 * 1024
+"""Largest page that is cached, in characters: servers send the same page again and again."""
 
 _TOOL: Final[Shape] = {"execution": {}}
 _SCHEMAS: Final[Shape] = {"inputSchema": {"properties": {}}, "outputSchema": {"properties": {}}}
 
 
-def amend_tools(page: RawJson, support: SupportOf | None) -> RawJson:
-    """The page with `execution.taskSupport` as `support` says for each tool; None removes `execution`.
+def with_task_support(page: RawJson, support: SupportOf | None) -> RawJson:
+    """The page with `execution.taskSupport` by `support`; None removes `execution` from all tools.
 
-    `support` must give the same answer for the same tool, or be another object. A page that is no list of tools stays
-    as it is, and so does one where a tool repeats a key: no edit could be right for every reader of it.
+    Results are cached by `support`, so it must always give the same answer for the same tool. A
+    page that is no list of tools stays as it is. So does one with a tool that repeats a key: no
+    edit could be right for every reader.
     """
-    return _remembered(page, support) if len(page) <= MAX_REMEMBERED else _amend(page, support)
+    return _cached_support(page, support) if len(page) <= MAX_CACHED else _with_task_support(page, support)
 
 
-def fitting_tools(page: RawJson) -> RawJson:
-    """A page of a server of the modern era as this one has it (B-CONV-1, B-CONV-2, T-29).
+def convert_tools(page: RawJson) -> RawJson:
+    """A page of a modern server in legacy form (B-CONV-1, B-CONV-2, T-29).
 
-    An output schema for anything but objects goes, and where a schema for a property is but true or false, it is
-    written as an object. Nested schemas stay, and so does a page where a tool repeats a key.
+    An output schema for anything but objects is removed. A property schema that is true or false
+    becomes an object. Nested schemas stay, and so does a page with a tool that repeats a key.
     """
-    return _fitting_remembered(page) if len(page) <= MAX_REMEMBERED else _fitting(page)
+    return _cached_conversion(page) if len(page) <= MAX_CACHED else _convert(page)
 
 
-def _fitting(page: RawJson) -> RawJson:
-    plain = edit_object(page, ObjectEdit(drop=OTHER_ERA))
+def _convert(page: RawJson) -> RawJson:
+    plain = edit_object(page, ObjectEdit(drop=MODERN_MEMBERS))
     tools = members(plain).get("tools")
     if tools is None:
         return plain
@@ -56,9 +58,9 @@ def _fitting(page: RawJson) -> RawJson:
 
 def _schema_edits(tool: Members) -> Edits:
     output = tool.get("outputSchema")
-    is_unfit = output is not None and value_of(output.members or {}, "type") != "object"
-    edits = removals(tool, ("outputSchema",)) if is_unfit else []
-    for schema in (tool.get("inputSchema"), None if is_unfit else output):
+    is_unknown = output is not None and value_of(output.members or {}, "type") != "object"
+    edits = removals(tool, ("outputSchema",)) if is_unknown else []
+    for schema in (tool.get("inputSchema"), None if is_unknown else output):
         properties = (schema.members or {}).get("properties") if schema is not None else None
         for each in ((properties.members or {}) if properties is not None else {}).values():
             if isinstance(each.value, bool):
@@ -66,7 +68,7 @@ def _schema_edits(tool: Members) -> Edits:
     return edits
 
 
-def _amend(page: RawJson, support: SupportOf | None) -> RawJson:
+def _with_task_support(page: RawJson, support: SupportOf | None) -> RawJson:
     tools = members(page).get("tools")
     if tools is None:
         return page
@@ -87,13 +89,13 @@ def _tool_edits(listed: str, tool: Member, fields: Members, name: str, support: 
     execution = fields.get("execution")
     if support is None:
         return removals(fields, ("execution",))
-    said = (execution.members or {}).get("taskSupport") if execution is not None else None
+    old = (execution.members or {}).get("taskSupport") if execution is not None else None
     hints = hints_of(tool.value)
     word = support(name, hints)
-    if said is not None:
-        return [(said.start, said.end, f'"{word}"')]
+    if old is not None:
+        return [(old.start, old.end, f'"{word}"')]
     if word is TaskSupport.FORBIDDEN and APP_ONLY in hints:
-        # Views see the tool as its server lists it; no word means the same.
+        # Views get the tool as its server lists it; no word means forbidden, too.
         return []
     if execution is not None and execution.members is not None:
         start, end, text = insertion(listed[execution.start : execution.end], "taskSupport", f'"{word}"')
@@ -104,5 +106,5 @@ def _tool_edits(listed: str, tool: Member, fields: Members, name: str, support: 
     return [(tool.start + start, tool.start + end, text)]
 
 
-_remembered = lru_cache(maxsize=64)(_amend)
-_fitting_remembered = lru_cache(maxsize=64)(_fitting)
+_cached_support = lru_cache(maxsize=64)(_with_task_support)
+_cached_conversion = lru_cache(maxsize=64)(_convert)

@@ -1,8 +1,4 @@
-"""Servers of the legacy era: what they are told, and what their messages mean. Pure; holds no session.
-
-What they ask of a host is read in `upstream_questions`, what a host declared in `capabilities`, what they want to be
-done before they answer in `url_elicitation`, what tasks of their own are said to be in `native_tasks`.
-"""
+"""The dialect for legacy servers: `LegacyUpstream`. Questions of servers are in `questions`."""
 
 from typing import Any, Final
 
@@ -10,24 +6,25 @@ from taskgate.domain.events import CallFaulted, CallSucceeded
 from taskgate.domain.policy import TaskSupport
 from taskgate.domain.record import RequestId
 from taskgate.domain.versions import NEWEST_LEGACY, Era, Peer, Revision, era_of, find_revision
-from taskgate.errors import MalformedMessage, UnparsableMessage, UpstreamFailed, UpstreamReason
+from taskgate.errors import MalformedMessage, UnparsableMessage
 from taskgate.jsontext.edits import dump
 from taskgate.jsontext.spans import RawJson, members
-from taskgate.protocol import server_messages
-from taskgate.protocol import vocabulary as words
+from taskgate.protocol import vocabulary as names
 from taskgate.protocol.discovery import (
     MAX_WELCOME,
     ListedTool,
     ServerDescription,
     ToolPage,
     hints_of,
+    is_tool,
     server_info,
     undefined_members,
 )
 from taskgate.protocol.extensions import ExtensionPolicy, dump_capabilities
+from taskgate.protocol.faults import protocol_violation, request_refused
 from taskgate.protocol.headers import read_header_paths
 from taskgate.protocol.jsonrpc import is_id, notification_text, parse, request_text
-from taskgate.protocol.legacy import capabilities, native_tasks, upstream_questions, url_elicitation
+from taskgate.protocol.legacy import capabilities, questions, server_tasks
 from taskgate.protocol.messages import Notification, Params, Request, Response, short_info, value_of
 from taskgate.protocol.server_messages import (
     Answer,
@@ -38,19 +35,20 @@ from taskgate.protocol.server_messages import (
     SessionNotification,
     TaskStatusNotification,
     WithdrawnQuestion,
+    call_outcome,
 )
 
 MAX_DEPTH: Final = 256
-"""How deep a server's message may nest: far above any real one, far below what would hurt to read."""
+"""Nesting depth of a server's message: far above any real one, and safe for the parser."""
 
 
 class LegacyUpstream:
-    """The translator for servers of the legacy era. `version` is the gateway's own, told as client info.
+    """The implementation of LegacyUpstreamDialect.
 
-    `extensions` is what crosses.
+    `version` is the gateway's, for clientInfo; `extensions` says which extensions cross.
     """
 
-    tasks: Final = native_tasks.NativeTasks()
+    tasks: Final = server_tasks.LegacyServerTasks()
 
     def __init__(self, version: str, extensions: ExtensionPolicy) -> None:
         self._version = version
@@ -61,42 +59,42 @@ class LegacyUpstream:
         declared = capabilities.declared(host)
         if host is not None:
             declared |= self._extensions.host_capabilities(host.capabilities, era_of(host.revision), Era.LEGACY)
-        said = f'"protocolVersion":"{offered.value}","capabilities":{dump_capabilities(declared)}'
-        return request_text(id, words.INITIALIZE, f'{{{said},"clientInfo":{dump(info)}}}')
+        members_ = f'"protocolVersion":"{offered.value}","capabilities":{dump_capabilities(declared)}'
+        return request_text(id, names.INITIALIZE, f'{{{members_},"clientInfo":{dump(info)}}}')
 
     def read_welcome(self, response: Response) -> ServerDescription:
         if response.result is None:
-            raise _failed(UpstreamReason.REFUSED, "The server refused to open a session")
+            raise request_refused("The server refused to open a session")
         text = response.text[response.result.start : response.result.end]
         if len(text) > MAX_WELCOME:
-            raise _broke("its welcome is too long")
+            raise protocol_violation("its welcome is too long")
         try:
             result = members(text, {"capabilities": {"extensions": {}, "experimental": {}}, "_meta": {}})
         except MalformedMessage:
-            # Both are amended for hosts, which a repeated key would not let happen.
-            raise _broke("its welcome repeats a key, or has too many") from None
+            # Both are edited for hosts, which needs unique keys.
+            raise protocol_violation("its welcome repeats a key, or has too many") from None
         revision = find_revision(value_of(result, "protocolVersion"))
         if revision is None:
-            raise _broke("it speaks no known revision")
-        capabilities, info = result.get("capabilities"), value_of(result, "serverInfo")
-        if capabilities is None or not isinstance(capabilities.value, dict):
-            raise _broke("it declared no capabilities")
+            raise protocol_violation("it speaks no known revision")
+        declared, info = result.get("capabilities"), value_of(result, "serverInfo")
+        if declared is None or not isinstance(declared.value, dict):
+            raise protocol_violation("it declared no capabilities")
         instructions = result.get("instructions")
-        told = instructions is not None and isinstance(instructions.value, str)
+        has_instructions = instructions is not None and isinstance(instructions.value, str)
         return ServerDescription(
             peer=Peer(
                 revision=revision,
-                capabilities=capabilities.value,
+                capabilities=declared.value,
                 info=short_info(info) if isinstance(info, dict) else {},
             ),
-            capabilities=text[capabilities.start : capabilities.end],
-            instructions=text[instructions.start : instructions.end] if instructions and told else None,
+            capabilities=text[declared.start : declared.end],
+            instructions=text[instructions.start : instructions.end] if instructions and has_instructions else None,
             info=server_info(text, result.get("serverInfo")),
             rest=undefined_members(text, result),
         )
 
     def initialized(self) -> str:
-        return notification_text(words.NOTE_INITIALIZED)
+        return notification_text(names.NOTE_INITIALIZED)
 
     def call(self, id: RequestId, method: str, params: Params | None) -> str:
         return request_text(id, method, None if params is None else params.with_token(id))
@@ -105,122 +103,114 @@ class LegacyUpstream:
         try:
             found = members(params, {"_meta": {}})
         except MalformedMessage:
-            # Better untracked than refused for what its server may well read.
+            # A call without progress is better than a refused one: its server may be able to read
+            # it.
             return Params(params)
         meta = found.get("_meta")
         if meta is None:
-            return _opened(params, params.find("{") + 1, '"_meta":{"progressToken":', "}", more=bool(found))
+            return _with_slot(params, params.find("{") + 1, '"_meta":{"progressToken":', "}", has_more=bool(found))
         if meta.members is None:
             return Params(params)
         token = meta.members.get("progressToken")
         if token is not None:
             return Params(params[: token.start], params[token.end :])
-        return _opened(params, meta.start + 1, '"progressToken":', "", more=bool(meta.members))
+        return _with_slot(params, meta.start + 1, '"progressToken":', "", has_more=bool(meta.members))
 
     def list_tools(self, id: RequestId, cursor: RawJson | None) -> str:
-        return request_text(id, words.TOOLS_LIST, "{}" if cursor is None else f'{{"cursor":{cursor}}}')
+        return request_text(id, names.TOOLS_LIST, "{}" if cursor is None else f'{{"cursor":{cursor}}}')
 
     def read_tools(self, response: Response) -> ToolPage:
         if response.result is None:
-            raise _failed(UpstreamReason.REFUSED, "The server refused to list its tools")
+            raise request_refused("The server refused to list its tools")
         text = response.text[response.result.start : response.result.end]
         result = members(text)
         tools = result["tools"].whole if "tools" in result else None
         if not isinstance(tools, list):
-            raise _broke("its list of tools is no list")
+            raise protocol_violation("its list of tools is no list")
         cursor = result.get("nextCursor")
-        more = cursor is not None and isinstance(cursor.value, str)
+        has_more = cursor is not None and isinstance(cursor.value, str)
         return ToolPage(
-            tools={tool["name"]: _listed(tool) for tool in tools if _is_tool(tool)},
-            cursor=text[cursor.start : cursor.end] if cursor and more else None,
+            tools={tool["name"]: _listed_tool(tool) for tool in tools if is_tool(tool)},
+            cursor=text[cursor.start : cursor.end] if cursor and has_more else None,
         )
 
     def cancel(self, id: RequestId, reason: str) -> str:
-        return notification_text(words.NOTE_CANCELLED, dump({"requestId": id, "reason": reason}))
+        return notification_text(names.NOTE_CANCELLED, dump({"requestId": id, "reason": reason}))
 
     def decode(self, message: bytes, host: Peer | None) -> LegacyServerMessage:
         try:
-            heard = parse(message, max_depth=MAX_DEPTH)
+            parsed = parse(message, max_depth=MAX_DEPTH)
         except (UnparsableMessage, MalformedMessage):
-            raise _broke("a message of it is no JSON-RPC message") from None
-        match heard:
+            raise protocol_violation("a message of it is no JSON-RPC message") from None
+        match parsed:
             case Response():
-                return CallResponse(heard)
+                return CallResponse(parsed)
             case Request():
-                return upstream_questions.read_question(heard, host)
-            case Notification(method=words.NOTE_PROGRESS):
-                token = value_of(heard.params, "progressToken")
-                known = isinstance(token, int) and not isinstance(token, bool)
-                return CallProgress(token, heard) if known else None
-            case Notification(method=words.NOTE_CANCELLED):
-                id_ = value_of(heard.params, "requestId")
+                return questions.read_question(parsed, host)
+            case Notification(method=names.NOTE_PROGRESS):
+                token = value_of(parsed.params, "progressToken")
+                is_own = isinstance(token, int) and not isinstance(token, bool)
+                return CallProgress(token, parsed) if is_own else None
+            case Notification(method=names.NOTE_CANCELLED):
+                id_ = value_of(parsed.params, "requestId")
                 return WithdrawnQuestion(id_) if is_id(id_) else None
-            case Notification(method=words.NOTE_TASK_STATUS):
-                task = native_tasks.told(heard)
+            case Notification(method=names.NOTE_TASK_STATUS):
+                task = server_tasks.read_status(parsed)
                 return None if task is None else TaskStatusNotification(task)
-            case Notification(method=method) if method in words.RELAYED_NOTICES:
-                return SessionNotification(heard)
-            case Notification(method=method) if host is not None and self._carries(method, host):
-                return SessionNotification(heard)
+            case Notification(method=method) if method in names.RELAYED_NOTICES:
+                return SessionNotification(parsed)
+            case Notification(method=method) if host is not None and self._allows_extension(method, host):
+                return SessionNotification(parsed)
         return None
 
-    def _carries(self, notification: str, host: Peer) -> bool:
+    def _allows_extension(self, notification: str, host: Peer) -> bool:
         return self._extensions.allows_notification(notification, era_of(host.revision), Era.LEGACY)
 
     def answer(self, id: RequestId, answer: Answer) -> str:
-        return upstream_questions.answer_text(id, answer)
+        return questions.encode_answer(id, answer)
 
     def default_answer(self, method: str) -> Answer:
-        return upstream_questions.no_answer(method)
+        return questions.default_answer(method)
 
     def url_questions(self, response: Response, host: Peer | None) -> tuple[Question, ...]:
-        return url_elicitation.request_contexts(response, host)
+        return questions.url_questions(response, host)
 
     def is_accepted(self, answer: Answer) -> bool:
-        return url_elicitation.agrees(answer)
+        return questions.is_accepted(answer)
 
     def allows_notification(self, notification: Notification, host: Peer | None) -> bool:
-        return capabilities.may_tell(host, notification.method)
+        return capabilities.allows_notification(host, notification.method)
 
     def notification(self, notification: Notification, token: RequestId | None = None) -> str:
-        return upstream_questions.passed_on(notification, token)
+        return questions.encode_host_notification(notification, token)
 
     def outcome(self, response: Response) -> CallSucceeded | CallFaulted:
-        return server_messages.call_outcome(response)
+        return call_outcome(response)
 
 
-def _opened(params: RawJson, at: int, key: str, end: str, *, more: bool) -> Params:
-    """The text with a new first member at `at`, open where its value belongs; as it is where it is no object."""
+def _with_slot(params: RawJson, at: int, key: str, end: str, *, has_more: bool) -> Params:
+    """The text with a new first member at `at`, split at its value; unchanged if it is no
+    object.
+    """
     if at == 0:
         return Params(params)
-    return Params(params[:at] + key, end + ("," if more else "") + params[at:])
+    return Params(params[:at] + key, end + ("," if has_more else "") + params[at:])
 
 
-def _listed(tool: dict[str, Any]) -> ListedTool:
+def _listed_tool(tool: dict[str, Any]) -> ListedTool:
     try:
-        mirrored = read_header_paths(tool.get("inputSchema"))
+        header_paths = read_header_paths(tool.get("inputSchema"))
     except ValueError:
-        # Servers of this era need not know of headers; what looks like one of theirs is none.
-        mirrored = {}
-    return ListedTool(_native_support(tool), mirrored, hints_of(tool))
+        # Legacy servers need not know of headers: this only looks like an annotation.
+        header_paths = {}
+    return ListedTool(_own_support(tool), header_paths, hints_of(tool))
 
 
-def _native_support(tool: dict[str, Any]) -> TaskSupport | None:
+def _own_support(tool: dict[str, Any]) -> TaskSupport | None:
     execution = tool.get("execution")
     word = execution.get("taskSupport") if isinstance(execution, dict) else None
     return TaskSupport(word) if isinstance(word, str) and word in _SUPPORT_WORDS else None
 
 
-def _is_tool(tool: Any) -> bool:
-    return isinstance(tool, dict) and isinstance(tool.get("name"), str)
-
-
-def _failed(reason: UpstreamReason, text: str) -> UpstreamFailed:
-    return UpstreamFailed(reason, text, dispatched=False)
-
-
-def _broke(how: str) -> UpstreamFailed:
-    return UpstreamFailed(UpstreamReason.MALFORMED, f"The server broke the protocol: {how}", dispatched=True)
-
-
 _SUPPORT_WORDS = frozenset(TaskSupport)
+"""The values of `execution.taskSupport`."""

@@ -8,7 +8,14 @@ from requirements import covers
 from taskgate.domain.versions import Peer, Revision
 from taskgate.errors import MalformedMessage
 from taskgate.jsontext.spans import members
-from taskgate.protocol.legacy.capabilities import allows, declared, hosts_tasks_of, lacking, may_tell, refusal
+from taskgate.protocol.legacy.capabilities import (
+    allows_notification,
+    can_ask,
+    declared,
+    makes_tasks_of,
+    missing,
+    refusal,
+)
 
 OLD = [Revision.R2024_11_05, Revision.R2025_03_26]
 MIDDLE = Revision.R2025_06_18
@@ -141,10 +148,10 @@ def test_a_host_of_the_modern_era_is_asked_what_it_declared(
 ) -> None:
     # An elicitation that names no mode is a form.
     asking = host(MODERN_REVISION, **capabilities)
-    assert allows(asking, method, params) is asked
-    assert not hosts_tasks_of(asking, method)
-    assert not may_tell(asking, "notifications/roots/list_changed")
-    assert not may_tell(asking, "notifications/tasks/status")
+    assert can_ask(asking, method, params) is asked
+    assert not makes_tasks_of(asking, method)
+    assert not allows_notification(asking, "notifications/roots/list_changed")
+    assert not allows_notification(asking, "notifications/tasks/status")
 
 
 # --- questions
@@ -203,7 +210,7 @@ def test_any_other_question_is_unknown(method: str) -> None:
 def test_an_elicitation_is_allowed_in_a_declared_mode(modes: dict[str, Any], mode: str, code: int | None) -> None:
     params = f'{{"mode":{mode}}}' if mode else "{}"
     assert refusal(host(elicitation=modes), ELICIT, members(params)) == code
-    assert allows(host(elicitation=modes), ELICIT, params) is (code is None)
+    assert can_ask(host(elicitation=modes), ELICIT, params) is (code is None)
 
 
 @pytest.mark.parametrize("params", ['{"tools":[]}', '{"toolChoice":{"mode":"auto"}}'])
@@ -211,8 +218,8 @@ def test_a_sampling_with_tools_is_allowed_where_they_were_declared(params: str) 
     assert refusal(host(sampling={}), SAMPLE, members(params)) == -32602
     assert refusal(host(MIDDLE, sampling={"tools": {}}), SAMPLE, members(params)) == -32602
     assert refusal(host(), SAMPLE, members(params)) == -32601
-    assert allows(host(sampling={"tools": {}}), SAMPLE, params)
-    assert allows(host(sampling={}), SAMPLE, '{"tools":null,"messages":[]}')
+    assert can_ask(host(sampling={"tools": {}}), SAMPLE, params)
+    assert can_ask(host(sampling={}), SAMPLE, '{"tools":null,"messages":[]}')
 
 
 @pytest.mark.parametrize(
@@ -237,16 +244,16 @@ def test_what_a_host_would_have_had_to_declare_is_named(
 ) -> None:
     new = host(Revision.R2026_07_28, **declares)
     assert refusal(new, method, members(params)) is not None
-    assert lacking(new, method, members(params)) == lacks
+    assert missing(new, method, members(params)) == lacks
     if lacks is not None:
         assert refusal(host(Revision.R2026_07_28, **lacks), method, members(params)) is None
 
 
 def test_a_question_without_parameters_is_judged_too() -> None:
-    assert allows(host(roots={}), ROOTS, "")
-    assert allows(host(elicitation={}), ELICIT, "")
+    assert can_ask(host(roots={}), ROOTS, "")
+    assert can_ask(host(elicitation={}), ELICIT, "")
     with pytest.raises(MalformedMessage):
-        allows(host(roots={}), ROOTS, '{"a":1,"a":2}')
+        can_ask(host(roots={}), ROOTS, '{"a":1,"a":2}')
 
 
 @pytest.mark.parametrize(
@@ -254,20 +261,20 @@ def test_a_question_without_parameters_is_judged_too() -> None:
 )
 def test_a_host_makes_tasks_of_the_questions_that_it_named(method: str, asked: str, verb: str) -> None:
     able = host(tasks={"requests": {asked: {verb: {}}}})
-    assert hosts_tasks_of(able, method)
-    assert not hosts_tasks_of(able, ELICIT if method == SAMPLE else SAMPLE)
-    assert not hosts_tasks_of(able, ROOTS)
-    assert not hosts_tasks_of(host(tasks={"list": {}}), method)
-    assert not hosts_tasks_of(host(MIDDLE, tasks={"requests": {asked: {verb: {}}}}), method)
-    assert not hosts_tasks_of(None, method)
+    assert makes_tasks_of(able, method)
+    assert not makes_tasks_of(able, ELICIT if method == SAMPLE else SAMPLE)
+    assert not makes_tasks_of(able, ROOTS)
+    assert not makes_tasks_of(host(tasks={"list": {}}), method)
+    assert not makes_tasks_of(host(MIDDLE, tasks={"requests": {asked: {verb: {}}}}), method)
+    assert not makes_tasks_of(None, method)
 
 
 def test_a_server_is_told_what_it_was_told_to_expect() -> None:
     changed, status = "notifications/roots/list_changed", "notifications/tasks/status"
-    assert may_tell(host(roots={"listChanged": True}), changed)
-    assert not may_tell(host(roots={}, tasks={}), changed)
-    assert not may_tell(host(), changed)
-    assert may_tell(host(tasks={}), status)
-    assert not may_tell(host(roots={"listChanged": True}), status)
-    assert not may_tell(None, status)
-    assert not may_tell(host(roots={"listChanged": True}, tasks={}), "notifications/message")
+    assert allows_notification(host(roots={"listChanged": True}), changed)
+    assert not allows_notification(host(roots={}, tasks={}), changed)
+    assert not allows_notification(host(), changed)
+    assert allows_notification(host(tasks={}), status)
+    assert not allows_notification(host(roots={"listChanged": True}), status)
+    assert not allows_notification(None, status)
+    assert not allows_notification(host(roots={"listChanged": True}, tasks={}), "notifications/message")

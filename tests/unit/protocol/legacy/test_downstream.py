@@ -1,17 +1,24 @@
-"""What a host's message asks, by the revision of its session and by what the mount offers."""
+"""Messages of legacy hosts are decoded, and their welcome is encoded."""
 
 import json
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from helpers.memory_kept import memory_kept
+from helpers.schema import RELATED_TASK, check_server_message
 from taskgate.domain.listing import ALL_TASKS, NEWEST_FIRST, TaskFilter, TaskOrder
+from taskgate.domain.record import InputRequest, TaskRecord
 from taskgate.domain.versions import LEGACY, NEWEST_LEGACY, Era, Peer, Revision
 from taskgate.errors import InvalidParams, MalformedMessage, SessionRequired, TaskNotFound, UnknownMethod
+from taskgate.protocol.discovery import ServerDescription
 from taskgate.protocol.extensions import Extension, ExtensionPolicy
 from taskgate.protocol.host_requests import (
+    AnswerInput,
     AnswerPing,
+    AnswerQuestion,
     AwaitTask,
     CallTool,
     CancelCall,
@@ -20,13 +27,20 @@ from taskgate.protocol.host_requests import (
     Ignore,
     LegacyIntent,
     ListTasks,
+    NotifyServer,
     OpenSession,
     Relay,
+    ReportProgress,
 )
 from taskgate.protocol.jsonrpc import parse
-from taskgate.protocol.legacy.downstream import LegacyDownstream
-from taskgate.protocol.messages import MAX_CAPABILITIES, Params
+from taskgate.protocol.legacy.downstream import TASK_CAPABILITY, LegacyDownstream
+from taskgate.protocol.legacy.params import FILTER_CAPABILITY
+from taskgate.protocol.messages import MAX_CAPABILITIES, Notification, Params
+from taskgate.protocol.server_messages import Question
 from taskgate.protocol.vocabulary import RELAYED_METHODS
+
+# --- requests ---------------------------------------------------------------------------------------------------------
+
 
 DIALECT = LegacyDownstream("0.1.0")
 LISTING = LegacyDownstream("0.1.0", lists=True)
@@ -348,3 +362,249 @@ def test_the_other_methods_of_tasks_are_the_same_with_lists_and_without() -> Non
         text = request(method, f'{{"taskId":"{ID}"}}')
         message = parse(text.encode(), max_depth=64)
         assert LISTING.decode(message, peer, offers_tasks=True, extensions=ExtensionPolicy()) == decode(text)
+
+
+# --- questions --------------------------------------------------------------------------------------------------------
+
+
+RecordMaker = Callable[..., TaskRecord]
+
+
+def decode_text(text: str, revision: Revision = NEWEST_LEGACY, *, offers_tasks: bool = True) -> LegacyIntent:
+    peer = Peer(revision=revision, capabilities={}, info={})
+    message = parse(text.encode(), max_depth=64)
+    return DIALECT.decode(message, peer, offers_tasks=offers_tasks, extensions=ExtensionPolicy())
+
+
+def notification_of(method: str, params: str) -> Notification:
+    message = parse(f'{{"jsonrpc":"2.0","method":"{method}","params":{params}}}'.encode(), max_depth=64)
+    assert isinstance(message, Notification)
+    return message
+
+
+# --- what a host says ----------------------------------------------------------------------------------------------
+
+PROGRESS = notification_of("notifications/progress", '{"progressToken":"q","progress":1}')
+ROOTS = notification_of("notifications/roots/list_changed", "{}")
+STATUS = notification_of("notifications/tasks/status", "{}")
+SAID: dict[str, tuple[str, LegacyIntent]] = {
+    "an answer": (
+        '{"jsonrpc":"2.0","id":"q","error":{"code":-1,"message":"no"}}',
+        AnswerQuestion(id="q", answer='{"error":{"code":-1,"message":"no"}}'),
+    ),
+    "an answer to nothing": ('{"jsonrpc":"2.0","id":7,"result":{}}', Ignore()),
+    "progress": (PROGRESS.text, ReportProgress(id="q", notification=PROGRESS)),
+    "other roots": (ROOTS.text, NotifyServer(notification=ROOTS)),
+    "a task of its own": (STATUS.text, NotifyServer(notification=STATUS)),
+    "what is none of its business": (notification_of("notifications/message", "{}").text, Ignore()),
+}
+
+
+@pytest.mark.parametrize(("text", "intent"), SAID.values(), ids=SAID)
+@pytest.mark.parametrize("revision", LEGACY)
+@pytest.mark.parametrize("offers_tasks", [True, False])
+def test_a_host_says_the_same_in_any_session(
+    text: str, intent: LegacyIntent, revision: Revision, offers_tasks: bool
+) -> None:
+    assert decode_text(text, revision, offers_tasks=offers_tasks) == intent
+
+
+# --- what a host is told -------------------------------------------------------------------------------------------
+
+
+def test_what_concerns_a_task_names_it(make_record: RecordMaker) -> None:
+    # L-PROG-1; the shapes are with `questions`.
+    record = make_record()
+    related = {RELATED_TASK: {"taskId": record.id}}
+    noticed = DIALECT.notification(
+        notification_of("notifications/progress", '{"progressToken":41,"progress":1}'), "p", record.id
+    )
+    assert json.loads(noticed)["params"] == {"progress": 1, "progressToken": "p", "_meta": related}
+    told = DIALECT.progress("p", 2.0, "m", record.id)
+    assert json.loads(told)["params"] == {"progressToken": "p", "progress": 2.0, "message": "m", "_meta": related}
+    assert "_meta" not in json.loads(DIALECT.progress("p", 2.0, "m"))["params"]
+
+
+def test_a_question_is_asked_and_withdrawn_under_our_id() -> None:
+    asked = DIALECT.question("q-1", Question("elicitation/create", Params('{"_meta":{"progressToken":', "}}")))
+    params = '{"_meta":{"progressToken":"q-1"}}'
+    assert asked == f'{{"jsonrpc":"2.0","id":"q-1","method":"elicitation/create","params":{params}}}'
+    withdrawn = DIALECT.withdrawal("q-1", "gone")
+    assert json.loads(withdrawn)["params"] == {"requestId": "q-1", "reason": "gone"}
+    check_server_message(withdrawn, request_method=None)
+
+
+def test_an_input_is_asked_under_an_id_that_an_answer_is_read_by(make_record: RecordMaker) -> None:
+    record = make_record()
+    request = InputRequest(key="input-2", method="roots/list", params="")
+    asked = json.loads(DIALECT.input_request(record, request))
+    assert asked["id"] == DIALECT.input_id(record.id, "input-2")
+    assert DIALECT.input_of(asked["id"]) == (record.id, "input-2")
+    assert asked["params"] == {"_meta": {RELATED_TASK: {"taskId": record.id}}}
+    answer = f'{{"jsonrpc":"2.0","id":"{asked["id"]}","result":{{"roots":[]}}}}'
+    assert decode_text(answer) == AnswerInput(task=record.id, key="input-2", answer='{"result":{"roots":[]}}')
+    check_server_message(asked, request_method="tasks/result")
+
+
+ASKABLE: dict[str, tuple[dict[str, Any], str, str, bool]] = {
+    "roots of a host with roots": ({"roots": {}}, "roots/list", "", True),
+    "roots of a host without": ({"sampling": {}}, "roots/list", "", False),
+    "a form": ({"elicitation": {}}, "elicitation/create", '{"message":"m"}', True),
+    "a url of a host with forms": ({"elicitation": {"form": {}}}, "elicitation/create", '{"mode":"url"}', False),
+    "a method of nobody": ({"roots": {}}, "nonsense", "{}", False),
+}
+
+
+@pytest.mark.parametrize(("declared", "method", "params", "taken"), ASKABLE.values(), ids=ASKABLE)
+def test_a_host_is_asked_only_what_it_declared(declared: dict[str, Any], method: str, params: str, taken: bool) -> None:
+    # L-INPUT-6; every case is with `capabilities`.
+    assert DIALECT.can_ask(Peer(revision=NEWEST_LEGACY, capabilities=declared, info={}), method, params) is taken
+
+
+def test_a_question_that_a_host_keeps_a_task_for_is_told_by_its_parameters_and_settled_by_its_result() -> None:
+    assert DIALECT.wants_task('{"task":{}}')
+    assert DIALECT.settled_task("tasks/result", '{"taskId":"theirs"}', '{"result":{}}') == "theirs"
+
+
+# --- the welcome ------------------------------------------------------------------------------------------------------
+
+
+TASKS = f'"tasks":{TASK_CAPABILITY}'
+
+
+def welcome(
+    capabilities: str,
+    *,
+    revision: Revision = NEWEST_LEGACY,
+    offers_tasks: bool = True,
+    instructions: str | None = None,
+    server: Revision = Revision.R2024_11_05,
+    extensions: ExtensionPolicy = ExtensionPolicy(),  # noqa: B008 - a value
+) -> str:
+    intent = OpenSession(id="i", peer=Peer(revision=revision, capabilities={}, info={}))
+    # What the server negotiated is its own affair: the two handshakes are independent.
+    peer = Peer(revision=server, capabilities=json.loads(capabilities), info={"name": "server"})
+    told = ServerDescription(peer=peer, capabilities=capabilities, instructions=instructions)
+    return DIALECT.welcome(intent, told, offers_tasks=offers_tasks, extensions=extensions)
+
+
+def whole(revision: Revision, capabilities: str, told: str = "") -> str:
+    info = '{"name":"taskgate","version":"0.1.0"}'
+    meta = '"_meta":{"io.taskgate/gateway":{"version":"0.1.0"}}'
+    result = f'{{"protocolVersion":"{revision}","capabilities":{capabilities},"serverInfo":{info}{told},{meta}}}'
+    return f'{{"jsonrpc":"2.0","id":"i","result":{result}}}'
+
+
+ODD = r'"logging":{ "\u00e9":{"a":1E400,"a":123456789012345678901234567890}}'
+UI = r'"io.modelcontextprotocol\/ui" : {"\u0061": 1.0}'
+
+# The server's capabilities, what a host with tasks reads, what any other host reads.
+CAPABILITIES: dict[str, tuple[str, str, str]] = {
+    "nothing": ("{}", "{}", "{}"),
+    "no tools": (f"{{ {ODD} }}", f"{{ {ODD} }}", f"{{ {ODD} }}"),
+    "tools": ('{"tools":{}}', f'{{{TASKS},"tools":{{}}}}', '{"tools":{}}'),
+    "tools and odd things": (
+        f'{{ "tools" : {{"listChanged":true}} , {ODD} }}',
+        f'{{{TASKS}, "tools" : {{"listChanged":true}} , {ODD} }}',
+        f'{{ "tools" : {{"listChanged":true}} , {ODD} }}',
+    ),
+    "tasks of the server": (
+        '{"tasks":{"list":{},"cancel":{}}, "tools":{}}',
+        f'{{{TASKS},"tools":{{}}}}',
+        '{"tools":{}}',
+    ),
+    "tasks of the server without tools": ('{"tasks":{"list":{}}}', "{}", "{}"),
+    "tasks that are null": ('{"tools":{},"tasks":null}', f'{{{TASKS},"tools":{{}}}}', '{"tools":{}}'),
+    "extensions": (
+        '{"extensions":{"io.modelcontextprotocol/tasks":{}},"prompts":{}}',
+        '{"prompts":{}}',
+        '{"prompts":{}}',
+    ),
+    "extensions that cross": (
+        f'{{"extensions":{{{UI} ,"com.example/x":{{}},"io.modelcontextprotocol/tasks":{{}}}},"tools":{{}}}}',
+        f'{{{TASKS},"extensions":{{{UI}}},"tools":{{}}}}',
+        f'{{"extensions":{{{UI}}},"tools":{{}}}}',
+    ),
+    "promises of others": (
+        '{"prompts":{},"events":{},"acme":{"a":1},"experimental":{"x":{}}}',
+        '{"prompts":{}}',
+        '{"prompts":{}}',
+    ),
+    "all of them": (
+        '{"prompts":{},"extensions":{},"tasks":{},"tools":{}}',
+        f'{{{TASKS},"prompts":{{}},"extensions":{{}},"tools":{{}}}}',
+        '{"prompts":{},"extensions":{},"tools":{}}',
+    ),
+}
+
+
+@pytest.mark.parametrize(("declared", "told", "_"), CAPABILITIES.values(), ids=CAPABILITIES)
+def test_a_host_with_tasks_is_told_of_them_where_there_are_tools(declared: str, told: str, _: str) -> None:
+    # V-INIT-4, L-CAP-1.
+    text = welcome(declared)
+    assert text == whole(NEWEST_LEGACY, told)
+    check_server_message(text, request_method="initialize")
+
+
+REVISIONS_WITHOUT_TASKS = [(revision, True) for revision in LEGACY if not revision.has_tasks]
+REVISIONS_WITHOUT_TASKS += [(revision, False) for revision in LEGACY]
+
+
+@pytest.mark.parametrize(("revision", "offers_tasks"), REVISIONS_WITHOUT_TASKS)
+@pytest.mark.parametrize(("declared", "_", "told"), CAPABILITIES.values(), ids=CAPABILITIES)
+def test_any_other_host_is_told_nothing_of_them(
+    declared: str, _: str, told: str, revision: Revision, offers_tasks: bool
+) -> None:
+    text = welcome(declared, revision=revision, offers_tasks=offers_tasks)
+    assert text == whole(revision, told)
+    check_server_message(text, request_method="initialize")
+
+
+def test_what_a_revision_does_not_define_crosses_where_others_do_and_between_servers_and_hosts_of_one_era() -> None:
+    # X-EXT-5, X-EXT-55.
+    declared = '{"prompts":{},"acme":{"a": 1},"experimental":{"x":{}},"extensions":{"com.example/x":{}}}'
+    others = ExtensionPolicy(others=True)
+    assert welcome(declared, extensions=others) == whole(NEWEST_LEGACY, declared)
+    assert welcome(declared, extensions=others, server=Revision.R2026_07_28) == whole(NEWEST_LEGACY, '{"prompts":{}}')
+
+
+def test_hosts_that_cannot_be_told_apart_are_offered_no_list() -> None:
+    # L-CAP-1, L-CAP-2.
+    message = json.loads(welcome('{"tools":{},"tasks":{"list":{}}}'))
+    assert message["result"]["capabilities"]["tasks"] == {"cancel": {}, "requests": {"tools": {"call": {}}}}
+
+
+def test_hosts_that_can_be_told_apart_are_offered_a_list() -> None:
+    # L-CAP-1, L-CAP-2.
+    peer = Peer(revision=NEWEST_LEGACY, capabilities={"tools": {}}, info={})
+    server = ServerDescription(peer=peer, capabilities='{"tools":{}}', instructions=None)
+    for revision in LEGACY:
+        intent = OpenSession(id="i", peer=Peer(revision=revision, capabilities={}, info={}))
+        text = LegacyDownstream("0.1.0", lists=True).welcome(
+            intent, server, offers_tasks=True, extensions=ExtensionPolicy()
+        )
+        capabilities = json.loads(text)["result"]["capabilities"]
+        tasks = {
+            "tasks": {
+                "cancel": {},
+                "list": {"filter": json.loads(FILTER_CAPABILITY)},
+                "requests": {"tools": {"call": {}}},
+            }
+        }
+        assert capabilities == {"tools": {}, **(tasks if revision.has_tasks else {})}
+        check_server_message(text, request_method="initialize")
+
+
+@pytest.mark.parametrize("instructions", ['""', r'"Use \u00e9 \ud83d\ude00\/\n"', '"é"'])
+def test_the_instructions_are_the_servers_to_the_byte(instructions: str) -> None:
+    text = welcome('{"tools":{}}', instructions=instructions)
+    assert text == whole(NEWEST_LEGACY, f'{{{TASKS},"tools":{{}}}}', f',"instructions":{instructions}')
+    check_server_message(text, request_method="initialize")
+
+
+def test_what_a_server_declared_is_not_kept() -> None:
+    def greet() -> None:
+        for number in range(8):
+            welcome(f'{{"tools":{{}},"experimental":{{"x":"{number}{"x" * 2**20}"}}}}')
+
+    assert memory_kept(greet) < 2**18

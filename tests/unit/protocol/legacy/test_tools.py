@@ -10,7 +10,7 @@ from requirements import covers
 from taskgate.domain.policy import TaskSupport
 from taskgate.domain.versions import Revision
 from taskgate.protocol.dialects import SupportOf
-from taskgate.protocol.legacy.tools import MAX_REMEMBERED, amend_tools, fitting_tools
+from taskgate.protocol.legacy.tools import MAX_CACHED, convert_tools, with_task_support
 from unit.protocol.legacy.judge import EVERY_HOST, check
 
 
@@ -81,18 +81,18 @@ AMENDED: dict[str, tuple[str, str, str]] = {
 
 @pytest.mark.parametrize(("listed", "seen", "_"), AMENDED.values(), ids=AMENDED)
 def test_a_host_with_tasks_reads_of_every_tool_whether_it_can_be_one(listed: str, seen: str, _: str) -> None:
-    assert amend_tools(page_of(listed), OPTIONAL) == page_of(seen)
+    assert with_task_support(page_of(listed), OPTIONAL) == page_of(seen)
 
 
 @pytest.mark.parametrize(("listed", "_", "seen"), AMENDED.values(), ids=AMENDED)
 def test_a_host_without_tasks_reads_nothing_of_them(listed: str, _: str, seen: str) -> None:
-    assert amend_tools(page_of(listed), None) == page_of(seen)
+    assert with_task_support(page_of(listed), None) == page_of(seen)
 
 
 def test_every_tool_of_a_page_is_amended_at_its_own_place() -> None:
     listed = [tool for tool, _, _ in AMENDED.values()]
-    assert amend_tools(page_of(*listed), OPTIONAL) == page_of(*(seen for _, seen, _ in AMENDED.values()))
-    assert amend_tools(page_of(*listed), None) == page_of(*(seen for _, _, seen in AMENDED.values()))
+    assert with_task_support(page_of(*listed), OPTIONAL) == page_of(*(seen for _, seen, _ in AMENDED.values()))
+    assert with_task_support(page_of(*listed), None) == page_of(*(seen for _, _, seen in AMENDED.values()))
 
 
 @covers("L-TOOL-1")
@@ -107,7 +107,7 @@ def test_the_word_is_the_one_that_is_decided_whatever_the_servers_own(word: Task
 
     execution = "" if said is None else f',"execution":{{"taskSupport":{said}}}'
     page = f'{{"tools":[{{"name":"r\\u00e9","inputSchema":{{"type":"object"}}{execution}}}]}}'
-    amended = json.loads(amend_tools(page, decide))
+    amended = json.loads(with_task_support(page, decide))
     assert asked == ["ré"]
     assert amended["tools"][0]["execution"] == {"taskSupport": word.value}
     check_definition(amended, "ListToolsResult")
@@ -120,7 +120,7 @@ def test_a_decision_hears_what_the_server_hints_of_the_tool() -> None:
         heard.append(hints)
         return TaskSupport.OPTIONAL
 
-    amend_tools('{"tools":[{"annotations":{"readOnlyHint":true,"title":"T"},"name":"t"},{"name":"u"}]}', decide)
+    with_task_support('{"tools":[{"annotations":{"readOnlyHint":true,"title":"T"},"name":"t"},{"name":"u"}]}', decide)
     assert heard == [{"readOnlyHint": True}, {}]
 
 
@@ -139,7 +139,7 @@ FOR_VIEWS = '"_meta":{"ui":{ "visibility":["app"]}}'
 )
 def test_a_tool_for_views_alone_gets_no_word_that_says_what_none_says(word: TaskSupport, said: str, seen: str) -> None:
     page = f'{{"tools":[{{%s"name":"t",{FOR_VIEWS}}}]}}'
-    assert amend_tools(page % said, lambda *_: word) == page % seen
+    assert with_task_support(page % said, lambda *_: word) == page % seen
 
 
 UNTOUCHED = {
@@ -161,19 +161,19 @@ UNTOUCHED = {
 @pytest.mark.parametrize("support", [OPTIONAL, None], ids=["with tasks", "without"])
 @pytest.mark.parametrize("page", UNTOUCHED.values(), ids=UNTOUCHED)
 def test_what_cannot_be_amended_passes_as_it_came(page: str, support: SupportOf | None) -> None:
-    assert amend_tools(page, support) == page
+    assert with_task_support(page, support) == page
 
 
 def test_a_tool_without_a_name_does_not_keep_the_others_from_being_amended() -> None:
     page = '{"tools":[{},null,{"name":"t"},{"execution":null}]}'
-    assert amend_tools(page, OPTIONAL) == (
+    assert with_task_support(page, OPTIONAL) == (
         '{"tools":[{},null,{"execution":{"taskSupport":"optional"},"name":"t"},{"execution":null}]}'
     )
 
 
 def test_an_amended_page_amends_to_itself() -> None:
-    once = amend_tools(page_of(*(tool for tool, _, _ in AMENDED.values())), OPTIONAL)
-    assert amend_tools(once, OPTIONAL) == once
+    once = with_task_support(page_of(*(tool for tool, _, _ in AMENDED.values())), OPTIONAL)
+    assert with_task_support(once, OPTIONAL) == once
 
 
 def test_the_same_page_is_amended_once_for_the_same_rules() -> None:
@@ -184,9 +184,9 @@ def test_the_same_page_is_amended_once_for_the_same_rules() -> None:
         return TaskSupport.OPTIONAL
 
     page = page_of('{"name":"remembered"}')
-    assert amend_tools(page, decide) == amend_tools(page, decide)
+    assert with_task_support(page, decide) == with_task_support(page, decide)
     assert calls == ["remembered"]
-    assert "forbidden" in amend_tools(page, always(TaskSupport.FORBIDDEN))
+    assert "forbidden" in with_task_support(page, always(TaskSupport.FORBIDDEN))
 
 
 @pytest.mark.parametrize(("beyond", "times"), [(0, 1), (1, 2)])
@@ -198,8 +198,8 @@ def test_a_page_beyond_the_bound_is_not_remembered(beyond: int, times: int) -> N
         return TaskSupport.REQUIRED
 
     bare = '{"tools":[{"name":"t"}]}'
-    page = bare + " " * (MAX_REMEMBERED + beyond - len(bare))
-    assert json.loads(amend_tools(page, decide)) == json.loads(amend_tools(page, decide))
+    page = bare + " " * (MAX_CACHED + beyond - len(bare))
+    assert json.loads(with_task_support(page, decide)) == json.loads(with_task_support(page, decide))
     assert len(calls) == times
 
 
@@ -252,9 +252,9 @@ def test_a_tool_of_the_modern_era_is_one_of_this(listed: str, seen: str, host: R
     head = '"resultType":"complete","ttlMs":5000,"cacheScope":"public",'
     meta = '"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"o"},"x":1},'
     page = f'{{{head}{meta} "tools" : [{listed} , {listed}],"nextCursor":"\\u0063" }}'
-    told = fitting_tools(page)
+    told = convert_tools(page)
     assert told == f'{{"_meta":{{"x":1}}, "tools" : [{seen} , {seen}],"nextCursor":"\\u0063" }}'
-    check(amend_tools(told, None), "ListToolsResult", host)
+    check(with_task_support(told, None), "ListToolsResult", host)
 
 
 @pytest.mark.parametrize(
@@ -268,12 +268,12 @@ def test_a_tool_of_the_modern_era_is_one_of_this(listed: str, seen: str, host: R
     ],
 )
 def test_a_page_that_has_nothing_to_mend_stays(page: str) -> None:
-    assert fitting_tools(page) == page
+    assert convert_tools(page) == page
 
 
-@pytest.mark.parametrize(("length", "is_kept"), [(MAX_REMEMBERED, True), (MAX_REMEMBERED + 1, False)])
+@pytest.mark.parametrize(("length", "is_kept"), [(MAX_CACHED, True), (MAX_CACHED + 1, False)])
 def test_a_mended_page_is_kept_up_to_a_length(length: int, is_kept: bool) -> None:
     bare = f'{{"tools":[{{"name":"t","outputSchema":{ARRAY}}}]}}'
     page = bare + " " * (length - len(bare))
-    assert fitting_tools(page) == page.replace(f',"outputSchema":{ARRAY}', "")
-    assert (fitting_tools(page) is fitting_tools(page)) is is_kept
+    assert convert_tools(page) == page.replace(f',"outputSchema":{ARRAY}', "")
+    assert (convert_tools(page) is convert_tools(page)) is is_kept

@@ -1,4 +1,4 @@
-"""Tasks of servers of 2025-11-25: what is asked, and what is made of the answers."""
+"""Tasks of legacy servers: what they are asked, and what their answers show."""
 
 import json
 from datetime import timedelta
@@ -13,13 +13,16 @@ from taskgate.domain.versions import LEGACY, Revision
 from taskgate.errors import UpstreamFailed
 from taskgate.jsontext.spans import members
 from taskgate.protocol.extensions import ExtensionPolicy
-from taskgate.protocol.legacy.native_tasks import LONGEST_TTL, MAX_ID, NativeTasks, related
+from taskgate.protocol.legacy.server_tasks import MAX_ID, MAX_TTL, LegacyServerTasks, related_task
 from taskgate.protocol.legacy.upstream import LegacyUpstream
-from taskgate.protocol.messages import Params
+from taskgate.protocol.messages import Params, Response
 from taskgate.protocol.server_messages import MAX_SUMMARY, ServerTask, TaskStatusNotification
-from unit.protocol.legacy.natively import ID, RELATED, TIMES, answer, peer, reason_of, refusal, task
+from unit.protocol.legacy.task_messages import ID, RELATED, TIMES, answer, peer, reason_of, refusal, seen, task
 
-NATIVE = NativeTasks()
+# --- states -----------------------------------------------------------------------------------------------------------
+
+
+NATIVE = LegacyServerTasks()
 MINUTE = timedelta(minutes=1)
 WORKING, FAILED = TaskStatus.WORKING, TaskStatus.FAILED
 LONG = "x" * (MAX_SUMMARY - 1) + "…"
@@ -64,7 +67,7 @@ def test_the_wish_is_put_into_any_object_and_into_nothing_else(head: str, writte
 
 @pytest.mark.parametrize(
     ("ttl", "written"),
-    [(timedelta(), 1), (timedelta(microseconds=1500), 1), (LONGEST_TTL, 2**31 - 1), (timedelta(days=400), 2**31 - 1)],
+    [(timedelta(), 1), (timedelta(microseconds=1500), 1), (MAX_TTL, 2**31 - 1), (timedelta(days=400), 2**31 - 1)],
 )
 def test_what_is_wanted_is_whole_and_fits_the_timers_of_released_servers(ttl: timedelta, written: int) -> None:
     assert json.loads(NATIVE.with_task(Params("{}"), ttl).head) == {"task": {"ttl": written}}
@@ -212,4 +215,106 @@ def test_a_server_tells_by_itself_how_a_task_is() -> None:
     ],
 )
 def test_a_message_may_say_which_task_it_belongs_to(meta: str, id_: str | None) -> None:
-    assert related(members(meta)) == id_
+    assert related_task(members(meta)) == id_
+
+
+# --- outcomes ---------------------------------------------------------------------------------------------------------
+
+
+WORKING, COMPLETED, FAILED = TaskStatus.WORKING, TaskStatus.COMPLETED, TaskStatus.FAILED
+
+
+ODD = r'"content": [ {"type":"text","text":"\u00e9\/ud800"} ], "structuredContent":{"a":1e999,"a":1}'
+
+
+@covers("L-RES-3")
+@pytest.mark.parametrize(
+    ("result", "own"),
+    [
+        (f'{{ {ODD} ,"_meta": {{{RELATED}}} }}', f"{{ {ODD} }}"),
+        (f'{{"_meta":{{{RELATED}}},{ODD}}}', f"{{{ODD}}}"),
+        (f'{{"_meta":{{ "a" :1,{RELATED},"b":[ ]}},{ODD}}}', f'{{"_meta":{{ "a" :1,"b":[ ]}},{ODD}}}'),
+        (
+            f'{{{ODD},"_meta":{{"io.modelcontextprotocol/x":1}}}}',
+            f'{{{ODD},"_meta":{{"io.modelcontextprotocol/x":1}}}}',
+        ),
+        (f"{{{ODD}}}", f"{{{ODD}}}"),
+    ],
+)
+@pytest.mark.parametrize("status", TaskStatus)
+def test_a_result_is_the_calls_own_but_for_the_key_of_the_task(status: TaskStatus, result: str, own: str) -> None:
+    came = NATIVE.read_outcome(seen(status), answer(result))
+    assert came is not None
+    assert came.text == f'{{ "jsonrpc":"2.0","result" : {own} ,"id": 5 }}'
+    assert came.result is not None
+    assert came.text[came.result.start : came.result.end] == own
+    assert came.text[slice(*came.id_span)] == "5"
+
+
+@pytest.mark.parametrize("result", ['{"isError":true}', '{"structuredContent":{}}', '{"content":null}'])
+def test_a_result_need_not_be_whole(result: str) -> None:
+    came = NATIVE.read_outcome(seen(WORKING), answer(result))
+    assert came is not None
+    assert came.text.count(result) == 1
+
+
+@covers("L-RES-2")
+def test_the_error_of_a_task_that_failed_is_the_calls_own() -> None:
+    for code in (-32602, -32603, 7):
+        response = refusal(code, "Bad arguments")
+        assert NATIVE.read_outcome(seen(FAILED), response) is response
+
+
+def test_a_task_that_failed_and_kept_no_result_is_an_error_of_its_tool() -> None:
+    # mcp 1.30 keeps none, and the TypeScript SDK says which task has none.
+    for response in (answer(f'{{"_meta":{{{RELATED}}}}}'), refusal(-32603, f"Task {ID} has no result stored")):
+        came = NATIVE.read_outcome(seen(FAILED, "boom"), response)
+        assert came is not None
+        assert json.loads(came.text)["result"] == {"content": [{"type": "text", "text": "boom"}], "isError": True}
+        assert ID not in came.text
+    silent = NATIVE.read_outcome(seen(FAILED), answer("{}"))
+    assert silent is not None
+    assert json.loads(silent.text)["result"]["content"][0]["text"] == "The server's task failed"
+
+
+def test_a_short_id_may_stand_in_an_error_by_chance() -> None:
+    response = refusal(-32001, "Bad")
+    assert NATIVE.read_outcome(seen(FAILED, id_="1"), response) is response
+
+
+@pytest.mark.parametrize("response", [answer("{}"), refusal(-32602)])
+def test_a_task_that_its_server_cancelled_has_failed(response: Response) -> None:
+    with pytest.raises(UpstreamFailed, match="cancelled") as failure:
+        NATIVE.read_outcome(seen(TaskStatus.CANCELLED), response)
+    assert reason_of(failure) == ("closed", True)
+
+
+@pytest.mark.parametrize(("code", "reason"), [(-32602, "call_lost"), (-32601, "call_lost"), (-32603, "refused")])
+def test_a_result_that_was_there_may_be_lost_or_not_be_told_for_now(code: int, reason: str) -> None:
+    with pytest.raises(UpstreamFailed) as failure:
+        NATIVE.read_outcome(seen(COMPLETED), refusal(code, f"Task {ID}"))
+    assert reason_of(failure) == (reason, True)
+    assert ID not in str(failure.value)
+
+
+@pytest.mark.parametrize("result", ["{}", f'{{"_meta":{{{RELATED}}}}}'])
+def test_a_task_that_is_complete_and_kept_no_result_breaks_the_protocol(result: str) -> None:
+    with pytest.raises(UpstreamFailed, match="shows no result") as failure:
+        NATIVE.read_outcome(seen(COMPLETED), answer(result))
+    assert reason_of(failure) == ("malformed", True)
+
+
+def test_a_result_that_is_none_of_a_tool_is_passed_on_as_what_it_is() -> None:
+    came = NATIVE.read_outcome(seen(COMPLETED), answer(f'{{"x":1,"_meta":{{{RELATED}}}}}'))
+    assert came is not None
+    assert came.result is not None
+    assert came.text[came.result.start : came.result.end] == '{"x":1}'
+    with pytest.raises(UpstreamFailed) as failure:
+        NATIVE.read_outcome(seen(COMPLETED), answer("[]"))
+    assert reason_of(failure) == ("malformed", True)
+
+
+@pytest.mark.parametrize("status", [WORKING, TaskStatus.INPUT_REQUIRED])
+@pytest.mark.parametrize("response", [answer("{}"), answer("[]"), refusal(-32602), refusal(-32603)])
+def test_before_a_task_is_seen_to_be_over_only_a_result_says_that_it_is(status: TaskStatus, response: Response) -> None:
+    assert NATIVE.read_outcome(seen(status), response) is None
