@@ -18,8 +18,7 @@ from taskgate.clock import Clock
 from taskgate.domain.record import OwnerKey, TaskId, TaskRecord
 from taskgate.domain.versions import Era
 from taskgate.errors import CutOff, InvalidParams
-from taskgate.protocol.intents import CallTool
-from taskgate.protocol.repeats import call_digest, key_digest
+from taskgate.protocol.host_requests import CallTool, call_digest, key_digest
 from taskgate.stores.base import TaskStore
 from taskgate.system.background import Background
 from taskgate.system.offload import LARGE, offload
@@ -53,7 +52,7 @@ class CoalesceKey(NamedTuple):
     @property
     def is_coalescable(self) -> bool:
         """Whether the call could join another, or be joined."""
-        return self.call.repeat_key is not None or self.window is not None
+        return self.call.idempotency_key is not None or self.window is not None
 
 
 async def check_same_call(record: TaskRecord, call: CallTool) -> None:
@@ -125,7 +124,7 @@ class RequestCoalescer:
         """
         if not key.is_coalescable:
             return await call()
-        if key.call.repeat_key is not None:
+        if key.call.idempotency_key is not None:
             return await self._run_keyed(key, call)
         digest = await _digest(key)
         slot = _slot(key, digest)
@@ -166,7 +165,7 @@ class RequestCoalescer:
 
     async def find_task(self, key: CoalesceKey) -> TaskRecord | None:
         """The task that an equal call became within the window, unless it has ended."""
-        if key.window is None or key.call.repeat_key is not None:
+        if key.window is None or key.call.idempotency_key is not None:
             return None
         created = await self._unfinished_task(key, _slot(key, await _digest(key)))
         if created is not None:
@@ -295,7 +294,7 @@ async def _digest(key: CoalesceKey) -> str:
 
 
 def _slot(key: CoalesceKey, digest: str) -> _Slot:
-    repeat_key = key.call.repeat_key
+    repeat_key = key.call.idempotency_key
     name = digest if repeat_key is None else key_digest(repeat_key)
     return _Slot(key.owner, name, keyed=repeat_key is not None, accepts_task=key.accepts_task)
 

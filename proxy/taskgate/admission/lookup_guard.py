@@ -18,7 +18,7 @@ from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
 from taskgate.domain.record import OwnerKey, TaskId
 from taskgate.errors import Penalized, StoreUnavailable
-from taskgate.protocol.envelope import Request
+from taskgate.protocol.messages import Request
 from taskgate.streams.exchange import Exchange
 from taskgate.system.background import Background
 from taskgate.telemetry.events import EventSink, SuspicionRaised, TaskDenied

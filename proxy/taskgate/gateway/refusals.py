@@ -22,10 +22,10 @@ from taskgate.errors import (
     Unauthenticated,
     UpstreamFailed,
 )
-from taskgate.protocol.envelope import Message, Request, Response
+from taskgate.protocol.dialects import ModernDownstreamDialect
 from taskgate.protocol.faults import fault
 from taskgate.protocol.jsonrpc import parse, result_text
-from taskgate.protocol.modern_requests import ModernDialect
+from taskgate.protocol.messages import Message, Request, Response
 from taskgate.protocol.vocabulary import OVER_LIMIT, TOOLS_CALL, UNAVAILABLE
 from taskgate.streams.exchange import HttpReply
 
@@ -85,7 +85,7 @@ def refused_for(error: Exception) -> str | None:
 class RejectionRenderer:
     """Renders refusals by a limit in the configured form."""
 
-    def __init__(self, live: RuntimeConfig, dialect: ModernDialect) -> None:
+    def __init__(self, live: RuntimeConfig, dialect: ModernDownstreamDialect) -> None:
         self._live = live
         self._dialect = dialect
 

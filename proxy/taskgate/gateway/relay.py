@@ -22,9 +22,10 @@ from taskgate.cluster.remote_sessions import SETTING_METHODS
 from taskgate.domain.policy import PromotionDecision
 from taskgate.domain.record import RequestId
 from taskgate.errors import CutOff, QueueFull
-from taskgate.protocol.base import CallTool, DownstreamDialect, Params
-from taskgate.protocol.envelope import Notification, Response
-from taskgate.protocol.progress import done_of, words_of
+from taskgate.protocol.dialects import LegacyDownstreamDialect
+from taskgate.protocol.host_requests import CallTool
+from taskgate.protocol.messages import Notification, Params, Response
+from taskgate.protocol.server_messages import progress_done, text_of_progress
 from taskgate.protocol.vocabulary import NOTE_PROGRESS, TOOLS_CALL
 from taskgate.sessions.call_sites import asked_of
 from taskgate.sessions.questions import Carrying
@@ -68,7 +69,7 @@ class PlainCallProxy:
     """
 
     def __init__(
-        self, *, dialect: DownstreamDialect, patience: timedelta, joining: RequestCoalescer, event_sink: EventSink
+        self, *, dialect: LegacyDownstreamDialect, patience: timedelta, joining: RequestCoalescer, event_sink: EventSink
     ) -> None:
         self._dialect = dialect
         self._patience = patience.total_seconds()
@@ -96,7 +97,7 @@ class PlainCallProxy:
             self._event_sink.emit(ShadowPromotion(host_session.mount.name))
         asked = RelayedRequest(intent.id, TOOLS_CALL, intent.params, intent.progress_token, intent.tool)
         asking = None
-        if intent.repeat_key is not None or decision.join_retries is not None:
+        if intent.idempotency_key is not None or decision.join_retries is not None:
             asking = CoalesceKey(
                 host_session.owner, intent, decision.join_retries, features=asked_of(host_session.peer)
             )
@@ -251,7 +252,7 @@ class _CallHearer(UnsavedCallListener):
     )
 
     def __init__(
-        self, exchange: Exchange, host_session: HostSession, dialect: DownstreamDialect, token: RequestId | None
+        self, exchange: Exchange, host_session: HostSession, dialect: LegacyDownstreamDialect, token: RequestId | None
     ) -> None:
         self._exchange = exchange
         self._host_session = host_session
@@ -269,7 +270,7 @@ class _CallHearer(UnsavedCallListener):
             if message is None:
                 return
         else:
-            message = self._dialect.on_notification(notification, self._token)
+            message = self._dialect.notification(notification, self._token)
         if not (self._exchange.head.accepts_stream and self._exchange.stream().send(message)):
             self._host_session.announce(message)
 
@@ -315,7 +316,7 @@ class _CallHearer(UnsavedCallListener):
         """Return progress with the server's text and a number above the gateway's own; None if it
         has no text.
         """
-        words = words_of(notification)
+        words = text_of_progress(notification)
         if words is None or self._done is None:
             return None
         self._done += STEP
@@ -323,7 +324,7 @@ class _CallHearer(UnsavedCallListener):
 
     def _is_further(self, notification: Notification) -> bool:
         """Return whether progress of the server grows beyond what the host was sent."""
-        done = done_of(notification)
+        done = progress_done(notification)
         if self._has_made_up and (done is None or (self._done is not None and done <= self._done)):
             return False
         if done is not None:

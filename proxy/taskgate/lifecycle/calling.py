@@ -14,8 +14,8 @@ from taskgate.domain.record import FaultReason
 from taskgate.errors import QueueFull, UpstreamFailed
 from taskgate.lifecycle.deadlines import Call
 from taskgate.lifecycle.task_runs import TaskRun
-from taskgate.protocol.envelope import Response
 from taskgate.protocol.faults import CUT_OFF, call_ended, call_failed
+from taskgate.protocol.messages import Response
 from taskgate.system.cancel_scope import ScopeCancelled
 from taskgate.upstream import failures
 

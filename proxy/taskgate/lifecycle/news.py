@@ -19,7 +19,7 @@ from taskgate.domain.record import OwnerKey, TaskId, TaskRecord, TaskStatus
 from taskgate.errors import StoreUnavailable
 from taskgate.lifecycle.offers import InputDelivery
 from taskgate.lifecycle.task_streams import TaskStreams, origin_of
-from taskgate.protocol.base import DownstreamDialect
+from taskgate.protocol.dialects import LegacyDownstreamDialect
 from taskgate.sessions.registry import HostSession
 from taskgate.stores.base import OwnerWatch, TaskStore
 from taskgate.system.background import Background
@@ -52,7 +52,7 @@ class StatusNotifier:
         streams: TaskStreams,
         offers: InputDelivery,
         polls: PollLimiter,
-        dialect: DownstreamDialect,
+        dialect: LegacyDownstreamDialect,
         clock: Clock,
     ) -> None:
         self._store = store
@@ -179,7 +179,7 @@ class StatusNotifier:
         # A claim of a question is no change for a host: only visible changes move the time of the
         # update.
         if not is_new and told.get(task) != record.updated_at:
-            self._streams.tell_session(origin_of(record), self._dialect.task_changed(self._polls.advise(record)))
+            self._streams.tell_session(origin_of(record), self._dialect.task_status(self._polls.advise(record)))
         told[task] = record.updated_at
         if record.status.is_terminal:
             del told[task]

@@ -32,8 +32,7 @@ from taskgate.errors import (
 from taskgate.lifecycle.reports import report
 from taskgate.lifecycle.runner import Runner
 from taskgate.lifecycle.terms import Draft, TaskTerms
-from taskgate.protocol.base import CallTool
-from taskgate.protocol.repeats import key_digest
+from taskgate.protocol.host_requests import CallTool, key_digest
 from taskgate.sessions.call_sites import CallSite, OngoingCall, asked_of
 from taskgate.stores.base import TaskStore
 from taskgate.streams.exchange import Exchange
@@ -97,7 +96,7 @@ class TaskService:
         """
         with self._runner.expecting(place):
             decision = await self._terms.admit(place, intent)
-            record = None if intent.repeat_key is None else await self._earlier(caller, place, intent)
+            record = None if intent.idempotency_key is None else await self._earlier(caller, place, intent)
             if record is None:
                 self._expect_no_call(caller, place, intent)
                 draft = self._terms.draft(caller, place, intent, decision, self._runner.holder)
@@ -174,7 +173,7 @@ class TaskService:
     ) -> Coroutine[Any, Any, TaskRecord]:
         """Return the task that `make` creates, or that of an identical call; its id tells which."""
         window = decision.join_retries
-        if draft.intent.repeat_key is not None or window is None:
+        if draft.intent.idempotency_key is not None or window is None:
             return make()
 
         async def apart() -> TaskRecord:
@@ -236,9 +235,9 @@ class TaskService:
         return await self._joined(stands, draft.intent)
 
     async def _earlier(self, caller: AuthContext, place: CallSite, intent: CallTool) -> TaskRecord | None:
-        if intent.repeat_key is None:
+        if intent.idempotency_key is None:
             return None
-        key, now = key_digest(intent.repeat_key), self._clock.now()
+        key, now = key_digest(intent.idempotency_key), self._clock.now()
         for owner in caller.owners(place.mount.name):
             id = await self._store.repeated(owner, key, now=now)
             record = None if id is None else await self._named(owner, id, now)
@@ -252,8 +251,8 @@ class TaskService:
         return record if record is not None and record.idempotency_digest is not None else None
 
     def _expect_no_call(self, caller: AuthContext, place: CallSite, intent: CallTool) -> None:
-        if intent.repeat_key is not None:
-            self._joining.check_key_unused(caller.owners(place.mount.name), intent.repeat_key)
+        if intent.idempotency_key is not None:
+            self._joining.check_key_unused(caller.owners(place.mount.name), intent.idempotency_key)
 
     async def _joined(self, record: TaskRecord, intent: CallTool) -> TaskRecord:
         await check_same_call(record, intent)

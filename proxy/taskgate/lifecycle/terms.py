@@ -20,8 +20,7 @@ from taskgate.domain.limits import Cap
 from taskgate.domain.policy import OnLost, PromotionDecision, TaskSupport, task_support
 from taskgate.domain.record import Lease, TaskRecord, TaskStatus, ToolCall
 from taskgate.errors import InvalidParams, TaskSupportMismatch, UpstreamFailed
-from taskgate.protocol.base import CallTool
-from taskgate.protocol.repeats import key_digest
+from taskgate.protocol.host_requests import CallTool, key_digest
 from taskgate.sessions.call_sites import CallSite
 from taskgate.telemetry.request_context import current
 
@@ -123,7 +122,7 @@ class TaskTerms:
                 host_session=place.host_session,
                 # Without a host session no stream could carry progress with this token.
                 progress_token=None if place.host_session is None else intent.progress_token,
-                params=intent.kept,
+                params=intent.stored_params,
             ),
             status=TaskStatus.WORKING,
             created_at=now,
@@ -134,7 +133,7 @@ class TaskTerms:
             tenant=standing.tenant,
             deadline=decision.deadline,
             reruns=RERUNS if decision.on_lost is OnLost.RERUN else 0,
-            idempotency_digest=None if intent.repeat_key is None else key_digest(intent.repeat_key),
+            idempotency_digest=None if intent.idempotency_key is None else key_digest(intent.idempotency_key),
             trace=_trace(),
         )
         mine = _NO_CAPS if override is None else override.caps

@@ -15,8 +15,8 @@ import orjson
 
 from taskgate.domain.rates import RateLimit, gcra
 from taskgate.domain.record import RequestId
-from taskgate.protocol.heard import Noticed, ProgressTold
 from taskgate.protocol.jsonrpc import is_id
+from taskgate.protocol.server_messages import CallProgress, SessionNotification
 from taskgate.protocol.vocabulary import NOTE_PROGRESS
 from taskgate.system.log_throttle import ThrottledLog
 from taskgate.system.offload import LARGE, in_thread
@@ -158,7 +158,7 @@ async def heard_aside(hear: Callable[[], _Heard]) -> _Heard | None:
     For messages whose two ends do not tell their kind, so that they could not be dropped unread.
     """
     heard = await in_thread(hear)
-    if not isinstance(heard, Noticed | ProgressTold):
+    if not isinstance(heard, SessionNotification | CallProgress):
         return heard
     _passed_over.emit({"limit": LARGEST})
     return None

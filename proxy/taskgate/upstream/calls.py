@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from taskgate.clock import Entropy
-from taskgate.protocol.base import UpstreamDialect
-from taskgate.protocol.envelope import Notification, Response
+from taskgate.protocol.dialects import LegacyUpstreamDialect
+from taskgate.protocol.messages import Notification, Response
 from taskgate.system.cancel_scope import CancelScope
 from taskgate.system.timer_wheel import Cancellable, TimerWheel
 from taskgate.upstream.base import Transport
@@ -43,7 +43,7 @@ class UpstreamContext:
 
     transport: Transport
     settings: UpstreamSettings
-    dialect: UpstreamDialect
+    dialect: LegacyUpstreamDialect
     observer: UpstreamObserver
     ids: Iterator[int]
     alarms: TimerWheel

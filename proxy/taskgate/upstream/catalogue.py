@@ -9,9 +9,8 @@ from functools import partial
 from typing import Final
 
 from taskgate.jsontext.spans import RawJson
-from taskgate.protocol.base import ListedTool, ToolPage
-from taskgate.protocol.catalogue import CatalogueBounds
-from taskgate.protocol.envelope import Response
+from taskgate.protocol.discovery import CatalogueBounds, ListedTool, ToolPage
+from taskgate.protocol.messages import Response
 from taskgate.system.offload import offload
 from taskgate.upstream import failures
 
@@ -48,7 +47,7 @@ async def read_catalogue(
 def what_is_left(bounds: CatalogueBounds, response: Response) -> CatalogueBounds:
     """Return the limits for the pages after this one. Raises UpstreamFailed if this one exceeds
     them."""
-    left = bounds.less(response)
+    left = bounds.after(response)
     if left is None:
         raise failures.large_catalogue()
     return left

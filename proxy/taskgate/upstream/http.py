@@ -13,8 +13,7 @@ from logging import getLogger
 from taskgate.clock import Clock, Entropy
 from taskgate.domain.breaker import CircuitState
 from taskgate.domain.versions import Era, Peer
-from taskgate.protocol.base import UpstreamDialect
-from taskgate.protocol.modern_server import ModernServerDialect
+from taskgate.protocol.dialects import LegacyUpstreamDialect, ModernUpstreamDialect
 from taskgate.system.timer_wheel import TimerWheel
 from taskgate.upstream.attributed import AttributedTransport
 from taskgate.upstream.base import Transport, UpstreamSession, Vitals
@@ -61,8 +60,8 @@ class HttpUpstream:
         self,
         settings: UpstreamSettings,
         *,
-        dialect: UpstreamDialect,
-        modern: ModernServerDialect,
+        dialect: LegacyUpstreamDialect,
+        modern: ModernUpstreamDialect,
         observer: UpstreamObserver,
         clock: Clock,
         entropy: Entropy,

@@ -11,8 +11,8 @@ from helpers.waiting import bounded
 from taskgate.admission.coalescing import CoalesceKey, RequestCoalescer
 from taskgate.domain.events import CallSucceeded
 from taskgate.domain.record import TaskRecord
-from taskgate.protocol.intents import CallTool
-from taskgate.protocol.params import Params
+from taskgate.protocol.host_requests import CallTool
+from taskgate.protocol.messages import Params
 from unit.lifecycle.recorded_events import RecordedEvents
 
 WINDOW = timedelta(seconds=30)
@@ -28,11 +28,11 @@ def call(
         id=1,
         tool=tool,
         params=params or Params(text),
-        kept=text,
+        stored_params=text,
         progress_token=None,
         wants_task=False,
         ttl=None,
-        repeat_key=key,
+        idempotency_key=key,
     )
 
 

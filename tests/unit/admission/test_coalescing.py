@@ -14,9 +14,8 @@ from taskgate.admission.coalescing import NOT_A_TASK, CoalesceKey, check_same_ca
 from taskgate.domain.record import OwnerKey
 from taskgate.domain.versions import Era
 from taskgate.errors import CutOff, InvalidParams, UpstreamFailed, UpstreamReason
-from taskgate.protocol.intents import CallTool
-from taskgate.protocol.params import Params
-from taskgate.protocol.repeats import key_digest
+from taskgate.protocol.host_requests import CallTool, key_digest
+from taskgate.protocol.messages import Params
 from taskgate.stores.open import open_store
 from taskgate.system.offload import LARGE
 from taskgate.telemetry.events import CallCoalesced

@@ -13,8 +13,8 @@ from taskgate.admission.rules import RejectAs
 from taskgate.domain.versions import Era
 from taskgate.errors import AuthReason, Unauthenticated
 from taskgate.gateway.refusals import RejectionRenderer, refusal, refused_for
-from taskgate.protocol.envelope import Message, Request
 from taskgate.protocol.jsonrpc import parse
+from taskgate.protocol.messages import Message, Request
 from taskgate.protocol.modern.downstream import ModernDownstream
 from taskgate.streams.exchange import HttpReply
 from unit.admission.live_rules import live

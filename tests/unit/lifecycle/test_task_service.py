@@ -25,9 +25,8 @@ from taskgate.domain.record import FaultReason, OwnerKey, TaskRecord
 from taskgate.errors import InvalidParams, QueueFull, StoreUnavailable, TooManyTasks
 from taskgate.lifecycle.task_service import TaskService
 from taskgate.lifecycle.terms import TaskTerms
-from taskgate.protocol.catalogue import ListedTool
-from taskgate.protocol.intents import CallTool
-from taskgate.protocol.repeats import key_digest
+from taskgate.protocol.discovery import ListedTool
+from taskgate.protocol.host_requests import CallTool, key_digest
 from taskgate.stores.open import open_store
 from taskgate.telemetry.events import CallCoalesced, CapRefused, TaskCreated, TaskDispatched
 from unit.admission.coalescing_desk import call

@@ -67,3 +67,8 @@ def routed(method: str, capabilities: Any = None, **more: Any) -> RequestMeta:
     route = classified(asked(method, capabilities, **more), said(method))
     assert isinstance(route, RequestMeta)
     return route
+
+
+def changed(value: Any, **changes: Any) -> Any:
+    """A named tuple with some fields changed."""
+    return type(value)(**{**dict(zip(type(value).__annotations__, value, strict=True)), **changes})

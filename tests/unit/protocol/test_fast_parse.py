@@ -206,10 +206,10 @@ def test_an_id_is_read_as_it_is_written(id: str | int) -> None:
 # --- progress ---------------------------------------------------------------------------------------------------------
 
 
-def walked_usual_progress(text: str) -> Message | None:
+def walked_progress(text: str) -> Message | None:
     """The message as the walk reads it; None where that refuses it."""
     try:
-        # A shape of the same content, but not the usual one itself, is always walked_usual_progress.
+        # A shape of the same content, but not the usual one itself, is always walked_progress.
         return parse(text.encode(), max_depth=500, shape=dict(ENVELOPE))
     except (UnparsableMessage, MalformedMessage):
         return None
@@ -220,7 +220,7 @@ def progress(params: str, *, before: str = '"jsonrpc":"2.0",', behind: str = "")
 
 
 PLAIN = '{"progressToken":1,"progress":2}'
-USUAL_USUAL_PROGRESS = {
+USUAL_PROGRESS = {
     "the least": progress(PLAIN),
     "all of it": progress('{"progressToken":"a","progress":0.5,"total":10,"message":"on \N{EURO SIGN}"}'),
     "a token of the gateway's own, of 52 bits": progress('{"progressToken":4503599627370496,"progress":1}'),
@@ -230,11 +230,11 @@ USUAL_USUAL_PROGRESS = {
 }
 
 
-@pytest.mark.parametrize("text", USUAL_USUAL_PROGRESS.values(), ids=USUAL_USUAL_PROGRESS)
+@pytest.mark.parametrize("text", USUAL_PROGRESS.values(), ids=USUAL_PROGRESS)
 def test_what_nearly_all_servers_write_is_read_in_one_step_and_the_same(
     text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected = walked_usual_progress(text)
+    expected = walked_progress(text)
     monkeypatch.setattr("taskgate.protocol.jsonrpc.walk", lambda *_: pytest.fail("walked"))
     read = fast_parse(text)
     assert read == expected
@@ -266,8 +266,8 @@ ODD = {
 @pytest.mark.parametrize("text", ODD.values(), ids=ODD)
 def test_what_is_written_in_another_way_is_read_as_ever(text: str) -> None:
     read = fast_parse(text)
-    assert read is None or read == walked_usual_progress(text)
-    if walked_usual_progress(text) is None:
+    assert read is None or read == walked_progress(text)
+    if walked_progress(text) is None:
         assert read is None
 
 
@@ -290,4 +290,4 @@ def test_any_progress_is_read_the_same_whoever_reads_it(
     body = {"method": "notifications/progress", "params": params}
     text = json.dumps(envelope | body if leads else body | envelope, separators=separators, ensure_ascii=False)
     read = fast_parse(text)
-    assert read is None or read == walked_usual_progress(text)
+    assert read is None or read == walked_progress(text)

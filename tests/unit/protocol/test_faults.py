@@ -313,7 +313,7 @@ def test_an_error_without_data_has_no_data_member() -> None:
 PLACE = Path(__file__).parents[4] / "shared" / "spec" / "schema" / "2026-07-28.json"
 NO_TASKS = "The request does not declare a capability that it needs"
 
-TABLE_FAULTS_MODERN: dict[str, tuple[Exception, Fault]] = {
+MODERN_TABLE: dict[str, tuple[Exception, Fault]] = {
     "HeaderMismatchError": (errors.HeaderMismatch("no"), Fault(status=400, code=-32020, text="no")),
     "MissingRequiredClientCapabilityError": (
         errors.MissingCapability(TASKS_NEEDED),
@@ -356,7 +356,7 @@ THE_SAME: list[Exception] = [
 ]
 
 
-@pytest.mark.parametrize(("error", "face"), TABLE_FAULTS_MODERN.values(), ids=TABLE_FAULTS_MODERN)
+@pytest.mark.parametrize(("error", "face"), MODERN_TABLE.values(), ids=MODERN_TABLE)
 def test_what_this_era_has_a_code_or_a_status_for_is_told_by_it(error: Exception, face: Fault) -> None:
     assert fault(error, Era.MODERN) == face
 
@@ -387,9 +387,9 @@ def test_an_error_of_a_server_has_a_status_where_its_code_has_one(code: int, sta
 
 
 @pytest.mark.skipif(not PLACE.is_file(), reason="the published schema of 2026-07-28 is not here")
-@pytest.mark.parametrize("name", TABLE_FAULTS_MODERN)
+@pytest.mark.parametrize("name", MODERN_TABLE)
 def test_an_error_of_this_era_is_one_by_its_schema(name: str) -> None:
-    error, _ = TABLE_FAULTS_MODERN[name]
+    error, _ = MODERN_TABLE[name]
     message = json.loads(fault(error, Era.MODERN).message("g8"))
     assert message["id"] == "g8"
     judge("JSONRPCErrorResponse").validate(message)

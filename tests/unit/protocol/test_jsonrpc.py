@@ -515,7 +515,7 @@ def test_an_array_of_none_or_of_too_many_is_refused(count: int) -> None:
 # --- lookalike keys ---------------------------------------------------------------------------------------------------
 
 
-DEPTH_ALIKE = 64
+LOOKALIKE_DEPTH = 64
 
 # --- decoders ------------------------------------------------------------------------------------------------------
 
@@ -556,7 +556,7 @@ def test_a_message_that_passes_is_read_alike_by_every_decoder(pairs: list[tuple[
     params = ",".join(f"{json.dumps(key)}:{value}" for key, value in pairs)
     try:
         message = parse(
-            f'{{"jsonrpc":"2.0","id":1,"method":"m","params":{{{params}}}}}'.encode(), max_depth=DEPTH_ALIKE
+            f'{{"jsonrpc":"2.0","id":1,"method":"m","params":{{{params}}}}}'.encode(), max_depth=LOOKALIKE_DEPTH
         )
     except MalformedMessage:
         return
@@ -597,7 +597,7 @@ def test_a_parameter_that_folds_to_one_that_is_read_is_refused(
 ) -> None:
     for params in (f'{{{more}"{written(key)}":1}}', f'{{{more}"{name}":"a","{written(key)}":"b"}}'):
         with pytest.raises(MalformedMessage, match=f'"{name}"') as refused:
-            parse(envelope(params), max_depth=DEPTH_ALIKE)
+            parse(envelope(params), max_depth=LOOKALIKE_DEPTH)
         assert refused.value.id == 7
 
 
@@ -617,24 +617,26 @@ def test_a_key_of_meta_that_folds_to_one_of_the_protocol_or_ours_is_refused(key:
     for _ in range(3):
         # An object that was met before is remembered.
         with pytest.raises(MalformedMessage):
-            parse(envelope(f'{{"_meta":{lead}{json.dumps(key)}:1}}}}'), max_depth=DEPTH_ALIKE)
+            parse(envelope(f'{{"_meta":{lead}{json.dumps(key)}:1}}}}'), max_depth=LOOKALIKE_DEPTH)
 
 
 def test_a_member_of_a_wish_for_a_task_that_folds_to_one_that_is_read_is_refused() -> None:
     with pytest.raises(MalformedMessage):
-        parse(envelope('{"task":{"ttl":1,"TTL":2}}'), max_depth=DEPTH_ALIKE)
+        parse(envelope('{"task":{"ttl":1,"TTL":2}}'), max_depth=LOOKALIKE_DEPTH)
 
 
 @pytest.mark.parametrize("key", ["Method", "PARAMS", "Id", "jsonrpc\0", "Re\u017fult"])
 def test_a_member_of_a_message_that_folds_to_one_of_json_rpc_is_refused(key: str) -> None:
     with pytest.raises(MalformedMessage) as refused:
-        parse(f'{{"jsonrpc":"2.0","id":7,"method":"ping",{json.dumps(key)}:1}}'.encode(), max_depth=DEPTH_ALIKE)
+        parse(f'{{"jsonrpc":"2.0","id":7,"method":"ping",{json.dumps(key)}:1}}'.encode(), max_depth=LOOKALIKE_DEPTH)
     assert refused.value.id == 7
 
 
 def test_a_notification_is_judged_as_a_request_is() -> None:
     with pytest.raises(MalformedMessage) as refused:
-        parse(b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"RequestId":1}}', max_depth=DEPTH_ALIKE)
+        parse(
+            b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"RequestId":1}}', max_depth=LOOKALIKE_DEPTH
+        )
     assert refused.value.id is None
 
 
@@ -648,13 +650,13 @@ def test_a_notification_is_judged_as_a_request_is() -> None:
     ],
 )
 def test_keys_that_fold_to_nothing_that_is_read_pass(params: str) -> None:
-    assert isinstance(parse(envelope(params), max_depth=DEPTH_ALIKE), Request)
+    assert isinstance(parse(envelope(params), max_depth=LOOKALIKE_DEPTH), Request)
 
 
 def test_what_a_server_answers_is_left_to_its_reader() -> None:
     parse(
         b'{"jsonrpc":"2.0","id":1,"result":{"content":[],"Content":[],"_meta":{"ProgressToken":1}}}',
-        max_depth=DEPTH_ALIKE,
+        max_depth=LOOKALIKE_DEPTH,
     )
 
 

@@ -15,12 +15,13 @@ from taskgate.domain.versions import Peer, Revision
 from taskgate.errors import UpstreamFailed
 from taskgate.jsontext.spans import LargeMember, Member
 from taskgate.protocol.jsonrpc import parse
-from taskgate.protocol.legacy import native_tasks, url_elicitation
-from taskgate.protocol.legacy.results import fitting_error
+from taskgate.protocol.legacy import results as legacy_results
+from taskgate.protocol.legacy.questions import url_questions
+from taskgate.protocol.legacy.server_tasks import LegacyServerTasks
 from taskgate.protocol.messages import Response
-from taskgate.protocol.modern import server_rounds, server_tasks
-from taskgate.protocol.modern.results import modern_error
-from taskgate.protocol.modern.rounds import lacking_for, round_of
+from taskgate.protocol.modern import rounds, server_tasks
+from taskgate.protocol.modern.results import convert_error
+from taskgate.protocol.modern.rounds import missing_capabilities, round_of
 from taskgate.protocol.server_messages import call_outcome
 from taskgate.upstream import failures
 from taskgate.upstream.duplex.contents import task_shown_in
@@ -66,10 +67,10 @@ def questions(one: str, number: int) -> Response:
         lambda: call_outcome(error(-32603, HUGE)),
         lambda: failures.said_in(error(-32022, HUGE)),
         lambda: server_tasks.needs_tasks(error(-32003, HUGE)),
-        lambda: url_elicitation.request_contexts(error(-32042, f'{{"elicitations":{HUGE}}}'), HOST),
-        lambda: fitting_error(text_of_error(-32602, HUGE), "resources/read"),
-        lambda: fitting_error(text_of_error(-32022, f'{{"a":{HUGE}}}'), "tools/call"),
-        lambda: modern_error(text_of_error(-32022, f'{{"a":{HUGE}}}')),
+        lambda: url_questions(error(-32042, f'{{"elicitations":{HUGE}}}'), HOST),
+        lambda: legacy_results.convert_error(text_of_error(-32602, HUGE), "resources/read"),
+        lambda: legacy_results.convert_error(text_of_error(-32022, f'{{"a":{HUGE}}}'), "tools/call"),
+        lambda: convert_error(text_of_error(-32022, f'{{"a":{HUGE}}}')),
     ],
     ids=["an outcome", "its era", "a lack", "pages to visit", "not found", "another code", "another era's code"],
 )
@@ -79,22 +80,22 @@ def test_the_data_of_an_error_are_not_read(read: Callable[[], Any]) -> None:
 
 @covers("T43")
 def test_a_question_is_asked_whatever_its_schema_holds() -> None:
-    asked = server_rounds.round_of("tools/call", 1, questions(FORM, 1))
+    asked = rounds.read_round("tools/call", 1, questions(FORM, 1))
     assert asked is not None
     assert [question.method for question in asked.questions.values()] == ["elicitation/create"]
     assert round_of(questions(FORM, 1)) is not None
-    assert lacking_for(questions(FORM, 1), HOST) == {}
-    assert lacking_for(questions(FORM, 1), replace(HOST, capabilities={})) == {"elicitation": {"form": {}}}
+    assert missing_capabilities(questions(FORM, 1), HOST) == {}
+    assert missing_capabilities(questions(FORM, 1), replace(HOST, capabilities={})) == {"elicitation": {"form": {}}}
 
 
 @covers("T43")
 def test_more_questions_than_are_ever_asked_are_refused_unread() -> None:
     plain = '{"method":"roots/list"}'
-    assert round_of(questions(plain, server_rounds.MAX_QUESTIONS)) is not None
-    assert round_of(questions(plain, server_rounds.MAX_QUESTIONS + 1)) is None
+    assert round_of(questions(plain, rounds.MAX_QUESTIONS)) is not None
+    assert round_of(questions(plain, rounds.MAX_QUESTIONS + 1)) is None
     with pytest.raises(UpstreamFailed):
-        server_rounds.round_of("tools/call", 1, questions(plain, 100_000))
-    assert lacking_for(questions(plain, 100_000), HOST) == {}
+        rounds.read_round("tools/call", 1, questions(plain, 100_000))
+    assert missing_capabilities(questions(plain, 100_000), HOST) == {}
 
 
 @covers("T43")
@@ -104,10 +105,10 @@ def test_questions_with_more_members_than_are_ever_said_are_refused(place: str) 
     inner, beside = (f",{more}", "") if place == "in the parameters" else ("", f",{more}")
     large = f'{{"method":"elicitation/create","params":{{"message":"m"{inner}}}{beside}}}'
     assert round_of(questions(large, 2)) is not None
-    assert len(server_rounds.questions_of(*asked_in(questions(large, 2)), 1)) == 2
+    assert len(rounds.read_questions(*asked_in(questions(large, 2)), 1)) == 2
     assert round_of(questions(large, 3)) is None
     with pytest.raises(UpstreamFailed):
-        server_rounds.questions_of(*asked_in(questions(large, 3)), 1)
+        rounds.read_questions(*asked_in(questions(large, 3)), 1)
 
 
 def asked_in(response: Response) -> tuple[str, Member]:
@@ -119,8 +120,8 @@ def asked_in(response: Response) -> tuple[str, Member]:
 @covers("T43")
 def test_a_task_is_known_by_its_own_members() -> None:
     shown = result(f'{WORKING},"more":{HUGE}')
-    assert server_tasks.shown(1, "t", shown) is not None
-    assert native_tasks.NativeTasks().read_state("t", shown) is not None
+    assert server_tasks.read_state(1, "t", shown) is not None
+    assert LegacyServerTasks().read_state("t", shown) is not None
     told = task_shown_in(shown.text.encode())
     assert told is not None
     assert told.id == "t"
@@ -128,7 +129,7 @@ def test_a_task_is_known_by_its_own_members() -> None:
 
 @covers("T43")
 def test_what_came_of_a_task_is_passed_on_as_it_is() -> None:
-    came = server_tasks.shown(
+    came = server_tasks.read_state(
         1, "t", result(f'{WORKING.replace("working", "completed")},"result":{{"content":{HUGE}}}')
     )
     assert came is not None

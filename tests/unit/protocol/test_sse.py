@@ -314,7 +314,7 @@ def read(*chunks: bytes) -> tuple[list[bytes], str | None, int | None]:
     return data, decoder.last_id, decoder.retry
 
 
-STREAMS_SSE_IDS: dict[str, tuple[bytes, list[bytes], str | None]] = {
+ID_STREAMS: dict[str, tuple[bytes, list[bytes], str | None]] = {
     "nothing": (b"", [], None),
     "no id": (b"data: 1\n\n", [b"1"], None),
     "an id": (b"data: 0\n\nid: a\ndata: 1\n\n", [b"0", b"1"], "a"),
@@ -342,14 +342,14 @@ STREAMS_SSE_IDS: dict[str, tuple[bytes, list[bytes], str | None]] = {
 }
 
 
-@pytest.mark.parametrize(("stream", "data", "last"), STREAMS_SSE_IDS.values(), ids=STREAMS_SSE_IDS)
+@pytest.mark.parametrize(("stream", "data", "last"), ID_STREAMS.values(), ids=ID_STREAMS)
 def test_the_id_of_the_last_whole_event_is_known(stream: bytes, data: list[bytes], last: str | None) -> None:
     assert read(stream) == (data, last, None)
     assert read(*(bytes([byte]) for byte in stream)) == (data, last, None)
     assert read(*(part + b"\n\n" for part in stream.split(b"\n\n")[:-1])) == (data, last, None) or b"\r" in stream
 
 
-@given(st.sampled_from(list(STREAMS_SSE_IDS.values())), st.lists(st.integers(0, 60), max_size=4))
+@given(st.sampled_from(list(ID_STREAMS.values())), st.lists(st.integers(0, 60), max_size=4))
 def test_chunks_never_change_what_is_known(example: tuple[bytes, list[bytes], str | None], places: list[int]) -> None:
     stream, data, last = example
     ends = [*sorted(places), len(stream)]

@@ -38,9 +38,9 @@ from taskgate.gateway.modern.rounds import RoundStates
 from taskgate.gateway.modern.session_pool import SharedSession
 from taskgate.gateway.modern.turns import Turns
 from taskgate.lifecycle.task_service import TaskService
-from taskgate.protocol.envelope import Response
-from taskgate.protocol.intents import CallTool, Relay
-from taskgate.protocol.modern_requests import ModernDialect, RequestMeta, Retry
+from taskgate.protocol.dialects import ModernDownstreamDialect
+from taskgate.protocol.host_requests import CallTool, Relay, RequestMeta, Retry
+from taskgate.protocol.messages import Response
 from taskgate.sessions.call_sites import asked_of
 from taskgate.streams.exchange import Exchange, RpcReply, error_of
 from taskgate.system.background import Background
@@ -68,7 +68,7 @@ class Calls:
     def __init__(
         self,
         *,
-        dialect: ModernDialect,
+        dialect: ModernDownstreamDialect,
         tasks: TaskService,
         joining: RequestCoalescer,
         states: RequestStates,
@@ -110,9 +110,9 @@ class Calls:
         if decision.would_promote and said.declares_tasks:
             self._event_sink.emit(ShadowPromotion(line.mount.name))
         outbound = self._ruled(_outbound(exchange, caller, line, said, intent), intent, decision)
-        if intent.repeat_key is not None and not outbound.may_become_task:
+        if intent.idempotency_key is not None and not outbound.may_become_task:
             await self._refuse_what_is_a_task(outbound, intent)
-        if intent.repeat_key is not None or decision.join_retries is not None:
+        if intent.idempotency_key is not None or decision.join_retries is not None:
             asking = CoalesceKey(
                 line.owner, intent, decision.join_retries, era=Era.MODERN, features=asked_of(line.peer)
             )
@@ -164,7 +164,9 @@ class Calls:
         await self.meet(exchange, said, line.upstream.open())
         outbound = await self._let_in(exchange, caller, line, said, intent.request)
         if line.upstream.era is Era.MODERN:
-            outbound = outbound._replace(sends=self._dialect.again(intent, None if state is None else state.state))
+            outbound = outbound._replace(
+                sends=self._dialect.with_answers(intent, None if state is None else state.state)
+            )
         # Only a state proves that the call was accepted before; responses alone do not.
         return await (self._made_or_carried(outbound) if state is None else self._carry(outbound))
 
@@ -225,7 +227,7 @@ class Calls:
         if mode is PromotionMode.REQUIRED and not declares_tasks:
             self._turns.refused(outbound)
             raise TaskSupportMismatch("This tool runs only as a task")
-        if mode is PromotionMode.SYNC or not declares_tasks or call.kept is None:
+        if mode is PromotionMode.SYNC or not declares_tasks or call.stored_params is None:
             return outbound
         return outbound._replace(may_become_task=True, mode=mode, grace=decision.inline_grace)
 
@@ -278,7 +280,7 @@ class Calls:
             raise InvalidParams("A retry must declare the same capabilities as the first request")
         for key, answer in intent.answers.items():
             question = flight.questions.get(key)
-            if question is not None and not self._dialect.fits(question.question.method, answer):
+            if question is not None and not self._dialect.is_valid_answer(question.question.method, answer):
                 raise InvalidParams("An input response does not match its input request")
         self._turns.left(outbound)
         self._holds.take(held)

@@ -14,9 +14,8 @@ from taskgate.auth.context import AuthContext
 from taskgate.domain.policy import PromotionMode
 from taskgate.gateway.modern.session_pool import SharedSession
 from taskgate.protocol import vocabulary as words
-from taskgate.protocol.envelope import Response
-from taskgate.protocol.intents import CallTool, Relay
-from taskgate.protocol.modern_requests import RequestMeta
+from taskgate.protocol.host_requests import CallTool, Relay, RequestMeta
+from taskgate.protocol.messages import Response
 from taskgate.streams.exchange import Exchange
 from taskgate.upstream.call_listener import CallListener
 
@@ -72,17 +71,18 @@ class OutboundCall(NamedTuple):
     def send(self, listener: CallListener) -> Coroutine[Any, Any, Response]:
         """Send the request, and return the response; see UpstreamSession."""
         upstream, who, said = self.line.upstream, principal_of(self.caller), self.said
-        level, repeated = said.log_level, said.repeated
+        level, repeated = said.log_level, said.header_params
         sends = self.sends
         if not isinstance(sends, CallTool):
             return upstream.relay(
                 sends.method, sends.params, listener=listener, principal=who, log_level=level, repeated=repeated
             )
-        if self.may_become_task and sends.kept is not None and sends.progress_token is None and sends is self.request:
+        stored = sends.stored_params
+        if self.may_become_task and stored is not None and sends.progress_token is None and sends is self.request:
             # A task reports progress, so the server is asked for it even if the host did not ask.
             return upstream.run(
                 sends.tool,
-                sends.kept,
+                stored,
                 within=_NO_BOUND,
                 listener=listener,
                 principal=who,

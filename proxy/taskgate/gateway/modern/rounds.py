@@ -21,9 +21,9 @@ from taskgate.gateway.modern.flights import InflightCall
 from taskgate.gateway.modern.holds import Held, HeldCalls
 from taskgate.gateway.modern.outbound_calls import OutboundCall
 from taskgate.gateway.modern.session_pool import SharedSession
-from taskgate.protocol.envelope import Response
-from taskgate.protocol.intents import CallTool, Relay
-from taskgate.protocol.modern_requests import ModernDialect, Retry
+from taskgate.protocol.dialects import ModernDownstreamDialect
+from taskgate.protocol.host_requests import CallTool, Relay, Retry
+from taskgate.protocol.messages import Response
 from taskgate.streams.exchange import RpcReply, error_of
 from taskgate.system.offload import LARGE, in_thread, offload
 
@@ -34,7 +34,13 @@ class RoundStates:
     """
 
     def __init__(
-        self, *, dialect: ModernDialect, states: RequestStates, holds: HeldCalls, live: RuntimeConfig, clock: Clock
+        self,
+        *,
+        dialect: ModernDownstreamDialect,
+        states: RequestStates,
+        holds: HeldCalls,
+        live: RuntimeConfig,
+        clock: Clock,
     ) -> None:
         self._dialect = dialect
         self._states = states
@@ -55,7 +61,7 @@ class RoundStates:
         if asked is None:
             answer = partial(self._dialect.answer, id_, outbound.method, response, era, outbound.line.info)
             return RpcReply(answer() if len(response.text) <= LARGE else await in_thread(answer), error_of(response))
-        undeclared = self._dialect.lacking(response, outbound.said.peer)
+        undeclared = self._dialect.missing_capabilities(response, outbound.said.peer)
         if undeclared:
             # The server knew what it may ask, and the host is not asked what it did not declare
             # (M-MRTR-2).

@@ -27,10 +27,11 @@ from taskgate.gateway.modern.told_tasks import ToldTasks
 from taskgate.gateway.modern.wishes import check_bounds, concerns_server, declares, is_granted
 from taskgate.lifecycle.changes import Changes
 from taskgate.protocol import vocabulary as words
-from taskgate.protocol.base import Server
-from taskgate.protocol.envelope import Notification
+from taskgate.protocol.dialects import ModernDownstreamDialect
+from taskgate.protocol.discovery import ServerDescription
 from taskgate.protocol.faults import RETRY_AFTER
-from taskgate.protocol.modern_requests import Listen, ModernDialect, Subscription
+from taskgate.protocol.host_requests import Listen, Subscription
+from taskgate.protocol.messages import Notification
 from taskgate.stores.base import TaskStore
 from taskgate.streams.exchange import Exchange, HttpReply
 from taskgate.system.cancel_scope import ScopeCancelled
@@ -51,7 +52,7 @@ class Subscriptions:
     def __init__(
         self,
         *,
-        dialect: ModernDialect,
+        dialect: ModernDownstreamDialect,
         store: TaskStore,
         lookups: Lookups,
         access: AccessControl,
@@ -96,7 +97,7 @@ class Subscriptions:
                 raise
         finally:
             self._streams.discard(stream)
-        return HttpReply(body=self._dialect.listened(intent.id))
+        return HttpReply(body=self._dialect.subscription_ended(intent.id))
 
     def finish(self) -> None:
         """End every stream with its result, and refuse new ones."""
@@ -134,8 +135,8 @@ class Subscriptions:
         """Send the acknowledgement, then notifications, until the stream ends."""
         with ExitStack() as stack:
             granted = await self._grant(caller, line, intent.wants, found, stack)
-            stream.say(self._dialect.subscribed(intent.id, granted))
-            told = line.mount.extensions.behind(granted.filters)
+            stream.say(self._dialect.subscription_granted(intent.id, granted))
+            told = line.mount.extensions.notifications_of(granted.filters)
             hear = partial(self._hear, stream, intent.id, granted, told)
             line.listen(hear)
             stack.callback(line.unlisten, hear)
@@ -191,15 +192,15 @@ class Subscriptions:
         notification: Notification,
     ) -> None:
         if is_granted(granted, notification) or notification.method in of_extensions:
-            stream.say(self._dialect.published(id, notification))
+            stream.say(self._dialect.stream_notification(id, notification))
 
     async def _tell_of(self, stream: ListenStream, id: RequestId, record: TaskRecord) -> None:
         await stream.room()
-        stream.say(self._dialect.task_told(id, self._polls.advise(record)))
+        stream.say(self._dialect.task_notification(id, self._polls.advise(record)))
         self._changes.retrievals.note(record)
 
 
-def _granted_filters(line: SharedSession, server: Server, wants: Subscription) -> tuple[str, ...]:
+def _granted_filters(line: SharedSession, server: ServerDescription, wants: Subscription) -> tuple[str, ...]:
     """Return the requested members of extensions that the server grants (X-EXT-24)."""
     if not wants.filters:
         return ()

@@ -1,1 +1,7 @@
-"""The modern era: 2026-07-28, where every request says all, and the tasks that its extension defines."""
+"""The modern era, 2026-07-28, between text and the values of `protocol`.
+
+`downstream` is the dialect for hosts, `upstream` the dialect for servers. `requests` prepares
+requests on both sides, `results` converts responses. `rounds` has questions and answers, `tasks`
+the gateway's tasks, `server_tasks` those of servers, `capabilities` what each side can do. The
+composition root is the only user.
+"""

@@ -1,17 +1,87 @@
-"""What the gateway declares in this era: its answer to `server/discover`. Pure."""
+"""Capabilities in the modern era: of hosts for servers, and of servers for hosts.
 
-from typing import Final
+A server is told with each request only what its host can be asked: `declared` is used for both. A
+capability of a wrong type counts as missing.
+"""
 
-from taskgate.domain.versions import SERVED, Era, era_of
+from collections.abc import Mapping
+from typing import Any, Final
+
+from taskgate.domain.versions import SERVED, Era, Peer, Revision, era_of
 from taskgate.jsontext.edits import dump
-from taskgate.jsontext.spans import RawJson
-from taskgate.protocol import vocabulary as words
+from taskgate.jsontext.spans import RawJson, members
+from taskgate.protocol import vocabulary as names
 from taskgate.protocol.discovery import ServerDescription, welcome_result
 from taskgate.protocol.extensions import ExtensionPolicy
+from taskgate.protocol.server_messages import Question
+
+# --- of hosts ---------------------------------------------------------------------------------------------------------
+
+_PARTS: Final = {"roots": (), "sampling": ("tools", "context"), "elicitation": ("form", "url")}
+_BEFORE_ELICITATION: Final = frozenset({Revision.R2024_11_05, Revision.R2025_03_26})
+_WITHOUT_PARTS: Final = _BEFORE_ELICITATION | {Revision.R2025_06_18}
+
+
+def declared(host: Peer | None) -> dict[str, dict[str, Any]]:
+    """The core capabilities of a host of either era, as far as its revision has them (B-CONV-5).
+
+    Extensions are added by their policy, and tasks by each request that follows them.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for name, parts in _PARTS.items():
+        value = None if host is None else host.capabilities.get(name)
+        if host is None or not isinstance(value, dict):
+            continue
+        if name == "elicitation" and host.revision in _BEFORE_ELICITATION:
+            continue
+        known = () if host.revision in _WITHOUT_PARTS else parts
+        found[name] = {part: {} for part in known if isinstance(value.get(part), dict)}
+    if found.get("elicitation") == {}:
+        # Without modes it means forms: revisions before URL mode had no modes.
+        found["elicitation"] = {"form": {}}
+    return found
+
+
+def can_ask(host: Peer | None, question: Question) -> bool:
+    """Whether the host can be asked that, by what its server was told (M-MRTR-2).
+
+    `question` is one that modern servers may ask, and repeats no key.
+    """
+    params = members("" if question.params is None else question.params.head)
+    return not missing(host, question.method, {name: member.value for name, member in params.items()})
+
+
+def missing(host: Peer | None, method: object, params: Mapping[str, Any]) -> dict[str, Any]:
+    """The capabilities that a host lacks to be asked that; empty if none, or if no host can be
+    asked that.
+    """
+    found = declared(host)
+    match method:
+        case names.ROOTS_LIST if "roots" not in found:
+            return {"roots": {}}
+        case names.SAMPLING_CREATE:
+            parts: dict[str, Any] = (
+                {"tools": {}} if any(params.get(name) is not None for name in ("tools", "toolChoice")) else {}
+            )
+            is_known = "sampling" in found and parts.keys() <= found["sampling"].keys()
+            return {} if is_known else {"sampling": parts}
+        case names.ELICITATION_CREATE:
+            mode = params.get("mode", "form")
+            is_known = isinstance(mode, str) and mode in found.get("elicitation", {})
+            return {} if is_known else {"elicitation": {mode: {}} if mode in _MODES else {}}
+    return {}
+
+
+DECIDING_PARAMS: Final = frozenset({"mode", "tools", "toolChoice"})
+"""The parameters of a question that `missing` reads."""
+_MODES: Final = ["form", "url"]
+
+
+# --- of servers -------------------------------------------------------------------------------------------------------
 
 _VERSIONS: Final = dump([revision.value for revision in SERVED])
-_OWN: Final = {words.TASKS_EXTENSION: "{}"}
-"""Exactly an empty object: hosts take any other for no support."""
+_TASKS: Final = {names.TASKS_EXTENSION: "{}"}
+"""Exactly an empty object: hosts take any other value for no support."""
 
 
 def discover_result(
@@ -22,22 +92,24 @@ def discover_result(
     offers_tasks: bool,
     info: RawJson | None = None,
 ) -> RawJson:
-    """A DiscoverResult out of what a server said of itself (V-DISC-1, V-META-3, AMB-11); see ModernDownstreamDialect.
+    """A DiscoverResult from a server's description (V-DISC-1, V-META-3, AMB-11).
 
-    Nobody may keep it (V-CACHE-1): what a server says may depend on who asks, and change.
+    It must not be cached (V-CACHE-1): a description can depend on the caller, and change.
     """
     put = {
         "resultType": '"complete"',
         "supportedVersions": _VERSIONS,
-        "capabilities": _advertised(server, extensions, offers_tasks),
+        "capabilities": _server_capabilities(server, extensions, offers_tasks),
         "ttlMs": "0",
         "cacheScope": '"private"',
     }
-    told = info or server.info
-    return welcome_result(server, put, version, {} if told is None else {words.SERVER_INFO: told})
+    shown = info or server.info
+    return welcome_result(server, put, version, {} if shown is None else {names.SERVER_INFO: shown})
 
 
-def _advertised(server: ServerDescription, extensions: ExtensionPolicy, offers_tasks: bool) -> RawJson:
-    """A server's capabilities, less what does not cross the gateway, plus the extension where there are tools."""
-    own = _OWN if offers_tasks and "tools" in server.peer.capabilities else {}
+def _server_capabilities(server: ServerDescription, extensions: ExtensionPolicy, offers_tasks: bool) -> RawJson:
+    """The server's capabilities that cross the gateway, plus the tasks extension if the server has
+    tools.
+    """
+    own = _TASKS if offers_tasks and "tools" in server.peer.capabilities else {}
     return extensions.server_capabilities(server.capabilities, Era.MODERN, era_of(server.peer.revision), own)

@@ -1,7 +1,7 @@
-"""Hosts of 2026-07-28: what their requests ask, and how they are answered. Pure; holds no session, since there is none.
+"""The dialect for hosts of 2026-07-28: `ModernDownstream`.
 
-What servers say is made to fit on its way out, as far as it is of the other era. What must not live here: headers, and
-what a request says about itself, which is read before it is (`classify`).
+Responses of legacy servers are converted. `classify` reads what a request declares, and compares
+its headers, before a request gets here.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,9 +11,10 @@ from typing import Any
 from taskgate.domain.record import InputRequest, RequestId, TaskRecord
 from taskgate.domain.versions import Era, Peer
 from taskgate.errors import InvalidParams, UnknownMethod
+from taskgate.jsontext.edits import dump
 from taskgate.jsontext.large import MessageText
 from taskgate.jsontext.spans import RawJson
-from taskgate.protocol import vocabulary as words
+from taskgate.protocol import vocabulary as names
 from taskgate.protocol.dialects import Round
 from taskgate.protocol.discovery import ServerDescription, filter_tools, gateway_info
 from taskgate.protocol.extensions import Extension, ExtensionPolicy
@@ -32,15 +33,14 @@ from taskgate.protocol.host_requests import (
     UpdateTask,
     read_idempotency_key,
 )
-from taskgate.protocol.jsonrpc import result_text
+from taskgate.protocol.jsonrpc import notification_text, result_text
 from taskgate.protocol.messages import Notification, Request, Response, meta_of, task_id, tool_name
-from taskgate.protocol.modern import mrtr, notices, params, results, rounds, tasks
+from taskgate.protocol.meta import ObjectEdit, edit_object
+from taskgate.protocol.modern import requests, results, rounds, tasks
 from taskgate.protocol.modern.capabilities import discover_result
-from taskgate.protocol.modern.tools import modern_tools
 from taskgate.protocol.server_messages import Answer, Question
-from taskgate.protocol.vocabulary import MODERN_RELAYED, ROUND_METHODS
 
-_ROUND = ("inputResponses", "requestState")
+_RETRY_MEMBERS = ("inputResponses", "requestState")
 
 
 def _always(_: str) -> bool:
@@ -48,9 +48,9 @@ def _always(_: str) -> bool:
 
 
 class ModernDownstream:
-    """The translator for hosts of the modern era. `version` is the gateway's own.
+    """The implementation of ModernDownstreamDialect; `version` is the gateway's.
 
-    `names_server` tells of a mount whether its hosts are told which server it is.
+    `names_server` says for a mount whether its hosts see the server's serverInfo.
     """
 
     def __init__(self, version: str, names_server: Callable[[str], bool] = _always) -> None:
@@ -59,24 +59,24 @@ class ModernDownstream:
         self.info = gateway_info(version)
 
     def decode(
-        self, request: Request, said: RequestMeta, *, offers_tasks: bool, extensions: ExtensionPolicy
+        self, request: Request, meta: RequestMeta, *, offers_tasks: bool, extensions: ExtensionPolicy
     ) -> ModernIntent:
         match request.method:
-            case words.SERVER_DISCOVER:
+            case names.SERVER_DISCOVER:
                 return Discover(id=request.id)
-            case words.TOOLS_CALL:
-                return _call_tool(request, said, may_be_task=offers_tasks and said.declares_tasks)
-            case words.TASKS_GET:
-                return _of_era(GetTask(id=request.id, task=task_id(request.params)), said)
-            case words.TASKS_CANCEL:
-                return _of_era(CancelTask(id=request.id, task=task_id(request.params)), said)
-            case words.TASKS_UPDATE:
-                return _update(request)
-            case words.SUBSCRIPTIONS_LISTEN:
-                wants = params.subscription(request.params, extensions)
+            case names.TOOLS_CALL:
+                return _call_tool(request, meta, may_be_task=offers_tasks and meta.declares_tasks)
+            case names.TASKS_GET:
+                return _task_request(GetTask(id=request.id, task=task_id(request.params)), meta)
+            case names.TASKS_CANCEL:
+                return _task_request(CancelTask(id=request.id, task=task_id(request.params)), meta)
+            case names.TASKS_UPDATE:
+                return _update_task(request)
+            case names.SUBSCRIPTIONS_LISTEN:
+                wants = requests.read_subscription(request.params, extensions)
                 return Listen(id=request.id, wants=wants if offers_tasks else replace(wants, tasks=None))
-            case method if method in MODERN_RELAYED or extensions.allows_method(method, Era.MODERN):
-                return _relay(request, said)
+            case method if method in names.MODERN_RELAYED or extensions.allows_method(method, Era.MODERN):
+                return _relay(request, meta)
         raise UnknownMethod("The method does not exist in this protocol version")
 
     def discovery(
@@ -88,8 +88,8 @@ class ModernDownstream:
         extensions: ExtensionPolicy,
         info: RawJson | None = None,
     ) -> str:
-        found = discover_result(server, self._version, extensions, offers_tasks=offers_tasks, info=info)
-        return result_text(id, found)
+        result = discover_result(server, self._version, extensions, offers_tasks=offers_tasks, info=info)
+        return result_text(id, result)
 
     def answer(
         self,
@@ -100,7 +100,7 @@ class ModernDownstream:
         info: RawJson | None = None,
         extension: Extension | None = None,
     ) -> str:
-        return results.answer(id, method, response, info, era, extension)
+        return results.convert_response(id, method, response, info, era, extension)
 
     def tools(
         self,
@@ -110,120 +110,153 @@ class ModernDownstream:
         shows: Callable[[str], bool] | None = None,
         info: RawJson | None = None,
     ) -> str:
-        if response.result is None or not results.is_complete(response, words.TOOLS_LIST, era):
-            return self.answer(id, words.TOOLS_LIST, response, era, info)
+        if response.result is None or not results.is_complete(response, names.TOOLS_LIST, era):
+            return self.answer(id, names.TOOLS_LIST, response, era, info)
         page = response.text[response.result.start : response.result.end]
-        page = modern_tools(page)
+        page = results.convert_tools(page)
         page = page if shows is None else filter_tools(page, shows)
-        return result_text(id, results.complete(page, words.TOOLS_LIST, info, era))
+        return result_text(id, results.complete_result(page, names.TOOLS_LIST, info, era))
 
     def round_of(self, response: Response) -> Round | None:
         return rounds.round_of(response)
 
     def missing_capabilities(self, response: Response, host: Peer) -> Mapping[str, Any]:
-        return rounds.lacking_for(response, host)
+        return rounds.missing_capabilities(response, host)
 
     def passed_round(self, id: RequestId, response: Response, state: str | None, info: RawJson | None = None) -> str:
         return rounds.passed_round(id, response, state, info)
 
     def input_required(self, id: RequestId, questions: Mapping[str, Question], state: str) -> str:
-        asked = {key: mrtr.question_request(question) for key, question in questions.items()}
-        return result_text(id, mrtr.input_required(asked, state, self.info))
+        encoded = {key: rounds.encode_question(question) for key, question in questions.items()}
+        return result_text(id, rounds.input_required(encoded, state, self.info))
 
     def is_valid_answer(self, method: str, answer: Answer) -> bool:
-        return mrtr.fits(method, answer)
+        return rounds.is_valid_answer(method, answer)
 
     def digest(self, request: CallTool | Relay) -> str:
         return rounds.digest(request)
 
     def with_answers(self, retry: Retry, state: str | None) -> CallTool | Relay:
-        return rounds.again(retry, state)
+        return rounds.with_answers(retry, state)
 
     def notification(self, notification: Notification, token: RequestId | None, id: RequestId | None = None) -> str:
-        return notices.on_notification(notification, token, id)
+        is_progress = notification.method == names.NOTE_PROGRESS
+        put = {} if token is None or not is_progress else {"progressToken": dump(token)}
+        names_stream = id is not None and names.SUBSCRIPTION_ID in meta_of(notification.params)
+        meta_put = {names.SUBSCRIPTION_ID: dump(id)} if names_stream else {}
+        return _edit_notification(notification, ObjectEdit(put=put, meta_put=meta_put))
 
     def progress(self, token: RequestId, done: float, message: str) -> str:
-        return notices.progress(token, done, message)
+        params: dict[str, Any] = {"progressToken": token, "progress": done}
+        if message:
+            params["message"] = message
+        return notification_text(names.NOTE_PROGRESS, dump(params))
 
     def wants_log(self, notification: Notification, level: str | None) -> bool:
-        return notices.is_loud_enough(notification, level)
+        found = notification.params.get("level")
+        if level is None or found is None or found.value not in names.LOG_LEVELS:
+            return False
+        return names.LOG_LEVELS.index(found.value) >= names.LOG_LEVELS.index(level)
 
     def task_created(self, id: RequestId, record: TaskRecord) -> str:
         return result_text(id, tasks.create_result(record, self.info))
 
     def task_state(self, id: RequestId, record: TaskRecord) -> MessageText:
-        shown = tasks.get_result(record, self.info, names_server=self._names_server(record.owner.mount))
-        if isinstance(shown, str):
-            return result_text(id, shown)
-        return shown.wrapped(result_text(id, "")[:-1], "}")
+        result = tasks.get_result(record, self.info, names_server=self._names_server(record.owner.mount))
+        if isinstance(result, str):
+            return result_text(id, result)
+        return result.wrapped(result_text(id, "")[:-1], "}")
 
     def acknowledgement(self, id: RequestId) -> str:
         return result_text(id, tasks.acknowledgement(self.info))
 
     def open_inputs(self, record: TaskRecord) -> Mapping[str, InputRequest]:
-        return tasks.outstanding(record)
+        return tasks.open_inputs(record)
+
+    # Every message of a listen stream has the id of its request, of the same JSON type (M-NOTIF-3).
 
     def subscription_granted(self, id: RequestId, granted: Subscription) -> str:
-        return notices.acknowledged(id, granted)
+        notifications: dict[str, Any] = {
+            name: True
+            for name, wanted in (
+                ("toolsListChanged", granted.tools),
+                ("promptsListChanged", granted.prompts),
+                ("resourcesListChanged", granted.resources),
+            )
+            if wanted
+        }
+        if granted.resource_uris is not None:
+            notifications["resourceSubscriptions"] = list(granted.resource_uris)
+        if granted.tasks is not None:
+            notifications["taskIds"] = list(granted.tasks)
+        notifications.update(dict.fromkeys(granted.filters, True))
+        params = dump({"notifications": notifications, "_meta": {names.SUBSCRIPTION_ID: id}})
+        return notification_text(names.NOTE_SUBSCRIBED, params)
 
     def stream_notification(self, id: RequestId, notification: Notification) -> str:
-        return notices.published(notification, id)
+        return _edit_notification(notification, ObjectEdit(meta_put={names.SUBSCRIPTION_ID: dump(id)}))
 
     def task_notification(self, id: RequestId, record: TaskRecord) -> MessageText:
         return tasks.task_notification(record, id, names_server=self._names_server(record.owner.mount))
 
     def subscription_ended(self, id: RequestId) -> str:
-        return result_text(id, notices.listen_result(id, self.info))
+        meta = f"{{{dump(names.SUBSCRIPTION_ID)}:{dump(id)},{dump(names.SERVER_INFO)}:{self.info}}}"
+        return result_text(id, f'{{"resultType":"complete","_meta":{meta}}}')
 
 
-def _call_tool(request: Request, said: RequestMeta, *, may_be_task: bool) -> CallTool | Retry:
+def _edit_notification(notification: Notification, change: ObjectEdit) -> str:
+    text = notification.params_text
+    return notification_text(notification.method, edit_object(text if text.startswith("{") else "{}", change))
+
+
+def _call_tool(request: Request, meta: RequestMeta, *, may_be_task: bool) -> CallTool | Retry:
     tool = tool_name(request.params)
-    ready = params.passage(request, less=_ROUND)
-    kept = None
+    params = requests.prepare_params(request, without=_RETRY_MEMBERS)
+    stored = None
     if may_be_task:
-        # Where there is no token, nothing else is left out.
-        kept = ready.head if ready.tail is None else params.kept(request, less=_ROUND)
+        # Without a token, both texts are equal.
+        stored = params.head if params.tail is None else requests.stored_params(request, without=_RETRY_MEMBERS)
     call = CallTool(
         id=request.id,
         tool=tool,
-        params=ready,
-        stored_params=kept,
-        progress_token=said.progress_token,
+        params=params,
+        stored_params=stored,
+        progress_token=meta.progress_token,
         wants_task=False,
         ttl=None,
         idempotency_key=read_idempotency_key(meta_of(request.params)),
     )
-    return _next_round(request, call) or call
+    return _retry(request, call) or call
 
 
-def _relay(request: Request, said: RequestMeta) -> Relay | Retry:
-    in_rounds = request.method in ROUND_METHODS
-    ready = params.passage(request, less=_ROUND if in_rounds else ())
-    relay = Relay(id=request.id, method=request.method, params=ready, progress_token=said.progress_token)
-    return (_next_round(request, relay) if in_rounds else None) or relay
+def _relay(request: Request, meta: RequestMeta) -> Relay | Retry:
+    has_rounds = request.method in names.ROUND_METHODS
+    params = requests.prepare_params(request, without=_RETRY_MEMBERS if has_rounds else ())
+    relay = Relay(id=request.id, method=request.method, params=params, progress_token=meta.progress_token)
+    return (_retry(request, relay) if has_rounds else None) or relay
 
 
-def _next_round(request: Request, asking: CallTool | Relay) -> Retry | None:
-    """The request as the next round of one before it, where it brings answers or a state."""
-    if request.params.keys().isdisjoint(_ROUND):
+def _retry(request: Request, plain: CallTool | Relay) -> Retry | None:
+    """The request as the retry of an earlier one; None without answers and state."""
+    if request.params.keys().isdisjoint(_RETRY_MEMBERS):
         return None
-    brought = request.params.get("inputResponses")
+    responses = request.params.get("inputResponses")
     return Retry(
-        request=asking,
-        answers=mrtr.answers(request),
-        responses=None if brought is None else request.text[brought.start : brought.end],
-        state=params.request_state(request.params),
+        request=plain,
+        answers=rounds.read_answers(request),
+        responses=None if responses is None else request.text[responses.start : responses.end],
+        state=requests.read_request_state(request.params),
         text=request.text,
     )
 
 
-def _of_era(intent: GetTask | CancelTask, said: RequestMeta) -> GetTask | CancelTask | LegacyTaskRequest:
-    """Without the extension only hosts with tasks of the other era are let come here (AMB-19)."""
-    return intent if said.declares_tasks else LegacyTaskRequest(request=intent)
+def _task_request(intent: GetTask | CancelTask, meta: RequestMeta) -> GetTask | CancelTask | LegacyTaskRequest:
+    """The intent; without the extension, only legacy tasks are served (AMB-19)."""
+    return intent if meta.declares_tasks else LegacyTaskRequest(request=intent)
 
 
-def _update(request: Request) -> UpdateTask:
+def _update_task(request: Request) -> UpdateTask:
     if "inputResponses" not in request.params:
         raise InvalidParams("inputResponses must be an object")
-    given = mrtr.answers(request)
-    return UpdateTask(id=request.id, task=task_id(request.params), answers=given)
+    answers = rounds.read_answers(request)
+    return UpdateTask(id=request.id, task=task_id(request.params), answers=answers)

@@ -1,15 +1,19 @@
-"""Rounds of a server of this era that go to a host of this era as they are, and requests that are sent again.
+"""Rounds: questions in a result, and their answers in the next request (ledger §5.1), on both
+sides.
 
-What the server wants handed back crosses the gateway sealed (`domain/states.py`), all else to the byte. Pure.
+Questions of servers have the legacy form inside of taskgate, and so have their answers. A modern
+server's round can also pass to a modern host to the byte; only its `requestState` is sealed then
+(`domain/request_state.py`).
 """
 
+from collections.abc import Mapping
 from hashlib import sha256
-from typing import Any
+from typing import Any, Final
 
 from taskgate.domain.record import RequestId
 from taskgate.domain.request_state import MAX_PASS_THROUGH
 from taskgate.domain.versions import Peer
-from taskgate.errors import MalformedMessage
+from taskgate.errors import InvalidParams, MalformedMessage
 from taskgate.jsontext.edits import Edits, dump, removals, splice
 from taskgate.jsontext.spans import (
     MAX_MEMBERS,
@@ -17,84 +21,181 @@ from taskgate.jsontext.spans import (
     Members,
     RawJson,
     Shape,
+    count_members,
     first_keys,
     members,
     read_pairs,
     skip_space,
 )
+from taskgate.protocol import vocabulary as names
 from taskgate.protocol.dialects import Round
-from taskgate.protocol.extensions import merge_capabilities
+from taskgate.protocol.extensions import Extension, merge_capabilities
+from taskgate.protocol.faults import protocol_violation
 from taskgate.protocol.host_requests import LONG, CallTool, Relay, Retry, sorted_members
-from taskgate.protocol.messages import Params, Response, meta_of, value_of
-from taskgate.protocol.meta import OWN_PREFIX, ObjectEdit, edits_for
-from taskgate.protocol.modern.declared import DECIDE, lacking
-from taskgate.protocol.modern.server_rounds import MAX_QUESTIONS
-from taskgate.protocol.vocabulary import RELATED_TASK, SERVER_INFO, TOOLS_CALL
+from taskgate.protocol.messages import Params, Request, Response, meta_of, value_of
+from taskgate.protocol.meta import OWN_PREFIX, ObjectEdit, edit_object, edits_for
+from taskgate.protocol.modern.capabilities import DECIDING_PARAMS, missing
+from taskgate.protocol.modern.results import without_execution
+from taskgate.protocol.server_messages import Answer, Question, ServerRound
+
+ALLOWED_QUESTIONS: Final = frozenset({names.ELICITATION_CREATE, names.SAMPLING_CREATE, names.ROOTS_LIST})
+"""The methods of questions in this era."""
+MAX_QUESTIONS: Final = 64
+"""Largest number of questions in a round: more than any tool asks at once."""
+MAX_TOOLS: Final = 1024
+"""Largest number of tools of a question that are converted; a longer list passes as it is."""
+_ELICITATION: Final = ObjectEdit(drop=("task", "elicitationId", "_meta"))
+_OTHER_QUESTION: Final = ObjectEdit(drop=("task",), meta_drop=("progressToken",))
+_ANSWER: Final = ObjectEdit(drop=("resultType",))
+
+
+# --- the gateway's rounds for hosts -----------------------------------------------------------------------------------
+
+
+def input_required(requests: Mapping[str, RawJson], state: str | None, info: RawJson) -> RawJson:
+    """An InputRequiredResult; `requests` are from `input_request`, by the keys that the host
+    answers under.
+
+    There must be a request or a state (M-MRTR-1).
+    """
+    assert requests or state is not None, "a round needs a question or a state"
+    questions = f',"inputRequests":{input_requests(requests)}' if requests else ""
+    request_state = "" if state is None else f',"requestState":{dump(state)}'
+    meta = f'"_meta":{{{dump(names.SERVER_INFO)}:{info}}}'
+    return f'{{"resultType":"input_required"{questions}{request_state},{meta}}}'
+
+
+def input_requests(requests: Mapping[str, RawJson]) -> RawJson:
+    """The object of input requests by key."""
+    return f"{{{','.join(f'{dump(key)}:{request}' for key, request in requests.items())}}}"
+
+
+def input_request(method: str, params: RawJson) -> RawJson:
+    """A question in legacy form as an input request (B-CONV-6); `params` may be empty."""
+    text = edit_object(params or "{}", _ELICITATION if method == names.ELICITATION_CREATE else _OTHER_QUESTION)
+    if method == names.SAMPLING_CREATE:
+        text = without_execution(text, MAX_TOOLS)
+    return f'{{"method":{dump(method)},"params":{text}}}'
+
+
+def encode_question(question: Question) -> RawJson:
+    """A question as an input request."""
+    return input_request(question.method, "" if question.params is None else question.params.with_token(""))
+
+
+def read_answers(request: Request) -> dict[str, Answer]:
+    """The answers in a request, in legacy form (B-CONV-7), by the keys of their questions.
+
+    Raises InvalidParams if they are no object of objects, or if all together have more members than
+    one object may have. Raises MalformedMessage for a duplicate key.
+    """
+    member = request.params.get("inputResponses")
+    if member is None:
+        return {}
+    if not member.is_object:
+        raise InvalidParams("inputResponses must be an object")
+    text = request.text[member.start : member.end]
+    found = members(text)
+    if not all(given.is_object for given in found.values()):
+        raise InvalidParams("Every input response must be an object")
+    answers: dict[str, Answer] = {}
+    left = MAX_MEMBERS
+    for key, given in found.items():
+        answer = text[given.start : given.end]
+        inner = members(answer, {"_meta": {}})
+        left -= count_members(inner)
+        if left < 0:
+            raise InvalidParams(f"The input responses have more than {MAX_MEMBERS} members together")
+        answers[key] = f'{{"result":{splice(answer, edits_for(inner, 0, _ANSWER))}}}'
+    return answers
+
+
+def is_valid_answer(method: str, answer: Answer) -> bool:
+    """Whether an answer from `read_answers` has the members that a server needs (M-MRTR-5)."""
+    found = members(answer, {"result": {}})["result"].members or {}
+    match method:
+        case names.ELICITATION_CREATE:
+            return value_of(found, "action") in ["accept", "decline", "cancel"]
+        case names.SAMPLING_CREATE:
+            content = found.get("content")
+            return isinstance(value_of(found, "model"), str) and content is not None and _is_content(content)
+    return "roots" in found and found["roots"].is_array
+
+
+def _is_content(content: Member) -> bool:
+    return content.is_object or content.is_array
+
+
+# --- rounds that pass from a modern server to a modern host -----------------------------------------------------------
 
 
 def round_of(response: Response) -> Round | None:
-    """What a server of this era asks for before it answers; None for any other answer, and for a round without sense.
+    """The round in a response of a modern server; None for any other response, and for a malformed
+    round.
 
-    Such a one asks for nothing, or for what is no map of requests, or gives a state that is no text or too long a one.
+    A malformed round has no questions and no state, no map of questions, or a state that is no text
+    or too long.
     """
     found = (response.result.members or {}) if response.result is not None else {}
     if "resultType" not in found or found["resultType"].value != "input_required":
         return None
-    asked = _asked(response.text, found.get("inputRequests"))
-    if asked is None:
+    questions = _input_requests(response.text, found.get("inputRequests"))
+    if questions is None:
         return None
     given = value_of(found, "requestState")
     if given is None:
-        return Round(None) if asked else None
-    state = _text(given)
+        return Round(None) if questions else None
+    state = _valid_state(given)
     return None if state is None else Round(state)
 
 
-def lacking_for(response: Response, host: Peer) -> dict[str, Any]:
-    """What `host` would have to declare besides to be asked all of a round (M-MRTR-2); nothing where it can be."""
+def missing_capabilities(response: Response, host: Peer) -> dict[str, Any]:
+    """The capabilities that `host` lacks for the questions of a round (M-MRTR-2); empty if it lacks
+    none.
+    """
     found = (response.result.members or {}) if response.result is not None else {}
-    missing: dict[str, Any] = {}
-    for asked in _asked(response.text, found.get("inputRequests")) or ():
-        said = _members(asked)
-        params = said.get("params")
-        inner = {} if params is None else _members(asked[params.start : params.end])
-        told = {name: inner[name].value for name in DECIDE if name in inner}
-        missing = merge_capabilities(missing, lacking(host, value_of(said, "method"), told))
-    return missing
+    lacking: dict[str, Any] = {}
+    for text in _input_requests(response.text, found.get("inputRequests")) or ():
+        question = _pairs(text)
+        params = question.get("params")
+        inner = {} if params is None else _pairs(text[params.start : params.end])
+        deciding = {name: inner[name].value for name in DECIDING_PARAMS if name in inner}
+        lacking = merge_capabilities(lacking, missing(host, value_of(question, "method"), deciding))
+    return lacking
 
 
 def passed_round(id: RequestId, response: Response, state: str | None, info: RawJson | None) -> str:
-    """A round under the host's id, with our `state` as the one to hand back; None takes the server's out.
+    """A round under the host's id, with `state` in place of the server's; None removes it.
 
-    `info` is told instead of what the server says that it is; None leaves that as it is.
+    `info` replaces the server's serverInfo; None leaves it.
     """
     assert response.result is not None, "a round is a result"
     put = {} if state is None else {"requestState": dump(state)}
-    meta_put = {} if info is None else {SERVER_INFO: info}
+    meta_put = {} if info is None else {names.SERVER_INFO: info}
     change = ObjectEdit(put=put, drop=("requestState",), meta_put=meta_put, keeps_hop=True)
     found = response.result.members or {}
     edits = edits_for(found, response.result.start, change)
-    edits += _without_foreign_keys(response.text, found.get("inputRequests"))
+    edits += _foreign_key_removals(response.text, found.get("inputRequests"))
     return splice(response.text, [(*response.id_span, dump(id)), *edits])
 
 
-def _without_foreign_keys(text: str, requests: Member | None) -> Edits:
-    """The edits that take keys of `_meta` out of questions that do not cross; nearly always none."""
-    if requests is None or not any(key in text for key in (RELATED_TASK, OWN_PREFIX)):
+def _foreign_key_removals(text: str, requests: Member | None) -> Edits:
+    """The edits that remove keys of `_meta` from questions that do not cross; usually none."""
+    if requests is None or not any(key in text for key in (names.RELATED_TASK, OWN_PREFIX)):
         return []
     shape: Shape = {name: {"params": {"_meta": {}}} for name in first_keys(requests, MAX_QUESTIONS) or ()}
     start = requests.start
     edits: Edits = []
-    for asked in members(text[start : requests.end], shape).values():
-        params = (asked.members or {}).get("params")
+    for question in members(text[start : requests.end], shape).values():
+        params = (question.members or {}).get("params")
         meta = meta_of(params.members or {}) if params is not None else {}
-        gone = {name for name in meta if name == RELATED_TASK or name.startswith(OWN_PREFIX)}
+        gone = {name for name in meta if name == names.RELATED_TASK or name.startswith(OWN_PREFIX)}
         edits += [(start + begin, start + end, by) for begin, end, by in removals(meta, gone)]
     return edits
 
 
-def again(retry: Retry, state: str | None) -> CallTool | Relay:
-    """The request with the host's answers as it wrote them, and with `state` for its server to have back."""
+def with_answers(retry: Retry, state: str | None) -> CallTool | Relay:
+    """The request with the host's answers as it wrote them, and with the server's `state`."""
     params = retry.request.params or Params("{}")
     put = [] if retry.responses is None else [f'"inputResponses":{retry.responses}']
     put += [] if state is None else [f'"requestState":{dump(state)}']
@@ -105,11 +206,11 @@ def again(retry: Retry, state: str | None) -> CallTool | Relay:
 
 
 def digest(request: CallTool | Relay) -> str:
-    """What two sendings of the same request have in common: a hexadecimal SHA-256.
+    """A SHA-256 digest of the method and parameters of a request, without `_meta`, in hexadecimal.
 
-    It makes no difference how they are written, unless they are long, as in `call_digest`. `_meta` is nothing to it.
+    Order and spacing make no difference, except in long parameters, as in `call_digest`.
     """
-    method = TOOLS_CALL if isinstance(request, CallTool) else request.method
+    method = names.TOOLS_CALL if isinstance(request, CallTool) else request.method
     params = (request.params or Params("{}")).with_token(0)
     texts = {name: params[at.start : at.end] for name, at in members(params).items() if name != "_meta"}
     if sum(map(len, texts.values())) > LONG:
@@ -118,33 +219,37 @@ def digest(request: CallTool | Relay) -> str:
         for name, _ in sizes:
             found.update(texts[name].encode("utf-8", "surrogatepass"))
         return found.hexdigest()
-    said = sorted_members(f"{{{','.join(f'{dump(name)}:{text}' for name, text in texts.items())}}}")
-    return sha256(ascii((method, said)).encode()).hexdigest()
+    content = sorted_members(f"{{{','.join(f'{dump(name)}:{text}' for name, text in texts.items())}}}")
+    return sha256(ascii((method, content)).encode()).hexdigest()
 
 
-def _asked(text: str, requests: Member | None) -> list[RawJson] | None:
-    """The requests of a round one by one; None for what is no map of objects, or has too many, or too large ones."""
+def _input_requests(text: str, requests: Member | None) -> list[RawJson] | None:
+    """The questions of a round one by one; None for no map of objects, and for too many or too
+    large ones.
+    """
     if requests is None:
         return []
     keys = first_keys(requests, MAX_QUESTIONS + 1)
     if keys is None or len(keys) > MAX_QUESTIONS:
         return None
     written = text[requests.start : requests.end]
-    found = _members(written).values()
+    found = _pairs(written).values()
     if not all(each.is_object for each in found):
         return None
-    asked = [written[each.start : each.end] for each in found]
-    return None if len(written) > LONG and _are_too_large(asked) else asked
+    questions = [written[each.start : each.end] for each in found]
+    return None if len(written) > LONG and _are_too_large(questions) else questions
 
 
-def _are_too_large(asked: list[RawJson]) -> bool:
-    """Whether so many members are in the requests and their parameters that to look at them takes too long."""
+def _are_too_large(questions: list[RawJson]) -> bool:
+    """Whether the questions and their parameters have too many members to be read on the event
+    loop.
+    """
     left = MAX_MEMBERS
-    for text in asked:
+    for text in questions:
         try:
-            said = dict(read_pairs(text))
-            params = said.get("params")
-            left -= len(said) + (0 if params is None else len(read_pairs(text[params.start : params.end])))
+            question = dict(read_pairs(text))
+            params = question.get("params")
+            left -= len(question) + (0 if params is None else len(read_pairs(text[params.start : params.end])))
         except MalformedMessage:
             return True
         if left < 0:
@@ -152,14 +257,121 @@ def _are_too_large(asked: list[RawJson]) -> bool:
     return False
 
 
-def _members(text: RawJson) -> Members:
-    """The members of an object, of those that stand twice the last."""
+def _pairs(text: RawJson) -> Members:
+    """The members of an object; of a repeated key, the last."""
     return dict(read_pairs(text))
 
 
-def _text(state: object) -> str | None:
-    """A string of bounded length that can be written again; None for anything else."""
+def _valid_state(state: object) -> str | None:
+    """A string of limited length that is valid Unicode; None for anything else."""
     try:
         return state if isinstance(state, str) and len(state.encode()) <= MAX_PASS_THROUGH else None
     except UnicodeEncodeError:
+        return None
+
+
+# --- rounds of modern servers, answered by the gateway ----------------------------------------------------------------
+
+_PARAMS: Final[Shape] = {"params": {"_meta": {}}}
+
+
+def read_round(method: str, id: int, response: Response, extension: Extension | None = None) -> ServerRound | None:
+    """The round in a response to request `id`, as ModernUpstreamDialect.round_of has it.
+
+    `extension` is that of the method.
+    """
+    if response.error is not None:
+        return None
+    assert response.result is not None, "a response without an error has a result"
+    found = response.result.members
+    if found is None:
+        raise protocol_violation("its answer is no result")
+    kind = found.get("resultType")
+    if kind is None or kind.value == "complete" or (extension is not None and extension.allows_result(kind.value)):
+        return None
+    if kind.value != "input_required" or method not in names.ROUND_METHODS:
+        raise protocol_violation("its answer is of a kind that was not asked for")
+    questions = read_questions(response.text, found.get("inputRequests"), id)
+    state = _read_state(response.text, found.get("requestState"))
+    if not questions and state is None:
+        raise protocol_violation("it asks for nothing")
+    return ServerRound(questions, state)
+
+
+def read_questions(text: str, member: Member | None, id: int) -> dict[str, Question]:
+    """The questions of a map of input requests, by the server's keys; none without a map.
+
+    Raises UpstreamFailed (malformed) for a question that no host can be asked. `id` is the id of a
+    request, unique in its session.
+    """
+    requests = "null" if member is None else text[member.start : member.end]
+    if member is None or requests == "null":
+        return {}
+    keys = first_keys(member, MAX_QUESTIONS + 1)
+    if keys is None or len(keys) > MAX_QUESTIONS:
+        raise protocol_violation("it asks in no form")
+    try:
+        entries = members(requests)
+        "".join(entries).encode()
+        texts = [requests[entry.start : entry.end] for entry in entries.values()]
+        questions: dict[str, Question] = {}
+        left = MAX_MEMBERS
+        for turn, (key, each) in enumerate(zip(entries, texts, strict=True)):
+            found = members(each, _PARAMS)
+            left -= count_members(found)
+            if left < 0:
+                raise protocol_violation("its questions have too many members")
+            questions[key] = _read_question(each, found, f"{id}-{turn}")
+        return questions
+    except (MalformedMessage, UnicodeEncodeError):
+        # A duplicate key, or a key that is no valid Unicode.
+        raise protocol_violation("its questions cannot be told apart") from None
+
+
+def input_responses(answers: Mapping[str, tuple[Question, Answer]]) -> RawJson | None:
+    """The answers by the server's keys; None if one of them has no form in this era (10.2,
+    M-MRTR-6).
+    """
+    texts = {key: _input_response(question.method, answer) for key, (question, answer) in answers.items()}
+    if None in texts.values():
+        return None
+    return f"{{{','.join(f'{dump(key)}:{text}' for key, text in texts.items())}}}"
+
+
+def default_answer(question: Question) -> Answer:
+    """The answer to a question that nothing answered."""
+    if question.method == names.ELICITATION_CREATE:
+        return '{"result":{"action":"cancel"}}'
+    return f'{{"error":{dump({"code": names.INTERNAL_ERROR, "message": "Nobody answered"})}}}'
+
+
+def _read_state(text: str, member: Member | None) -> RawJson | None:
+    if member is None or member.value is None:
+        return None
+    if not isinstance(member.value, str):
+        raise protocol_violation("its requestState is no text")
+    return text[member.start : member.end]
+
+
+def _read_question(text: RawJson, found: Members, elicitation: str) -> Question:
+    method, params = value_of(found, "method"), found.get("params")
+    if not isinstance(method, str) or method not in ALLOWED_QUESTIONS or not (params is None or params.is_object):
+        raise protocol_violation("it asks a question that no host can be asked")
+    if params is None:
+        return Question(method, None)
+    # In legacy form, an elicitation by URL has an id (B-CONV-6).
+    is_url = method == names.ELICITATION_CREATE and value_of(params.members or {}, "mode") == "url"
+    put = {"elicitationId": dump(elicitation)} if is_url else {}
+    change = ObjectEdit(put=put, drop=("task",), meta_drop=("progressToken",))
+    return Question(method, Params(edit_object(text[params.start : params.end], change)))
+
+
+def _input_response(method: str, answer: Answer) -> RawJson | None:
+    given = members(answer).get("result")
+    if given is None or not given.is_object:
+        return None
+    drop = ("resultType",) if method == names.SAMPLING_CREATE else ("resultType", "_meta")
+    try:
+        return edit_object(answer[given.start : given.end], ObjectEdit(drop=drop))
+    except MalformedMessage:
         return None

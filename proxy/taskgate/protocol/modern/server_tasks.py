@@ -1,7 +1,7 @@
-"""Tasks that servers of this era make of calls: what they are asked, and what their answers show. Pure.
+"""Tasks that modern servers make of calls (ledger §5): parameters of requests, and what responses
+show.
 
-Only shapes; when a task is looked at, and who answers for it, is decided elsewhere. What
-came of a task is cut out as the call's own response, to the byte.
+The outcome of a task is the response to its call, to the byte (decisions 4).
 """
 
 from typing import Any, Final
@@ -11,88 +11,91 @@ from taskgate.domain.versions import Peer
 from taskgate.errors import MalformedMessage, UpstreamFailed
 from taskgate.jsontext.edits import dump
 from taskgate.jsontext.spans import Member, Members, RawJson, first_keys
-from taskgate.protocol import vocabulary as words
+from taskgate.protocol import vocabulary as names
 from taskgate.protocol.faults import protocol_violation
 from taskgate.protocol.jsonrpc import error_text, parse, result_text
 from taskgate.protocol.messages import Response, value_of
-from taskgate.protocol.modern.server_rounds import questions_of
+from taskgate.protocol.modern.rounds import read_questions
 from taskgate.protocol.server_messages import ServerTask, status_text
 
 MAX_ID: Final = 4096
-"""Bytes of a task's id, which may say all of it: it goes out in a header again and again."""
+"""Longest task id in bytes: it is sent in a header with each poll."""
 
 MAX_DEPTH: Final = 256
-"""As deep as the message was that the outcome is cut out of."""
+"""Nesting depth of an outcome; it is part of a message with the same limit."""
 
 _STATES: Final = frozenset(TaskStatus)
-_SAYING_NOTHING: Final = frozenset({"resultType", "_meta"})
-"""Members of a result that are not what came of a call."""
+_EMPTY_RESULT: Final = frozenset({"resultType", "_meta"})
+"""Members of a result that are no outcome of a call."""
 
 
 def declares_tasks(peer: Peer) -> bool:
-    """Whether a peer declared the extension; what else it says of tasks means nothing yet."""
-    return _names_tasks(peer.capabilities)
+    """Whether a peer declared the tasks extension; any object counts."""
+    return _has_tasks(peer.capabilities)
 
 
 def needs_tasks(response: Response) -> bool:
-    """Whether a response refuses a call because the extension was not declared with it (M-NEG-3)."""
-    if response.error is None or response.error_code != words.MISSING_CAPABILITY:
+    """Whether a server refused a call because the request did not declare the tasks extension
+    (M-NEG-3).
+    """
+    if response.error is None or response.error_code != names.MISSING_CAPABILITY:
         return False
     data = value_of(response.error.members or {}, "data")
-    return isinstance(data, dict) and _names_tasks(data.get("requiredCapabilities"))
+    return isinstance(data, dict) and _has_tasks(data.get("requiredCapabilities"))
 
 
-def _names_tasks(capabilities: Any) -> bool:
+def _has_tasks(capabilities: Any) -> bool:
     extensions = capabilities.get("extensions") if isinstance(capabilities, dict) else None
-    return isinstance(extensions, dict) and isinstance(extensions.get(words.TASKS_EXTENSION), dict)
+    return isinstance(extensions, dict) and isinstance(extensions.get(names.TASKS_EXTENSION), dict)
 
 
-def reference(task: str) -> RawJson:
-    """The parameters of a request that is about that task and says no more."""
+def task_params(task: str) -> RawJson:
+    """The parameters of `tasks/get` and `tasks/cancel`."""
     return f'{{"taskId":{dump(task)}}}'
 
 
-def update(task: str, answers: RawJson) -> RawJson:
+def update_params(task: str, answers: RawJson) -> RawJson:
     """The parameters of `tasks/update`; `answers` by the server's keys."""
     return f'{{"taskId":{dump(task)},"inputResponses":{answers}}}'
 
 
-def created(method: str, response: Response) -> ServerTask | None:
-    """The task that a response says was made of a `tools/call`, of which nothing came yet; None for any other answer.
+def read_created(method: str, response: Response) -> ServerTask | None:
+    """The task that a response to `tools/call` announces; None for any other response.
 
-    UpstreamFailed, reason malformed, for one that cannot be followed.
+    Raises UpstreamFailed (malformed) for a task that cannot be followed.
     """
     found = {} if response.result is None else response.result.members or {}
-    if value_of(found, "resultType") != "task" or method != words.TOOLS_CALL:
+    if value_of(found, "resultType") != "task" or method != names.TOOLS_CALL:
         return None
-    # What state it is in is asked soon; who is not followed now could not be ended.
-    return _task(found, _state(found) or TaskStatus.WORKING)
+    # An unknown state is no failure yet: the next poll shows it, and only a known task can be
+    # cancelled.
+    return _read_task(found, _state(found) or TaskStatus.WORKING)
 
 
-def shown(id: int, task: str, response: Response) -> ServerTask | None:
-    """What a response to `tasks/get` shows of that task; None for an error. `id` is of the call it was made of.
+def read_state(id: int, task: str, response: Response) -> ServerTask | None:
+    """The task in a response to `tasks/get`; None for an error. `id` is the id of its call.
 
-    UpstreamFailed, reason malformed, for what is no task, or another.
+    Raises UpstreamFailed (malformed) for anything but that task.
     """
     if response.error is not None:
         return None
     assert response.result is not None, "a response without an error has a result"
     found = response.result.members or {}
-    now = _task(found, _state(found))
+    now = _read_task(found, _state(found))
     if now.id != task:
         raise protocol_violation("it shows another task than the one it was asked for")
     match now.status:
         case TaskStatus.INPUT_REQUIRED:
-            return now._replace(questions=questions_of(response.text, found.get("inputRequests"), id))
+            return now._replace(questions=read_questions(response.text, found.get("inputRequests"), id))
         case TaskStatus.COMPLETED:
-            return now._replace(response=_own(result_text(id, _result(response.text, found.get("result")))))
+            return now._replace(response=_parse_own(result_text(id, _result(response.text, found.get("result")))))
         case TaskStatus.FAILED:
-            return now._replace(response=_own(error_text(id, _object(response.text, found.get("error")))))
+            return now._replace(response=_parse_own(error_text(id, _object(response.text, found.get("error")))))
     return now
 
 
-def told(params: Members) -> str | None:
-    """The task that a notification is about; None where it names none."""
+def read_notification(params: Members) -> str | None:
+    """The id of the task that a notification is about; None without a valid one."""
     id_ = value_of(params, "taskId")
     return id_ if _is_id(id_) else None
 
@@ -102,7 +105,7 @@ def _state(found: Members) -> TaskStatus | None:
     return TaskStatus(status) if isinstance(status, str) and status in _STATES else None
 
 
-def _task(found: Members, status: TaskStatus | None) -> ServerTask:
+def _read_task(found: Members, status: TaskStatus | None) -> ServerTask:
     id_ = value_of(found, "taskId")
     if not _is_id(id_):
         raise protocol_violation("its task has no id that could be asked for")
@@ -131,29 +134,29 @@ def _seconds(interval: Any) -> float | None:
 
 
 def _result(text: str, member: Member | None) -> RawJson:
-    shown = _object(text, member)
-    if member is not None and _SAYING_NOTHING.issuperset(first_keys(member, len(_SAYING_NOTHING) + 1) or ()):
-        raise _shows_nothing()
-    return shown
+    result = _object(text, member)
+    if member is not None and _EMPTY_RESULT.issuperset(first_keys(member, len(_EMPTY_RESULT) + 1) or ()):
+        raise _no_outcome()
+    return result
 
 
 def _object(text: str, member: Member | None) -> RawJson:
     if member is None or not member.is_object:
-        raise _shows_nothing()
+        raise _no_outcome()
     return text[member.start : member.end]
 
 
-def _shows_nothing() -> UpstreamFailed:
+def _no_outcome() -> UpstreamFailed:
     return protocol_violation("its task is over and does not show what came of it")
 
 
-def _own(text: str) -> Response:
-    """What the call itself would have been answered with."""
+def _parse_own(text: str) -> Response:
+    """The response to the call itself."""
     try:
         response = parse(text.encode(), max_depth=MAX_DEPTH)
     except MalformedMessage:
         raise protocol_violation("what came of its task is no answer to a call") from None
-    assert isinstance(response, Response), "it was written as one"
+    assert isinstance(response, Response), "the text is a response"
     kind = value_of({} if response.result is None else response.result.members or {}, "resultType")
     if kind not in (None, "complete"):
         raise protocol_violation("what came of its task is no answer to a call")

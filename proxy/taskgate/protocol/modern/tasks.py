@@ -1,7 +1,7 @@
-"""The shapes of tasks in 2026-07-28 (SEP-2663). Only shapes; who may see them is decided elsewhere.
+"""Tasks as hosts of 2026-07-28 see them (SEP-2663), ledger §5: results and notifications.
 
-A tool's error is a completed task here (T-1), and nothing names a related task (T-7). `info` is what every result
-tells as serverInfo.
+A task with a tool's error is completed in this era (T-1), and no result names a related task (T-7).
+`info` is the serverInfo that every result has.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -12,64 +12,62 @@ from taskgate.jsontext.edits import dump
 from taskgate.jsontext.large import JsonChunks, LargeJson, MessageText, wrap
 from taskgate.jsontext.spans import RawJson
 from taskgate.protocol.jsonrpc import notification_text
-from taskgate.protocol.modern.mrtr import ASKED, input_request, input_requests
-from taskgate.protocol.modern.results import (
-    complete_within,
-    large_complete_within,
-    large_modern_error,
-    modern_error,
-)
+from taskgate.protocol.modern.results import convert_error, convert_large_error, nested_large_result, nested_result
+from taskgate.protocol.modern.rounds import ALLOWED_QUESTIONS, input_request, input_requests
 from taskgate.protocol.vocabulary import NOTE_TASKS, SERVER_INFO, SUBSCRIPTION_ID
 
 _MILLISECOND = timedelta(milliseconds=1)
 
 
 def create_result(record: TaskRecord, info: RawJson) -> RawJson:
-    """A CreateTaskResult: flat, and without what came of the task, even where something did (M-CREATE-2)."""
-    return f'{{"resultType":"task",{_task(record)},{_meta(SERVER_INFO, info)}}}'
+    """A CreateTaskResult: flat, and without the outcome even if there is one (M-CREATE-2)."""
+    return f'{{"resultType":"task",{_task_members(record)},{_meta(SERVER_INFO, info)}}}'
 
 
 def get_result(record: TaskRecord, info: RawJson, *, names_server: bool = True) -> MessageText:
-    """A GetTaskResult, with all that its state has to show (M-GET-1); a terminal record has its bodies.
+    """A GetTaskResult with the members of its state (M-GET-1); a terminal record has its bodies.
 
-    `names_server` tells whether its result may say which server it is of.
+    With `names_server` the nested result keeps its serverInfo.
     """
-    shown, meta = _shown(record, names_server=names_server), _meta(SERVER_INFO, info)
-    if isinstance(shown, JsonChunks):
-        return shown.wrapped(f'{{"resultType":"complete",{_task(record)}', f",{meta}}}")
-    return f'{{"resultType":"complete",{_task(record)}{shown},{meta}}}'
+    detail, meta = _detail(record, names_server=names_server), _meta(SERVER_INFO, info)
+    if isinstance(detail, JsonChunks):
+        return detail.wrapped(f'{{"resultType":"complete",{_task_members(record)}', f",{meta}}}")
+    return f'{{"resultType":"complete",{_task_members(record)}{detail},{meta}}}'
 
 
 def acknowledgement(info: RawJson) -> RawJson:
-    """The result of `tasks/update` and of `tasks/cancel`: nothing of the task (M-UPD-1, M-CANCEL-1)."""
+    """The result of `tasks/update` and `tasks/cancel`, without the task (M-UPD-1, M-CANCEL-1)."""
     return f'{{"resultType":"complete",{_meta(SERVER_INFO, info)}}}'
 
 
 def task_notification(record: TaskRecord, subscription: RequestId, *, names_server: bool = True) -> MessageText:
-    """The notification of what `tasks/get` would show, on the stream of that listen request (M-NOTIF-3, M-NOTIF-4)."""
+    """The content of `tasks/get` on the stream of that listen request (M-NOTIF-3, M-NOTIF-4)."""
     tail = f",{_meta(SUBSCRIPTION_ID, dump(subscription))}}}"
-    shown = _shown(record, names_server=names_server)
-    return wrap(f"{notification_text(NOTE_TASKS, '')[:-1]}{{{_task(record)}", shown, f"{tail}}}")
+    detail = _detail(record, names_server=names_server)
+    return wrap(f"{notification_text(NOTE_TASKS, '')[:-1]}{{{_task_members(record)}", detail, f"{tail}}}")
 
 
 def presented_status(record: TaskRecord) -> TaskStatus:
-    """The status as this era has it: where every input is being seen to by a task of its host, nothing is required."""
-    if record.status is TaskStatus.INPUT_REQUIRED and not _outstanding(record):
+    """The status in this era: without open inputs, nothing is required of the host."""
+    if record.status is TaskStatus.INPUT_REQUIRED and not _open_inputs(record):
         return TaskStatus.WORKING
     return record.status
 
 
-def outstanding(record: TaskRecord) -> dict[str, InputRequest]:
-    """The inputs that a host of this era is shown, and may answer, by their keys (M-GET-1)."""
-    return {request.key: request for request in _outstanding(record)}
+def open_inputs(record: TaskRecord) -> dict[str, InputRequest]:
+    """The input requests that a modern host sees and may answer, by key (M-GET-1).
+
+    An input that a task of the host itself handles is not open.
+    """
+    return {request.key: request for request in _open_inputs(record)}
 
 
-def _outstanding(record: TaskRecord) -> list[InputRequest]:
-    return [request for request in record.inputs if request.deferred_to is None and request.method in ASKED]
+def _open_inputs(record: TaskRecord) -> list[InputRequest]:
+    return [request for request in record.inputs if request.deferred_to is None and request.method in ALLOWED_QUESTIONS]
 
 
-def _task(record: TaskRecord) -> str:
-    """The members of a Task, without the braces."""
+def _task_members(record: TaskRecord) -> str:
+    """The members of a Task, without braces."""
     message = "" if record.status_message is None else f',"statusMessage":{dump(record.status_message)}'
     return (
         f'"taskId":{dump(record.id)},"status":"{presented_status(record).value}",'
@@ -78,22 +76,22 @@ def _task(record: TaskRecord) -> str:
     )
 
 
-def _shown(record: TaskRecord, *, names_server: bool) -> MessageText:
-    """The members that a state adds to a Task, each after its comma; "" where it adds none."""
+def _detail(record: TaskRecord, *, names_server: bool) -> MessageText:
+    """The members that a state adds to a Task, each after a comma; "" for none."""
     match record.outcome:
         case Succeeded(result=LargeJson() as result):
-            return wrap(',"result":', large_complete_within(result, names_server=names_server), "")
+            return wrap(',"result":', nested_large_result(result, names_server=names_server), "")
         case Faulted(error=LargeJson() as error):
-            return wrap(',"error":', large_modern_error(error), "")
+            return wrap(',"error":', convert_large_error(error), "")
         case Succeeded(result=str(result)):
-            return f',"result":{complete_within(result, names_server=names_server)}'
+            return f',"result":{nested_result(result, names_server=names_server)}'
         case Faulted(error=str(error)):
-            return f',"error":{modern_error(error)}'
+            return f',"error":{convert_error(error)}'
     assert record.status not in (TaskStatus.COMPLETED, TaskStatus.FAILED), "the record was read without its bodies"
     if not record.inputs:
         return ""
-    asked = {request.key: input_request(request.method, request.params) for request in _outstanding(record)}
-    return f',"inputRequests":{input_requests(asked)}' if asked else ""
+    requests = {request.key: input_request(request.method, request.params) for request in _open_inputs(record)}
+    return f',"inputRequests":{input_requests(requests)}' if requests else ""
 
 
 @lru_cache(maxsize=64)
@@ -103,7 +101,7 @@ def _meta(key: str, value: RawJson) -> str:
 
 @lru_cache(maxsize=4096)
 def _times(created_at: datetime, updated_at: datetime, ttl: timedelta) -> str:
-    # The poll interval is left out: it is another one in each answer.
+    # Without the poll interval, which differs between answers.
     times = f'"createdAt":"{_timestamp(created_at)}","lastUpdatedAt":"{_timestamp(updated_at)}"'
     return f'{times},"ttlMs":{ttl // _MILLISECOND}'
 

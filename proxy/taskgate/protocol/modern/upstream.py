@@ -1,26 +1,42 @@
-"""Servers of this era: what they are told, and what their messages mean. Pure; holds no session.
-
-Requests are written in `outgoing`, rounds of questions read in `server_rounds`, what servers say about themselves in
-`welcome`.
-"""
+"""The dialect for modern servers: `ModernUpstream`."""
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from taskgate.domain.events import CallFaulted, CallSucceeded
-from taskgate.domain.versions import Era, Peer, era_of
+from taskgate.domain.versions import MODERN, Era, Peer, era_of
 from taskgate.errors import MalformedMessage, UnparsableMessage
 from taskgate.jsontext.edits import dump, splice
-from taskgate.jsontext.spans import RawJson, decode, read_object
-from taskgate.protocol import server_messages
-from taskgate.protocol import vocabulary as words
-from taskgate.protocol.discovery import CataloguePage, ServerDescription
+from taskgate.jsontext.spans import Members, RawJson, decode, members, read_object
+from taskgate.protocol import vocabulary as names
+from taskgate.protocol.discovery import (
+    MAX_WELCOME,
+    CataloguePage,
+    ListedTool,
+    ServerDescription,
+    ToolPage,
+    filter_tools,
+    hints_of,
+    is_tool,
+    server_info,
+    undefined_members,
+)
 from taskgate.protocol.extensions import ExtensionPolicy
-from taskgate.protocol.faults import protocol_violation
+from taskgate.protocol.faults import protocol_violation, request_refused
+from taskgate.protocol.headers import read_header_paths
 from taskgate.protocol.jsonrpc import error_text, notification_text, parse, result_text
-from taskgate.protocol.messages import Message, Notification, Params, Request, Response, meta_of, value_of
+from taskgate.protocol.messages import (
+    Message,
+    Notification,
+    Params,
+    Request,
+    Response,
+    meta_of,
+    short_info,
+    value_of,
+)
 from taskgate.protocol.meta import HOP_KEYS, ObjectEdit, edit_object
-from taskgate.protocol.modern import declared, outgoing, server_rounds, server_tasks, welcome
+from taskgate.protocol.modern import capabilities, requests, rounds, server_tasks
 from taskgate.protocol.server_messages import (
     Answer,
     CallProgress,
@@ -35,77 +51,131 @@ from taskgate.protocol.server_messages import (
     SessionNotification,
     SubscriptionGrant,
     TaskNotification,
+    call_outcome,
 )
 
 MAX_DEPTH: Final = 256
-"""How deep a server's message may nest: far above any real one, far below what would hurt to read."""
+"""Nesting depth of a server's message: far above any real one, and safe for the parser."""
 
-_MOST_TOLD: Final = 256
-"""Hosts of whom it is remembered what is told."""
-_REFUSAL: Final = frozenset({"jsonrpc", "id", "error"})
-_NOTICES: Final = words.RELAYED_NOTICES - {words.NOTE_ELICITATION_COMPLETE}
+_MAX_CACHED: Final = 256
+"""Hosts with cached capabilities."""
+_ERROR_MEMBERS: Final = frozenset({"jsonrpc", "id", "error"})
+_NOTICES: Final = names.RELAYED_NOTICES - {names.NOTE_ELICITATION_COMPLETE}
 
 
 class ModernUpstream:
-    """The translator for servers of the modern era; see ModernUpstreamDialect.
+    """The implementation of ModernUpstreamDialect.
 
-    `version` is the gateway's own, told as client info; `extensions` is what crosses.
+    `version` is the gateway's, for clientInfo; `extensions` says which extensions cross.
     """
 
     def __init__(self, version: str, extensions: ExtensionPolicy) -> None:
         self._info = dump({"name": "taskgate", "version": version})
         self._extensions = extensions
-        # By the objects themselves, which stay while they are here: nearly every request is for one that was told of.
-        self._told: dict[tuple[int, bool], tuple[Peer, RawJson]] = {}
+        # By the identity of the host, which the value keeps alive: nearly every request is for a
+        # known one.
+        self._cached: dict[tuple[int, bool], tuple[Peer, RawJson]] = {}
 
     def discover(self, id: int, host: Peer | None) -> EncodedRequest:
-        return self.request(id, RequestDraft(method=words.SERVER_DISCOVER), host)
+        return self.request(id, RequestDraft(method=names.SERVER_DISCOVER), host)
 
     def read_discovery(self, response: Response) -> ServerDescription | None:
-        return welcome.read_discovery(response)
+        if response.error is not None:
+            if response.error_code in names.MODERN_ERRORS and response.error_code != names.UNSUPPORTED_VERSION:
+                raise request_refused("The server refused to say what it is")
+            # Not necessarily an error of this era (V-ERA-7).
+            return None
+        if len(response.text) > MAX_WELCOME:
+            raise protocol_violation("its discovery is too long")
+        text, found = _complete_result(response, "its discovery")
+        versions = value_of(found, "supportedVersions")
+        if not isinstance(versions, list):
+            raise protocol_violation("it names no versions that it supports")
+        known = [revision for revision in MODERN if revision.value in versions]
+        if not known:
+            return None
+        declared = found.get("capabilities")
+        if declared is None or not isinstance(declared.value, dict):
+            raise protocol_violation("it declared no capabilities")
+        member = meta_of(found).get(names.SERVER_INFO)
+        info = None if member is None else member.value
+        return ServerDescription(
+            peer=Peer(
+                revision=known[-1],
+                capabilities=declared.value,
+                info=short_info(info) if isinstance(info, dict) else {},
+            ),
+            capabilities=text[declared.start : declared.end],
+            instructions=_string_text(text, found, "instructions"),
+            info=server_info(text, member),
+            rest=undefined_members(text, found),
+        )
 
     def request(self, id: int, draft: RequestDraft, host: Peer | None) -> EncodedRequest:
-        return outgoing.request(id, draft, self._capabilities(host, draft), self._info)
+        return requests.encode_request(id, draft, self._capabilities(host, draft), self._info)
 
     def listen(self, id: int, wants: ServerSubscription, host: Peer | None) -> EncodedRequest:
-        params = Params(outgoing.listening(wants))
-        saying = RequestDraft(method=words.SUBSCRIPTIONS_LISTEN, params=params, follows_tasks=bool(wants.tasks))
-        return self.request(id, saying, host)
+        params = Params(requests.subscription_params(wants))
+        draft = RequestDraft(method=names.SUBSCRIPTIONS_LISTEN, params=params, follows_tasks=bool(wants.tasks))
+        return self.request(id, draft, host)
 
     def list_tools(self, id: int, cursor: RawJson | None, host: Peer | None) -> EncodedRequest:
         params = None if cursor is None else Params(f'{{"cursor":{cursor}}}')
-        return self.request(id, RequestDraft(method=words.TOOLS_LIST, params=params), host)
+        return self.request(id, RequestDraft(method=names.TOOLS_LIST, params=params), host)
 
     def read_tools(self, response: Response) -> CataloguePage:
-        return welcome.read_tools(response)
+        if response.error is not None:
+            raise request_refused("The server refused to list its tools")
+        text, found = _complete_result(response, "its list of tools")
+        listed = found["tools"].whole if "tools" in found else None
+        if not isinstance(listed, list):
+            raise protocol_violation("its list of tools is no list")
+        tools: dict[str, ListedTool] = {}
+        unsound: list[str] = []
+        for tool in filter(is_tool, listed):
+            header_paths = _header_paths(tool)
+            if header_paths is None:
+                unsound.append(tool["name"])
+            else:
+                tools[tool["name"]] = ListedTool(header_paths=header_paths, hints=hints_of(tool))
+        return CataloguePage(
+            page=ToolPage(tools=tools, cursor=_string_text(text, found, "nextCursor")),
+            refused=tuple(unsound),
+        )
 
     def without_unsound_tools(self, response: Response) -> Response:
-        page = welcome.sound_page(response)
-        if page is None or response.result is None:
+        result = response.result
+        listed = (result.members or {}).get("tools") if result is not None else None
+        if result is None or listed is None or not listed.is_array:
             return response
-        return _own(splice(response.text, [(response.result.start, response.result.end, page)]))
+        unsound = {tool["name"] for tool in listed.whole if is_tool(tool) and _header_paths(tool) is None}
+        if not unsound:
+            return response
+        page = filter_tools(response.text[result.start : result.end], lambda name: name not in unsound)
+        return _parse_own(splice(response.text, [(result.start, result.end, page)]))
 
     def decode(self, message: bytes, host: Peer | None) -> ModernServerMessage:
-        heard = _read(message)
-        match heard:
+        parsed = _parse(message)
+        match parsed:
             case Response():
-                return CallResponse(heard)
+                return CallResponse(parsed)
             case Request():
                 raise protocol_violation("it asks outside of an answer")
-            case Notification(method=words.NOTE_PROGRESS):
-                token = value_of(heard.params, "progressToken")
-                known = isinstance(token, int) and not isinstance(token, bool)
-                return CallProgress(token, _plain(heard)) if known else None
-            case Notification(method=words.NOTE_SUBSCRIBED):
-                uris, tasks = _granted(heard, "resourceSubscriptions"), _granted(heard, "taskIds")
-                return SubscriptionGrant(uris, tasks, _granted_of(heard, self._extensions.all_filters))
-            case Notification(method=words.NOTE_TASKS):
-                task = server_tasks.told(heard.params)
+            case Notification(method=names.NOTE_PROGRESS):
+                token = value_of(parsed.params, "progressToken")
+                is_own = isinstance(token, int) and not isinstance(token, bool)
+                return CallProgress(token, _without_hop_keys(parsed)) if is_own else None
+            case Notification(method=names.NOTE_SUBSCRIBED):
+                uris, tasks = _granted(parsed, "resourceSubscriptions"), _granted(parsed, "taskIds")
+                return SubscriptionGrant(uris, tasks, _granted_filters(parsed, self._extensions.all_filters))
+            case Notification(method=names.NOTE_TASKS):
+                task = server_tasks.read_notification(parsed.params)
                 return None if task is None else TaskNotification(task)
             case Notification(method=method) if method in _NOTICES:
-                return SessionNotification(_plain(heard))
-            case Notification(method=method) if host is not None and self._carries(method, host):
-                return SessionNotification(_plain(heard, names_stream=era_of(host.revision) is Era.MODERN))
+                return SessionNotification(_without_hop_keys(parsed))
+            case Notification(method=method) if host is not None and self._allows_extension(method, host):
+                names_stream = era_of(host.revision) is Era.MODERN
+                return SessionNotification(_without_hop_keys(parsed, names_stream=names_stream))
         return None
 
     def read_unaddressed_error(self, id: int, message: bytes) -> Response | None:
@@ -115,14 +185,14 @@ class ModernUpstream:
         except (UnparsableMessage, MalformedMessage):
             return None
         error = found.get("error")
-        if error is None or not found.keys() <= _REFUSAL or value_of(found, "id") is not None:
+        if error is None or not found.keys() <= _ERROR_MEMBERS or value_of(found, "id") is not None:
             return None
-        refused = _read(error_text(id, text[error.start : error.end]).encode())
-        assert isinstance(refused, Response), "it was written as one"
-        return refused
+        response = _parse(error_text(id, text[error.start : error.end]).encode())
+        assert isinstance(response, Response), "the text is a response"
+        return response
 
     def round_of(self, method: str, id: int, response: Response) -> ServerRound | None:
-        return server_rounds.round_of(method, id, response, self._extensions.extension_of(method))
+        return rounds.read_round(method, id, response, self._extensions.extension_of(method))
 
     def server_declares_tasks(self, server: ServerDescription) -> bool:
         return server_tasks.declares_tasks(server.peer)
@@ -134,101 +204,133 @@ class ModernUpstream:
         return server_tasks.needs_tasks(response)
 
     def read_created_task(self, method: str, response: Response) -> ServerTask | None:
-        return server_tasks.created(method, response)
+        return server_tasks.read_created(method, response)
 
     def get_task(self, id: int, task: str, host: Peer | None) -> EncodedRequest:
-        return self._of_task(id, words.TASKS_GET, server_tasks.reference(task), host)
+        return self._task_request(id, names.TASKS_GET, server_tasks.task_params(task), host)
 
     def read_task(self, call: int, task: str, response: Response) -> ServerTask | None:
-        return server_tasks.shown(call, task, response)
+        return server_tasks.read_state(call, task, response)
 
     def update_task(self, id: int, task: str, answers: RawJson, host: Peer | None) -> EncodedRequest:
-        return self._of_task(id, words.TASKS_UPDATE, server_tasks.update(task, answers), host)
+        return self._task_request(id, names.TASKS_UPDATE, server_tasks.update_params(task, answers), host)
 
     def cancel_task(self, id: int, task: str, host: Peer | None) -> EncodedRequest:
-        return self._of_task(id, words.TASKS_CANCEL, server_tasks.reference(task), host)
+        return self._task_request(id, names.TASKS_CANCEL, server_tasks.task_params(task), host)
 
     def can_ask(self, host: Peer | None, question: Question) -> bool:
-        return declared.takes(host, question)
+        return capabilities.can_ask(host, question)
 
-    def input_responses(self, given: Mapping[str, tuple[Question, Answer]]) -> RawJson | None:
-        return server_rounds.answers(given)
+    def input_responses(self, answers: Mapping[str, tuple[Question, Answer]]) -> RawJson | None:
+        return rounds.input_responses(answers)
 
     def default_answer(self, question: Question) -> Answer:
-        return server_rounds.no_answer(question)
+        return rounds.default_answer(question)
 
     def unanswered_error(self, id: int) -> Response:
         data = {"origin": "gateway", "reason": "unanswered", "dispatched": True}
-        error = {"code": words.INTERNAL_ERROR, "message": "The server asked what it got no answer to", "data": data}
-        return _own(error_text(id, dump(error)))
+        error = {"code": names.INTERNAL_ERROR, "message": "The server asked what it got no answer to", "data": data}
+        return _parse_own(error_text(id, dump(error)))
 
     def error(self, id: int, code: int, text: str) -> Response:
-        return _own(error_text(id, dump({"code": code, "message": text})))
+        return _parse_own(error_text(id, dump({"code": code, "message": text})))
 
     def empty_result(self, id: int) -> Response:
-        return _own(result_text(id, "{}"))
+        return _parse_own(result_text(id, "{}"))
 
     def outcome(self, response: Response) -> CallSucceeded | CallFaulted:
-        return server_messages.call_outcome(response)
+        return call_outcome(response)
 
-    def _capabilities(self, host: Peer | None, saying: RequestDraft) -> RawJson:
-        """What the server is told of a host; the tasks extension where a task is followed to its end (M-NEG-1)."""
+    def _capabilities(self, host: Peer | None, draft: RequestDraft) -> RawJson:
+        """The capabilities of a host, with the tasks extension if the gateway follows tasks
+        (M-NEG-1).
+        """
         if host is None:
-            return outgoing.capabilities({}, {}, follows_tasks=saying.follows_tasks)
-        known = self._told.get((id(host), saying.follows_tasks))
-        if known is not None:
-            return known[1]
-        carried = self._extensions.host_capabilities(host.capabilities, era_of(host.revision), Era.MODERN)
-        told = outgoing.capabilities(declared.declared(host), carried, follows_tasks=saying.follows_tasks)
-        if len(self._told) >= _MOST_TOLD:
-            self._told.clear()
-        self._told[id(host), saying.follows_tasks] = host, told
-        return told
+            return requests.encode_capabilities({}, {}, follows_tasks=draft.follows_tasks)
+        cached = self._cached.get((id(host), draft.follows_tasks))
+        if cached is not None:
+            return cached[1]
+        others = self._extensions.host_capabilities(host.capabilities, era_of(host.revision), Era.MODERN)
+        encoded = requests.encode_capabilities(capabilities.declared(host), others, follows_tasks=draft.follows_tasks)
+        if len(self._cached) >= _MAX_CACHED:
+            self._cached.clear()
+        self._cached[id(host), draft.follows_tasks] = host, encoded
+        return encoded
 
-    def _carries(self, notification: str, host: Peer) -> bool:
+    def _allows_extension(self, notification: str, host: Peer) -> bool:
         return self._extensions.allows_notification(notification, era_of(host.revision), Era.MODERN)
 
-    def _of_task(self, id: int, method: str, params: RawJson, host: Peer | None) -> EncodedRequest:
+    def _task_request(self, id: int, method: str, params: RawJson, host: Peer | None) -> EncodedRequest:
         return self.request(id, RequestDraft(method=method, params=Params(params), follows_tasks=True), host)
 
 
-def _read(message: bytes) -> Message:
+def _parse(message: bytes) -> Message:
     try:
         return parse(message, max_depth=MAX_DEPTH)
     except (UnparsableMessage, MalformedMessage):
         raise protocol_violation("a message of it is no JSON-RPC message") from None
 
 
-def _own(text: str) -> Response:
+def _parse_own(text: str) -> Response:
     response = parse(text.encode(), max_depth=MAX_DEPTH)
-    assert isinstance(response, Response), "what the gateway writes as a response is one"
+    assert isinstance(response, Response), "the text is a response"
     return response
 
 
+def _complete_result(response: Response, label: str) -> tuple[RawJson, Members]:
+    """The text and members of a result; `label` begins the messages of UpstreamFailed
+    (malformed).
+    """
+    assert response.result is not None, "a response without an error has a result"
+    text = response.text[response.result.start : response.result.end]
+    try:
+        # Both are edited for hosts, which needs unique keys.
+        found = members(text, {"capabilities": {"extensions": {}, "experimental": {}}, "_meta": {}})
+    except MalformedMessage:
+        raise protocol_violation(f"{label} repeats a key, or has too many") from None
+    kind = found.get("resultType")
+    if kind is not None and kind.value != "complete":
+        raise protocol_violation(f"{label} is not complete")
+    return text, found
+
+
+def _string_text(text: RawJson, found: Members, name: str) -> RawJson | None:
+    member = found.get(name)
+    return None if member is None or not isinstance(member.value, str) else text[member.start : member.end]
+
+
+def _header_paths(tool: dict[str, Any]) -> Mapping[str, tuple[str, ...]] | None:
+    """The arguments that headers repeat; None for unsound annotations (H-MOD-5)."""
+    try:
+        return read_header_paths(tool.get("inputSchema"))
+    except ValueError:
+        return None
+
+
 def _granted(notification: Notification, kind: str) -> frozenset[str]:
-    """What a stream tells of, by its first message."""
+    """The granted entries of a list, from the first message of a stream."""
     granted = value_of(notification.params, "notifications")
-    names = granted.get(kind) if isinstance(granted, dict) else None
-    return frozenset(name for name in names if isinstance(name, str)) if isinstance(names, list) else frozenset()
+    entries = granted.get(kind) if isinstance(granted, dict) else None
+    return frozenset(each for each in entries if isinstance(each, str)) if isinstance(entries, list) else frozenset()
 
 
-def _granted_of(notification: Notification, filters: frozenset[str]) -> frozenset[str]:
-    """The members of extensions that a stream grants, by its first message."""
+def _granted_filters(notification: Notification, filters: frozenset[str]) -> frozenset[str]:
+    """The granted members of extensions, from the first message of a stream."""
     granted = value_of(notification.params, "notifications")
     return frozenset(name for name in filters if isinstance(granted, dict) and granted.get(name) is True)
 
 
-def _plain(notification: Notification, *, names_stream: bool = False) -> Notification:
-    """The notification without what the protocol says of this hop alone (B-CONV-9).
+def _without_hop_keys(notification: Notification, *, names_stream: bool = False) -> Notification:
+    """The notification without keys of this hop (B-CONV-9).
 
-    With `names_stream` it goes on to name its stream: whoever passes it on names another one.
+    With `names_stream` the name of its stream stays, to be replaced for the host.
     """
     meta = meta_of(notification.params)
     if HOP_KEYS.isdisjoint(meta):
         return notification
-    stream = meta.get(words.SUBSCRIPTION_ID) if names_stream else None
-    put = {} if stream is None else {words.SUBSCRIPTION_ID: notification.text[stream.start : stream.end]}
+    stream = meta.get(names.SUBSCRIPTION_ID) if names_stream else None
+    put = {} if stream is None else {names.SUBSCRIPTION_ID: notification.text[stream.start : stream.end]}
     text = notification_text(notification.method, edit_object(notification.params_text, ObjectEdit(meta_put=put)))
-    told = parse(text.encode(), max_depth=MAX_DEPTH)
-    assert isinstance(told, Notification), "it was one before"
-    return told
+    parsed = parse(text.encode(), max_depth=MAX_DEPTH)
+    assert isinstance(parsed, Notification), "the text is a notification"
+    return parsed

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from taskgate.domain.versions import Revision
 from taskgate.errors import UpstreamFailed, UpstreamReason
-from taskgate.protocol.base import CallAnswered
-from taskgate.protocol.envelope import Response
+from taskgate.protocol.messages import Response
+from taskgate.protocol.server_messages import CallResponse
 from taskgate.protocol.vocabulary import SESSION_HEADER, VERSION_HEADER
 from taskgate.system.offload import LARGE, in_thread
 from taskgate.upstream import failures
@@ -158,9 +158,9 @@ class LegacyExchanges:
 
     async def _document(self, call: Call, incoming: Incoming) -> Response:
         async for message in incoming.messages():
-            hear = self._upstream_context.dialect.hear
+            hear = self._upstream_context.dialect.decode
             heard = hear(message, None) if len(message) <= LARGE else await in_thread(partial(hear, message, None))
-            if isinstance(heard, CallAnswered) and heard.response.id == call.id:
+            if isinstance(heard, CallResponse) and heard.response.id == call.id:
                 return heard.response
         raise failures.malformed("its answer matches no request of the gateway")
 

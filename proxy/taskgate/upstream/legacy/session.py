@@ -16,9 +16,9 @@ from taskgate.domain.events import CallFaulted, CallSucceeded
 from taskgate.domain.versions import Era, Peer
 from taskgate.errors import UpstreamFailed
 from taskgate.jsontext.spans import RawJson
-from taskgate.protocol.base import ListedTool, Params, Server
-from taskgate.protocol.envelope import Notification, Response
-from taskgate.protocol.evidence import era_of_refusal
+from taskgate.protocol.classify import era_of_refusal
+from taskgate.protocol.discovery import ListedTool, ServerDescription
+from taskgate.protocol.messages import Notification, Params, Response
 from taskgate.protocol.vocabulary import TASKS_RESULT, TOOLS_CALL, TOOLS_LIST
 from taskgate.system.offload import LARGE, in_thread
 from taskgate.upstream import failures
@@ -90,10 +90,10 @@ class HttpSession:
         self._dropping: set[asyncio.Task[None]] = set()
         self._closed = False
 
-    async def open(self) -> Server:
+    async def open(self) -> ServerDescription:
         return (await self._open()).conversation.server
 
-    async def welcome(self) -> Server:
+    async def welcome(self) -> ServerDescription:
         return await self._welcome.told(self.open())
 
     async def relay(
@@ -137,7 +137,7 @@ class HttpSession:
             raise failures.no_rounds()
         dialect = self._upstream_context.dialect
         bounds = self._upstream_context.patience.of(tool).within(within)
-        track = dialect.tracked
+        track = dialect.with_token_slot
         tracked = track(params) if len(params) <= LARGE else await in_thread(partial(track, params))
         write = partial(dialect.call, method=TOOLS_CALL, params=tracked)
         errand = UpstreamRequest(TOOLS_CALL, write, bounds, listener, principal, log_level)
@@ -153,8 +153,8 @@ class HttpSession:
     def tell(self, notification: Notification) -> None:
         """Notifications that the server was not told to expect of the host are dropped too."""
         talk, dialect = self._talk.value, self._upstream_context.dialect
-        if talk is not None and dialect.passes(notification, self._host):
-            talk.conversation.say(dialect.pass_on(notification), droppable=True)
+        if talk is not None and dialect.allows_notification(notification, self._host):
+            talk.conversation.say(dialect.notification(notification), droppable=True)
 
     async def tools(self) -> Mapping[str, ListedTool]:
         try:

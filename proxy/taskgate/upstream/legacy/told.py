@@ -9,8 +9,9 @@ from functools import partial
 from typing import Final
 
 from taskgate.errors import UpstreamFailed
-from taskgate.protocol.base import ListedTool, Params, UpstreamDialect
-from taskgate.protocol.envelope import Response
+from taskgate.protocol.dialects import LegacyUpstreamDialect
+from taskgate.protocol.discovery import ListedTool
+from taskgate.protocol.messages import Params, Response
 from taskgate.system.offload import offload
 
 _CURSOR: Final = '"cursor"'
@@ -21,7 +22,7 @@ class ToldTools:
 
     __slots__ = ("_dialect", "_mark", "_tools")
 
-    def __init__(self, dialect: UpstreamDialect) -> None:
+    def __init__(self, dialect: LegacyUpstreamDialect) -> None:
         self._dialect = dialect
         self._mark: int | None = None
         self._tools: Mapping[str, ListedTool] = {}

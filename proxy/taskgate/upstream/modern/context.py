@@ -7,7 +7,7 @@ shared.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from taskgate.protocol.modern_server import ModernServerDialect
+from taskgate.protocol.dialects import ModernUpstreamDialect
 from taskgate.system.timer_wheel import TimerWheel
 from taskgate.upstream.base import Transport
 from taskgate.upstream.calls import Running
@@ -28,7 +28,7 @@ class ModernUpstreamContext:
 
     transport: Transport
     settings: UpstreamSettings
-    dialect: ModernServerDialect
+    dialect: ModernUpstreamDialect
     observer: UpstreamObserver
     ids: Iterator[int]
     alarms: TimerWheel

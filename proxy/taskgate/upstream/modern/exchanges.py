@@ -12,9 +12,8 @@ from typing import Any
 
 from taskgate.domain.versions import Peer
 from taskgate.errors import UpstreamFailed
-from taskgate.protocol.base import CallAnswered, Noticed, ProgressTold
-from taskgate.protocol.envelope import Response
-from taskgate.protocol.modern_server import WrittenRequest
+from taskgate.protocol.messages import Response
+from taskgate.protocol.server_messages import CallProgress, CallResponse, EncodedRequest, SessionNotification
 from taskgate.system.offload import LARGE, in_thread, offload
 from taskgate.upstream import failures
 from taskgate.upstream.base import POSTED, Incoming, Outgoing
@@ -31,7 +30,7 @@ class ModernExchanges:
         self._host = host
 
     def ask(
-        self, call: Call, written: WrittenRequest, first_byte: timedelta | None, *, asks_who: bool = False
+        self, call: Call, written: EncodedRequest, first_byte: timedelta | None, *, asks_who: bool = False
     ) -> Coroutine[Any, Any, Response]:
         """Return the answer to a request that was written under the call's id. Raises
         UpstreamFailed.
@@ -41,14 +40,14 @@ class ModernExchanges:
         """
         return self._ask(call, self._outgoing(call, written, first_byte), asks_who=asks_who)
 
-    async def follow_up(self, call: Call, written: WrittenRequest) -> Response:
+    async def follow_up(self, call: Call, written: EncodedRequest) -> Response:
         """Return the answer to a request about a task that the server has begun."""
         patience = self._upstream_context.settings.first_byte
         outgoing = self._outgoing(call, written, patience)
         # The answer needs no work, so it comes without a pause.
         return await self._ask(call, outgoing._replace(idle=patience, follows=True))
 
-    def _outgoing(self, call: Call, written: WrittenRequest, first_byte: timedelta | None) -> Outgoing:
+    def _outgoing(self, call: Call, written: EncodedRequest, first_byte: timedelta | None) -> Outgoing:
         return Outgoing(
             verb="POST",
             headers={**POSTED, **written.headers},
@@ -95,32 +94,32 @@ class ModernExchanges:
 
     async def _hear(self, message: bytes, call: Call) -> Response | None:
         """Handle a message on the call's stream; its response is returned instead."""
-        hear = self._upstream_context.dialect.hear
+        hear = self._upstream_context.dialect.decode
         host = self._host
         match hear(message, host) if len(message) <= LARGE else await heard_aside(partial(hear, message, host)):
-            case CallAnswered(response) if response.id == call.id:
+            case CallResponse(response) if response.id == call.id:
                 return response
-            case ProgressTold(token, notification) if token == call.id:
+            case CallProgress(token, notification) if token == call.id:
                 call.told = notification
                 call.progressed()
                 if call.listener is not None:
                     call.listener.on_notification(notification)
-            case Noticed(notification) if call.listener is not None:
+            case SessionNotification(notification) if call.listener is not None:
                 call.listener.on_notification(notification)
         return None
 
     async def _document(self, call: Call, incoming: Incoming) -> Response:
         dialect = self._upstream_context.dialect
         async for message in incoming.messages():
-            hear = partial(dialect.hear, message, self._host)
+            hear = partial(dialect.decode, message, self._host)
             try:
                 heard = hear() if len(message) <= LARGE else await in_thread(hear)
             except UpstreamFailed:
-                refusal = await offload(len(message), partial(dialect.refusal_of, call.id, message))
+                refusal = await offload(len(message), partial(dialect.read_unaddressed_error, call.id, message))
                 if refusal is None:
                     raise
                 return refusal
-            if isinstance(heard, CallAnswered) and heard.response.id == call.id:
+            if isinstance(heard, CallResponse) and heard.response.id == call.id:
                 return heard.response
         raise failures.malformed("its answer matches no request of the gateway")
 

@@ -14,10 +14,8 @@ from typing import Final
 from taskgate.domain.record import TaskStatus
 from taskgate.domain.versions import MODERN
 from taskgate.errors import UpstreamFailed, UpstreamReason
-from taskgate.protocol.envelope import Response
-from taskgate.protocol.progress import done_of, in_words
-from taskgate.protocol.questions import Question
-from taskgate.protocol.server_tasks import ServerTask
+from taskgate.protocol.messages import Response
+from taskgate.protocol.server_messages import Question, ServerTask, progress_done, text_progress
 from taskgate.protocol.vocabulary import (
     HEADER_MISMATCH,
     INVALID_PARAMS,
@@ -103,7 +101,7 @@ class FollowedTask:
         while True:
             await self._stirs()
             if questions.is_hopeless:
-                return self._dialect.unanswered(self._call.id)
+                return self._dialect.unanswered_error(self._call.id)
             if questions.given:
                 await self._bring(questions)
             if loop.time() >= self._due:
@@ -123,7 +121,7 @@ class FollowedTask:
     async def _bring(self, questions: TaskQuestions) -> None:
         """Send the answers; those that do not arrive are sent again before the next poll."""
         given = questions.bringing()
-        answers = self._dialect.answers(given)
+        answers = self._dialect.input_responses(given)
         assert answers is not None, "every answer can be encoded"
         try:
             response = await self._follow_ups.bring(self._call, self.id, answers)
@@ -140,7 +138,7 @@ class FollowedTask:
         failed: UpstreamFailed | None = None
         try:
             response = await self._follow_ups.look(self._call, self.id)
-            read = partial(self._dialect.looked, self._call.id, self.id, response)
+            read = partial(self._dialect.read_task, self._call.id, self.id, response)
             seen = await offload(len(response.text), read)
             if response.error_code in _UNKNOWN:
                 self.runs = False
@@ -199,5 +197,5 @@ class FollowedTask:
         message, told = self._seen.message, self._call.told
         if message is not None:
             self._words += 1
-            after = None if told is None else done_of(told)
-            self._listener.on_notification(in_words(self._call.id, message, self._words, after or 0.0))
+            after = None if told is None else progress_done(told)
+            self._listener.on_notification(text_progress(self._call.id, message, self._words, after or 0.0))

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from taskgate.domain.versions import Peer
 from taskgate.errors import UpstreamFailed
-from taskgate.protocol.envelope import Response
-from taskgate.protocol.modern_server import Saying, ServerRound
+from taskgate.protocol.messages import Response
+from taskgate.protocol.server_messages import RequestDraft, ServerRound
 from taskgate.protocol.vocabulary import HEADER_MISMATCH, TOOLS_CALL
 from taskgate.system.offload import LARGE, in_thread
 from taskgate.upstream import failures
@@ -70,18 +70,22 @@ class RoundRunner:
         self._serves_tasks = serves_tasks
         self._only_as_tasks: set[str] = set()
 
-    async def ask(self, call: Call, saying: Saying, tool: str | None, first_byte: timedelta | None) -> Response:
+    async def ask(self, call: Call, saying: RequestDraft, tool: str | None, first_byte: timedelta | None) -> Response:
         """Return the server's last answer. Raises UpstreamFailed. Each round has an id of its own
         (M-MRTR-3)."""
         if call.resumes is not None:
             resumed = await self._resumed(saying, call.resumes)
             if resumed is None:
-                return self._upstream_context.dialect.unanswered(call.id)
+                return self._upstream_context.dialect.unanswered_error(call.id)
             saying = resumed
         saying, response = await self._begun(call, saying, tool, first_byte)
         empty = 0
         for turn in count():
-            task = self._upstream_context.dialect.task_of(saying.method, response) if saying.follows_tasks else None
+            task = (
+                self._upstream_context.dialect.read_created_task(saying.method, response)
+                if saying.follows_tasks
+                else None
+            )
             if task is not None:
                 return await self._natives.follow(call, task)
             asked = self._upstream_context.dialect.round_of(saying.method, call.id, response)
@@ -92,7 +96,7 @@ class RoundRunner:
             empty = 0 if asked.questions else empty + 1
             again = await self._answered(call, saying, asked, empty)
             if again is None:
-                return self._upstream_context.dialect.unanswered(call.id)
+                return self._upstream_context.dialect.unanswered_error(call.id)
             saying = again
             try:
                 response = await self._send_again(call, saying, first_byte)
@@ -102,8 +106,8 @@ class RoundRunner:
         raise failures.malformed("it requests input without end")
 
     async def _begun(
-        self, call: Call, saying: Saying, tool: str | None, first_byte: timedelta | None
-    ) -> tuple[Saying, Response]:
+        self, call: Call, saying: RequestDraft, tool: str | None, first_byte: timedelta | None
+    ) -> tuple[RequestDraft, Response]:
         """Return the first answer that is no refusal of the request's form, and the request that
         got it."""
         if tool in self._only_as_tasks:
@@ -118,8 +122,8 @@ class RoundRunner:
             # The server refused before it acted; the headers that it requires may have changed
             # (H-MOD-7).
             mirrored = await self._mirrored_anew(tool)
-            if mirrored != saying.mirrored:
-                saying = saying._replace(mirrored=mirrored)
+            if mirrored != saying.header_paths:
+                saying = saying._replace(header_paths=mirrored)
                 response = await self._send_again(call, saying, first_byte)
         return saying, response
 
@@ -128,7 +132,7 @@ class RoundRunner:
             response.error is not None and self._upstream_context.dialect.needs_tasks(response) and self._serves_tasks()
         )
 
-    async def _answered(self, call: Call, saying: Saying, asked: ServerRound, empty: int) -> Saying | None:
+    async def _answered(self, call: Call, saying: RequestDraft, asked: ServerRound, empty: int) -> RequestDraft | None:
         """Return the request with the answers of a round; None if an answer cannot be expressed."""
         if not asked.questions:
             if empty > MAX_EMPTY:
@@ -145,25 +149,25 @@ class RoundRunner:
             await _left(open_round.leave)
         return saying._replace(answers=answers, state=asked.state)
 
-    async def _resumed(self, saying: Saying, resumes: NextRound) -> Saying | None:
+    async def _resumed(self, saying: RequestDraft, resumes: NextRound) -> RequestDraft | None:
         """Return the request with the answers of a round that another process gathered; None as in
         `_answered`."""
         dialect = self._upstream_context.dialect
         given = {
-            key: (asked, dialect.no_answer(asked) if answer is None else answer)
+            key: (asked, dialect.default_answer(asked) if answer is None else answer)
             for key, (asked, answer) in resumes.answers.items()
         }
-        answers = dialect.answers(given)
+        answers = dialect.input_responses(given)
         if answers is None:
             return None
         await _left(resumes.leave)
         return saying._replace(answers=answers, state=resumes.state)
 
-    async def _send_again(self, call: Call, saying: Saying, first_byte: timedelta | None) -> Response:
+    async def _send_again(self, call: Call, saying: RequestDraft, first_byte: timedelta | None) -> Response:
         call.id = next(self._upstream_context.ids)
         return await self._send(call, saying, first_byte)
 
-    def _send(self, call: Call, saying: Saying, first_byte: timedelta | None) -> Coroutine[Any, Any, Response]:
+    def _send(self, call: Call, saying: RequestDraft, first_byte: timedelta | None) -> Coroutine[Any, Any, Response]:
         if saying.params is not None and len(saying.params.head) > LARGE:
             asked = self._send_large(call, saying, first_byte)
         else:
@@ -171,7 +175,7 @@ class RoundRunner:
             asked = self._exchanges.ask(call, written, first_byte)
         return self._natives.asked(call, asked) if saying.follows_tasks else asked
 
-    async def _send_large(self, call: Call, saying: Saying, first_byte: timedelta | None) -> Response:
+    async def _send_large(self, call: Call, saying: RequestDraft, first_byte: timedelta | None) -> Response:
         written = await in_thread(partial(self._upstream_context.dialect.request, call.id, saying, self._host))
         return await self._exchanges.ask(call, written, first_byte)
 

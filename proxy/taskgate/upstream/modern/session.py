@@ -15,9 +15,9 @@ from taskgate.domain.events import CallFaulted, CallSucceeded
 from taskgate.domain.versions import Era, Peer
 from taskgate.errors import UpstreamFailed
 from taskgate.jsontext.spans import RawJson
-from taskgate.protocol.base import ListedTool, Params, Server
-from taskgate.protocol.envelope import Notification, Response
-from taskgate.protocol.modern_server import Saying, WrittenRequest
+from taskgate.protocol.discovery import ListedTool, ServerDescription
+from taskgate.protocol.messages import Notification, Params, Response
+from taskgate.protocol.server_messages import EncodedRequest, RequestDraft
 from taskgate.protocol.vocabulary import NOTE_TOOLS_CHANGED, TOOLS_CALL, TOOLS_LIST
 from taskgate.system.offload import offload
 from taskgate.upstream import failures
@@ -78,14 +78,14 @@ class ModernSession:
         self._rounds = RoundRunner(
             upstream_context, self._exchanges, self._natives, host, self._catalogue.mirrored_anew, serves
         )
-        self._host_knows_tasks = upstream_context.dialect.knows_tasks(host)
+        self._host_knows_tasks = upstream_context.dialect.host_declares_tasks(host)
         self._local = LocalWords(upstream_context, self.open, self._listening, lasting)
         self._closed = False
 
-    def open(self) -> Coroutine[Any, Any, Server]:
+    def open(self) -> Coroutine[Any, Any, ServerDescription]:
         return self._discovery.get()
 
-    async def welcome(self) -> Server:
+    async def welcome(self) -> ServerDescription:
         return await self._welcome.told(self.open())
 
     def relay(
@@ -103,7 +103,9 @@ class ModernSession:
             return self._local.answer(method, params)
         level = log_level or self._local.log_level
         follows = method == TOOLS_CALL and self._host_knows_tasks
-        saying = Saying(method=method, params=params, log_level=level, repeated=repeated, follows_tasks=follows)
+        saying = RequestDraft(
+            method=method, params=params, log_level=level, host_headers=repeated, follows_tasks=follows
+        )
         bounds = self._upstream_context.patience.of(tool, method)
         call = Call(next(self._upstream_context.ids), listener, bounds, principal=principal)
         return self._ask_for_tools(call, saying) if method == TOOLS_LIST else self._ask(call, saying, tool)
@@ -128,12 +130,12 @@ class ModernSession:
             return await self._waits.bounded(call, TOOLS_CALL, resumed, self._discovery.expect_era)
         call.resumes = resumes
         level = log_level or self._local.log_level
-        saying = Saying(
+        saying = RequestDraft(
             method=TOOLS_CALL,
             params=Params(params),
             wants_progress=True,
             log_level=level,
-            repeated=repeated,
+            host_headers=repeated,
             follows_tasks=True,
         )
         return await self._ask(call, saying, tool)
@@ -170,12 +172,14 @@ class ModernSession:
         await self._catalogue.close()
         await self._listening.close()
 
-    async def _ask_for_tools(self, call: Call, saying: Saying) -> Response:
+    async def _ask_for_tools(self, call: Call, saying: RequestDraft) -> Response:
         response = await self._ask(call, saying)
         what_is_left(self._upstream_context.settings.catalogue, response)
-        return await offload(len(response.text), partial(self._upstream_context.dialect.sound, response))
+        return await offload(
+            len(response.text), partial(self._upstream_context.dialect.without_unsound_tools, response)
+        )
 
-    async def _ask(self, call: Call, saying: Saying, tool: str | None = None) -> Response:
+    async def _ask(self, call: Call, saying: RequestDraft, tool: str | None = None) -> Response:
         asked = self._asked(call, saying, tool)
         try:
             response = await self._waits.bounded(call, saying.method, asked, self._discovery.expect_era)
@@ -185,7 +189,7 @@ class ModernSession:
         self._discovery.doubt(response)
         return response
 
-    def _asked(self, call: Call, saying: Saying, tool: str | None) -> Coroutine[Any, Any, Response]:
+    def _asked(self, call: Call, saying: RequestDraft, tool: str | None) -> Coroutine[Any, Any, Response]:
         """Prepare a request: discovery first, then for a call the headers that its tool requires."""
         if self._discovery.value is None:
             return self._asked_when_met(call, saying, tool)
@@ -198,19 +202,19 @@ class ModernSession:
         listed = self._catalogue.listed(tool)
         if listed is None:
             return self._asked_when_listed(call, saying, tool)
-        said = saying._replace(mirrored=listed.mirrored) if listed.mirrored else saying
+        said = saying._replace(header_paths=listed.header_paths) if listed.header_paths else saying
         return self._rounds.ask(call, said, tool, None)
 
-    async def _asked_when_met(self, call: Call, saying: Saying, tool: str | None) -> Response:
+    async def _asked_when_met(self, call: Call, saying: RequestDraft, tool: str | None) -> Response:
         await self.open()
         return await self._asked(call, saying, tool)
 
-    async def _asked_when_listed(self, call: Call, saying: Saying, tool: str) -> Response:
+    async def _asked_when_listed(self, call: Call, saying: RequestDraft, tool: str) -> Response:
         mirrored = await self._catalogue.mirrored(tool)
-        said = saying._replace(mirrored=mirrored) if mirrored else saying
+        said = saying._replace(header_paths=mirrored) if mirrored else saying
         return await self._rounds.ask(call, said, tool, None)
 
-    async def _ask_for_page(self, call: Call, written: WrittenRequest) -> Response:
+    async def _ask_for_page(self, call: Call, written: EncodedRequest) -> Response:
         asked = self._exchanges.ask(call, written, self._upstream_context.settings.first_byte)
         try:
             return await self._waits.bounded(call, TOOLS_LIST, asked, self._discovery.expect_era)
@@ -218,7 +222,7 @@ class ModernSession:
             await self._discovery.see()
             raise
 
-    async def _begin(self, server: Server) -> None:
+    async def _begin(self, server: ServerDescription) -> None:
         self._welcome.met(server)
         await self._listening.begin(server)
 

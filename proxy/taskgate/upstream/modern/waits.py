@@ -9,7 +9,7 @@ from typing import Any
 
 from taskgate.clock import Clock
 from taskgate.errors import UpstreamFailed
-from taskgate.protocol.envelope import Response
+from taskgate.protocol.messages import Response
 from taskgate.system.cancel_scope import ScopeCancelled
 from taskgate.upstream import failures
 from taskgate.upstream.calls import Call

@@ -17,6 +17,7 @@ from taskgate.protocol.messages import Notification, Params, Response
 from taskgate.protocol.modern.downstream import ModernDownstream
 from taskgate.protocol.server_messages import Question
 from unit.protocol.modern.judge import INFO, TOLD, check, check_task, read
+from unit.protocol.modern_messages import changed
 
 RecordMaker = Callable[..., TaskRecord]
 
@@ -151,7 +152,7 @@ def test_a_request_that_is_sent_again_is_another_than_the_first() -> None:
     brought = Retry(request=relay, answers={}, responses='{"k":{"roots":[]}}', state="ours")
     sent = DIALECT.with_answers(brought, "theirs").params
     assert sent == Params('{"inputResponses":{"k":{"roots":[]}},"requestState":"theirs","name":"p"}')
-    assert DIALECT.digest(relay) != DIALECT.digest(relay._replace(params=sent))
+    assert DIALECT.digest(relay) != DIALECT.digest(changed(relay, params=sent))
 
 
 def test_what_is_told_while_a_request_is_served() -> None:

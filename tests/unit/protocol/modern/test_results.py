@@ -1,4 +1,4 @@
-"""What a server of the legacy era answers is valid in this era, and its payload is the server's own text."""
+"""Responses of servers of both eras have the modern form, and nothing else changes."""
 
 import json
 from typing import Any
@@ -15,16 +15,21 @@ from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.messages import Response
 from taskgate.protocol.modern import results
 from taskgate.protocol.modern.results import (
-    answer,
-    complete,
-    complete_within,
+    complete_result,
+    convert_error,
+    convert_large_error,
+    convert_response,
+    convert_tools,
     is_complete,
-    large_complete_within,
-    large_modern_error,
-    modern_error,
+    nested_large_result,
+    nested_result,
+    without_execution,
 )
 from taskgate.protocol.vocabulary import CACHEABLE_METHODS, MODERN_RELAYED
 from unit.protocol.modern.judge import INFO, INFO_KEY, RELATED, TOLD, check, read
+
+# --- results and errors -----------------------------------------------------------------------------------------------
+
 
 L, M = Era.LEGACY, Era.MODERN
 P = "io.modelcontextprotocol/"
@@ -62,9 +67,9 @@ def test_a_result_is_complete_and_the_payload_is_the_servers(method: str) -> Non
     name, text = RESULTS[method]
     kept = ',"ttlMs":0,"cacheScope":"private"' if method in CACHEABLE_METHODS else ""
     head = f'{{"resultType":"complete"{kept},"_meta":{{"{INFO_KEY}":{INFO}}},'
-    whole = answer("h", method, result(text), INFO, L)
+    whole = convert_response("h", method, result(text), INFO, L)
     assert whole == f'{{"jsonrpc":"2.0","id":"h","result":{head}{text[1:]}}}'
-    assert complete(text, method, INFO) == f"{head}{text[1:]}"
+    assert complete_result(text, method, INFO) == f"{head}{text[1:]}"
     if "1e999" not in text:
         check(whole, "JSONRPCResultResponse")
     check(json.loads(whole)["result"], name)
@@ -87,9 +92,9 @@ MORE: dict[str, tuple[str, dict[str, Any]]] = {
 @covers("T-7", "V-META-9", "B-CONV-9")
 @pytest.mark.parametrize(("text", "told"), MORE.values(), ids=MORE)
 def test_what_a_server_says_of_this_era_is_not_heard(text: str, told: dict[str, Any]) -> None:
-    found = read(complete(text, "resources/read", INFO))
+    found = read(complete_result(text, "resources/read", INFO))
     assert found == {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", "contents": [], **told}
-    assert read(answer(1, "resources/read", result(text), INFO, L))["result"] == found
+    assert read(convert_response(1, "resources/read", result(text), INFO, L))["result"] == found
     check(found, "ReadResourceResult")
 
 
@@ -97,19 +102,19 @@ def test_what_a_server_says_of_this_era_is_not_heard(text: str, told: dict[str, 
     ("meta", "left"), [(f'{{"{RELATED}":{{}}}}', {}), (f'{{"{RELATED}":{{}},"x":1}}', {"_meta": {"x": 1}})]
 )
 def test_a_result_inside_another_names_no_server_by_itself(meta: str, left: dict[str, Any]) -> None:
-    found = read(complete_within(f'{{"content":[],"isError":true,"_meta":{meta}}}'))
+    found = read(nested_result(f'{{"content":[],"isError":true,"_meta":{meta}}}'))
     assert found == {"resultType": "complete", "content": [], "isError": True, **left}
     check(found, "CallToolResult")
 
 
 @covers("M-GET-2", "T-14")
 def test_a_tools_result_has_content_even_where_its_server_gave_none() -> None:
-    found = read(complete_within('{"structuredContent":{"a":1}}'))
+    found = read(nested_result('{"structuredContent":{"a":1}}'))
     assert found == {"resultType": "complete", "content": [], "structuredContent": {"a": 1}}
     check(found, "CallToolResult")
-    answered = read(answer(1, "tools/call", result('{"structuredContent":{"a":1}}'), INFO, L))
+    answered = read(convert_response(1, "tools/call", result('{"structuredContent":{"a":1}}'), INFO, L))
     assert answered["result"] == {**found, "_meta": TOLD}
-    assert "content" not in read(complete("{}", "prompts/get", None))
+    assert "content" not in read(complete_result("{}", "prompts/get", None))
 
 
 @pytest.mark.parametrize(
@@ -122,12 +127,12 @@ def test_a_tools_result_has_content_even_where_its_server_gave_none() -> None:
     ],
 )
 def test_a_large_result_is_completed_as_a_small_one(text: str) -> None:
-    assert to_string(large_complete_within(LargeJson(text.encode()))) == complete_within(text)
+    assert to_string(nested_large_result(LargeJson(text.encode()))) == nested_result(text)
 
 
 @pytest.mark.parametrize("text", ["[]", "null", '"a"', "7", '{"task":{"taskId":"t"}}'])
 def test_what_is_no_result_is_the_servers_fault(text: str) -> None:
-    found = read(answer("h", "tools/call", result(text), INFO, L))
+    found = read(convert_response("h", "tools/call", result(text), INFO, L))
     assert found["id"] == "h"
     assert found["error"]["code"] == -32603
     assert found["error"]["data"] == {"origin": "upstream", "reason": "malformed", "dispatched": True}
@@ -138,14 +143,17 @@ def test_what_is_no_result_is_the_servers_fault(text: str) -> None:
     ("method", "text"), [("tools/call", '{"content":[],"task":1}'), ("prompts/get", '{"messages":[],"task":1}')]
 )
 def test_a_task_beside_a_result_is_nothing_to_anybody(method: str, text: str) -> None:
-    assert read(answer("h", method, result(text), INFO, L))["result"]["task"] == 1
+    assert read(convert_response("h", method, result(text), INFO, L))["result"]["task"] == 1
 
 
 @pytest.mark.parametrize("era", [L, M])
 def test_a_result_in_front_of_its_id_is_told_in_its_place(era: Era) -> None:
     text = '{"result":{"messages":[]},"jsonrpc":"2.0","id": 42 }'
     told = f'{{"resultType":"complete","_meta":{{"{INFO_KEY}":{INFO}}},"messages":[]}}'
-    assert answer("h", "prompts/get", response(text), INFO, era) == f'{{"result":{told},"jsonrpc":"2.0","id": "h" }}'
+    assert (
+        convert_response("h", "prompts/get", response(text), INFO, era)
+        == f'{{"result":{told},"jsonrpc":"2.0","id": "h" }}'
+    )
 
 
 @pytest.mark.parametrize("era", Era)
@@ -155,20 +163,26 @@ def test_a_result_in_front_of_its_id_is_told_in_its_place(era: Era) -> None:
         st.sampled_from(["content", "resultType", "_meta", "ttlMs", "cacheScope", "task", "isError", "x"]), unique=True
     )
 )
-def test_what_is_put_in_front_of_a_usual_result_is_what_is_put_into_any(
+def test_a_result_is_completed_the_same_whether_its_id_stands_in_front_or_behind(
     names: list[str], method: str, era: Era
 ) -> None:
     values = {"content": [], "resultType": "complete", "_meta": {"a/b": 1}, "ttlMs": 5, "cacheScope": "public"}
-    given = result(json.dumps({name: values.get(name, False) for name in names}))
-    told = answer("h", method, given, INFO, era)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(results, "_added_usually", lambda *_: None)
-        assert told == answer("h", method, given, INFO, era)
+    given = json.dumps({name: values.get(name, False) for name in names})
+
+    def converted(text: str) -> str:
+        found = parse(convert_response("h", method, response(text), INFO, era).encode(), max_depth=32)
+        assert isinstance(found, Response)
+        place = found.result or found.error
+        assert place is not None
+        return found.text[place.start : place.end]
+
+    in_front = converted(f'{{"jsonrpc":"2.0","id":1,"result":{given}}}')
+    assert in_front == converted(f'{{"jsonrpc":"2.0","result":{given},"id":1}}')
 
 
 def test_an_error_that_means_the_same_stays_to_the_byte() -> None:
     text = '{"jsonrpc":"2.0","error": { "code":-32601 ,"message":"\\u00e9"} ,"id": 42}'
-    assert answer("h", "prompts/get", response(text), INFO, L) == text.replace("42", '"h"')
+    assert convert_response("h", "prompts/get", response(text), INFO, L) == text.replace("42", '"h"')
 
 
 @covers("B-CONV-8", "T-24")
@@ -176,8 +190,8 @@ def test_an_error_that_means_the_same_stays_to_the_byte() -> None:
 def test_a_code_of_the_other_era_is_never_told(code: int, told: int) -> None:
     text = f'{{"jsonrpc":"2.0","id":42,"error":{{"code":{code},"message":"no"}}}}'
     error = f'{{"code":{code},"message":"é"}}'
-    assert to_string(large_modern_error(LargeJson(error.encode()))) == modern_error(error) != error
-    found = read(answer(7, "resources/read", response(text), INFO, L))
+    assert to_string(convert_large_error(LargeJson(error.encode()))) == convert_error(error) != error
+    found = read(convert_response(7, "resources/read", response(text), INFO, L))
     assert (found["id"], found["error"]["code"], found["error"]["message"]) == (7, told, "no")
     check(found, "JSONRPCErrorResponse")
 
@@ -185,8 +199,8 @@ def test_a_code_of_the_other_era_is_never_told(code: int, told: int) -> None:
 @pytest.mark.parametrize("code", [-32100, -32019, -32000, -32700, -32603, -32001, -1, 0, 429, 10**30])
 def test_any_other_code_stays(code: int) -> None:
     error = f'{{ "message":"m" , "code" : {code} }}'
-    assert modern_error(error) == error
-    assert to_string(large_modern_error(LargeJson(error.encode()))) == error
+    assert convert_error(error) == error
+    assert to_string(convert_large_error(LargeJson(error.encode()))) == error
 
 
 # --- servers of this era -------------------------------------------------------------------------------------------
@@ -235,9 +249,9 @@ OWN: dict[str, tuple[str, str, str]] = {
 @covers("V-META-3", "V-META-7", "V-CACHE-1", "V-META-9")
 @pytest.mark.parametrize(("method", "text", "told"), OWN.values(), ids=OWN)
 def test_what_a_server_of_this_era_says_stays(method: str, text: str, told: str) -> None:
-    whole = answer("h", method, result(text), INFO, M)
+    whole = convert_response("h", method, result(text), INFO, M)
     assert whole == f'{{"jsonrpc":"2.0","id":"h","result":{told}}}'
-    assert complete(text, method, INFO, M) == told
+    assert complete_result(text, method, INFO, M) == told
     if "1e999" not in text:
         check(whole, "JSONRPCResultResponse")
     check(json.loads(whole)["result"], RESULTS[method][0])
@@ -245,7 +259,7 @@ def test_what_a_server_of_this_era_says_stays(method: str, text: str, told: str)
 
 @pytest.mark.parametrize("ttl", ["-1", "1.5", "true", '"1"', "null", "{}"])
 def test_a_time_that_is_none_is_none(ttl: str) -> None:
-    found = read(complete(f'{{"resultType":"complete","tools":[],"ttlMs":{ttl}}}', "tools/list", INFO, M))
+    found = read(complete_result(f'{{"resultType":"complete","tools":[],"ttlMs":{ttl}}}', "tools/list", INFO, M))
     assert (found["ttlMs"], found["cacheScope"]) == (0, "private")
     check(found, "ListToolsResult")
 
@@ -257,7 +271,7 @@ def test_a_time_that_is_none_is_none(ttl: str) -> None:
 def test_what_is_no_complete_result_of_this_era_is_the_servers_fault(text: str) -> None:
     # A round goes another way, or it is one without sense.
     assert not is_complete(result(text), "tools/call", M)
-    found = read(answer("h", "tools/call", result(text), INFO, M))
+    found = read(convert_response("h", "tools/call", result(text), INFO, M))
     assert found["error"]["data"] == {"origin": "upstream", "reason": "malformed", "dispatched": True}
     check(found, "JSONRPCErrorResponse")
 
@@ -269,7 +283,7 @@ def test_what_is_no_complete_result_of_this_era_is_the_servers_fault(text: str) 
 )
 def test_a_code_of_a_server_of_this_era_that_is_not_for_its_host_is_not_told(code: int, told: int) -> None:
     text = f'{{"jsonrpc":"2.0","id":42,"error":{{"code":{code},"message":"no","data":{{"a":1}}}}}}'
-    found = read(answer(7, "tools/call", response(text), INFO, M))
+    found = read(convert_response(7, "tools/call", response(text), INFO, M))
     named = {} if told == -32602 else {"upstreamCode": code}
     assert found["error"] == {"code": told, "message": "no", "data": {"a": 1, **named}}
     check(found, "JSONRPCErrorResponse")
@@ -278,14 +292,14 @@ def test_a_code_of_a_server_of_this_era_that_is_not_for_its_host_is_not_told(cod
 @covers("B-CONV-8")
 def test_what_a_server_of_this_era_misses_is_told_for_no_server_of_the_other() -> None:
     error = '{"code":-32021,"message":"m","data":{"requiredCapabilities":{"sampling":{}}}}'
-    assert modern_error(error, M) == error
-    assert read(modern_error(error, L))["code"] == read(modern_error(error))["code"] == -32603
+    assert convert_error(error, M) == error
+    assert read(convert_error(error, L))["code"] == read(convert_error(error))["code"] == -32603
 
 
 @pytest.mark.parametrize("code", [-32602, -32021, -32019, -32100, -32000, 429])
 def test_any_other_error_of_a_server_of_this_era_stays_to_the_byte(code: int) -> None:
     text = f'{{ "jsonrpc":"2.0","id":42 ,"error":{{"code":{code},"message":"\\u00e9","data":[1e999]}}}}'
-    assert answer("h", "tools/call", response(text), INFO, M) == text.replace(":42 ", ':"h" ')
+    assert convert_response("h", "tools/call", response(text), INFO, M) == text.replace(":42 ", ':"h" ')
     assert not is_complete(response(text), "tools/call", M)
 
 
@@ -361,7 +375,9 @@ THINGS: dict[str, tuple[str, Era, str, str]] = {
 @pytest.mark.parametrize(("method", "era", "text", "told"), THINGS.values(), ids=THINGS)
 def test_a_result_of_an_extension_is_one_of_this_era(method: str, era: Era, text: str, told: str) -> None:
     # X-EXT-21.
-    assert answer("h", method, result(text), INFO, era, THING) == f'{{"jsonrpc":"2.0","id":"h","result":{told}}}'
+    assert (
+        convert_response("h", method, result(text), INFO, era, THING) == f'{{"jsonrpc":"2.0","id":"h","result":{told}}}'
+    )
 
 
 @pytest.mark.parametrize(
@@ -379,13 +395,13 @@ def test_a_result_of_an_extension_is_one_of_this_era(method: str, era: Era, text
 )
 def test_what_is_no_result_of_the_extension_is_the_servers_fault(text: str) -> None:
     # X-EXT-21, X-EXT-22.
-    found = read(answer("h", "thing/do", result(text), INFO, M, THING))
+    found = read(convert_response("h", "thing/do", result(text), INFO, M, THING))
     assert found["error"]["data"] == {"origin": "upstream", "reason": "malformed", "dispatched": True}
 
 
 def test_a_result_of_the_extension_that_is_none_is_the_servers_fault_in_either_era() -> None:
     for era in Era:
-        assert read(answer("h", "thing/do", result("[]"), INFO, era, THING))["error"]["code"] == -32603
+        assert read(convert_response("h", "thing/do", result("[]"), INFO, era, THING))["error"]["code"] == -32603
 
 
 @pytest.mark.parametrize("era", [L, M])
@@ -393,14 +409,14 @@ def test_a_result_of_the_extension_that_is_none_is_the_servers_fault_in_either_e
 def test_a_code_of_the_extension_stays(code: int, era: Era) -> None:
     # X-EXT-31.
     text = f'{{"jsonrpc":"2.0","error": {{ "code":{code} ,"message":"\\u00e9"}} ,"id": 42}}'
-    assert answer("h", "thing/do", response(text), INFO, era, THING) == text.replace("42", '"h"')
+    assert convert_response("h", "thing/do", response(text), INFO, era, THING) == text.replace("42", '"h"')
 
 
 @pytest.mark.parametrize(("code", "told"), [(-32024, -32603), (-32002, -32602), (-32042, -32603)])
 def test_any_other_code_of_a_method_of_the_extension_is_as_it_is_elsewhere(code: int, told: int) -> None:
     text = f'{{"jsonrpc":"2.0","id":42,"error":{{"code":{code},"message":"no"}}}}'
     for era in Era:
-        assert read(answer("h", "thing/do", response(text), INFO, era, THING))["error"]["code"] == told
+        assert read(convert_response("h", "thing/do", response(text), INFO, era, THING))["error"]["code"] == told
 
 
 # --- servers of either era -------------------------------------------------------------------------------------------
@@ -425,15 +441,56 @@ def test_a_result_is_complete_in_either_era(era: Era) -> None:
     ],
 )
 def test_a_result_inside_of_another_is_the_same_whether_it_has_to_be_read_or_not(text: str) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(results, "_BEGINS_WITH_CONTENT", lambda _: None)
-        read_whole = complete_within(text)
-    assert complete_within(text) == read_whole
+    # A large one is always read.
+    assert nested_result(text) == to_string(nested_large_result(LargeJson(text.encode())))
 
 
 def test_a_large_result_of_a_call_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     read_ones = list[str]()
     monkeypatch.setattr(results, "members", lambda text, _: read_ones.append(text))
     text = f'{{"content":[],"structuredContent":{{"a":[{"1," * 1000}1]}}}}'
-    assert complete_within(text) == f'{{"resultType":"complete",{text[1:]}'
+    assert nested_result(text) == f'{{"resultType":"complete",{text[1:]}'
     assert read_ones == []
+
+
+# --- pages of tools ---------------------------------------------------------------------------------------------------
+
+
+ODD = r'"x":{"a":1e999,"a":[ 1234567890123456789012 ],"execution":{"taskSupport":"required"}},"é":"\u00e9\ud800"'
+AMENDED: dict[str, tuple[str, str]] = {
+    "no execution": ('{"name":"t"}', '{"name":"t"}'),
+    "an execution": ('{"name":"t","execution":{"taskSupport":"required"}}', '{"name":"t"}'),
+    "a first one": ('{"execution":{},"name":"t"}', '{"name":"t"}'),
+    "one alone": ('{"execution":null}', "{}"),
+    "odd bytes": (f'{{\n "name" : "t","execution":[] , {ODD} }}', f'{{\n "name" : "t" , {ODD} }}'),
+    "no object": ("7", "7"),
+}
+
+
+def page_of(*tools: str) -> str:
+    return f'{{ "tools" : [{" , ".join(tools)}],"nextCursor":"\\u0063" }}'
+
+
+@covers("B-CONV-2")
+@pytest.mark.parametrize(("listed", "told"), AMENDED.values(), ids=AMENDED)
+def test_execution_goes_and_nothing_else(listed: str, told: str) -> None:
+    neighbour = '{"name":"n","execution":{"a":1}, "z":0}'
+    page = page_of(listed, neighbour, listed)
+    assert convert_tools(page) == without_execution(page) == page_of(told, '{"name":"n", "z":0}', told)
+
+
+@pytest.mark.parametrize(("length", "is_kept"), [(64 * 1024, True), (64 * 1024 + 1, False)])
+def test_a_page_is_kept_amended_up_to_a_length(length: int, is_kept: bool) -> None:
+    start = '{"tools":[{"execution":{},"name":"'
+    page = f'{start}{"x" * (length - len(start) - 4)}"}}]}}'
+    assert len(page) == length
+    assert convert_tools(page) == page.replace('"execution":{},', "")
+    assert (convert_tools(page) is convert_tools(page)) is is_kept
+
+
+@pytest.mark.parametrize(
+    "page",
+    ["{}", '{"tools":null}', '{"tools":{"execution":1}}', '{"tools":[]}', page_of('{"a":1,"a":2,"execution":1}')],
+)
+def test_any_other_page_stays_as_it_is(page: str) -> None:
+    assert convert_tools(page) == page

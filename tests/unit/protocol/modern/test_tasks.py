@@ -15,7 +15,7 @@ from taskgate.protocol.modern.tasks import (
     acknowledgement,
     create_result,
     get_result,
-    outstanding,
+    open_inputs,
     presented_status,
     task_notification,
 )
@@ -143,7 +143,7 @@ def test_an_acknowledgement_tells_nothing_of_the_task() -> None:
 
 def test_inputs_may_be_answered_that_are_shown(make_record: RecordMaker) -> None:
     record = make_record(status=TaskStatus.INPUT_REQUIRED, inputs=(KEPT, FORM, OF_A_HOSTS_TASK))
-    assert outstanding(record) == {"input-1": FORM}
+    assert open_inputs(record) == {"input-1": FORM}
     assert presented_status(record) is TaskStatus.INPUT_REQUIRED
 
 

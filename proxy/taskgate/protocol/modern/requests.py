@@ -1,0 +1,250 @@
+"""Modern requests: parameters of hosts prepared for a server, and requests encoded for servers.
+
+A host's text loses the parts of this hop: answers of a retry, the protocol's keys of `_meta`, and
+taskgate's own keys. It also loses `task`, which means nothing here. A request for a server gets the
+`_meta` that every modern request has (V-META-8). Every other byte stays. A wrong type is
+InvalidParams (decisions b).
+"""
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from taskgate.domain.versions import MODERN
+from taskgate.errors import InvalidParams, MalformedMessage
+from taskgate.jsontext.edits import dump, removals, splice_range
+from taskgate.jsontext.spans import Members, RawJson, members, skip_space
+from taskgate.protocol import vocabulary as names
+from taskgate.protocol.extensions import ExtensionPolicy, dump_capabilities
+from taskgate.protocol.headers import NAME_PARAMS, encode_value, header_arguments, is_plain, value_at
+from taskgate.protocol.host_requests import Subscription
+from taskgate.protocol.jsonrpc import request_text
+from taskgate.protocol.messages import Params, Request, is_task_id, meta_of, required_unicode, value_of
+from taskgate.protocol.meta import HOP_KEYS, ObjectEdit, edit_object, edits_for, members_text
+from taskgate.protocol.server_messages import EncodedRequest, RequestDraft, ServerSubscription
+
+# --- from hosts -------------------------------------------------------------------------------------------------------
+
+
+def prepare_params(request: Request, *, without: Collection[str] = ()) -> Params:
+    """The parameters of a request for a server, without the members that `without` names.
+
+    They are an object with a valid progress token, if any.
+    """
+    found, text, begin = request.params, request.text, request.params_at
+    end = begin + len(request.params_text)
+    if _has_only_hop_keys(found) and found.keys().isdisjoint((*without, "task")):
+        # The common case: all that goes is in one place.
+        return Params(splice_range(text, begin, end, removals(found, _META)))
+    edits = edits_for(found, begin, _removal(*without))
+    token = meta_of(found).get("progressToken")
+    if token is None:
+        return Params(splice_range(text, begin, end, edits))
+    return Params(splice_range(text, begin, token.start, edits), splice_range(text, token.end, end, edits))
+
+
+def _has_only_hop_keys(found: Members) -> bool:
+    meta = found.get("_meta")
+    inner = None if meta is None else meta.members
+    return inner.keys() <= HOP_KEYS if inner else False
+
+
+_META: Final = ("_meta",)
+
+
+@lru_cache(maxsize=8)
+def _removal(*removed: str) -> ObjectEdit:
+    return ObjectEdit(drop=("task", *removed))
+
+
+def stored_params(request: Request, *, without: Collection[str] = ()) -> RawJson:
+    """The same parameters for a record, without a progress token."""
+    begin = request.params_at
+    change = ObjectEdit(drop=("task", *without), meta_drop=("progressToken",))
+    edits = edits_for(request.params, begin, change)
+    return splice_range(request.text, begin, begin + len(request.params_text), edits)
+
+
+def read_request_state(params: Members) -> str | None:
+    """The state that the host hands back; None without one."""
+    return required_unicode(params, "requestState", "requestState") if "requestState" in params else None
+
+
+def read_subscription(params: Members, extensions: ExtensionPolicy) -> Subscription:
+    """The subscription of a host. Unknown members are ignored, and those of extensions that are not
+    allowed.
+    """
+    wanted = value_of(params, "notifications")
+    if not isinstance(wanted, dict):
+        raise InvalidParams("notifications must be an object")
+    tasks = _strings(wanted, "taskIds")
+    return Subscription(
+        tools=_flag(wanted, "toolsListChanged"),
+        prompts=_flag(wanted, "promptsListChanged"),
+        resources=_flag(wanted, "resourcesListChanged"),
+        resource_uris=_strings(wanted, "resourceSubscriptions"),
+        tasks=None if tasks is None else tuple(filter(is_task_id, tasks)),
+        filters=tuple(name for name in sorted(extensions.all_filters) if wanted.get(name) is True),
+    )
+
+
+def _flag(wanted: dict[str, Any], name: str) -> bool:
+    value = wanted.get(name, False)
+    if not isinstance(value, bool):
+        raise InvalidParams(f"{name} must be true or false")
+    return value
+
+
+def _strings(wanted: dict[str, Any], name: str) -> tuple[str, ...] | None:
+    if name not in wanted:
+        return None
+    listed = wanted[name]
+    if not isinstance(listed, list) or not all(isinstance(entry, str) for entry in listed):
+        raise InvalidParams(f"{name} must be a list of strings")
+    return tuple(dict.fromkeys(listed))
+
+
+# --- to servers -------------------------------------------------------------------------------------------------------
+
+
+REVISION: Final = MODERN[-1]
+"""The revision of requests to modern servers."""
+
+
+def encode_request(id: int, draft: RequestDraft, capabilities: RawJson, info: RawJson) -> EncodedRequest:
+    """The request with its headers; `capabilities` are the host's, `info` is the gateway's
+    clientInfo.
+
+    A value that a header cannot have is left out of the headers. The server then refuses the
+    request, and the host sees that.
+    """
+    text = "" if draft.params is None else draft.params.with_token(id)
+    text = text if text.startswith("{") else "{}"
+    params = _with_meta(text, draft, _common_meta(capabilities, info), _request_meta(id, draft))
+    return EncodedRequest(request_text(id, draft.method, params), _headers(text, draft))
+
+
+def _headers(params: RawJson, draft: RequestDraft) -> Mapping[str, str]:
+    method = draft.method
+    first = _FIRST(params) if method in NAME_PARAMS and not draft.header_paths and not draft.host_headers else None
+    if first is not None and first[1] == NAME_PARAMS[method]:
+        # The common case: only the name is repeated, and it comes first.
+        return {names.VERSION_HEADER: _REVISION, names.METHOD_HEADER: method, names.NAME_HEADER: encode_value(first[2])}
+    headers = {names.VERSION_HEADER: _REVISION, names.METHOD_HEADER: method}
+    if draft.host_headers:
+        headers.update(_other_headers(draft.host_headers, draft.header_paths))
+    if method in NAME_PARAMS or draft.header_paths:
+        headers.update(_value_headers(params, draft))
+    return headers
+
+
+def subscription_params(wants: ServerSubscription) -> RawJson:
+    """The parameters of `subscriptions/listen`."""
+    flags = {
+        "toolsListChanged": wants.tools,
+        "promptsListChanged": wants.prompts,
+        "resourcesListChanged": wants.resources,
+    }
+    notifications: dict[str, Any] = {name: True for name, wanted in flags.items() if wanted}
+    if wants.uris:
+        notifications["resourceSubscriptions"] = list(wants.uris)
+    notifications.update(dict.fromkeys(wants.filters, True))
+    if wants.tasks:
+        notifications["taskIds"] = list(wants.tasks)
+    return dump({"notifications": notifications})
+
+
+def encode_capabilities(core: Mapping[str, Any], others: Mapping[str, Any], *, follows_tasks: bool) -> RawJson:
+    """The capabilities of a host: of the core, all others, and tasks if the gateway follows
+    them.
+    """
+    declared = {**core, **others}
+    if follows_tasks:
+        declared["extensions"] = {**others.get("extensions", {}), names.TASKS_EXTENSION: {}}
+    return dump_capabilities(declared)
+
+
+class _CommonMeta(NamedTuple):
+    """The part of `_meta` that all requests for a host have, as members and as their text."""
+
+    meta: Mapping[str, RawJson]
+    text: RawJson
+
+
+@lru_cache(maxsize=256)
+def _common_meta(capabilities: RawJson, info: RawJson) -> _CommonMeta:
+    meta = {names.PROTOCOL_VERSION: f'"{_REVISION}"', names.CLIENT_CAPABILITIES: capabilities, names.CLIENT_INFO: info}
+    return _CommonMeta(MappingProxyType(meta), members_text(meta))
+
+
+def _request_meta(id: int, draft: RequestDraft) -> dict[str, RawJson]:
+    """The members of `_meta` of one request."""
+    meta: dict[str, RawJson] = {}
+    if draft.log_level is not None:
+        meta[names.LOG_LEVEL] = dump(draft.log_level)
+    if draft.wants_progress:
+        meta["progressToken"] = dump(id)
+    return meta
+
+
+def _with_meta(text: RawJson, draft: RequestDraft, host: _CommonMeta, own: Mapping[str, RawJson]) -> RawJson:
+    """The parameters with `_meta`, answers and state."""
+    if draft.answers is None and draft.state is None and '"_meta"' not in text and "\\u" not in text:
+        # Without escapes, no key can be `_meta`: the object is not walked.
+        comma = "" if text[skip_space(text, 1)] == "}" else ","
+        meta = f"{host.text},{members_text(own)}" if own else host.text
+        return f'{{"_meta":{{{meta}}}{comma}{text[1:]}'
+    retried = {"inputResponses": draft.answers, "requestState": draft.state}
+    put = {name: value for name, value in retried.items() if value is not None}
+    return edit_object(text, ObjectEdit(put=put, drop=tuple(retried) if put else (), meta_put={**host.meta, **own}))
+
+
+def _value_headers(params: RawJson, draft: RequestDraft) -> Iterator[tuple[str, str]]:
+    """The headers for the name and the arguments of a request (H-MOD-1, H-MOD-5)."""
+    found = members(params)
+    wanted = [(names.NAME_HEADER, value_of(found, NAME_PARAMS.get(draft.method, "")))]
+    if draft.header_paths:
+        try:
+            arguments = header_arguments(params, draft.header_paths.values())
+        except MalformedMessage:
+            # Which of two values the server takes is unknown. Without headers, it refuses the call
+            # for that.
+            arguments = {}
+        wanted += [
+            (f"{names.PARAM_HEADER}{name}", value_at(arguments, path)) for name, path in draft.header_paths.items()
+        ]
+    for header, value in wanted:
+        encoded = _header_value(value)
+        if encoded is not None:
+            yield header, encoded
+
+
+def _other_headers(host_headers: Mapping[str, str], header_paths: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """The host's headers for arguments that the tool does not annotate: the server may know them
+    (H-MOD-6).
+    """
+    known = {name.lower() for name in header_paths}
+    for name, value in host_headers.items():
+        if name not in known and is_plain(value):
+            yield f"{names.PARAM_HEADER}{name}", value
+
+
+def _header_value(value: Any) -> str | None:
+    if isinstance(value, float) and value.is_integer():
+        # 1.0 is an integer in JSON Schema.
+        value = int(value)
+    if not isinstance(value, str | int):
+        return None
+    try:
+        return encode_value(value)
+    except ValueError:
+        return None
+
+
+_REVISION: Final = REVISION.value
+_FIRST: Final = re.compile(r'\{"(name|uri)": ?"([^"\\\x00-\x1f]*)"').match
+"""A name without escapes as the first member, the common case. Parsed text has no lone surrogates
+unescaped.
+"""
