@@ -1,8 +1,9 @@
 """A request that waits for its answer, `Call`, and the shared state of a server's sessions.
 
-A legacy session makes an `UpstreamRequest`, a modern one a `Saying` (`protocol.modern_server`).
-Both send it under the id of a `Call` and wait inside `call.wait`. `UpstreamContext` is shared by
-all legacy sessions with one server; modern sessions have `modern.context`.
+A legacy session makes an `UpstreamRequest`, a modern one a `RequestDraft`
+(`protocol.server_messages`). Both send it under the id of a `Call` and wait inside `call.wait`.
+`UpstreamContext` is shared by all legacy sessions with one server; modern sessions have
+`modern.context`.
 """
 
 import asyncio

@@ -3,7 +3,7 @@
 `initialize` is sent first, because servers of old SDKs end on a method that they do not know. Only
 a server that may be modern is asked `server/discover` (docs/decisions/0021). The result is
 remembered until a session calls `forget`, when the server stops answering in that era.
-`protocol.evidence` judges answers; `session_of_any_era` uses the result.
+`protocol.classify` judges answers; `session_of_any_era` uses the result.
 """
 
 import asyncio

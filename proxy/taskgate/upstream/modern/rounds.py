@@ -48,9 +48,9 @@ class RoundRunner:
     """Calls to one server for one host. `mirrored_anew` reads again what headers of a tool's calls
     repeat.
 
-    The tasks extension is declared with a call that may become a task (`Saying.follows_tasks`). It
-    is also declared with calls of a tool that the server refused without it, if `serves_tasks`: so
-    hosts without tasks can use such tools.
+    The tasks extension is declared with a call that may become a task
+    (`RequestDraft.follows_tasks`). It is also declared with calls of a tool that the server refused
+    without it, if `serves_tasks`: so hosts without tasks can use such tools.
     """
 
     def __init__(
