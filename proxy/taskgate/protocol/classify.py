@@ -259,7 +259,7 @@ MAX_CACHED_META: Final = 4 * 1024
 
 # --- the era of a server ----------------------------------------------------------------------------------------------
 #
-# Two things alone show the modern era before anything is agreed (V-ERA-5, V-ERA-7, decisions 18a).
+# Two things alone show the modern era before anything is agreed (V-ERA-5, V-ERA-7).
 # One is the name of a modern revision, the other an error that exists in that era alone. HTTP
 # statuses and other errors prove nothing (T-17).
 

@@ -284,7 +284,7 @@ class LegacyUpstreamDialect(Protocol):
         ...
 
     def url_questions(self, response: Response, host: Peer | None) -> tuple[Question, ...]:
-        """The questions for `host` before the refused request is sent again (10.3); none for other
+        """The questions for `host` before the refused request is sent again; none for other
         responses.
         """
         ...
@@ -580,9 +580,7 @@ class ModernUpstreamDialect(Protocol):
         ...
 
     def default_answer(self, question: Question) -> Answer:
-        """The answer to a question that nothing answered; for most it has no form in this era
-        (10.2).
-        """
+        """The answer to a question that nothing answered; for most it has no form in this era."""
         ...
 
     def unanswered_error(self, id: int) -> Response:

@@ -87,7 +87,7 @@ BUILT_IN: Final[Mapping[str, Extension]] = MappingProxyType(
             ),
             filters=frozenset({"eventsListChanged"}),
             capability="events",
-            # The codes of SEP-3415, and of the design before it (X-FIX-1, X-FIX-2).
+            # The codes of SEP-3415, and of the design before it.
             codes=frozenset({*range(-32027, -32022), *range(-32015, -32010)}),
             streams=frozenset({"events/stream"}),
         ),

@@ -1,8 +1,8 @@
 """Errors as hosts and tasks see them: the one table from an exception to a `Fault`.
 
-A `Fault` has the HTTP status, JSON-RPC code, data and headers of ledger §6 and decisions 19. All
-texts are taskgate's. A JSON-RPC error of a server is an outcome and no fault. `with_code` and
-`as_internal` give it another code if the host is of the other era.
+A `Fault` has the HTTP status, JSON-RPC code, data and headers of an error. All texts are
+taskgate's. A JSON-RPC error of a server is an outcome and no fault. `with_code` and `as_internal`
+give it another code if the host is of the other era.
 """
 
 from collections.abc import Mapping
@@ -184,7 +184,7 @@ _FIXED_STATUS: Final[Mapping[int, int]] = {
 
 def _failure_data(error: errors.UpstreamFailed) -> dict[str, Any]:
     if error.reason in _OWN_REASONS:
-        # A call with an unknown outcome looks the same, whichever side lost it (decisions 19).
+        # A call with an unknown outcome looks the same, whichever side lost it.
         return {**_own_data(error.reason), "dispatched": error.dispatched}
     return {"origin": "upstream", "reason": error.reason, "dispatched": error.dispatched}
 

@@ -43,7 +43,7 @@ def parse(body: bytes, *, max_depth: int, shape: Shape = ENVELOPE, max_members: 
     """Read one message. `max_members` limits each walked object, and turns on the limit for
     containers.
 
-    Raises UnparsableMessage for text that is not JSON (decisions b). Raises MalformedMessage for
+    Raises UnparsableMessage for text that is not JSON. Raises MalformedMessage for
     JSON that is not one JSON-RPC message, with the id if it could be read. Cases are an array, a
     duplicate key in a walked object, too many members, a lookalike key, and a wrong version, id,
     method or `error`. If `params` is no object, `params` is empty and `params_text` has the text:

@@ -282,7 +282,7 @@ def test_where_no_call_becomes_a_task_their_methods_are_unknown(method: str, cap
 def test_a_method_of_a_carried_extension_is_known_whatever_is_declared(
     capabilities: dict[str, Any], offers_tasks: bool
 ) -> None:
-    # X-EXT-4, X-EXT-20, X-FIX-6.
+    # X-EXT-20.
     found = classified(asked("skills/get", capabilities), said("skills/get"), offers_tasks=offers_tasks)
     assert isinstance(found, RequestMeta)
 

@@ -56,13 +56,13 @@ def ours(reason: str, **more: Any) -> dict[str, Any]:
 
 
 TABLE: dict[str, tuple[Exception, Face]] = {
-    "§6 -32700, H-HTTP-7": (errors.UnparsableMessage("no"), Face(400, -32700, "no")),
-    "§6 -32600, H-HTTP-7": (errors.MalformedMessage("no", id=7), Face(400, -32600, "no")),
-    "§6 -32602, decisions b": (errors.InvalidParams("no"), Face(200, -32602, "no")),
-    "§6 -32601, decisions d": (errors.UnknownMethod("no"), Face(200, -32601, "no")),
+    "-32700, H-HTTP-7": (errors.UnparsableMessage("no"), Face(400, -32700, "no")),
+    "-32600, H-HTTP-7": (errors.MalformedMessage("no", id=7), Face(400, -32600, "no")),
+    "-32602, wrong parameters": (errors.InvalidParams("no"), Face(200, -32602, "no")),
+    "-32601, an unknown method": (errors.UnknownMethod("no"), Face(200, -32601, "no")),
     "L-TOOL-2, L-TOOL-3, AMB-4": (errors.TaskSupportMismatch("no"), Face(200, -32601, "no")),
     "H-LEG-6, AMB-11": (errors.UnsupportedVersion("no"), Face(400, -32600, "no", {"supported": SUPPORTED})),
-    "decisions 19, a shutdown": (
+    "a shutdown": (
         errors.CutOff("secret"),
         Face(200, -32603, CUT_OFF, ours("shutdown", dispatched=True)),
     ),
@@ -96,7 +96,7 @@ TABLE: dict[str, tuple[Exception, Face]] = {
             AGAIN,
         ),
     ),
-    "decisions 19, a cap of many": (
+    "a cap of many": (
         errors.TooManyTasks(5, scope="tenant"),
         Face(
             200,
@@ -106,7 +106,7 @@ TABLE: dict[str, tuple[Exception, Face]] = {
             AGAIN,
         ),
     ),
-    "decisions 19, bytes": (
+    "bytes": (
         errors.TooManyBytes(1024, scope="global"),
         Face(
             200,
@@ -116,7 +116,7 @@ TABLE: dict[str, tuple[Exception, Face]] = {
             AGAIN,
         ),
     ),
-    "decisions 19, a rate": (
+    "a rate": (
         errors.RateLimited(timedelta(seconds=1.5), "calls"),
         Face(
             200,
@@ -126,15 +126,15 @@ TABLE: dict[str, tuple[Exception, Face]] = {
             AGAIN,
         ),
     ),
-    "decisions 19, a queue": (
+    "a queue": (
         errors.QueueFull("No turn", retry_after=timedelta(seconds=10)),
         Face(200, 429, "No turn", ours("queue", retryAfterMs=10_000), (("Retry-After", "10"),)),
     ),
-    "decisions 19, the store": (
+    "the store": (
         errors.StoreUnavailable("/var/lib/taskgate/tasks.db: disk I/O error"),
         Face(200, 503, "The task store is not available", ours("store", retryAfterMs=2000), AGAIN),
     ),
-    "decisions 19, bytes in flight": (
+    "bytes in flight": (
         errors.TooManyBytes(1024, "Messages in flight"),
         Face(
             200,
@@ -144,11 +144,11 @@ TABLE: dict[str, tuple[Exception, Face]] = {
             AGAIN,
         ),
     ),
-    "decisions 19, memory": (
+    "memory": (
         errors.Overloaded(timedelta(seconds=2)),
         Face(200, 503, "The gateway is short of memory", ours("overload", retryAfterMs=2000), AGAIN),
     ),
-    "decisions 19, a drain": (
+    "a drain": (
         errors.Draining(timedelta(seconds=4, milliseconds=1)),
         Face(200, 503, "The gateway is shutting down", ours("draining", retryAfterMs=4001), (("Retry-After", "5"),)),
     ),
@@ -160,12 +160,12 @@ TABLE: dict[str, tuple[Exception, Face]] = {
         errors.Unauthenticated(errors.AuthReason.SIGNATURE, issuer="corp"),
         Face(401, -32600, "Authentication is required"),
     ),
-    "decisions 19, a rule": (errors.Forbidden("no"), Face(200, 403, "no", ours("policy"))),
+    "a rule": (errors.Forbidden("no"), Face(200, 403, "no", ours("policy"))),
     "A-AUTH-7": (
         errors.InsufficientScope(frozenset({"a"})),
         Face(403, 403, "The token's scopes do not allow this", ours("insufficient_scope")),
     ),
-    "decisions 19, the penalty box": (
+    "the penalty box": (
         errors.Penalized(timedelta(seconds=3)),
         Face(
             200, 429, "Too many failed look-ups of tasks", ours("penalty", retryAfterMs=3000), (("Retry-After", "3"),)
@@ -188,7 +188,7 @@ TABLE: dict[str, tuple[Exception, Face]] = {
 
 
 @pytest.mark.parametrize(("error", "face"), TABLE.values(), ids=TABLE)
-def test_an_error_looks_as_the_ledger_says(error: Exception, face: Face) -> None:
+def test_an_error_has_the_status_code_and_data_of_its_row(error: Exception, face: Face) -> None:
     seen = fault(error)
     assert (seen.status, seen.code, seen.text, seen.data, seen.headers) == face
 
@@ -263,7 +263,7 @@ def test_no_error_of_the_gateway_is_missing_in_the_table() -> None:
 
 
 def test_the_statuses_that_tear_down_hosts_are_never_used() -> None:
-    # Decisions 19: refusals of ours inside JSON-RPC are 200, but for missing scopes. Who asks is settled before.
+    # Refusals of ours inside JSON-RPC are 200, but for missing scopes. Who asks is settled before.
     # And a GET that is refused belongs to no request.
     before = (errors.Unauthenticated, errors.KeysUnavailable, errors.InsufficientScope, errors.VerbNotServed)
     assert {fault(error).status for error, _ in TABLE.values() if not isinstance(error, before)} == {200, 400, 404}

@@ -1,6 +1,6 @@
 """Parameters of legacy hosts: prepared for a server, and read as task options and list filters.
 
-A wrong type is InvalidParams (decisions b). The gateway's own parts are removed from the text:
+A wrong type is InvalidParams. The gateway's own parts are removed from the text:
 `task`, the progress token, the related-task key and the idempotency key. Every other byte stays.
 """
 
@@ -117,7 +117,7 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 # --- filter and order of `tasks/list` ---------------------------------------------------------------------------------
 #
-# SEP-1904, ledger F-FILTER-*. A criterion is in `params.filter` or beside it; `filter` wins
+# SEP-1904, F-FILTER-*. A criterion is in `params.filter` or beside it; `filter` wins
 # (AMB-5). An unknown criterion is ignored, one of a wrong shape is refused. A list of values
 # matches any of them, an empty list matches nothing. A time needs a date, a time of day, and an
 # offset or `Z`: without an offset, its time zone would be a guess.

@@ -260,7 +260,7 @@ _MESSAGES: Final = {names.METHOD_NOT_FOUND: "Method not found", names.INVALID_PA
 # --- URLs that a server wants visited ---------------------------------------------------------------------------------
 #
 # A server can refuse a request until a person visited a URL (-32042). The modern era has no such
-# error: its host is asked to open the URL, and the request is sent again (10.3).
+# error: its host is asked to open the URL, and the request is sent again.
 
 MAX_ERROR: Final = 64 * 1024
 """Largest error that is searched for URLs, in characters."""

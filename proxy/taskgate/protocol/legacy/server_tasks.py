@@ -1,7 +1,7 @@
-"""Tasks that servers of 2025-11-25 make of calls, ledger §4: `LegacyServerTasks`.
+"""Tasks that servers of 2025-11-25 make of calls: `LegacyServerTasks`.
 
 The outcome of a task is the response to its call. It stays to the byte except for the key that
-relates it to the task (decisions 4).
+relates it to the task.
 """
 
 from datetime import timedelta

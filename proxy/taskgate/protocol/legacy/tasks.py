@@ -1,4 +1,4 @@
-"""Tasks as hosts of 2025-11-25 see them (SEP-1686), ledger §4: task objects, results, lists."""
+"""Tasks as hosts of 2025-11-25 see them (SEP-1686): task objects, results, lists."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta

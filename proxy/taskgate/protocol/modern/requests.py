@@ -3,7 +3,7 @@
 A host's text loses the parts of this hop: answers of a retry, the protocol's keys of `_meta`, and
 taskgate's own keys. It also loses `task`, which means nothing here. A request for a server gets the
 `_meta` that every modern request has (V-META-8). Every other byte stays. A wrong type is
-InvalidParams (decisions b).
+InvalidParams.
 """
 
 import re

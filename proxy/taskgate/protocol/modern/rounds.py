@@ -1,5 +1,4 @@
-"""Rounds: questions in a result, and their answers in the next request (ledger §5.1), on both
-sides.
+"""Rounds: questions in a result, and their answers in the next request, on both sides.
 
 Questions of servers have the legacy form inside of taskgate, and so have their answers. A modern
 server's round can also pass to a modern host to the byte; only its `requestState` is sealed then
@@ -329,8 +328,8 @@ def read_questions(text: str, member: Member | None, id: int) -> dict[str, Quest
 
 
 def input_responses(answers: Mapping[str, tuple[Question, Answer]]) -> RawJson | None:
-    """The answers by the server's keys; None if one of them has no form in this era (10.2,
-    M-MRTR-6).
+    """The answers by the server's keys; None if one of them has no form in this era
+    (M-MRTR-6).
     """
     texts = {key: _input_response(question.method, answer) for key, (question, answer) in answers.items()}
     if None in texts.values():

@@ -1,7 +1,6 @@
-"""Tasks that modern servers make of calls (ledger §5): parameters of requests, and what responses
-show.
+"""Tasks that modern servers make of calls: parameters of requests, and what responses show.
 
-The outcome of a task is the response to its call, to the byte (decisions 4).
+The outcome of a task is the response to its call, to the byte.
 """
 
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""Tasks as hosts of 2026-07-28 see them (SEP-2663), ledger §5: results and notifications.
+"""Tasks as hosts of 2026-07-28 see them (SEP-2663): results and notifications.
 
 A task with a tool's error is completed in this era (T-1), and no result names a related task (T-7).
 `info` is the serverInfo that every result has.

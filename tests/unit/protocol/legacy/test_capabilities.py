@@ -110,7 +110,7 @@ MODERN_REVISION = Revision.R2026_07_28
 
 @covers("L-HOST-1")
 def test_of_a_host_of_the_modern_era_only_what_a_server_may_ask_is_declared() -> None:
-    # 10.3: on that wire no host could tell of changes, or keeps tasks for anybody.
+    # On that wire no host could tell of changes, or keeps tasks for anybody.
     everything = host(
         MODERN_REVISION,
         roots={"listChanged": True},

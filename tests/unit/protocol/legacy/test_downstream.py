@@ -206,7 +206,7 @@ def test_params_that_are_no_object_are_refused(method: str, params: str) -> None
     "method", ["nonsense", "", "tasks/list", "tasks/update", "server/discover", "Ping", "roots/list", "events/list"]
 )
 def test_an_unknown_method_is_never_relayed(method: str) -> None:
-    # Decisions d; tasks/list is not declared (L-CAP-2).
+    # tasks/list is not declared (L-CAP-2).
     for extensions in (ExtensionPolicy(), ExtensionPolicy(others=True)):
         with pytest.raises(UnknownMethod, match=r"^Method not found$"):
             decode(request(method), extensions=extensions)

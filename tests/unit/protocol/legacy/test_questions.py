@@ -219,7 +219,6 @@ DROPPED = ["initialized", "message", "tools/list_changed", "elicitation/complete
 
 @pytest.mark.parametrize("name", DROPPED)
 def test_any_other_notification_of_a_host_is_dropped(name: str) -> None:
-    # Decisions d.
     assert read_notification(note(f"notifications/{name}", '{"progressToken":"q-1"}')) == Ignore()
 
 
@@ -705,7 +704,7 @@ def refused(*named: Any, code: int = -32042, **changes: Any) -> Response:
 
 
 def test_a_host_is_asked_for_every_url_that_the_server_names() -> None:
-    # Ledger 10.3.
+    # -32042.
     other = VISIT | {"elicitationId": "e-2", "url": "https://x.example.com"}
     asked = url_questions(refused(VISIT, other), host())
     assert [question.method for question in asked] == ["elicitation/create"] * 2

@@ -161,7 +161,6 @@ def test_what_is_no_map_of_objects_is_refused(value: str) -> None:
 
 @pytest.mark.parametrize("value", ['{"k":{},"k":{}}', '{"k":{"action":"accept","action":"cancel"}}'])
 def test_an_answer_that_stands_twice_is_refused(value: str) -> None:
-    # decisions b.
     with pytest.raises(MalformedMessage):
         rounds.read_answers(request(f'{{"inputResponses":{value}}}'))
 
