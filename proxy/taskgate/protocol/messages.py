@@ -119,8 +119,11 @@ def required_string(params: Members, name: str, label: str) -> str:
 def required_unicode(params: Members, name: str, label: str) -> str:
     """A required string that will be encoded again: MalformedMessage for a lone surrogate."""
     value = required_string(params, name, label)
-    if not is_unicode(value):
-        raise MalformedMessage(f"{label} is not valid Unicode")
+    # Without a call of `is_unicode`: every `tools/call` comes by here.
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise MalformedMessage(f"{label} is not valid Unicode") from None
     return value
 
 
