@@ -35,7 +35,8 @@ class AccessControl:
         self._lines: dict[tuple[str, str | None, bool], ThrottledLog] = {}
 
     def check(self, caller: AuthContext, mount: str, method: str, tool: str | None = None) -> None:
-        """Check one operation. Raises Forbidden, or InsufficientScope if more scopes would allow it.
+        """Check one operation. Raises Forbidden, or InsufficientScope if more scopes would allow
+        it.
 
         `tool` is the called tool, or the tool of the task that the operation is about.
         """
@@ -75,7 +76,9 @@ class AccessControl:
         return self._live.current.access.decide(caller.identity, method=method, upstream=mount, tool=tool).allowed
 
     def tool_filter(self, caller: AuthContext, mount: str) -> Callable[[str], bool] | None:
-        """A predicate for the tools that the caller may call, and so may see; None if it may see all."""
+        """A predicate for the tools that the caller may call, and so may see; None if it may see
+        all.
+        """
         if _allows_all(self._live.current.access):
             return None
         return lambda tool: self.is_allowed(caller, mount, TOOLS_CALL, tool)

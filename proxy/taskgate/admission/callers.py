@@ -20,7 +20,9 @@ class Callers(Protocol):
     """Authenticates requests."""
 
     async def identify(self, exchange: Exchange, mount: Mount) -> AuthContext:
-        """The context of a request. Raises Unauthenticated, or KeysUnavailable if that cannot be decided now."""
+        """The context of a request. Raises Unauthenticated, or KeysUnavailable if that cannot be
+        decided now.
+        """
         ...
 
     def is_known(self, exchange: Exchange, mount: Mount) -> bool:

@@ -56,7 +56,9 @@ class CoalesceKey(NamedTuple):
 
 
 async def check_same_call(record: TaskRecord, call: CallTool) -> None:
-    """Check that a task, loaded with its bodies, was created by an equal call. Raises InvalidParams."""
+    """Check that a task, loaded with its bodies, was created by an equal call. Raises
+    InvalidParams.
+    """
     params = record.call.params
     assert params is not None, "the record was read without its bodies"
     read = partial(call_digest, record.call.tool, params)
@@ -90,7 +92,9 @@ class _RunningCall:
 
 
 class _CreatedTask:
-    """A task that a call became, the start of that call, and whether several calls are answered with it."""
+    """A task that a call became, the start of that call, and whether several calls are answered
+    with it.
+    """
 
     __slots__ = ("id", "is_shared", "since")
 
@@ -183,7 +187,8 @@ class RequestCoalescer:
         return slot is not None and self._created[slot].is_shared
 
     def check_key_unused(self, owners: Sequence[OwnerKey], key: str) -> None:
-        """Check that no call of the owners runs under the key without a task: a task would be a second run.
+        """Check that no call of the owners runs under the key without a task: a task would be a
+        second run.
 
         Raises InvalidParams.
         """
@@ -287,7 +292,9 @@ def _call_digest(call: CallTool) -> str:
 
 
 async def _digest(key: CoalesceKey) -> str:
-    """The digest of all that equal calls have in common, so that the answer to one is valid for the other."""
+    """The digest of all that equal calls have in common, so that the answer to one is valid for the
+    other.
+    """
     features = json.dumps(dict(key.features), sort_keys=True)
     call = await offload(key.call.params.size, partial(_call_digest, key.call))
     return key_digest(f"{call} {key.era.value} {features}")

@@ -1,4 +1,5 @@
-"""Concurrency limits: `Bulkhead` for the calls at one server, `OpenStreams` for streams and waits of callers.
+"""Concurrency limits: `Bulkhead` for the calls at one server, `OpenStreams` for streams and waits
+of callers.
 
 A bulkhead runs a number of calls at once, shares them fairly between contexts, and queues the rest.
 A caller of `Bulkhead.acquire` gets a `Permit`, waits until it is granted, and releases it. A slot
@@ -23,7 +24,9 @@ from taskgate.telemetry.request_context import no_request
 POSITIONS_EVERY: Final = 1.0
 """Seconds between two updates of the positions in the queue."""
 REPORT_EVERY: Final = 0.25
-"""Seconds between two ConcurrencyChanged events: an event for each call would cost more than its permit."""
+"""Seconds between two ConcurrencyChanged events: an event for each call would cost more than its
+permit.
+"""
 BRIEF_WAIT: Final = timedelta(seconds=10)
 """How long a call may wait for a permit while its host waits for the answer itself."""
 USUAL_PACE: Final = 2.0
@@ -119,7 +122,8 @@ class Bulkhead:
         return self._settings.max_wait
 
     def acquire(self, context: str, caller: AuthContext | None = None, *, force: bool = False) -> "Permit":
-        """A permit for a context, which must be released: granted at once if a slot is free, else queued.
+        """A permit for a context, which must be released: granted at once if a slot is free, else
+        queued.
 
         `caller` is None if it is not known. Raises QueueFull if the queue is full; with `force` it
         queues all the same.
@@ -135,7 +139,9 @@ class Bulkhead:
         return permit
 
     def adjust(self, settings: BulkheadSettings) -> None:
-        """Apply other limits. Running calls keep their slots and waiting ones their places; what fits is granted."""
+        """Apply other limits. Running calls keep their slots and waiting ones their places; what
+        fits is granted.
+        """
         self._settings = settings
         self.permits.adjust(settings.concurrency, settings.queue, share=settings.share, reserved=settings.reserved)
         self._grant()
@@ -190,7 +196,9 @@ class Bulkhead:
         self._last_grant = now
 
     def _advice(self, grants: int) -> timedelta:
-        """The time until that many grants at the measured pace, none of them sooner than the last one."""
+        """The time until that many grants at the measured pace, none of them sooner than the last
+        one.
+        """
         pace = USUAL_PACE if self._pace is None else self._pace
         if self._last_grant is not None:
             pace = max(pace, asyncio.get_running_loop().time() - self._last_grant)
@@ -270,7 +278,8 @@ class Permit:
         return self.is_granted
 
     async def wait_briefly(self, waited: float = 0.0) -> None:
-        """Wait as `wait` does, while a host waits for the answer itself; release the permit on failure.
+        """Wait as `wait` does, while a host waits for the answer itself; release the permit on
+        failure.
 
         `waited` is the number of seconds that the call has waited before.
         """
@@ -312,7 +321,9 @@ class Permit:
 
 
 class OpenStreams:
-    """The number of open streams, and of waits for task results, of each caller. Idle callers take no memory."""
+    """The number of open streams, and of waits for task results, of each caller. Idle callers take
+    no memory.
+    """
 
     def __init__(self, *, live: RuntimeConfig, event_sink: EventSink) -> None:
         self._live = live

@@ -98,7 +98,9 @@ class LookupGuard:
             await self._rates.check_lookups(caller, exchange, mount)
 
     def on_excessive_polling(self, caller: AuthContext, mount: str) -> None:
-        """Raise an alert about a caller whose poll was refused: it polls far more often than advised."""
+        """Raise an alert about a caller whose poll was refused: it polls far more often than
+        advised.
+        """
         self._alerts.raise_once("excessive_polling", caller.key, mount)
 
     async def close(self) -> None:
@@ -140,7 +142,9 @@ class LookupGuard:
 
 
 def _reason(mount: str, caller: AuthContext, owner: OwnerKey | None) -> str:
-    """The reason of a miss. A foreign task is foreign even if expired; an own one at another mount is not found."""
+    """The reason of a miss. A foreign task is foreign even if expired; an own one at another mount
+    is not found.
+    """
     if owner is None:
         return "not_found"
     if owner.context not in (caller.key, caller.previous_key):
@@ -162,7 +166,9 @@ def _denied(miss: Miss, reason: str, owner: OwnerKey | None) -> TaskDenied:
 
 
 def _light_copy(request_context: RequestContext | None) -> RequestContext | None:
-    """The part of a request context that a report needs: a host's message may be large, and many may wait."""
+    """The part of a request context that a report needs: a host's message may be large, and many
+    may wait.
+    """
     if request_context is None:
         return None
     request = request_context.message
@@ -177,7 +183,8 @@ def _light_copy(request_context: RequestContext | None) -> RequestContext | None
 
 
 class PenaltyBox:
-    """The failed look-ups of each context; more than `threshold` within `window` put it into the box.
+    """The failed look-ups of each context; more than `threshold` within `window` put it into the
+    box.
 
     It stays there for `penalty`. Failures in the box do not count and do not prolong the penalty;
     afterwards the count starts at zero. Times are in seconds of a monotonic clock.

@@ -1,4 +1,5 @@
-"""Look-ups of tasks by callers: `Lookups` finds a caller's own tasks, `ResultReader` reads their results.
+"""Look-ups of tasks by callers: `Lookups` finds a caller's own tasks, `ResultReader` reads their
+results.
 
 A task that is not the caller's is answered like one that does not exist, with the same words after
 the same steps. `lookup_guard` handles those failures.
@@ -81,7 +82,9 @@ class Lookups:
     async def find_quietly(
         self, exchange: Exchange, caller: AuthContext, mount: str, task: TaskId, method: str
     ) -> TaskRecord:
-        """The same without a poll, for any method: the gateway is about to notify the caller by itself."""
+        """The same without a poll, for any method: the gateway is about to notify the caller by
+        itself.
+        """
         self._guard.check_penalty(caller)
         for owner in caller.owners(mount):
             record = await self._store.load(owner, task, now=self._clock.now())
@@ -143,7 +146,9 @@ class Lookups:
 
 
 class ResultReader:
-    """Reads results of tasks from the store; a large one waits in the store until it fits in memory."""
+    """Reads results of tasks from the store; a large one waits in the store until it fits in
+    memory.
+    """
 
     def __init__(self, *, store: TaskStore, clock: Clock, in_flight: BytesInFlight, pressure: MemoryPressure) -> None:
         self._store = store
@@ -153,7 +158,8 @@ class ResultReader:
         self._turns = asyncio.Semaphore(READS_AT_ONCE)
 
     async def load(self, record: TaskRecord, caller: str) -> TaskRecord | None:
-        """The record with its bodies; None if it is gone. The caller of this counts them until they are sent.
+        """The record with its bodies; None if it is gone. The caller of this counts them until they
+        are sent.
 
         Raises StoreUnavailable and, for a large result, Overloaded.
         """
@@ -179,7 +185,9 @@ class ResultReader:
 
 
 async def with_parsed_outcome(record: TaskRecord | None) -> TaskRecord | None:
-    """The record, after a large outcome was parsed in another thread. Raises StoreUnavailable if it is invalid."""
+    """The record, after a large outcome was parsed in another thread. Raises StoreUnavailable if it
+    is invalid.
+    """
     outcome = None if record is None else record.outcome
     text = None if outcome is None else outcome_text(outcome)
     if isinstance(text, LargeJson):

@@ -45,7 +45,9 @@ log = getLogger("taskgate.memory")
 
 
 class MemoryPressure:
-    """The level of the process: 0, 1 from 80 % of `limit`, 2 from 90 %. `resident` reads the bytes in use."""
+    """The level of the process: 0, 1 from 80 % of `limit`, 2 from 90 %. `resident` reads the bytes
+    in use.
+    """
 
     def __init__(self, *, limit: int, resident: Callable[[], int]) -> None:
         self._limit = limit
@@ -95,7 +97,9 @@ def resident(file: Path = Path("/proc/self/statm")) -> int:
 
 
 def memory_limit(root: Path = Path("/")) -> int:
-    """The lowest memory limit of this process: of its control groups (v1 or v2), its rlimits, or the machine."""
+    """The lowest memory limit of this process: of its control groups (v1 or v2), its rlimits, or
+    the machine.
+    """
     limits = [os.sysconf("SC_PHYS_PAGES") * resource.getpagesize(), *_cgroup_limits(root)]
     for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
         soft, _ = resource.getrlimit(kind)
@@ -115,7 +119,9 @@ def _cgroup_limits(root: Path) -> Iterator[int]:
 
 
 def _limits_up(mount: Path, path: str, name: str) -> Iterator[int]:
-    """The limits of a group and its ancestors; in a container the mount itself may be the own group."""
+    """The limits of a group and its ancestors; in a container the mount itself may be the own
+    group.
+    """
     group = PurePosixPath(path)
     for each in (group, *group.parents):
         with suppress(OSError, ValueError):

@@ -1,7 +1,8 @@
-"""Polling of tasks by hosts: `PollLimiter` advises intervals, and refuses hosts that far exceed them.
+"""Polling of tasks by hosts: `PollLimiter` advises intervals, and refuses hosts that far exceed
+them.
 
-`domain/polling` computes an interval. An early poll is answered like any other, a few polls in a row
-are never refused, and an interval that grew refuses no host.
+`domain/polling` computes an interval. An early poll is answered like any other, a few polls in a
+row are never refused, and an interval that grew refuses no host.
 """
 
 from collections import OrderedDict
@@ -32,7 +33,9 @@ _AT_ONCE: Final = 256
 
 
 class _PollState:
-    """The polls of one task. Times are in seconds of the monotonic clock; `polls` is None after they were counted."""
+    """The polls of one task. Times are in seconds of the monotonic clock; `polls` is None after
+    they were counted.
+    """
 
     __slots__ = ("advised", "advised_at", "arrival", "polled_at", "polls", "revision")
 
@@ -91,7 +94,9 @@ class PollLimiter:
         )
 
     def on_poll(self, record: TaskRecord) -> None:
-        """Count a poll of a task. Raises RateLimited if its host keeps polling far above the advice."""
+        """Count a poll of a task. Raises RateLimited if its host keeps polling far above the
+        advice.
+        """
         polling, now, state = self._live.current.polling, self._clock.elapsed(), self._state(record.id)
         mount = record.owner.mount
         interval = (state.advised or record.poll_interval).total_seconds()

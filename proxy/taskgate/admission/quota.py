@@ -82,7 +82,9 @@ def _reference(identity: Identity) -> str | None:
 
 
 def quota_fields(demands: Sequence[Demand], verdicts: Sequence[RateVerdict]) -> QuotaFields:
-    """The fields of draft-ietf-httpapi-ratelimit-headers-11 for all enforced policies, the scarcest first."""
+    """The fields of draft-ietf-httpapi-ratelimit-headers-11 for all enforced policies, the scarcest
+    first.
+    """
     enforced = [pair for pair in zip(demands, verdicts, strict=True) if not pair[0].policy.shadow]
     if not enforced:
         return ()

@@ -35,7 +35,9 @@ FALLBACK_PAUSE: Final = 60.0
 """Seconds between two events about an unavailable store."""
 _TASK_METHODS: Final = "tasks/"
 _UNLIMITED: Final = frozenset({NOTE_INITIALIZED, NOTE_CANCELLED})
-"""Messages that end something: a refusal would cost a released host its connection, or a server a call."""
+"""Messages that end something: a refusal would cost a released host its connection, or a server a
+call.
+"""
 _ALLOWED: Final = RateJudgement(()).counted_as
 _NO_LIMITS: Final[Mapping[str, RateLimit]] = {}
 
@@ -111,7 +113,8 @@ class RateLimiter:
     async def on_request(
         self, caller: AuthContext, exchange: Exchange, mount: str, method: str, tool: str | None = None
     ) -> QuotaFields:
-        """Check a message of an authenticated caller; `tool` is the one that it calls. Raises RateLimited.
+        """Check a message of an authenticated caller; `tool` is the one that it calls. Raises
+        RateLimited.
 
         The end of a handshake and cancellations consume nothing, and pass.
         """
@@ -128,7 +131,9 @@ class RateLimiter:
         )
 
     async def check_lookups(self, caller: AuthContext, exchange: Exchange, mount: str) -> None:
-        """Check the rate of failed look-ups, for a request that names tasks in its body. Raises RateLimited."""
+        """Check the rate of failed look-ups, for a request that names tasks in its body. Raises
+        RateLimited.
+        """
         await self._judge(
             _steps((RateStepMode.LOOK, self._lookup_demands(caller, exchange, mount))), exchange, mount, _always_known
         )
@@ -169,7 +174,8 @@ class RateLimiter:
     async def _judge(
         self, steps: tuple[RateStep, ...], exchange: Exchange, mount: str, is_known: Callable[[], bool] | None = None
     ) -> QuotaFields:
-        """Take the due steps and these at once; the first that refuses raises RateLimited. Returns what is left.
+        """Take the due steps and these at once; the first that refuses raises RateLimited. Returns
+        what is left.
 
         A known caller is not refused for the invalid tokens of its address.
         """
@@ -236,7 +242,9 @@ def _steps(*pairs: tuple[RateStepMode, Sequence[Demand]]) -> tuple[RateStep, ...
 
 
 def _exceeded(demands: Sequence[Demand], verdicts: Sequence[RateVerdict], quota: QuotaFields) -> RateLimitExceeded:
-    """The error for the policy that refuses for longest: after its wait all policies allow the request."""
+    """The error for the policy that refuses for longest: after its wait all policies allow the
+    request.
+    """
     longest, name = -inf, ""
     for demand, verdict in zip(demands, verdicts, strict=True):
         if not (verdict.allowed or demand.policy.shadow) and verdict.retry_after > longest:
@@ -275,7 +283,9 @@ class LocalRateCache:
         return await self._budgets.judge(steps, now=now)
 
     def learn(self, steps: Sequence[RateStep], judged: RateJudgement, *, asked: float) -> None:
-        """Apply the shared store's judgement at the time `asked` to the steps that were judged here before."""
+        """Apply the shared store's judgement at the time `asked` to the steps that were judged here
+        before.
+        """
         for number, (way, demands) in enumerate(steps):
             was_reached = judged.refused is None or number <= judged.refused
             gives_back = way is RateStepMode.TAKE and (not was_reached or number == judged.refused)
@@ -290,7 +300,8 @@ def _is_before_auth(policy: RatePolicy) -> bool:
 
 
 class FallbackRateStore:
-    """A RateStore: the shared one, or while it is unavailable, what the configuration has in its place.
+    """A RateStore: the shared one, or while it is unavailable, what the configuration has in its
+    place.
 
     `processes` returns how many replicas share the budgets. A replica on its own uses its part.
     """

@@ -1,4 +1,5 @@
-"""The reloadable configuration of admission: `AdmissionRules`, and `RuntimeConfig` with the present ones.
+"""The reloadable configuration of admission: `AdmissionRules`, and `RuntimeConfig` with the present
+ones.
 
 A reload replaces all rules at once. Code that reads `RuntimeConfig.current` twice in one step may
 see two generations, so a step reads it once.
@@ -20,7 +21,9 @@ from taskgate.streams.event_log import USUAL_BOUNDS as USUAL_EVENTS
 from taskgate.streams.event_log import EventBounds
 
 MAX_QUESTION: Final = 4 * 1024 * 1024
-"""Characters of the parameters of a task's open input requests: its head has them, and each change writes it."""
+"""Characters of the parameters of a task's open input requests: its head has them, and each change
+writes it.
+"""
 
 
 class QuestionBounds(NamedTuple):
@@ -54,7 +57,8 @@ class OnStoreError(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmissionRules:
-    """One generation of rules. `sessions`, `streams` and `waits` are the most that one caller may have open.
+    """One generation of rules. `sessions`, `streams` and `waits` are the most that one caller may
+    have open.
 
     `events` limits the events in resumable streams, `in_flight` large messages.
     """

@@ -1,7 +1,7 @@
 """Security alerts for operators: `SecurityAlerts` emits events, `SecurityLog` writes log lines.
 
-Both are throttled, because attackers decide how often they are triggered. The only part of a request
-in a line is its address.
+Both are throttled, because attackers decide how often they are triggered. The only part of a
+request in a line is its address.
 """
 
 from collections import OrderedDict
@@ -33,7 +33,8 @@ class SecurityAlerts:
         self._raised: OrderedDict[tuple[str, str], float] = OrderedDict()
 
     def raise_once(self, kind: str, who: str, mount: str) -> None:
-        """Emit an alert of a SuspicionRaised kind, unless the same one was emitted within ALERT_PAUSE.
+        """Emit an alert of a SuspicionRaised kind, unless the same one was emitted within
+        ALERT_PAUSE.
 
         `who` is the key of a context, or an address if no more is known; it stays in this object.
         """
@@ -49,7 +50,9 @@ class SecurityAlerts:
 
 
 class SecurityLog:
-    """Writes log lines. `left_out` in a line is the number of suppressed lines of its kind before it."""
+    """Writes log lines. `left_out` in a line is the number of suppressed lines of its kind before
+    it.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -52,7 +52,8 @@ log = getLogger("taskgate.replicas")
 
 
 class ClusterBus:
-    """The bus of the replica `holder`. `has_peers` returns whether there are others, as far as is known.
+    """The bus of the replica `holder`. `has_peers` returns whether there are others, as far as is
+    known.
 
     `now` is the time that all replicas share.
     """
@@ -86,7 +87,9 @@ class ClusterBus:
         self._is_losing = False
 
     def subscribe(self, kind: type[AnyMessage], handler: Callable[[AnyMessage, str], None]) -> None:
-        """Call `handler` with each message of a kind and its sender. It must not wait; one handler per kind."""
+        """Call `handler` with each message of a kind and its sender. It must not wait; one handler
+        per kind.
+        """
         self._kinds[kind_of(kind)] = kind
         self._handlers[kind_of(kind)] = handler
 
@@ -96,7 +99,9 @@ class ClusterBus:
         return self._has_peers()
 
     def send(self, message: Message, *, to: str | None = None) -> None:
-        """Send a message to one replica, or to all others if there are any: in the background, without an error."""
+        """Send a message to one replica, or to all others if there are any: in the background,
+        without an error.
+        """
         if to == self.holder or (to is None and not self._has_peers()):
             return
         text = encode(message, sender=self.holder, to=to)

@@ -72,7 +72,9 @@ class SealKeys:
 
 
 class LoggedSeals:
-    """Seals that log, once per WARN_EVERY, that a message cannot be opened. `elapsed` is in seconds."""
+    """Seals that log, once per WARN_EVERY, that a message cannot be opened. `elapsed` is in
+    seconds.
+    """
 
     def __init__(self, inner: Seals, elapsed: Callable[[], float]) -> None:
         self._inner = inner

@@ -40,7 +40,9 @@ _KINDS: Final[Mapping[str, str]] = {
     "StreamClaim": "TakenUp",
     "StreamRelease": "PutDown",
 }
-"""The kinds on the bus of classes that were renamed: replicas of earlier versions know the old names."""
+"""The kinds on the bus of classes that were renamed: replicas of earlier versions know the old
+names.
+"""
 
 _DIGITS: Final = 64
 _TO_SPACE: Final = bytes.maketrans(b"01", b" \t")
@@ -48,7 +50,8 @@ _FROM_SPACE: Final = bytes.maketrans(b" \t", b"01")
 
 
 class Envelope(NamedTuple):
-    """A received message before its body is decoded: the sender, the receiver (None for all), and the kind.
+    """A received message before its body is decoded: the sender, the receiver (None for all), and
+    the kind.
 
     `sequence` is None from a gateway of an older version.
     """
@@ -172,7 +175,8 @@ class QuestionProgress(NamedTuple):
 
 
 class InputProgress(NamedTuple):
-    """A host's progress notification for an input request, as text, for the replica that runs the task.
+    """A host's progress notification for an input request, as text, for the replica that runs the
+    task.
 
     The task must belong to one of `contexts` at `mount`.
     """
@@ -191,7 +195,9 @@ class RequestCancelled(NamedTuple):
 
 
 class ServerNotification(NamedTuple):
-    """A host's notification for its server, at each replica with a server session of that host session."""
+    """A host's notification for its server, at each replica with a server session of that host
+    session.
+    """
 
     session: str
     notification: str

@@ -107,7 +107,9 @@ class RemoteStreams:
             self._send_state(holder, is_open=True)
 
     def ask_locally(self, message: str, asking: str) -> None:
-        """Send the question of another replica on a stream here; without one, tell it at once to ask elsewhere."""
+        """Send the question of another replica on a stream here; without one, tell it at once to
+        ask elsewhere.
+        """
         carrier = next((each for each in reversed(self._local) if each.send_now(message)), None)
         if carrier is None:
             self._send_state(asking, is_open=False)
@@ -153,7 +155,9 @@ class SessionSettings:
                 self._send(method, uri)
 
     def on_remote_change(self, setting: SessionSetting) -> Params | None:
-        """Handle a setting that the host requested elsewhere: the parameters to send to the server here, if any."""
+        """Handle a setting that the host requested elsewhere: the parameters to send to the server
+        here, if any.
+        """
         if setting.method == LOGGING_SET_LEVEL:
             self._level = setting.value
             return level_params(setting.value)
@@ -170,7 +174,9 @@ class SessionSettings:
             self._send(LOGGING_SET_LEVEL, self._level, holder)
 
     def hand_over(self, holder: str) -> None:
-        """Hand the subscriptions to a replica with a stream of the session, because this one gives it up."""
+        """Hand the subscriptions to a replica with a stream of the session, because this one gives
+        it up.
+        """
         for uri in self._uris:
             self._send(RESOURCES_SUBSCRIBE, uri, holder)
 

@@ -12,7 +12,8 @@ from taskgate.admission.mounts import Mount
 from taskgate.auth.context import AuthContext
 from taskgate.domain.versions import Peer, find_revision
 from taskgate.errors import SessionRequired, UnsupportedVersion
-from taskgate.sessions.registry import HostSession, HostSessions
+from taskgate.sessions.host_session import HostSession
+from taskgate.sessions.registry import HostSessions
 from taskgate.streams.exchange import UNKNOWN, InboundHead
 from taskgate.telemetry import request_context
 from taskgate.telemetry.request_context import Client, RequestContext

@@ -44,7 +44,8 @@ from taskgate.protocol.host_requests import (
     Relay,
 )
 from taskgate.protocol.messages import Message, Request, Response
-from taskgate.sessions.registry import HostSession, HostSessions
+from taskgate.sessions.host_session import HostSession
+from taskgate.sessions.registry import HostSessions
 from taskgate.streams.exchange import Exchange, HandledRequest, HttpMethod, HttpReply, RpcReply, error_of, revision_of
 from taskgate.streams.log_entries import StreamOrigin
 from taskgate.system.offload import LARGE, in_thread, offload

@@ -17,7 +17,7 @@ from taskgate.domain.record import OwnerKey
 from taskgate.errors import UpstreamFailed
 from taskgate.lifecycle.news import StatusNotifier
 from taskgate.lifecycle.offers import InputDelivery
-from taskgate.sessions.registry import MAX_STREAMS, HostSession
+from taskgate.sessions.host_session import MAX_STREAMS, HostSession
 from taskgate.streams.event_stream import EventStream
 from taskgate.streams.exchange import Exchange, HttpReply
 from taskgate.system.background import Background
@@ -66,12 +66,12 @@ class _Held:
             return
         host_session.streams.pop(feed, None)
         if not feed.is_ended:
-            host_session.parted = (feed, self._caller)
+            host_session.lost_stream = (feed, self._caller)
         self._lost()
 
     def _lost(self) -> None:
         """Release the questions that this stream delivered, so that another stream delivers them."""
-        self._host_session.questions.stream_ended(self.feed)
+        self._host_session.questions.on_stream_ended(self.feed)
         self._offers.give_back(self.feed)
 
 
@@ -95,7 +95,7 @@ class GetStreams:
             self._news.attend(owner, host_session)
         held.ends_with(caller.expires_at, self._clock)
         meeting = asyncio.get_running_loop().create_task(self._meet(host_session, owners))
-        host_session.questions.stream_opened()
+        host_session.questions.on_stream_opened()
         try:
             await held.feed.wait_closed()
         finally:

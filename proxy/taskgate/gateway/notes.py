@@ -29,8 +29,8 @@ from taskgate.protocol.host_requests import (
     NotifyServer,
     ReportProgress,
 )
-from taskgate.sessions.questions import asked_by
-from taskgate.sessions.registry import HostSession
+from taskgate.sessions.host_session import HostSession
+from taskgate.sessions.questions import asking_replica
 
 
 class ClientNotifications:
@@ -78,7 +78,7 @@ class ClientNotifications:
     def _tell_progress(self, caller: AuthContext, host_session: HostSession, told: ReportProgress) -> None:
         place, text = self._dialect.input_of(told.id), told.notification.text
         if place is None:
-            if not host_session.questions.tell(told.id, told.notification):
+            if not host_session.questions.on_progress(told.id, told.notification):
                 self._pass_to_asking(told.id, QuestionProgress(host_session.id, told.id, text))
             return
         owners = caller.owners(host_session.mount.name)
@@ -96,6 +96,6 @@ class ClientNotifications:
         """Send a message to the replica that asked the question with that id, if it is one of this
         cluster.
         """
-        asking = asked_by(id)
+        asking = asking_replica(id)
         if self._bus is not None and asking is not None and is_replica_name(asking):
             self._bus.send(word, to=asking)

@@ -36,7 +36,8 @@ _DEPTH: Final = 16
 
 
 def refusal(error: Exception, mount: Mount, message: Message | None, era: Era = Era.LEGACY) -> tuple[HttpReply, int]:
-    """The reply to a message that ended in `error`, and its JSON-RPC code; None if no message was read.
+    """The reply to a message that ended in `error`, and its JSON-RPC code; None if no message was
+    read.
 
     `era` is that of the message, and LEGACY until it is known.
     """

@@ -27,9 +27,9 @@ from taskgate.protocol.host_requests import CallTool
 from taskgate.protocol.messages import Notification, Params, Response
 from taskgate.protocol.server_messages import progress_done, text_of_progress
 from taskgate.protocol.vocabulary import NOTE_PROGRESS, TOOLS_CALL
-from taskgate.sessions.call_sites import asked_of
-from taskgate.sessions.questions import Carrying
-from taskgate.sessions.registry import HostSession
+from taskgate.sessions.binding import client_features
+from taskgate.sessions.host_session import HostSession
+from taskgate.sessions.questions import QuestionStream
 from taskgate.streams.exchange import Exchange
 from taskgate.streams.keepalive import Keepalive
 from taskgate.system.cancel_scope import CancelScope, ScopeCancelled
@@ -99,7 +99,7 @@ class PlainCallProxy:
         asking = None
         if intent.idempotency_key is not None or decision.join_retries is not None:
             asking = CoalesceKey(
-                host_session.owner, intent, decision.join_retries, features=asked_of(host_session.peer)
+                host_session.owner, intent, decision.join_retries, features=client_features(host_session.peer)
             )
         return self._carry(exchange, caller, host_session, asked, asking)
 
@@ -152,7 +152,7 @@ class PlainCallProxy:
                     exchange.on_disconnect(call.cancel)
                 response = await send()
                 if asked.method in SETTING_METHODS and response.error is None:
-                    host_session.wants.record(asked.method, asked.params)
+                    host_session.settings.record(asked.method, asked.params)
                 return response
         except ScopeCancelled:
             if self._stopping:
@@ -172,7 +172,7 @@ class PlainCallProxy:
         """Send a call that other requests may join. Its session stays open until the response is
         there.
         """
-        host_session.hold()
+        host_session.acquire()
         try:
             ticket = self._ask(caller, host_session, asked.tool)
             try:
@@ -272,7 +272,7 @@ class _CallHearer(UnsavedCallListener):
         else:
             message = self._dialect.notification(notification, self._token)
         if not (self._exchange.head.accepts_stream and self._exchange.stream().send(message)):
-            self._host_session.announce(message)
+            self._host_session.publish_anywhere(message)
 
     def clog(self) -> Awaitable[None] | None:
         return self._exchange.stream().backpressure() if self._exchange.is_streaming else None
@@ -287,12 +287,12 @@ class _CallHearer(UnsavedCallListener):
         if exchange.head.accepts_stream and not self._watches_host:
             self._watches_host = True
             feed = exchange.stream()
-            feed.on_connection_lost(lambda: questions.stream_ended(feed))
+            feed.on_connection_lost(lambda: questions.on_stream_ended(feed))
 
     def refused(self, required: Mapping[str, Any]) -> None:
         """Ignore it: in the legacy era only the server is told."""
 
-    def carry(self, message: str) -> Carrying | None:
+    def send_question(self, message: str) -> QuestionStream | None:
         """Send a question on the call's own stream; return the stream, or None if that is not
         possible.
         """

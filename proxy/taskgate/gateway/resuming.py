@@ -23,7 +23,7 @@ from taskgate.gateway.listen import GetStreams
 from taskgate.lifecycle.following import Moved, ResultWaiter
 from taskgate.protocol.faults import call_ended
 from taskgate.protocol.jsonrpc import error_text
-from taskgate.sessions.registry import HostSession
+from taskgate.sessions.host_session import HostSession
 from taskgate.streams.event_stream import EventStream, ForwardedEventStream, ResumableEventStream
 from taskgate.streams.exchange import Exchange, HttpReply
 from taskgate.streams.handover import SharedResumableStreams, StreamForwarder, StreamHandover
@@ -94,7 +94,7 @@ class Resuming:
         return await self._hold(host_session, caller, feed)
 
     async def _hold(self, host_session: HostSession, caller: AuthContext, feed: ResumableEventStream) -> HttpReply:
-        host_session.questions.stream_opened()
+        host_session.questions.on_stream_opened()
         self._listening.background.run(lambda: self._following.go_on(feed, host_session.peer))
         await self._following.hold(feed, caller)
         return HttpReply()

@@ -56,46 +56,46 @@ class SessionMessageHandler:
     # --- sessions -----------------------------------------------------------------------------------------------------
 
     def _ended(self, word: messages.SessionEnded, sender: str) -> None:
-        self._sessions.forget(word.session)
+        self._sessions.on_ended(word.session)
 
     def _revived(self, word: messages.SessionRevived, sender: str) -> None:
-        host_session = self._sessions.peek(word.session)
+        host_session = self._sessions.get(word.session)
         if host_session is not None:
-            host_session.elsewhere.announce(sender)
-            host_session.wants.announce(sender)
+            host_session.remote_streams.announce(sender)
+            host_session.settings.announce(sender)
 
     def _listens(self, word: messages.GetStreamState, sender: str) -> None:
-        host_session = self._sessions.peek(word.session)
+        host_session = self._sessions.get(word.session)
         if host_session is not None:
-            host_session.heard_of_stream(sender, is_open=word.is_open)
+            host_session.on_remote_stream(sender, is_open=word.is_open)
 
     def _published(self, word: messages.GetStreamMessage, sender: str) -> None:
-        host_session = self._sessions.peek(word.session)
+        host_session = self._sessions.get(word.session)
         if host_session is not None:
             host_session.publish(word.message)
 
     def _asks(self, word: messages.GetStreamQuestion, sender: str) -> None:
-        host_session = self._sessions.peek(word.session)
+        host_session = self._sessions.get(word.session)
         if host_session is not None:
-            host_session.elsewhere.ask_locally(word.message, sender)
+            host_session.remote_streams.ask_locally(word.message, sender)
 
     def _wanted(self, word: messages.SessionSetting, sender: str) -> None:
-        host_session = self._sessions.peek(word.session)
-        params = None if host_session is None else host_session.wants.on_remote_change(word)
+        host_session = self._sessions.get(word.session)
+        params = None if host_session is None else host_session.settings.on_remote_change(word)
         if host_session is not None and params is not None:
-            self._sessions.ask_for(host_session, word.method, params)
+            self._sessions.send_in_background(host_session, word.method, params)
 
     # --- messages of hosts --------------------------------------------------------------------------------------------
 
     def _answered(self, word: messages.QuestionAnswer, sender: str) -> None:
-        host_session = self._sessions.peek(word.session)
+        host_session = self._sessions.get(word.session)
         if host_session is not None:
             host_session.questions.answer(word.id, word.answer)
 
     def _question_told(self, word: messages.QuestionProgress, sender: str) -> None:
-        host_session, notification = self._sessions.peek(word.session), _notification(word.notification)
+        host_session, notification = self._sessions.get(word.session), _notification(word.notification)
         if host_session is not None and notification is not None:
-            host_session.questions.tell(word.id, notification)
+            host_session.questions.on_progress(word.id, notification)
 
     def _input_told(self, word: messages.InputProgress, sender: str) -> None:
         place, notification = self._dialect.input_of(word.id), _notification(word.notification)
@@ -107,12 +107,12 @@ class SessionMessageHandler:
             question.tell(notification)
 
     def _cancelled(self, word: messages.RequestCancelled, sender: str) -> None:
-        host_session = self._sessions.peek(word.session)
+        host_session = self._sessions.get(word.session)
         if host_session is not None:
             self._relaying.cancel(host_session, word.request)
 
     def _server_told(self, word: messages.ServerNotification, sender: str) -> None:
-        host_session, notification = self._sessions.peek(word.session), _notification(word.notification)
+        host_session, notification = self._sessions.get(word.session), _notification(word.notification)
         if host_session is not None and notification is not None:
             host_session.upstream.tell(notification)
 

@@ -29,7 +29,7 @@ from taskgate.protocol.dialects import LegacyDownstreamDialect
 from taskgate.protocol.faults import fault
 from taskgate.protocol.host_requests import AnswerInput
 from taskgate.protocol.vocabulary import TASKS_RESULT
-from taskgate.sessions.registry import HostSession
+from taskgate.sessions.host_session import HostSession
 from taskgate.stores.base import TaskStore, TaskWatch
 from taskgate.streams.event_stream import EventStream, ResumableEventStream
 from taskgate.streams.exchange import Exchange

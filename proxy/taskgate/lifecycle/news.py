@@ -20,7 +20,7 @@ from taskgate.errors import StoreUnavailable
 from taskgate.lifecycle.offers import InputDelivery
 from taskgate.lifecycle.task_streams import TaskStreams, origin_of
 from taskgate.protocol.dialects import LegacyDownstreamDialect
-from taskgate.sessions.registry import HostSession
+from taskgate.sessions.host_session import HostSession
 from taskgate.stores.base import OwnerWatch, TaskStore
 from taskgate.system.background import Background
 from taskgate.telemetry.request_context import no_request

@@ -19,7 +19,7 @@ from taskgate.domain.record import InputRequest, OwnerKey, TaskId, TaskRecord
 from taskgate.domain.versions import Peer
 from taskgate.lifecycle.changes import Changes
 from taskgate.protocol.dialects import LegacyDownstreamDialect
-from taskgate.sessions.questions import GIVEN_UP
+from taskgate.sessions.questions import WITHDRAWN
 from taskgate.streams.event_stream import EventStream
 from taskgate.system.background import Background
 
@@ -71,7 +71,7 @@ class InputDelivery:
         for each, key in tuple(self._offers):
             if each == task and key not in outstanding:
                 offer = self._offers.pop((each, key))
-                offer.feed.send(self._dialect.withdrawal(self._dialect.input_id(task, key), GIVEN_UP))
+                offer.feed.send(self._dialect.withdrawal(self._dialect.input_id(task, key), WITHDRAWN))
 
     def give_back(self, feed: EventStream) -> None:
         """Release the requests of a stream that has ended, in the background."""

@@ -30,7 +30,7 @@ from taskgate.lifecycle.leasing import Leasing
 from taskgate.lifecycle.takeovers import Takeovers
 from taskgate.lifecycle.task_runs import RecordWatcher, TaskRun
 from taskgate.protocol.faults import call_ended
-from taskgate.sessions.call_sites import CallSite, OngoingCall, TaskCreation
+from taskgate.sessions.binding import CallSite, OngoingCall, TaskCreation
 from taskgate.sessions.registry import HostSessions
 from taskgate.stores.base import TaskStore
 from taskgate.system.background import Background
@@ -120,7 +120,7 @@ class Runner:
             # It was taken over here before the store had confirmed that it was stored.
             ticket.release()
             return
-        place.hold()
+        place.acquire()
         run = self._new_run(record)
 
         def part() -> None:
@@ -138,7 +138,7 @@ class Runner:
         if record.id in self._runs:
             underway.close()
             return
-        place.hold()
+        place.acquire()
         run = self._new_run(record)
         call = wholly_bounded(underway.response, record, self._clock.now())
 
@@ -148,7 +148,7 @@ class Runner:
             place.release()
 
         self._launch(run, self._executor.see_through(run, call, place.upstream.outcome), part)
-        underway.heard_by(run.listener)
+        underway.attach_listener(run.listener)
 
     async def recover(self, record: TaskRecord, mount: Mount | None) -> None:
         """Take over a task of a process that is gone.
@@ -192,7 +192,7 @@ class Runner:
 
         def part() -> None:
             ticket.release()
-            self._sessions.discard(upstream)
+            self._sessions.close_upstream(upstream)
 
         return CallRoute(upstream, None, ticket), part
 

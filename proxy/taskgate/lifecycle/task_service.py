@@ -33,7 +33,7 @@ from taskgate.lifecycle.reports import report
 from taskgate.lifecycle.runner import Runner
 from taskgate.lifecycle.terms import Draft, TaskTerms
 from taskgate.protocol.host_requests import CallTool, key_digest
-from taskgate.sessions.call_sites import CallSite, OngoingCall, asked_of
+from taskgate.sessions.binding import CallSite, OngoingCall, client_features
 from taskgate.stores.base import TaskStore
 from taskgate.streams.exchange import Exchange
 from taskgate.telemetry.events import (
@@ -185,7 +185,12 @@ class TaskService:
         era = Era.MODERN if place.host_session is None else Era.LEGACY
         return self._joining.run(
             CoalesceKey(
-                draft.record.owner, draft.intent, window, accepts_task=True, era=era, features=asked_of(place.peer)
+                draft.record.owner,
+                draft.intent,
+                window,
+                accepts_task=True,
+                era=era,
+                features=client_features(place.peer),
             ),
             apart,
         )

@@ -16,7 +16,8 @@ from taskgate.auth.context import AuthContext
 from taskgate.domain.record import TaskId, TaskRecord
 from taskgate.lifecycle.remote_notifications import RemoteNotifications
 from taskgate.protocol.vocabulary import TASKS_GET, TASKS_RESULT
-from taskgate.sessions.registry import HostSession, HostSessions
+from taskgate.sessions.host_session import HostSession
+from taskgate.sessions.registry import HostSessions
 from taskgate.streams.event_stream import EventStream
 
 
@@ -94,7 +95,7 @@ class TaskStreams:
         host_session = self.session(origin)
         if host_session is None or not self._may(host_session.caller, origin, TASKS_GET):
             return False
-        return host_session.elsewhere.publish(message)
+        return host_session.remote_streams.publish(message)
 
     def tell_session(self, origin: TaskOrigin, message: str) -> bool:
         """Send a notification on a GET stream of the session that created the task; return whether
@@ -119,7 +120,7 @@ class TaskStreams:
         """Return the session that created the task, if it is active here. It always has the same
         owner.
         """
-        return self._sessions.peek(origin.host_session)
+        return self._sessions.get(origin.host_session)
 
     def _may(self, caller: AuthContext, origin: TaskOrigin, method: str) -> bool:
         return self._access.is_allowed(caller, origin.mount, method, origin.tool)

@@ -21,7 +21,7 @@ from taskgate.domain.policy import OnLost, PromotionDecision, TaskSupport, task_
 from taskgate.domain.record import Lease, TaskRecord, TaskStatus, ToolCall
 from taskgate.errors import InvalidParams, TaskSupportMismatch, UpstreamFailed
 from taskgate.protocol.host_requests import CallTool, key_digest
-from taskgate.sessions.call_sites import CallSite
+from taskgate.sessions.binding import CallSite
 from taskgate.telemetry.request_context import current
 
 ID_BYTES: Final = 24

@@ -1,6 +1,6 @@
-"""One session of one host, alive in this process: its own session at the server, its streams, its questions.
+"""One session of one legacy host: its server session, its event streams, the questions to the host.
 
-What must not live here: how a session is opened, found and ended (`sessions`), and what is told on its streams.
+`registry` opens, finds and ends sessions. Other replicas may have the same session in memory.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ from taskgate.domain.versions import Peer, Revision
 from taskgate.protocol.dialects import LegacyDownstreamDialect
 from taskgate.protocol.discovery import ServerDescription
 from taskgate.protocol.messages import Notification
-from taskgate.sessions.questions import Carrying, SessionQuestions
+from taskgate.sessions.questions import QuestionStream, SessionQuestions
 from taskgate.streams.event_log import EventBudget, EventLog, MemoryEventLog
 from taskgate.streams.event_stream import EventStream
 from taskgate.streams.handover import SharedResumableStreams
@@ -34,9 +34,9 @@ MAX_STREAMS: Final = 8
 
 
 class SessionServices(NamedTuple):
-    """What all sessions share: how hosts are spoken to, how long they may take to answer, and the time.
+    """The services that all sessions share.
 
-    `bus` and `shared_resumable` are None where no other process serves the same hosts.
+    `bus` and `shared_resumable` connect replicas; they are None in a gateway of one process.
     """
 
     dialect: LegacyDownstreamDialect
@@ -49,10 +49,14 @@ class SessionServices(NamedTuple):
 
 
 class HostSession(UnsavedCallListener):
-    """One session of one host, alive in this process.
+    """One session of one host in this process, and a `CallSite` for its tasks.
 
-    Inside `with host_session` it is in use: it does not end for being idle, and idleness counts from the block's end.
-    `caller` is who was last let in to it: its owner, with the newest token of theirs.
+    Within `with host_session` it is in use and cannot expire; its idle time counts from the end of
+    the block. It is the listener of server messages that belong to no call.
+
+    `caller` is the last authenticated caller: the owner, with the newest token. `calls` are the
+    running requests with their ids, `streams` the GET streams with their callers, oldest first.
+    `last_used` and `last_checked` are seconds of the monotonic clock.
     """
 
     def __init__(
@@ -70,25 +74,25 @@ class HostSession(UnsavedCallListener):
         self.client = client_of(peer.info)
         self.mount = mount
         self.caller = caller
-        self.upstream: UpstreamSession = mount.upstream.session(self, self._speaks, peer)
+        self.upstream: UpstreamSession = mount.upstream.session(self, self._principal, peer)
         self.calls: dict[CancelScope, RequestId] = {}
         self.streams: dict[EventStream, AuthContext] = {}
         self.resumable = _resumable(self, services)
-        self.parted: tuple[EventStream, AuthContext] | None = None
-        """The GET stream that was lost last and can be taken up again, and who heard it."""
-        self.elsewhere = RemoteStreams(id, services.bus, self.streams)
-        """The GET streams of the session that other processes have."""
-        self.wants = SessionSettings(id, services.bus)
+        self.lost_stream: tuple[EventStream, AuthContext] | None = None
+        """The GET stream that disconnected last and can be resumed, with its caller."""
+        self.remote_streams = RemoteStreams(id, services.bus, self.streams)
+        """The GET streams of the session at other replicas."""
+        self.settings = SessionSettings(id, services.bus)
         self.questions = SessionQuestions(
             dialect=services.dialect,
             bounds=services.live.current.questions,
-            mark="" if services.bus is None else services.bus.holder,
-            moved=self.elsewhere.on_local_change,
+            replica="" if services.bus is None else services.bus.holder,
+            on_change=self.remote_streams.on_local_change,
         )
-        self.seen = self.checked = services.clock.elapsed()
-        self.tasks = 0
-        self.ended = False
-        self._part: Callable[[UpstreamSession], None] | None = None
+        self.last_used = self.last_checked = services.clock.elapsed()
+        self.running_tasks = 0
+        self.is_ended = False
+        self._close_upstream: Callable[[UpstreamSession], None] | None = None
         self._users = 0
         self._dialect = services.dialect
         self._clock = services.clock
@@ -99,116 +103,125 @@ class HostSession(UnsavedCallListener):
 
     def __exit__(self, *_: object) -> None:
         self._users -= 1
-        self.seen = self._clock.elapsed()
+        self.last_used = self._clock.elapsed()
 
     @property
     def host_session(self) -> str:
-        """Its id; see CallSite."""
+        """Its id, for `CallSite`."""
         return self.id
 
     @property
     def has_tasks(self) -> bool:
-        """Whether the session was opened with tasks: by its revision, and by what its mount offers."""
+        """Whether tasks were negotiated: by the session's revision and the mount."""
         return self.mount.offers_tasks and self.peer.revision.has_tasks
 
     @property
-    def busy(self) -> bool:
-        """Whether anything of it is going on: a request, an open stream, an unfinished task."""
-        return bool(self._users or self.tasks)
+    def is_busy(self) -> bool:
+        """Whether a request, an open stream or an unfinished task uses it."""
+        return bool(self._users or self.running_tasks)
 
-    def hold(self) -> None:
-        """A task of the session begins to run over its server's end; see CallSite."""
-        self.tasks += 1
+    def acquire(self) -> None:
+        self.running_tasks += 1
 
     def release(self) -> None:
-        """That task is over; see CallSite."""
-        self.tasks -= 1
-        self.seen = self._clock.elapsed()
-        if self._part is not None and not self.tasks:
-            self._part(self.upstream)
+        self.running_tasks -= 1
+        self.last_used = self._clock.elapsed()
+        if self._close_upstream is not None and not self.running_tasks:
+            self._close_upstream(self.upstream)
 
-    def end(self, part: Callable[[UpstreamSession], None]) -> None:
-        """Nobody finds it any more: its streams end, and `part` gets its server's end as soon as no task runs there."""
-        if self.ended:
+    def end(self, close_upstream: Callable[[UpstreamSession], None]) -> None:
+        """End the session and its streams, once; tasks go on.
+
+        `close_upstream` is called with the server session when no task runs on it any more.
+        """
+        if self.is_ended:
             return
-        self.ended = True
+        self.is_ended = True
         self.questions.close()
-        for feed in tuple(self.streams):
-            feed.close()
+        for stream in tuple(self.streams):
+            stream.close()
         if self.resumable is not None:
             self.resumable.close()
-        if self.tasks:
-            self._part = part
+        if self.running_tasks:
+            self._close_upstream = close_upstream
         else:
-            part(self.upstream)
+            close_upstream(self.upstream)
+
+    # --- messages for the host ----------------------------------------------------------------------------------------
 
     def publish(self, message: str, may_hear: Callable[[AuthContext], bool] = lambda _: True) -> bool:
-        """Send a message on the newest of its GET streams that takes it; never on two (H-LEG-8).
+        """Send a message on one GET stream, the newest one here that takes it (H-LEG-8).
 
-        Only on one that was opened by who `may_hear` it: a session is one caller's, but with any of their tokens. Where
-        there is none, it waits for the host to take the last one up again.
+        A stream is skipped unless `may_hear` accepts its caller: a session belongs to one caller,
+        but its streams may have different tokens of that caller. Without a stream the message waits
+        for the host to resume the last one. Returns whether it was sent or waits.
         """
-        live = ((feed, caller) for feed, caller in reversed(self.streams.items()) if not feed.is_closed)
-        if any(may_hear(caller) and feed.send(message) for feed, caller in live):
+        live = ((stream, caller) for stream, caller in reversed(self.streams.items()) if not stream.is_closed)
+        if any(may_hear(caller) and stream.send(message) for stream, caller in live):
             return True
-        if self.parted is None or self.streams:
+        if self.lost_stream is None or self.streams:
             return False
-        feed, caller = self.parted
-        return may_hear(caller) and feed.send(message)
+        stream, caller = self.lost_stream
+        return may_hear(caller) and stream.send(message)
 
-    def announce(self, message: str) -> bool:
-        """Publish a message here or, where there is no GET stream here, where there is one."""
-        return self.publish(message) or self.elsewhere.publish(message)
+    def publish_anywhere(self, message: str) -> bool:
+        """Publish a message on a stream of this replica, else on one of another replica."""
+        return self.publish(message) or self.remote_streams.publish(message)
 
-    def heard_of_stream(self, holder: str, *, is_open: bool) -> None:
-        """Another process has a GET stream of the session, or none any more."""
-        gone = self.elsewhere.on_remote_change(holder, is_open=is_open)
+    def on_remote_stream(self, holder: str, *, is_open: bool) -> None:
+        """Handle that another replica has a GET stream of the session, or has none any more."""
+        gone = self.remote_streams.on_remote_change(holder, is_open=is_open)
         if is_open and not self.streams:
-            # Where its host is now, nobody takes up again what was lost here.
-            self.parted = None
+            # The host is connected there, so it will not resume the stream that was lost here.
+            self.lost_stream = None
         if gone is not None:
-            self.questions.lost(gone)
+            self.questions.on_stream_lost(gone)
         if is_open:
-            self.questions.carry()
+            self.questions.resend()
 
-    def carry(self, message: str) -> Carrying | None:
-        """Send a question on the newest GET stream that takes it, here if there is one; see Carrier."""
-        here = next((feed for feed in reversed(self.streams) if feed.send_now(message)), None)
-        return self.elsewhere.ask(message) if here is None else here
+    def send_question(self, message: str) -> QuestionStream | None:
+        """Send a question on the newest GET stream here that takes it, else on one elsewhere.
+
+        Returns that stream; None if there is none. The question is sent without an event id,
+        because it moves to another stream when this one is lost.
+        """
+        local = next((stream for stream in reversed(self.streams) if stream.send_now(message)), None)
+        return self.remote_streams.ask(message) if local is None else local
+
+    # --- as the listener of messages that belong to no call -----------------------------------------------------------
 
     def on_notification(self, notification: Notification) -> None:
-        """What the server says of no call is for the session's GET stream, if there is one; see CallListener."""
-        self.announce(self._dialect.notification(notification, None))
+        self.publish_anywhere(self._dialect.notification(notification, None))
 
     def met(self, server: ServerDescription) -> None:
-        """See SessionCallListener: in this era a host is told once who its server is."""
+        # A legacy host learns once, with `initialize`, who its server is.
+        pass
 
     def clog(self) -> None:
-        """See CallListener: what belongs to no call is dropped rather than waited for."""
+        # Messages that belong to no call are dropped rather than waited for.
+        pass
 
     @property
     def passes_rounds(self) -> bool:
-        """See CallListener."""
         return False
 
     @property
     def can_be_asked(self) -> bool:
-        """See CallListener: it has a GET stream."""
-        return bool(self.streams) or self.elsewhere.newest is not None
+        return bool(self.streams) or self.remote_streams.newest is not None
 
     def asked(self, question: ServerQuestion) -> None:
-        """What the server asks for no call waits for a GET stream; see CallListener."""
         self.questions.ask(question, self)
 
     def refused(self, required: Mapping[str, Any]) -> None:
-        """See CallListener: in the legacy era the server alone is told."""
+        # In the legacy era only the server learns that its question was refused.
+        pass
 
-    def _speaks(self) -> Principal:
+    def _principal(self) -> Principal:
         return principal_of(self.caller)
 
 
 def _resumable(host_session: HostSession, services: SessionServices) -> ResumableStreams | None:
-    """Where the streams of a session can be taken up again; older hosts choke on what begins such a stream."""
+    """The resumable streams of a session; none for older hosts, which fail on the priming event."""
     if host_session.peer.revision is not Revision.R2025_11_25:
         return None
     caller = host_session.owner.context

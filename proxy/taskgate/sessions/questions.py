@@ -1,8 +1,8 @@
-"""The questions of a server that belong to no task: asked of the host of its session, and answered by it.
+"""Questions of a server to a legacy host, outside of tasks: `SessionQuestions` sends them.
 
-A question goes out on the stream of the call it is asked for, else on a GET stream, else it waits for one. What must
-not live here: what is asked. What holds: it is on one stream at a time, the first answer is the only one, and a server
-that asks is always answered, or has gone.
+A question goes out on the stream of its call, else on a GET stream, else it waits for one. It is on
+one stream at a time, and its first answer counts. Every question ends: it is answered, refused
+(after a time, or as the session ends), or withdrawn by the server.
 """
 
 import asyncio
@@ -19,58 +19,58 @@ from taskgate.protocol.server_messages import Answer
 from taskgate.streams.event_stream import EventStream
 from taskgate.upstream.call_listener import ServerQuestion
 
-ASKED: Final = "question-"
-"""What the id of a question begins with; the process that asked it may stand behind."""
+ID_PREFIX: Final = "question-"
+"""The start of a question's id; the name of the asking replica may follow."""
 
-GIVEN_UP: Final = "The answer is no longer needed"
-"""What a host is told of a question, of a task or not, that is taken back."""
+WITHDRAWN: Final = "The answer is no longer needed"
+"""The reason for a host when a question, of a task or not, is withdrawn."""
 
 log = getLogger("taskgate.questions")
 
 
-class Carrying(Protocol):
-    """A stream that a question went out on: one of this process, or what is at another."""
+class QuestionStream(Protocol):
+    """A stream on which a question was sent: of this process, or of another replica."""
 
     def send(self, message: str) -> bool:
-        """Say something on it."""
+        """Send a message; returns whether the host can get it."""
         ...
 
 
-class Carrier(Protocol):
-    """Finds a stream that a question can go out on."""
+class QuestionRoute(Protocol):
+    """A way to the host: the stream of a call, or the GET streams of a session."""
 
-    def carry(self, message: str) -> Carrying | None:
-        """Send a message on one stream; None where there is none that takes it."""
+    def send_question(self, message: str) -> QuestionStream | None:
+        """Send a question on one stream; None if no stream takes it."""
         ...
 
 
-class _Open:
-    """One question that waits; `feed` is the stream that carries it."""
+class _OpenQuestion:
+    """A question without an answer; `stream` is the one it was sent on, None while it waits."""
 
-    __slots__ = ("carriers", "feed", "message", "question", "timer")
+    __slots__ = ("message", "question", "routes", "stream", "timer")
 
     def __init__(
-        self, question: ServerQuestion, message: str, carriers: tuple[Carrier, ...], timer: asyncio.TimerHandle
+        self, question: ServerQuestion, message: str, routes: tuple[QuestionRoute, ...], timer: asyncio.TimerHandle
     ) -> None:
         self.question = question
         self.message = message
-        self.carriers = carriers
+        self.routes = routes
         self.timer = timer
-        self.feed: Carrying | None = None
+        self.stream: QuestionStream | None = None
 
     def send(self) -> None:
-        """Put it on the first stream that takes it."""
-        for carrier in self.carriers:
-            self.feed = carrier.carry(self.message)
-            if self.feed is not None:
+        """Send it on the first route with a stream that takes it."""
+        for route in self.routes:
+            self.stream = route.send_question(self.message)
+            if self.stream is not None:
                 return
 
 
 class SessionQuestions:
-    """The open questions to one host session.
+    """The open questions to the host of one session.
 
-    `mark` stands in their ids where other processes ask the same host, too. `moved` hears of streams that came (None)
-    or ended.
+    `replica` is the name of this process if others ask the same host: it becomes part of the ids.
+    `on_change` is called when a GET stream has opened, with None, and when one has ended, with it.
     """
 
     def __init__(
@@ -78,109 +78,111 @@ class SessionQuestions:
         *,
         dialect: LegacyDownstreamDialect,
         bounds: QuestionBounds,
-        mark: str = "",
-        moved: Callable[[EventStream | None], None] = lambda _: None,
+        replica: str = "",
+        on_change: Callable[[EventStream | None], None] = lambda _: None,
     ) -> None:
         self._dialect = dialect
         self._bounds = bounds
-        self._prefix = f"{ASKED}{mark}-" if mark else ASKED
-        self._moved = moved
+        self._prefix = f"{ID_PREFIX}{replica}-" if replica else ID_PREFIX
+        self._on_change = on_change
         self._numbers = count(1)
-        self._open: dict[str, _Open] = {}
-        self._closed = False
-        self._has_told = False
+        self._open: dict[str, _OpenQuestion] = {}
+        self._is_closed = False
+        self._has_warned = False
 
-    def ask(self, question: ServerQuestion, *carriers: Carrier) -> None:
-        """Ask the host, on a stream of the first of the carriers that has one, now or later."""
+    def ask(self, question: ServerQuestion, *routes: QuestionRoute) -> None:
+        """Ask the host on the first route that has a stream, now or when one opens.
+
+        The question is refused at once if it is too large, too many are open, or the session ended.
+        """
         params = question.question.params
-        if self._closed:
+        if self._is_closed:
             question.refuse()
             return
         if len(self._open) >= self._bounds.outstanding or (params is not None and params.size > MAX_QUESTION):
-            if not self._has_told:
-                # Once: how often it happens is the server's to decide.
-                self._has_told = True
+            if not self._has_warned:
+                # One line per session, because the server decides how often this happens.
+                self._has_warned = True
                 log.warning("input requests of a server are rejected: too many or too large")
             question.refuse()
             return
         id_ = f"{self._prefix}{next(self._numbers)}"
         timer = asyncio.get_running_loop().call_later(self._bounds.wait.total_seconds(), self._expire, id_)
         message = self._dialect.question(id_, question.question)
-        asked = self._open[id_] = _Open(question, message, carriers, timer)
+        asked = self._open[id_] = _OpenQuestion(question, message, routes, timer)
         asked.send()
-        question.when_withdrawn(partial(self._withdraw, id_))
+        question.when_withdrawn(partial(self._on_withdrawn, id_))
 
     def answer(self, id: str, answer: Answer) -> bool:
-        """Give the server the host's answer; whether it waited for one."""
-        asked = self._taken(id)
+        """Send the host's answer to the server; returns whether the question was open."""
+        asked = self._remove(id)
         if asked is not None:
             asked.question.answer(answer)
         return asked is not None
 
-    def tell(self, id: str, notification: Notification) -> bool:
-        """Tell the server how far the host is with one; whether there is such a question."""
+    def on_progress(self, id: str, notification: Notification) -> bool:
+        """Send the host's progress to the server; returns whether the question is open."""
         asked = self._open.get(id)
         if asked is not None:
             asked.question.tell(notification)
         return asked is not None
 
-    def stream_opened(self) -> None:
-        """There is a stream that was not there before."""
-        self._moved(None)
-        self.carry()
+    def on_stream_opened(self) -> None:
+        """Handle a new GET stream of this process."""
+        self._on_change(None)
+        self.resend()
 
-    def carry(self) -> None:
-        """Ask what is on no stream, where there is one by now."""
+    def resend(self) -> None:
+        """Send the questions that wait for a stream, if there is one by now."""
         for asked in tuple(self._open.values()):
-            if asked.feed is None:
+            if asked.stream is None:
                 asked.send()
 
-    def stream_ended(self, feed: EventStream) -> None:
-        """What a stream carried that ended is for another one."""
-        self._moved(feed)
-        self.lost(feed)
+    def on_stream_ended(self, stream: EventStream) -> None:
+        """Handle the end of a GET stream of this process."""
+        self._on_change(stream)
+        self.on_stream_lost(stream)
 
-    def lost(self, feed: Carrying) -> None:
-        """The same of any stream, this process's or not."""
+    def on_stream_lost(self, stream: QuestionStream) -> None:
+        """Send the questions of a stream that ended, here or elsewhere, on another one."""
         for asked in tuple(self._open.values()):
-            if asked.feed is feed:
-                asked.feed = None
+            if asked.stream is stream:
+                asked.stream = None
                 asked.send()
 
     def close(self) -> None:
-        """The session is over: nobody answers any more."""
-        self._closed = True
+        """Refuse all questions, because the session has ended."""
+        self._is_closed = True
         for id_ in tuple(self._open):
             self._refuse(id_)
 
-    def _withdraw(self, id: str) -> None:
-        self._give_up(id)
+    def _on_withdrawn(self, id: str) -> None:
+        self._withdraw(id)
 
     def _expire(self, id: str) -> None:
         log.info("an input request of a server was not answered in time")
         self._refuse(id)
 
     def _refuse(self, id: str) -> None:
-        asked = self._give_up(id)
+        asked = self._withdraw(id)
         if asked is not None:
             asked.question.refuse()
 
-    def _give_up(self, id: str) -> _Open | None:
-        """Wait for an answer no more, and tell the host so if it was asked."""
-        asked = self._taken(id)
-        if asked is not None and asked.feed is not None:
-            asked.feed.send(self._dialect.withdrawal(id, GIVEN_UP))
+    def _withdraw(self, id: str) -> _OpenQuestion | None:
+        """Stop waiting for an answer, and withdraw the question from the host if it was sent."""
+        asked = self._remove(id)
+        if asked is not None and asked.stream is not None:
+            asked.stream.send(self._dialect.withdrawal(id, WITHDRAWN))
         return asked
 
-    def _taken(self, id: str) -> _Open | None:
-        """A question that nobody else gets from now on."""
+    def _remove(self, id: str) -> _OpenQuestion | None:
         asked = self._open.pop(id, None)
         if asked is not None:
             asked.timer.cancel()
         return asked
 
 
-def asked_by(id: str) -> str | None:
-    """The mark in the id of a question; None where there is none."""
-    mark, dash, _ = id.removeprefix(ASKED).partition("-")
-    return mark if id.startswith(ASKED) and dash else None
+def asking_replica(id: str) -> str | None:
+    """The name of the replica that sent the question with this id; None if the id has none."""
+    replica, dash, _ = id.removeprefix(ID_PREFIX).partition("-")
+    return replica if id.startswith(ID_PREFIX) and dash else None

@@ -1,8 +1,10 @@
-"""Sessions of hosts: opened, found again, ended, each with its own session at the server.
+"""The registry of host sessions: `HostSessions` opens, finds and ends them.
 
-A session is bound to who opened it and to its mount; found with anything else it does not exist. What a restart must
-not lose is in the store: the session goes on, and its server is met anew when it is next needed. Tasks outlive their
-session, so the server's end stays open until the last of them is done.
+Each has a session at the server. A session is bound to its owner and its mount; a request of
+another owner or mount gets "Session not found". It is stored, so it survives a restart: the next
+request loads it, with a new server session that is initialized again. Replicas share the store, and
+tell each other of ends by the cluster bus. Tasks outlive their session, so the server session stays
+open until the last of them has ended.
 """
 
 import asyncio
@@ -22,34 +24,42 @@ from taskgate.errors import SessionNotFound, StoreUnavailable, TooManyTasks, Ups
 from taskgate.protocol.discovery import ServerDescription
 from taskgate.protocol.host_requests import OpenSession
 from taskgate.protocol.messages import Params
-from taskgate.sessions.host_session import MAX_STREAMS, HostSession, SessionServices
+from taskgate.sessions.host_session import HostSession, SessionServices
 from taskgate.stores.base import SessionRecord, SessionStore
 from taskgate.system.background import Background
 from taskgate.telemetry.events import CapRefused, EventSink
 from taskgate.upstream.base import UpstreamSession
 
-__all__ = ["MAX_STREAMS", "HostSession", "HostSessions", "SessionServices"]
-"""With what a session is, so that their readers need one import."""
-
 ID_BYTES: Final = 24
 
-TIDIED_WITHIN: Final = timedelta(seconds=90)
-"""How much longer a store keeps an idle session that others use, too: whoever does says so only now and then."""
+TOUCH_SLACK: Final = timedelta(seconds=90)
+"""How much longer than its idle time a session of several replicas stays in the store.
 
-CHECKED_AFTER: Final = 30.0
-"""Seconds after which a session that others may have ended is looked for in the store again."""
+Replicas extend the stored expiry only in a sweep, so the store learns of a use later.
+"""
 
-ENDINGS: Final = 1024
-"""How many ended sessions are remembered: one may have been read from the store right before."""
+CHECK_AFTER: Final = 30.0
+"""Seconds after which the store is asked again whether another replica has ended a session.
 
-MOST_LIVE: Final = 10_000
-"""Sessions in memory, of all callers; of more, idle ones are in the store alone until they are asked for."""
-PUT_AWAY: Final = 8
-"""How many are looked at for those, each time that there is one too many."""
+A message on the bus says so at once; this is for messages that were lost.
+"""
+
+ENDED_REMEMBERED: Final = 1024
+"""Ended sessions whose ids are remembered: a request may have just read one from the store."""
+
+MAX_LOADED: Final = 10_000
+"""Sessions in memory, of all callers. Beyond that, idle ones are unloaded until their next use."""
+
+UNLOAD_CANDIDATES: Final = 8
+"""Sessions that are checked for being idle each time that there is one too many in memory."""
 
 
 class HostSessions:
-    """All sessions of this process. Those of the store that nobody used since it started are not counted."""
+    """The sessions that this process has in memory, over the store that has all of them.
+
+    `idle` is the time after which an unused session ends. The limit on sessions of a caller counts
+    only those in memory: after a restart, a stored session counts from its first request.
+    """
 
     def __init__(
         self,
@@ -66,21 +76,24 @@ class HostSessions:
         self._entropy = entropy
         self._idle = idle
         self._event_sink = event_sink
-        # The one that was not asked for the longest in front. A plain dict would have to search for its front.
-        self._live: OrderedDict[str, HostSession] = OrderedDict()
-        # Of each context, with those that are being opened.
+        # By id, least recently used first. A plain dict would search for its first entry.
+        self._loaded: OrderedDict[str, HostSession] = OrderedDict()
+        # By the owner's context, including sessions that are being opened.
         self._counts: Counter[str] = Counter()
         self._closing: set[asyncio.Task[None]] = set()
-        self._asking = Background()
+        self._background = Background()
         self._bus = services.bus
         self._ended: dict[str, None] = {}
-        self._tidied = services.clock.elapsed()
+        self._touched_at = services.clock.elapsed()
 
     async def open(
         self, mount: Mount, caller: AuthContext, intent: OpenSession
     ) -> tuple[HostSession, ServerDescription]:
-        """A new session, durable, and what its server said. Raises TooManyTasks, UpstreamFailed or StoreUnavailable."""
-        self._expect_room(caller, mount)
+        """Open and store a session; returns it with its server's description.
+
+        Raises TooManyTasks, UpstreamFailed or StoreUnavailable.
+        """
+        self._check_limit(caller, mount)
         id_, owner = urlsafe_b64encode(self._entropy.token(ID_BYTES)).decode(), caller.owner(mount.name)
         host_session = HostSession(id_, owner, intent.peer, mount, caller, self._services)
         self._counts[owner.context] += 1
@@ -89,36 +102,46 @@ class HostSessions:
             await self._store.put(SessionRecord(id=id_, owner=owner, peer=intent.peer, expires_at=self._expiry()))
         except BaseException:
             self._uncount(owner)
-            self.discard(host_session.upstream)
+            self.close_upstream(host_session.upstream)
             raise
-        self._live[id_] = host_session
+        self._loaded[id_] = host_session
         self._make_room()
         return host_session, server
 
+    def _check_limit(self, caller: AuthContext, mount: Mount) -> None:
+        limit = self._services.live.current.sessions
+        if sum(self._counts[owner.context] for owner in caller.owners(mount.name)) >= limit:
+            self._event_sink.emit(CapRefused("sessions", "context"))
+            raise TooManyTasks(limit, "sessions")
+
     async def find(self, mount: Mount, caller: AuthContext, id: str) -> HostSession:
-        """A session of any of the caller's keys by its id. Raises SessionNotFound: ended, never there, or foreign."""
+        """Return the caller's session on this mount, loaded from the store if necessary.
+
+        Raises SessionNotFound if it ended, belongs to another owner or mount, or never existed.
+        """
         owners = caller.owners(mount.name)
-        host_session = self._live.get(id)
-        is_theirs = host_session is not None and host_session.owner in owners
-        if host_session is not None and is_theirs and (self._bus is None or await self._goes_on(host_session)):
+        host_session = self._loaded.get(id)
+        is_own = host_session is not None and host_session.owner in owners
+        if host_session is not None and is_own and (self._bus is None or await self._is_alive(host_session)):
             host_session.caller = caller
-            self._live.move_to_end(id)
+            self._loaded.move_to_end(id)
             return host_session
-        # A foreign one that is alive here is looked for like one that never was, and takes as long (I-ISO-3).
+        # A foreign session in memory is looked up in the store too, so that the answer takes as
+        # long as for an unknown one (I-ISO-3).
         for owner in owners:
             record = await self._store.find(owner, id, now=self._clock.now())
             if record is not None:
-                return self._revived(mount, record, caller)
+                return self._load(mount, record, caller)
         raise SessionNotFound("Session not found")
 
-    def _revived(self, mount: Mount, record: SessionRecord, caller: AuthContext) -> HostSession:
-        # Another request may have brought it back while this one was reading, or another process have ended it.
+    def _load(self, mount: Mount, record: SessionRecord, caller: AuthContext) -> HostSession:
+        # During the read another request may have loaded it, or another replica may have ended it.
         if record.id in self._ended:
             raise SessionNotFound("Session not found")
-        host_session = self._live.get(record.id)
+        host_session = self._loaded.get(record.id)
         if host_session is None:
             host_session = HostSession(record.id, record.owner, record.peer, mount, caller, self._services)
-            self._live[record.id] = host_session
+            self._loaded[record.id] = host_session
             self._counts[record.owner.context] += 1
             self._make_room()
             if self._bus is not None:
@@ -126,130 +149,133 @@ class HostSessions:
         host_session.caller = caller
         return host_session
 
-    async def _goes_on(self, host_session: HostSession) -> bool:
-        """Whether a session that is alive here has not ended elsewhere, as far as it is worth looking."""
+    async def _is_alive(self, host_session: HostSession) -> bool:
+        """Whether no other replica ended this session; the store is asked every CHECK_AFTER."""
         now = self._clock.elapsed()
-        if now - host_session.checked < CHECKED_AFTER:
+        if now - host_session.last_checked < CHECK_AFTER:
             return True
-        host_session.checked = now
+        host_session.last_checked = now
         try:
             record = await self._store.find(host_session.owner, host_session.id, now=self._clock.now())
         except StoreUnavailable:
-            # What needs no store goes on without it.
+            # A session in memory can be used without the store.
             return True
         if record is None:
-            self.forget(host_session.id)
+            self.on_ended(host_session.id)
         return record is not None
 
-    def peek(self, id: str | None) -> HostSession | None:
-        """A session that is alive here, without touching it."""
-        return None if id is None else self._live.get(id)
+    def get(self, id: str | None) -> HostSession | None:
+        """Return a session in memory, or None. It does not count as used by that."""
+        return None if id is None else self._loaded.get(id)
+
+    def send_in_background(self, host_session: HostSession, method: str, params: Params) -> None:
+        """Send the server a request for the whole session; its answer and failures are ignored."""
+        self._background.run(lambda: _send(host_session, method, params))
+
+    # --- ends ---------------------------------------------------------------------------------------------------------
 
     async def end(self, host_session: HostSession) -> None:
-        """End a session: its id is unknown from now on, its streams end, its tasks go on."""
+        """End a session: its id is not found any more, its streams end, its tasks go on."""
         await self._store.drop(host_session.owner, host_session.id)
         if self._bus is not None:
             self._bus.send(SessionEnded(host_session.id))
-            self.forget(host_session.id)
-        self._retire(host_session)
+            self.on_ended(host_session.id)
+        self._remove(host_session)
 
-    def ask_for(self, host_session: HostSession, method: str, params: Params) -> None:
-        """Ask the server for something that its host has in the whole session, in the background."""
-        self._asking.run(lambda: _ask(host_session, method, params))
-
-    def forget(self, id: str) -> None:
-        """A session was ended, by whatever process: nobody finds it here any more."""
+    def on_ended(self, id: str) -> None:
+        """Handle that some replica has ended a session: it is not found here any more."""
         self._ended[id] = None
-        if len(self._ended) > ENDINGS:
+        if len(self._ended) > ENDED_REMEMBERED:
             del self._ended[next(iter(self._ended))]
-        host_session = self._live.get(id)
+        host_session = self._loaded.get(id)
         if host_session is not None:
-            self._retire(host_session)
+            self._remove(host_session)
 
-    async def sweep(self) -> None:
-        """End what has been idle for too long, and keep the store's expiry ahead of what has not."""
-        limit = self._idle.total_seconds()
-        for host_session in tuple(self._live.values()):
-            if host_session.resumable is not None:
-                host_session.resumable.sweep()
-            # Asked one by one: while one is being ended, the next may come to life.
-            if not host_session.busy and self._clock.elapsed() - host_session.seen >= limit:
-                await self._let_go(host_session)
-        now, used = self._clock.elapsed(), self._used()
-        if used:
-            await self._store.touch(used, until=self._expiry())
-        self._tidied = now
-        await self._store.purge_sessions(now=self._clock.now())
-
-    async def _let_go(self, host_session: HostSession) -> None:
-        """Nobody used it here for too long; where others may have, the store knows when it ends."""
-        if self._bus is None:
-            await self.end(host_session)
-        else:
-            self._part_from(host_session)
-
-    def _part_from(self, host_session: HostSession) -> None:
-        """The session goes on, but not here."""
-        newest = host_session.elsewhere.newest
-        if newest is not None:
-            host_session.wants.hand_over(newest.holder)
-        self._retire(host_session)
-
-    def _make_room(self) -> None:
-        """Put an idle session away, should there be too many: the store has it, for when it is asked for.
-
-        Only a few are looked at, so where those are all busy, there are more for now.
-        """
-        for id_ in tuple(islice(self._live, PUT_AWAY if len(self._live) > MOST_LIVE else 0)):
-            host_session = self._live[id_]
-            if host_session.busy:
-                self._live.move_to_end(id_)
-            else:
-                self._part_from(host_session)
-                break
-
-    def _used(self) -> frozenset[str]:
-        """The sessions whose end is further away than the store knows."""
-        if self._bus is None:
-            return frozenset(self._live)
-        # What was used right at the last round that the store took counts once more.
-        return frozenset(id_ for id_, each in self._live.items() if each.busy or each.seen >= self._tidied)
-
-    def _expiry(self) -> datetime:
-        slack = timedelta() if self._bus is None else TIDIED_WITHIN
-        return self._clock.now() + self._idle + slack
-
-    async def close(self) -> None:
-        """End every stream and every session at its server; the hosts' sessions stay in the store."""
-        await self._asking.close()
-        for host_session in tuple(self._live.values()):
-            self._part_from(host_session)
-        while self._closing:
-            await asyncio.wait(tuple(self._closing))
-
-    def _retire(self, host_session: HostSession) -> None:
-        if self._live.pop(host_session.id, None) is not None:
+    def _remove(self, host_session: HostSession) -> None:
+        if self._loaded.pop(host_session.id, None) is not None:
             self._uncount(host_session.owner)
-        host_session.end(self.discard)
-
-    def _expect_room(self, caller: AuthContext, mount: Mount) -> None:
-        limit = self._services.live.current.sessions
-        if sum(self._counts[owner.context] for owner in caller.owners(mount.name)) >= limit:
-            self._event_sink.emit(CapRefused("sessions", "context"))
-            raise TooManyTasks(limit, "sessions")
+        host_session.end(self.close_upstream)
 
     def _uncount(self, owner: OwnerKey) -> None:
         self._counts[owner.context] -= 1
         if not self._counts[owner.context]:
             del self._counts[owner.context]
 
-    def discard(self, upstream_session: UpstreamSession) -> None:
-        """Close a session at a server in the background; `close` waits for it."""
+    def close_upstream(self, upstream_session: UpstreamSession) -> None:
+        """Close a server session in the background; `close` waits until it is closed."""
         closing = asyncio.get_running_loop().create_task(upstream_session.close())
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
 
+    async def close(self) -> None:
+        """End every stream and every server session; the sessions stay in the store."""
+        await self._background.close()
+        for host_session in tuple(self._loaded.values()):
+            self._unload(host_session)
+        while self._closing:
+            await asyncio.wait(tuple(self._closing))
 
-async def _ask(host_session: HostSession, method: str, params: Params) -> None:
+    # --- idle sessions ------------------------------------------------------------------------------------------------
+
+    async def sweep(self) -> None:
+        """End sessions that were idle for too long, and extend the stored expiry of the others.
+
+        Called at regular intervals. Raises StoreUnavailable; the next sweep makes up for it.
+        """
+        limit = self._idle.total_seconds()
+        for host_session in tuple(self._loaded.values()):
+            if host_session.resumable is not None:
+                host_session.resumable.sweep()
+            # Checked one by one, because the next may become busy while one ends.
+            if not host_session.is_busy and self._clock.elapsed() - host_session.last_used >= limit:
+                await self._end_idle(host_session)
+        now, used = self._clock.elapsed(), self._used()
+        if used:
+            await self._store.touch(used, until=self._expiry())
+        self._touched_at = now
+        await self._store.purge_sessions(now=self._clock.now())
+
+    async def _end_idle(self, host_session: HostSession) -> None:
+        # With several replicas another one may use it, so it is only unloaded: the store ends it.
+        if self._bus is None:
+            await self.end(host_session)
+        else:
+            self._unload(host_session)
+
+    def _used(self) -> frozenset[str]:
+        """The ids of sessions whose stored expiry must be extended."""
+        if self._bus is None:
+            return frozenset(self._loaded)
+        # Those used since the last touch; one that was used just at that time counts once more.
+        return frozenset(
+            id_ for id_, each in self._loaded.items() if each.is_busy or each.last_used >= self._touched_at
+        )
+
+    def _expiry(self) -> datetime:
+        slack = timedelta() if self._bus is None else TOUCH_SLACK
+        return self._clock.now() + self._idle + slack
+
+    def _make_room(self) -> None:
+        """Unload an idle session if there are too many; no session if all candidates are busy."""
+        for id_ in tuple(islice(self._loaded, UNLOAD_CANDIDATES if len(self._loaded) > MAX_LOADED else 0)):
+            host_session = self._loaded[id_]
+            if host_session.is_busy:
+                self._loaded.move_to_end(id_)
+            else:
+                self._unload(host_session)
+                break
+
+    def _unload(self, host_session: HostSession) -> None:
+        """Remove a session from memory; it stays in the store.
+
+        Its settings go to the replica that has its newest GET stream, if there is one.
+        """
+        newest = host_session.remote_streams.newest
+        if newest is not None:
+            host_session.settings.hand_over(newest.holder)
+        self._remove(host_session)
+
+
+async def _send(host_session: HostSession, method: str, params: Params) -> None:
     with suppress(UpstreamFailed):
         await host_session.upstream.relay(method, params, listener=host_session)

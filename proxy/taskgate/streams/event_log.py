@@ -1,4 +1,5 @@
-"""The stored events of resumable streams: `EventLog`, and `MemoryEventLog` in this process (H-LEG-12).
+"""The stored events of resumable streams: `EventLog`, and `MemoryEventLog` in this process
+(H-LEG-12).
 
 A log belongs to one host session; its callers have checked the owner. The log is in memory, because
 what could be resumed after this process ends with it (docs/decisions/0016). All logs of a process

@@ -35,7 +35,9 @@ class EventStream:
 
     @property
     def is_closed(self) -> bool:
-        """Whether no connection carries it: its writers, its host or a full queue ended the last one."""
+        """Whether no connection carries it: its writers, its host or a full queue ended the last
+        one.
+        """
         return self._connection is None
 
     @property
@@ -44,11 +46,15 @@ class EventStream:
         return self._connection is None
 
     def send(self, message: MessageText) -> bool:
-        """Send a message; False if no host will get it. A host too slow for the queue is disconnected."""
+        """Send a message; False if no host will get it. A host too slow for the queue is
+        disconnected.
+        """
         return self.send_now(message)
 
     def send_now(self, message: MessageText) -> bool:
-        """Send a message on the present connection, without an id or a replay; False if there is none."""
+        """Send a message on the present connection, without an id or a replay; False if there is
+        none.
+        """
         if self._connection is None:
             return False
         try:
@@ -91,7 +97,9 @@ class EventStream:
             self._disconnect()
 
     def attach(self, connection: SseConnection, missed: Iterable[bytes]) -> None:
-        """Continue on another connection, after the missed events; the present one is aborted first."""
+        """Continue on another connection, after the missed events; the present one is aborted
+        first.
+        """
         if self._connection is not None:
             self._connection.abort()
             self._disconnect()

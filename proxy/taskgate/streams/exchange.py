@@ -120,7 +120,8 @@ class Exchange(Protocol):
         ...
 
     def on_disconnect(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once if the host disconnects before the answer, at once if it has done so.
+        """Call `callback` once if the host disconnects before the answer, at once if it has done
+        so.
 
         With a resumable stream, the call comes when the host can no longer resume it.
         """
@@ -128,7 +129,9 @@ class Exchange(Protocol):
 
 
 ExchangeHandler = Callable[[Exchange], Awaitable[HttpReply]]
-"""The gateway's entry for the listener: raises only CancelledError and the listener's ListenerRefused."""
+"""The gateway's entry for the listener: raises only CancelledError and the listener's
+ListenerRefused.
+"""
 
 
 # --- replies before they are sent -------------------------------------------------------------------------------------

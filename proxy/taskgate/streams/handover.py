@@ -1,4 +1,5 @@
-"""The handover of resumable streams to the replica that their host reconnects to (docs/decisions/0032).
+"""The handover of resumable streams to the replica that their host reconnects to
+(docs/decisions/0032).
 
 The replica that had a GET stream, or a stream that waits for a task, discards it, and this replica
 continues it. The stream of a plain call stays with the replica that runs the call; a
@@ -84,7 +85,7 @@ class ReplicaBus(Protocol):
 class QuestionTable(Protocol):
     """The open questions of a session (`sessions.questions.SessionQuestions`)."""
 
-    def stream_opened(self) -> None:
+    def on_stream_opened(self) -> None:
         """Handle that there is a new stream."""
         ...
 
@@ -144,7 +145,9 @@ class SharedResumableStreams:
         self._find = find
 
     def on_released(self, callback: Callable[[str, StreamOrigin], None]) -> None:
-        """Set what is called, with session and origin, when another replica continues a stream of this one."""
+        """Set what is called, with session and origin, when another replica continues a stream of
+        this one.
+        """
         self._on_released = callback
 
     def open_log(self, session: str, budget: EventBudget, caller: str) -> SharedEventLog:
@@ -189,7 +192,9 @@ class SharedResumableStreams:
         return handover._replace(origin=origin._replace(last_note=max([origin.last_note, *notes])))
 
     async def flush(self, within: timedelta) -> bool:
-        """Write everything that was sent on streams here to the log; returns whether that was done in time."""
+        """Write everything that was sent on streams here to the log; returns whether that was done
+        in time.
+        """
         return await self.writer.flush(within)
 
     async def close(self) -> None:
@@ -203,7 +208,7 @@ class SharedResumableStreams:
             return
         stream = host_session.resumable.hand_over(claim.stream, claim.forwarder)
         if stream is not None and not stream.is_ended:
-            host_session.questions.stream_opened()
+            host_session.questions.on_stream_opened()
         elif stream is not None and stream.origin is not None:
             self._on_released(claim.session, stream.origin)
         self.writer.write_now(claim.session, claim.stream)
@@ -254,7 +259,9 @@ class StreamForwarder:
         self._is_over = False
 
     async def forward(self, stream: ForwardedEventStream) -> None:
-        """Send new entries until the stream ends, another connection has it, or the host disconnects."""
+        """Send new entries until the stream ends, another connection has it, or the host
+        disconnects.
+        """
         pump = asyncio.get_running_loop().create_task(self._pump(stream))
         try:
             await stream.wait_closed()

@@ -2,8 +2,8 @@
 
 An event id such as `p3-5f0c9a7e21d4-17` is the stream's kind and number, a mark, and the event's
 number. The mark is unique to the session and process. An id is no secret: it is looked up only in
-the session of the host that sends it. With a log that replicas share, streams also store their origin,
-and can be handed over (`handover`).
+the session of the host that sends it. With a log that replicas share, streams also store their
+origin, and can be handed over (`handover`).
 """
 
 import re
@@ -127,7 +127,9 @@ class ResumableStreams:
                 stream.discard()
 
     def close(self) -> None:
-        """End the session's streams, because no host can resume them; a running call goes on to its end."""
+        """End the session's streams, because no host can resume them; a running call goes on to its
+        end.
+        """
         self._closed = True
         for stream in tuple(self._open.values()):
             stream.ends_on_disconnect = True
@@ -138,7 +140,9 @@ class ResumableStreams:
     # --- handover between replicas ------------------------------------------------------------------------------------
 
     def adopt(self, kind: Kind, origin: StreamOrigin, missed: Iterable[bytes]) -> ResumableEventStream:
-        """A new stream, without a connection, that continues one of another replica after these entries."""
+        """A new stream, without a connection, that continues one of another replica after these
+        entries.
+        """
         assert self._shared is not None, "only replicas with a shared log take over streams"
         stream = self.open(kind, None, origin)
         for entry in missed:

@@ -43,7 +43,7 @@ from taskgate.protocol.legacy.upstream import LegacyUpstream
 from taskgate.protocol.modern.downstream import ModernDownstream
 from taskgate.protocol.modern.upstream import ModernUpstream
 from taskgate.sessions.registry import HostSessions
-from taskgate.sessions.traced import traced
+from taskgate.sessions.upstream_tracing import with_tracing
 from taskgate.stores.base import Store
 from taskgate.stores.open import open_shared, open_store
 from taskgate.stores.shared import SharedBackend
@@ -162,7 +162,7 @@ async def build_runtime(
     live, nurse = RuntimeConfig(rules), Nurse()
     make = around.make_upstream or upstream_maker(nurse, around.entropy)
     standings = QuotaSubjects(live)
-    make = traced(make, sight.tracing)
+    make = with_tracing(make, sight.tracing)
     mounting = UpstreamRegistry(
         live=live, standings=standings, make=make, event_sink=event_sink, clock=clock, port=port
     )

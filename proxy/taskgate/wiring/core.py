@@ -178,7 +178,7 @@ def build_core(base: Dependencies) -> Core:
     changes = Changes(store=store, event_sink=event_sink, clock=clock)
     afar = None
     if company.shared_resumable is not None:
-        company.shared_resumable.connect(sessions.peek)
+        company.shared_resumable.connect(sessions.get)
         afar = RemoteNotifications(company.shared_resumable, clock=clock)
     streams = TaskStreams(sessions=sessions, access=access, open=admission.streams, afar=afar)
     offers = InputDelivery(holder=holder, changes=changes, dialect=dialect)

@@ -24,7 +24,7 @@ from taskgate.config import GatewayConfig
 from taskgate.config.settings import bulkhead_settings, upstream_settings
 from taskgate.domain.policy import TaskSupport
 from taskgate.protocol.discovery import gateway_info
-from taskgate.sessions.counted import CountedUpstream, RequestCounter
+from taskgate.sessions.upstream_usage import CountedUpstream, RequestCounter
 from taskgate.system.background import Background
 from taskgate.telemetry.events import (
     CircuitChanged,
@@ -236,7 +236,7 @@ class UpstreamRegistry:
             return
         upstream = berth.server.upstream
         berth.server.report.replaced = True
-        upstream.yield_to(partial(self._present, berth.mount.name))
+        upstream.redirect_to(partial(self._present, berth.mount.name))
         self._leaving[upstream] = berth.mount.name, berth.server.settings.place
         self._waiting.run(partial(self._let_go, upstream))
 
@@ -249,7 +249,7 @@ class UpstreamRegistry:
                 del self._parted[key]
 
     async def _let_go(self, upstream: CountedUpstream) -> None:
-        await upstream.left()
+        await upstream.wait_idle()
         await upstream.close()
         del self._leaving[upstream]
 

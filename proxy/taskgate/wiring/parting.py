@@ -58,7 +58,7 @@ async def close_door(listener: PublicListener) -> None:
 async def settled(runtime: Runtime) -> None:
     """Wait until nothing runs, and results were fetched or their hosts had time for that."""
     await runtime.runner.idle()
-    await runtime.mounting.requests.idle()
+    await runtime.mounting.requests.wait_idle()
     await runtime.unfetched.fetched()
 
 

@@ -61,7 +61,7 @@ class World:
         changes = Changes(store=store, event_sink=emitted, clock=clock).of_runs(leasing)
         streams: Any = SimpleNamespace(speak=lambda task: None, fall_silent=lambda task: None)
         rules = live(questions=QuestionBounds(timedelta(hours=1), 8))
-        sessions: Any = SimpleNamespace(discard=lambda session: None)
+        sessions: Any = SimpleNamespace(close_upstream=lambda session: None)
         runner = Runner(
             holder=name,
             store=store,
@@ -86,7 +86,7 @@ class World:
             interval=timedelta(hours=1),
             leasing=leasing,
         )
-        place = SimpleNamespace(hold=lambda: None, release=lambda: None, upstream=self.server, mount=mount)
+        place = SimpleNamespace(acquire=lambda: None, release=lambda: None, upstream=self.server, mount=mount)
         return Replica(name, store, runner, leasing, sweeper, place, emitted)
 
     # --- what may happen --------------------------------------------------------------------------------------------

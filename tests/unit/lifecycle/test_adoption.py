@@ -36,7 +36,7 @@ class Call:
         self.upstream: Any = self
         self.held = 0
 
-    def heard_by(self, listener: CallListener) -> None:
+    def attach_listener(self, listener: CallListener) -> None:
         self.listener = listener
 
     async def response(self) -> Any:
@@ -52,7 +52,7 @@ class Call:
     def outcome(self, response: Any) -> CallSucceeded:
         return CallSucceeded(result=response, tool_error=False)
 
-    def hold(self) -> None:
+    def acquire(self) -> None:
         self.held += 1
 
     def release(self) -> None:

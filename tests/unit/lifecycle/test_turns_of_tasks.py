@@ -122,7 +122,7 @@ async def test_a_deadline_of_a_call_that_became_a_task_on_its_way_counts_from_th
     record = new_record(dispatched=True, lease=new_lease(), deadline=timedelta(milliseconds=1))
     await keep(house.store, record)
     silent: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    underway = SimpleNamespace(response=lambda: silent, close=lambda: None, heard_by=lambda listener: None)
+    underway = SimpleNamespace(response=lambda: silent, close=lambda: None, attach_listener=lambda listener: None)
     house.runner.adopt(record, underway, house.server)  # type: ignore[arg-type]
     error = fault(await house.ended(record))
     assert (error["message"], error["data"]["reason"]) == ("The call took longer than its deadline", "timeout")
@@ -137,7 +137,7 @@ async def test_a_call_beside_others_that_does_not_come_to_its_turn_ends_its_task
     async def shared() -> Any:
         house.bulkhead.acquire("a")
 
-    underway = SimpleNamespace(response=shared, close=lambda: None, heard_by=lambda listener: None)
+    underway = SimpleNamespace(response=shared, close=lambda: None, attach_listener=lambda listener: None)
     house.runner.adopt(record, underway, house.server)  # type: ignore[arg-type]
     data = fault(await house.ended(record))["data"]
     assert (data["reason"], data["dispatched"]) == ("queue", False)

@@ -231,7 +231,7 @@ async def test_a_call_that_may_outlive_its_request_goes_on_in_what_is_left_of_it
     assert rest is not None
     assert (rest.id, rest.span, rest.caller, rest.message) == ("v", request_context.span, request_context.caller, None)
     assert rest.background is False
-    flight.heard_by(SimpleNamespace(on_notification=None, asked=None))  # type: ignore[arg-type]
+    flight.attach_listener(SimpleNamespace(on_notification=None, asked=None))  # type: ignore[arg-type]
     assert (rest.background, request_context.background) == (True, False)
     errand.answer.set_result("r")
     async with bounded():
@@ -241,7 +241,7 @@ async def test_a_call_that_may_outlive_its_request_goes_on_in_what_is_left_of_it
 async def test_a_call_of_no_request_goes_on_in_none() -> None:
     errand = Errand()
     flight = errand.begin()
-    flight.heard_by(SimpleNamespace(on_notification=None, asked=None))  # type: ignore[arg-type]
+    flight.attach_listener(SimpleNamespace(on_notification=None, asked=None))  # type: ignore[arg-type]
     errand.answer.set_result("r")
     async with bounded():
         await flight.stirs(None)

@@ -58,7 +58,7 @@ class Server:
     def outcome(self, response: Any) -> CallSucceeded:
         return CallSucceeded(result=response, tool_error=False)
 
-    def hold(self) -> None:
+    def acquire(self) -> None:
         self.held += 1
 
     def release(self) -> None:
@@ -78,7 +78,7 @@ class House:
         self.runner = Runner(
             holder=HOLDER,
             store=store,
-            sessions=SimpleNamespace(discard=lambda session: None),  # type: ignore[arg-type]
+            sessions=SimpleNamespace(close_upstream=lambda session: None),  # type: ignore[arg-type]
             hearing=hearing,
             event_sink=self.emitted,
             clock=self.clock,

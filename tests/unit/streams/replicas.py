@@ -66,7 +66,7 @@ class Replica:
         session = SimpleNamespace(resumable=self.resumable, questions=self)
         self.shared.connect(lambda id: session if id == SESSION else None)  # type: ignore[arg-type,return-value]
 
-    def stream_opened(self) -> None:
+    def on_stream_opened(self) -> None:
         self.opened += 1
 
 

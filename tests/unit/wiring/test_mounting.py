@@ -27,7 +27,7 @@ from taskgate.upstream.settings import UpstreamObserver, UpstreamSettings
 from taskgate.upstream.wire.trust import TlsFileRefused
 from taskgate.wiring.mounting import UpstreamRegistry
 from unit.lifecycle.recorded_events import RecordedEvents
-from unit.sessions.test_counted import Server
+from unit.sessions.test_upstream_usage import Server
 
 SPEAKER = Principal(context="c")
 

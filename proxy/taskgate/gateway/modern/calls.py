@@ -41,7 +41,7 @@ from taskgate.lifecycle.task_service import TaskService
 from taskgate.protocol.dialects import ModernDownstreamDialect
 from taskgate.protocol.host_requests import CallTool, Relay, RequestMeta, Retry
 from taskgate.protocol.messages import Response
-from taskgate.sessions.call_sites import asked_of
+from taskgate.sessions.binding import client_features
 from taskgate.streams.exchange import Exchange, RpcReply, error_of
 from taskgate.system.background import Background
 from taskgate.system.offload import offload
@@ -114,7 +114,7 @@ class Calls:
             await self._refuse_what_is_a_task(outbound, intent)
         if intent.idempotency_key is not None or decision.join_retries is not None:
             asking = CoalesceKey(
-                line.owner, intent, decision.join_retries, era=Era.MODERN, features=asked_of(line.peer)
+                line.owner, intent, decision.join_retries, era=Era.MODERN, features=client_features(line.peer)
             )
             outbound = outbound._replace(asking=asking)
         return await (self._made_or_carried(outbound) if outbound.may_become_task else self._carry(outbound))
@@ -276,7 +276,7 @@ class Calls:
         again.
         """
         flight = held.flight
-        if asked_of(outbound.said.peer) != asked_of(held.line.peer):
+        if client_features(outbound.said.peer) != client_features(held.line.peer):
             raise InvalidParams("A retry must declare the same capabilities as the first request")
         for key, answer in intent.answers.items():
             question = flight.questions.get(key)

@@ -19,7 +19,7 @@ from taskgate.protocol.extensions import merge_capabilities
 from taskgate.protocol.messages import Notification, Response
 from taskgate.protocol.server_messages import Answer
 from taskgate.protocol.vocabulary import NOTE_PROGRESS
-from taskgate.sessions.call_sites import CallSite
+from taskgate.sessions.binding import CallSite
 from taskgate.system.background import Background
 from taskgate.telemetry.request_context import RequestContext, current, in_request
 from taskgate.upstream.call_listener import Between, CallListener, ServerQuestion
@@ -79,7 +79,7 @@ class InflightCall:
         ticket: Permit | None = None,
     ) -> None:
         """Start the call: `work`. Its session stays open, and it has its permit, until it is over."""
-        place.hold()
+        place.acquire()
         # The call may last long after its request, so its context must not hold the request's
         # message.
         with in_request(self._request_context):
@@ -209,7 +209,7 @@ class InflightCall:
 
     # --- called by the owner ------------------------------------------------------------------------------------------
 
-    def heard_by(self, listener: CallListener) -> None:
+    def attach_listener(self, listener: CallListener) -> None:
         """Make the listener of a task the listener of this call, and pass it what the call has
         collected.
         """

@@ -26,7 +26,7 @@ from taskgate.gateway.denied_extensions import DeniedExtensions
 from taskgate.jsontext.spans import RawJson
 from taskgate.protocol.discovery import ServerDescription
 from taskgate.protocol.messages import MAX_CAPABILITIES, Notification
-from taskgate.sessions.call_sites import asked_of
+from taskgate.sessions.binding import client_features
 from taskgate.upstream.base import UpstreamSession
 from taskgate.upstream.call_listener import ServerQuestion, UnsavedCallListener
 from taskgate.upstream.principal import Principal
@@ -64,7 +64,7 @@ class SharedSession(UnsavedCallListener):
         self.mount = mount
         self.owner = caller.owner(mount.name)
         self.peer = peer
-        self.may_be_asked = bool(asked_of(peer))
+        self.may_be_asked = bool(client_features(peer))
         """Whether the host declares that it can be asked something."""
         self.caller = caller
         self.upstream: UpstreamSession = mount.upstream.session(self, self._speaks, peer)
@@ -89,7 +89,7 @@ class SharedSession(UnsavedCallListener):
         """Whether it is in use by a request, a task, or an event stream."""
         return self._uses > 0
 
-    def hold(self) -> None:
+    def acquire(self) -> None:
         """Keep it open until `release`."""
         self._uses += 1
 

@@ -26,7 +26,7 @@ class Spot:
     def __init__(self) -> None:
         self.held = 0
 
-    def hold(self) -> None:
+    def acquire(self) -> None:
         self.held += 1
 
     def release(self) -> None:
@@ -148,7 +148,7 @@ async def test_a_task_that_takes_the_call_over_hears_it_and_first_what_is_still_
     open_one, later = Wonder(), Wonder()
     flight.asked(open_one)
     assert flight.passes_rounds
-    flight.heard_by(ear)
+    flight.attach_listener(ear)
     flight.asked(later)
     flight.on_notification(noted("notifications/progress"))
     assert ear.questions == [open_one, later]
@@ -214,7 +214,7 @@ async def test_what_its_server_was_refused_for_want_of_is_known_of_a_call_as_lon
     flight, heir = outbound.begin(), Ear()
     flight.refused({"roots": {}})
     flight.refused({"sampling": {}})
-    flight.heard_by(heir)
+    flight.attach_listener(heir)
     flight.refused({"elicitation": {}})
     assert flight.missing == {"roots": {}, "sampling": {}}
     assert heir.lacks == [{"elicitation": {}}]
@@ -252,7 +252,7 @@ async def test_where_a_call_was_before_it_became_a_task_is_the_first_that_its_ta
     flight, heir = outbound.begin(), Ear()
     flight.on_checkpoint(ResumePoint(event="1"))
     flight.on_checkpoint(ResumePoint(event="2"))
-    flight.heard_by(heir)
+    flight.attach_listener(heir)
     flight.on_checkpoint(ResumePoint(event="3"))
     assert [each.event for each in heir.footholds] == ["2", "3"]
     flight.close()
@@ -262,7 +262,7 @@ async def test_where_a_call_was_before_it_became_a_task_is_the_first_that_its_ta
 async def test_a_call_whose_task_goes_on_elsewhere_is_left_also_when_its_end_comes_late(outbound: Errand) -> None:
     flight, heir = outbound.begin(), Ear()
     assert not flight.leaves
-    flight.heard_by(heir)
+    flight.attach_listener(heir)
     assert not flight.leaves
     heir.leaves = True
     flight.close()

@@ -182,7 +182,7 @@ async def test_a_line_is_let_go_when_nothing_went_over_it_for_long(
 
 @pytest.mark.parametrize(
     ("begin", "end"),
-    [(SharedSession.__enter__, lambda line: line.__exit__()), (SharedSession.hold, SharedSession.release)],
+    [(SharedSession.__enter__, lambda line: line.__exit__()), (SharedSession.acquire, SharedSession.release)],
     ids=["use", "hold"],
 )
 async def test_a_line_in_use_is_kept_and_its_idleness_begins_with_the_end_of_that(
@@ -224,14 +224,14 @@ async def test_of_too_many_idle_lines_of_a_caller_the_one_goes_that_was_not_aske
 
 async def test_no_line_in_use_goes_for_another(lines: SessionPool, at: Mount, server: Server) -> None:
     for number in range(2 * MAX_IDLE):
-        lines.take(at, ALICE, peer(roots={"n": number})).hold()
+        lines.take(at, ALICE, peer(roots={"n": number})).acquire()
     assert await closed(server) == []
 
 
 async def test_what_was_in_use_counts_among_the_idle_afterwards(lines: SessionPool, at: Mount, server: Server) -> None:
     used = [lines.take(at, ALICE, peer(roots={"n": number})) for number in range(MAX_IDLE)]
     for line in used:
-        line.hold()
+        line.acquire()
     lines.take(at, ALICE, peer(sampling={}))
     for line in used:
         line.release()
@@ -244,7 +244,7 @@ async def test_at_the_end_every_line_is_closed_whatever_goes_over_it(
 ) -> None:
     server.gate.clear()
     for caller in (ALICE, BOB):
-        lines.take(at, caller, peer()).hold()
+        lines.take(at, caller, peer()).acquire()
     closing = asyncio.create_task(lines.close())
     await closed(server)
     assert not closing.done()

@@ -78,7 +78,7 @@ async def test_a_busy_one_is_not_cut_and_ends_when_nothing_goes_over_it(lines: S
 
 async def test_at_the_end_what_is_still_busy_is_closed_too(lines: SessionPool) -> None:
     line: Any = lines.take(mounted(server()), ANONYMOUS, new_peer())
-    line.hold()
+    line.acquire()
     lines.take(mounted(server()), ANONYMOUS, new_peer())
     async with bounded():
         await lines.close()

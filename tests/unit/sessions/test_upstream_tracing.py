@@ -1,4 +1,4 @@
-"""A call to a server has a span, and the request that leaves says where in the trace it is."""
+"""Each call to a server has a client span, and sends its trace context to the server."""
 
 import asyncio
 from datetime import timedelta
@@ -15,7 +15,7 @@ from taskgate.domain.versions import Era
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.lifecycle.hearing import NOBODY
 from taskgate.protocol.messages import Params, Response
-from taskgate.sessions.traced import TracedUpstream, traced
+from taskgate.sessions.upstream_tracing import TracedUpstream, with_tracing
 from taskgate.telemetry.events import TaskDispatched
 from taskgate.telemetry.request_context import RequestContext, in_request
 from taskgate.telemetry.span_annotations import SpanAnnotator
@@ -23,8 +23,8 @@ from taskgate.telemetry.tracing import NO_TRACING
 from taskgate.upstream.base import Upstream, UpstreamSession
 from taskgate.upstream.principal import Principal
 
-SPEAKER = Principal(context="c")
-THEIRS = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+PRINCIPAL = Principal(context="c")
+HOST_TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 
 @pytest.fixture
@@ -40,24 +40,24 @@ def tracing() -> NotedTracing:
 @pytest.fixture
 def session(server: Server, tracing: NotedTracing) -> UpstreamSession:
     upstream = TracedUpstream(cast("Upstream", server), tracing, "https://reports.internal/mcp")
-    return upstream.session(NOBODY, lambda: SPEAKER)
+    return upstream.session(NOBODY, lambda: PRINCIPAL)
 
 
-def visited() -> tuple[RequestContext, NotedSpan]:
+def host_request() -> tuple[RequestContext, NotedSpan]:
     request_context, span = RequestContext("v", "127.0.0.1", "POST", "/"), NotedSpan("serving", "f" * 16)
     request_context.span = span
     return request_context, span
 
 
-async def test_a_call_is_below_the_request_that_it_is_made_for(
+async def test_the_span_of_a_call_is_a_child_of_the_hosts_request(
     session: UpstreamSession, server: Server, tracing: NotedTracing
 ) -> None:
-    request_context, around = visited()
-    more: dict[str, Any] = {"listener": NOBODY, "principal": SPEAKER, "log_level": "info", "repeated": {"a": "1"}}
+    request_context, serving = host_request()
+    more: dict[str, Any] = {"listener": NOBODY, "principal": PRINCIPAL, "log_level": "info", "repeated": {"a": "1"}}
     with in_request(request_context):
         answered = await session.relay("tools/call", Params('{"name":"add"}'), tool="add", **more)
     (span,) = tracing.spans
-    assert (span.name, span.parent, span.links, span.ends) == ("calling tools/call", around, [], [None])
+    assert (span.name, span.parent, span.links, span.ends) == ("calling tools/call", serving, [], [None])
     assert span.said == {
         "mount": "reports",
         "tool": "add",
@@ -71,17 +71,18 @@ async def test_a_call_is_below_the_request_that_it_is_made_for(
     assert answered == response()
 
 
-async def test_what_the_host_said_of_its_trace_is_replaced(
+async def test_the_trace_context_of_the_host_is_replaced_and_its_baggage_dropped(
     session: UpstreamSession, server: Server, tracing: NotedTracing
 ) -> None:
-    """And what it sent along with it goes no further: it was for us."""
-    head = f'{{"_meta":{{"traceparent":"{THEIRS}","tracestate":"a=1","baggage":"b=2","progressToken":'
+    head = f'{{"_meta":{{"traceparent":"{HOST_TRACEPARENT}","tracestate":"a=1","baggage":"b=2","progressToken":'
     await session.relay("tools/list", Params(head, "}}"), listener=NOBODY)
     (span,) = tracing.spans
     assert server.inner.asked[0][2] == Params(f'{{"_meta":{{"traceparent":"{span.traceparent}","progressToken":', "}}")
 
 
-async def test_what_vendors_say_goes_along(session: UpstreamSession, server: Server, tracing: NotedTracing) -> None:
+async def test_the_tracestate_is_sent_with_the_traceparent(
+    session: UpstreamSession, server: Server, tracing: NotedTracing
+) -> None:
     begin = tracing.begin
 
     def begun(name: str, **said: Any) -> NotedSpan | None:
@@ -96,29 +97,31 @@ async def test_what_vendors_say_goes_along(session: UpstreamSession, server: Ser
     assert server.inner.asked[0][2] == Params(f'{{"_meta":{{"traceparent":"{place}","tracestate":"a=1"}}}}')
 
 
-async def test_the_call_of_a_task_points_at_the_request_that_made_it(
+async def test_the_span_of_a_tasks_call_links_to_the_request_that_created_the_task(
     session: UpstreamSession, server: Server, tracing: NotedTracing
 ) -> None:
-    request_context, around = visited()
-    behind = request_context.for_background()
-    behind.task = "task-1"
+    request_context, serving = host_request()
+    background = request_context.for_background()
+    background.task = "task-1"
     more: dict[str, Any] = {"listener": NOBODY, "principal": None, "log_level": None, "repeated": None, "resumes": None}
-    with in_request(behind):
+    with in_request(background):
         SpanAnnotator().emit(TaskDispatched(new_record(), timedelta(seconds=1.5)))
         await session.run("add", '{"name":"add"}', within=timedelta(seconds=9), **more)
     (span,) = tracing.spans
-    assert (span.parent, span.links, span.tasks) == (None, [around.traceparent], ["task-1"])
+    assert (span.parent, span.links, span.tasks) == (None, [serving.traceparent], ["task-1"])
     assert span.said["taskgate.queue_wait_s"] == 1.5
     sent = f'{{"name":"add","_meta":{{"traceparent":"{span.traceparent}"}}}}'
     assert server.inner.asked == [("run", "add", sent, {**more, "within": timedelta(seconds=9)})]
 
 
-async def test_where_that_is_not_known_it_stands_alone(session: UpstreamSession, tracing: NotedTracing) -> None:
-    """A task of an earlier process, and one whose wait nobody knows."""
-    request_context, _ = visited()
-    behind = request_context.for_background()
-    behind.span = None
-    for each in (behind, None):
+async def test_the_span_of_a_task_whose_request_is_unknown_has_no_parent_and_no_link(
+    session: UpstreamSession, tracing: NotedTracing
+) -> None:
+    """Such as a task of an earlier process."""
+    request_context, _ = host_request()
+    background = request_context.for_background()
+    background.span = None
+    for each in (background, None):
         with in_request(each):
             await session.run("add", "{}", within=timedelta(seconds=9), listener=NOBODY)
     for span in tracing.spans:
@@ -126,14 +129,14 @@ async def test_where_that_is_not_known_it_stands_alone(session: UpstreamSession,
         assert "taskgate.queue_wait_s" not in span.said
 
 
-async def test_a_tool_that_no_server_lists_names_no_span(session: UpstreamSession, tracing: NotedTracing) -> None:
+async def test_a_span_names_only_tools_that_the_server_lists(session: UpstreamSession, tracing: NotedTracing) -> None:
     await session.relay("tools/call", None, tool="made up", listener=NOBODY)
     await session.run("made up", "{}", within=timedelta(seconds=9), listener=NOBODY)
     await session.relay("tools/list", None, listener=NOBODY)
     assert [span.said["tool"] for span in tracing.spans] == [None, None, None]
 
 
-# --- how it ends -----------------------------------------------------------------------------------------------------
+# --- ends of spans ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -144,7 +147,7 @@ async def test_a_tool_that_no_server_lists_names_no_span(session: UpstreamSessio
         ('"error":{"code":-32603,"message":"x"}', "-32603"),
     ],
 )
-async def test_a_span_ends_as_its_call_does(
+async def test_a_span_ends_with_the_error_of_the_response(
     session: UpstreamSession, server: Server, tracing: NotedTracing, text: str, error: str | None
 ) -> None:
     async def answer() -> Response:
@@ -159,7 +162,7 @@ async def test_a_span_ends_as_its_call_does(
     ("failure", "error"),
     [(UpstreamFailed(UpstreamReason.TIMEOUT, "late", dispatched=True), "timeout"), (ValueError("x"), "_OTHER")],
 )
-async def test_and_as_it_fails(
+async def test_a_span_ends_with_the_reason_of_a_failure(
     session: UpstreamSession, server: Server, tracing: NotedTracing, failure: Exception, error: str
 ) -> None:
     async def answer() -> Response:
@@ -171,13 +174,13 @@ async def test_and_as_it_fails(
     assert tracing.spans[0].ends == [error]
 
 
-async def test_and_as_it_is_given_up(session: UpstreamSession, server: Server, tracing: NotedTracing) -> None:
+async def test_a_cancelled_call_ends_its_span(session: UpstreamSession, server: Server, tracing: NotedTracing) -> None:
     begun = asyncio.Event()
 
     async def answer() -> Response:
         begun.set()
         await asyncio.Event().wait()
-        raise AssertionError("nobody answers")
+        raise AssertionError("the call was not cancelled")
 
     server.inner.answer = answer
     calling = asyncio.ensure_future(session.relay("tools/call", None, listener=NOBODY))
@@ -189,35 +192,33 @@ async def test_and_as_it_is_given_up(session: UpstreamSession, server: Server, t
     assert tracing.spans[0].ends == ["cancelled"]
 
 
-async def test_without_a_span_a_request_goes_as_it_came(
+async def test_a_call_without_a_span_is_sent_unchanged(
     session: UpstreamSession, server: Server, tracing: NotedTracing
 ) -> None:
     tracing.is_off = True
-    params = Params(f'{{"_meta":{{"traceparent":"{THEIRS}","baggage":"a=1"}}}}')
+    params = Params(f'{{"_meta":{{"traceparent":"{HOST_TRACEPARENT}","baggage":"a=1"}}}}')
     assert await session.relay("tools/list", params, listener=NOBODY) == response()
     await session.run("add", params.head, within=timedelta(seconds=9), listener=NOBODY)
     assert [asked[2] for asked in server.inner.asked] == [params, params.head]
 
 
-def test_without_tracing_nothing_stands_between(server: Server) -> None:
-    """A call is the busiest thing that there is: it is not to pay for what nobody wants."""
-
+def test_without_tracing_an_upstream_is_not_wrapped(server: Server) -> None:
     def make(*_: Any) -> Upstream:
         return cast("Upstream", server)
 
-    assert traced(make, NO_TRACING) is make
+    assert with_tracing(make, NO_TRACING) is make
 
 
-# --- everything else -------------------------------------------------------------------------------------------------
+# --- delegation -------------------------------------------------------------------------------------------------------
 
 
-async def test_everything_else_is_the_servers_own(server: Server, tracing: NotedTracing) -> None:
-    upstream = traced(lambda *_: cast("Upstream", server), tracing)(
+async def test_everything_but_calls_is_delegated_to_the_server(server: Server, tracing: NotedTracing) -> None:
+    upstream = with_tracing(lambda *_: cast("Upstream", server), tracing)(
         cast("Any", type("Settings", (), {"url": "http://127.0.0.1/mcp"})), cast("Any", None), ManualClock()
     )
     upstream.open()
     host = cast("Any", "host")
-    session = upstream.session(NOBODY, lambda: SPEAKER, host)
+    session = upstream.session(NOBODY, lambda: PRINCIPAL, host)
     assert (upstream.name, upstream.vitals().up, session.era) == ("reports", True, Era.MODERN)
     assert await session.open() == cast("Any", "opened")
     assert await session.welcome() == cast("Any", "welcomed")
@@ -238,7 +239,7 @@ async def test_everything_else_is_the_servers_own(server: Server, tracing: Noted
     assert (tracing.spans[0].said["server.address"], tracing.spans[0].said["server.port"]) == ("127.0.0.1", 80)
 
 
-async def test_a_program_has_no_address(server: Server, tracing: NotedTracing) -> None:
-    session = TracedUpstream(cast("Upstream", server), tracing, None).session(NOBODY, lambda: SPEAKER)
+async def test_a_program_has_the_transport_pipe_and_no_address(server: Server, tracing: NotedTracing) -> None:
+    session = TracedUpstream(cast("Upstream", server), tracing, None).session(NOBODY, lambda: PRINCIPAL)
     await session.relay("ping", None, listener=NOBODY)
     assert tracing.spans[0].said == {"mount": "reports", "tool": None, "network.transport": "pipe"}

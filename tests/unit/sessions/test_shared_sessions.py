@@ -1,4 +1,4 @@
-"""A session that several processes serve: idle here is not idle everywhere, and ended anywhere is ended here."""
+"""Sessions that several replicas serve: idle time counts over all of them, and an end reaches each."""
 
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -11,7 +11,7 @@ from helpers.manual_clock import ManualClock
 from helpers.waiting import eventually
 from taskgate.cluster import messages
 from taskgate.errors import StoreUnavailable
-from taskgate.sessions.registry import CHECKED_AFTER, ENDINGS, TIDIED_WITHIN
+from taskgate.sessions.registry import CHECK_AFTER, ENDED_REMEMBERED, TOUCH_SLACK
 from taskgate.stores.memory import MemoryStore
 from unit.cluster.recording_bus import A, B
 from unit.lifecycle.replicated import IDLE, Replica
@@ -26,47 +26,48 @@ def store() -> FailingStore:
 
 @pytest.fixture
 async def here(store: FailingStore, clock: ManualClock) -> AsyncIterator[Replica]:
-    process = Replica(store, clock)
-    yield process
-    await process.sessions.close()
+    replica = Replica(store, clock)
+    yield replica
+    await replica.sessions.close()
 
 
 @pytest.fixture
 async def there(store: FailingStore, clock: ManualClock) -> AsyncIterator[Replica]:
-    process = Replica(store, clock, B)
-    yield process
-    await process.sessions.close()
+    replica = Replica(store, clock, B)
+    yield replica
+    await replica.sessions.close()
 
 
-# --- idle ----------------------------------------------------------------------------------------------------------
+# --- idle -------------------------------------------------------------------------------------------------------------
 
 
-async def test_where_it_is_idle_it_is_let_go_and_where_it_is_used_it_goes_on(
+async def test_a_session_is_unloaded_where_it_is_idle_and_lives_on_where_it_is_used(
     here: Replica, there: Replica, clock: ManualClock
 ) -> None:
     upstream: Any = (mine := await here.opened()).upstream
     for _ in range(int(IDLE / ROUND) + 1):
         await there.found(mine.id)
         clock.advance(ROUND)
-        for process in (here, there):
-            await process.sessions.sweep()
-    assert here.sessions.peek(mine.id) is None
+        for replica in (here, there):
+            await replica.sessions.sweep()
+    assert here.sessions.get(mine.id) is None
     await eventually(lambda: upstream.is_closed)
-    assert await here.knows(mine.id), "it is met anew"
+    assert await here.knows(mine.id), "it is loaded again"
 
 
-async def test_one_that_nobody_uses_ends_a_little_later_than_it_must(
+async def test_an_unused_session_expires_within_the_slack_after_its_idle_time(
     here: Replica, there: Replica, clock: ManualClock
 ) -> None:
     id_ = (await here.opened()).id
-    clock.advance(IDLE + TIDIED_WITHIN - timedelta(seconds=1))
+    clock.advance(IDLE + TOUCH_SLACK - timedelta(seconds=1))
     assert await there.knows(id_)
-    clock.advance(IDLE + TIDIED_WITHIN)
+    clock.advance(IDLE + TOUCH_SLACK)
     assert not await there.knows(id_)
 
 
-async def test_one_that_is_used_right_before_its_end_goes_on(here: Replica, there: Replica, clock: ManualClock) -> None:
-    """What one process knows the store is told at its next round."""
+async def test_a_session_used_just_before_it_expires_is_extended_by_the_next_sweep(
+    here: Replica, there: Replica, clock: ManualClock
+) -> None:
     id_ = (await here.opened()).id
     clock.advance(IDLE - timedelta(seconds=1))
     await there.found(id_)
@@ -77,18 +78,16 @@ async def test_one_that_is_used_right_before_its_end_goes_on(here: Replica, ther
     assert await there.knows(id_)
 
 
-async def test_a_session_that_is_only_alive_somewhere_is_not_kept_by_that(
-    here: Replica, there: Replica, clock: ManualClock
-) -> None:
+async def test_a_session_in_memory_without_use_expires(here: Replica, there: Replica, clock: ManualClock) -> None:
     id_ = (await here.opened()).id
     await there.found(id_)
-    for _ in range(int((IDLE + 2 * TIDIED_WITHIN) / ROUND)):
+    for _ in range(int((IDLE + 2 * TOUCH_SLACK) / ROUND)):
         clock.advance(ROUND)
         await there.sessions.sweep()
     assert not await here.knows(id_)
 
 
-async def test_what_a_store_that_was_away_was_not_told_it_is_told_later(
+async def test_a_sweep_that_fails_is_made_up_for_by_the_next(
     here: Replica, there: Replica, store: FailingStore, clock: ManualClock
 ) -> None:
     id_ = (await here.opened()).id
@@ -105,7 +104,7 @@ async def test_what_a_store_that_was_away_was_not_told_it_is_told_later(
     assert await there.knows(id_)
 
 
-async def test_with_one_process_alone_idle_is_the_end(store: FailingStore, clock: ManualClock) -> None:
+async def test_without_other_replicas_an_idle_session_is_ended(store: FailingStore, clock: ManualClock) -> None:
     alone = Replica(store, clock, alone=True)
     id_ = (await alone.opened()).id
     clock.advance(IDLE)
@@ -115,10 +114,10 @@ async def test_with_one_process_alone_idle_is_the_end(store: FailingStore, clock
     await alone.sessions.close()
 
 
-# --- ended ---------------------------------------------------------------------------------------------------------
+# --- ends -------------------------------------------------------------------------------------------------------------
 
 
-async def test_all_are_told_of_the_end(here: Replica, there: Replica) -> None:
+async def test_the_end_of_a_session_is_sent_to_the_other_replicas(here: Replica, there: Replica) -> None:
     mine = await here.opened()
     await there.found(mine.id)
     await here.sessions.end(mine)
@@ -128,7 +127,7 @@ async def test_all_are_told_of_the_end(here: Replica, there: Replica) -> None:
     assert not await here.knows(mine.id)
 
 
-async def test_one_that_was_read_right_before_it_ended_does_not_come_to_life(
+async def test_a_session_read_from_the_store_just_before_it_ended_is_not_loaded(
     here: Replica, there: Replica, store: FailingStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine = await here.opened()
@@ -141,44 +140,44 @@ async def test_one_that_was_read_right_before_it_ended_does_not_come_to_life(
 
     monkeypatch.setattr(store, "find", find_late, raising=False)
     assert not await there.knows(mine.id)
-    assert there.sessions.peek(mine.id) is None
+    assert there.sessions.get(mine.id) is None
 
 
-async def test_if_the_word_is_lost_the_end_is_noticed_soon(here: Replica, there: Replica, clock: ManualClock) -> None:
+async def test_an_end_whose_message_is_lost_is_found_in_the_store_at_the_next_check(
+    here: Replica, there: Replica, clock: ManualClock
+) -> None:
     mine = await here.opened()
     await there.found(mine.id)
     await here.sessions.end(mine)
     assert await there.knows(mine.id)
-    clock.advance(timedelta(seconds=CHECKED_AFTER))
+    clock.advance(timedelta(seconds=CHECK_AFTER))
     assert not await there.knows(mine.id)
-    assert there.sessions.peek(mine.id) is None
+    assert there.sessions.get(mine.id) is None
 
 
-async def test_a_session_that_is_alive_is_looked_for_now_and_then_alone(
+async def test_a_session_in_memory_is_usable_while_the_store_is_down(
     here: Replica, store: FailingStore, clock: ManualClock
 ) -> None:
-    """A request costs no look into the store, and none fails for a store that is away."""
     id_ = (await here.opened()).id
     store.failing.add("find")
     assert await here.knows(id_)
-    clock.advance(timedelta(seconds=CHECKED_AFTER))
+    clock.advance(timedelta(seconds=CHECK_AFTER))
     assert await here.knows(id_)
 
 
-async def test_not_all_endings_are_remembered(here: Replica) -> None:
-    """It need be known only as long as the session may have been read from the store before."""
+async def test_a_limited_number_of_ended_sessions_is_remembered(here: Replica) -> None:
     mine = await here.opened()
     here.said.receive(messages.SessionEnded(mine.id))
     assert not await here.knows(mine.id)
-    for number in range(ENDINGS):
+    for number in range(ENDED_REMEMBERED):
         here.said.receive(messages.SessionEnded(str(number)))
-    assert await here.knows(mine.id), "this store was told of no end"
+    assert await here.knows(mine.id), "the store still has it"
 
 
-# --- brought to life ------------------------------------------------------------------------------------------------
+# --- revived ----------------------------------------------------------------------------------------------------------
 
 
-async def test_who_brings_it_to_life_says_so(here: Replica, there: Replica) -> None:
+async def test_loading_a_session_is_sent_to_the_other_replicas_once(here: Replica, there: Replica) -> None:
     id_ = (await here.opened()).id
     assert here.said.take_sent() == []
     await there.found(id_)

@@ -1,4 +1,4 @@
-"""An upstream knows whether a session with it is open, and hands who comes too late to the one in its place."""
+"""An upstream counts its open sessions and requests, and redirects new sessions to its successor."""
 
 import asyncio
 from datetime import timedelta
@@ -9,15 +9,15 @@ import pytest
 from helpers.waiting import bounded
 from taskgate.domain.versions import Era
 from taskgate.lifecycle.hearing import NOBODY
-from taskgate.sessions.counted import CountedUpstream, RequestCounter
+from taskgate.sessions.upstream_usage import CountedUpstream, RequestCounter
 from taskgate.upstream.base import Upstream, UpstreamSession, Vitals
 from taskgate.upstream.principal import Principal
 
-SPEAKER = Principal(context="c")
+PRINCIPAL = Principal(context="c")
 
 
 class Session:
-    """Notes what it is asked; `fault` is what its end raises."""
+    """Records its calls; `fault` is what `close` raises."""
 
     era = Era.MODERN
 
@@ -47,7 +47,7 @@ class Session:
 
 
 class Server:
-    """Gives out sessions, and notes that it was opened and closed."""
+    """Makes sessions, and records that it was opened and closed."""
 
     name = "reports"
 
@@ -71,53 +71,51 @@ class Server:
 
 
 def session_of(upstream: Upstream) -> UpstreamSession:
-    return upstream.session(NOBODY, lambda: SPEAKER)
+    return upstream.session(NOBODY, lambda: PRINCIPAL)
 
 
-async def test_it_is_left_once_every_session_was_closed() -> None:
+async def test_an_upstream_is_idle_when_every_session_is_closed() -> None:
     upstream = CountedUpstream(Server())
     async with bounded():
-        await upstream.left()
+        await upstream.wait_idle()
     sessions = [session_of(upstream) for _ in range(2)]
-    left = asyncio.ensure_future(upstream.left())
+    idle = asyncio.ensure_future(upstream.wait_idle())
     await sessions[0].close()
     await sessions[0].close()
     await asyncio.sleep(0)
-    assert not left.done(), "a second end of one session is no end of the other"
+    assert not idle.done(), "one session closed twice counts once"
     await sessions[1].close()
     async with bounded():
-        await left
+        await idle
 
 
-async def test_a_session_whose_end_fails_has_ended() -> None:
+async def test_a_session_whose_close_fails_counts_as_closed() -> None:
     upstream = CountedUpstream(Server(fault=OSError("no")))
     session = session_of(upstream)
     with pytest.raises(OSError, match="no"):
         await session.close()
     async with bounded():
-        await upstream.left()
+        await upstream.wait_idle()
 
 
-def test_who_comes_too_late_gets_a_session_of_the_one_in_its_place() -> None:
+def test_new_sessions_are_redirected_to_the_last_successor() -> None:
     first, second, third = Server(), Server(), Server()
     before, between, now = (CountedUpstream(server) for server in (first, second, third))
-    before.yield_to(lambda: between)
-    between.yield_to(lambda: now)
+    before.redirect_to(lambda: between)
+    between.redirect_to(lambda: now)
     session_of(before)
     assert (len(first.sessions), len(second.sessions), len(third.sessions)) == (0, 0, 1)
 
 
-def test_without_one_in_its_place_it_gives_its_own() -> None:
+def test_without_a_present_successor_a_session_is_its_own() -> None:
     server = Server()
     upstream = CountedUpstream(server)
-    upstream.yield_to(lambda: None)
+    upstream.redirect_to(lambda: None)
     session_of(upstream)
     assert len(server.sessions) == 1
 
 
-async def test_an_end_that_has_begun_goes_on_though_nobody_waits_and_is_made_once() -> None:
-    """Else what was half let go would be let go by nobody."""
-
+async def test_a_close_runs_once_and_goes_on_when_its_caller_is_cancelled() -> None:
     class Slow(Server):
         ends = asyncio.Event()
 
@@ -138,14 +136,14 @@ async def test_an_end_that_has_begun_goes_on_though_nobody_waits_and_is_made_onc
     assert server.told == ["close"]
 
 
-async def test_everything_else_is_handed_on_as_it_came() -> None:
+async def test_everything_is_delegated_to_the_server_unchanged() -> None:
     server = Server()
     upstream = CountedUpstream(server)
     upstream.open()
     await upstream.close()
     assert (upstream.name, upstream.vitals(), server.told) == ("reports", Vitals(True, "closed"), ["open", "close"])
     session = cast("Any", session_of(upstream))
-    more = {"listener": NOBODY, "principal": SPEAKER, "log_level": "info", "repeated": {"a": "b"}}
+    more = {"listener": NOBODY, "principal": PRINCIPAL, "log_level": "info", "repeated": {"a": "b"}}
     round_ = object()
     assert session.era is Era.MODERN
     assert session.open() == "open"
@@ -168,11 +166,11 @@ async def test_everything_else_is_handed_on_as_it_came() -> None:
     ]
 
 
-# --- what is under way ----------------------------------------------------------------------------------------------
+# --- requests in flight -----------------------------------------------------------------------------------------------
 
 
 class Pending(Server):
-    """Its sessions answer when `answers` is set, with the fault that they have."""
+    """Its calls end when `answers` is set, with the fault if there is one."""
 
     def __init__(self, fault: Exception | None = None) -> None:
         super().__init__(fault)
@@ -192,8 +190,8 @@ class Pending(Server):
         return cast("UpstreamSession", Slow(self.fault))
 
 
-def asked(session: UpstreamSession) -> list[asyncio.Task[Any]]:
-    """A request and a call, which have begun."""
+def calls(session: UpstreamSession) -> list[asyncio.Task[Any]]:
+    """A request and a task's call, both started."""
     session_, more = cast("Any", session), {"listener": NOBODY}
     loop = asyncio.get_running_loop()
     return [
@@ -203,38 +201,38 @@ def asked(session: UpstreamSession) -> list[asyncio.Task[Any]]:
 
 
 @pytest.mark.parametrize("ends", ["answer", "fault", "cancel"])
-async def test_a_request_is_under_way_from_its_beginning_to_whatever_end(ends: str) -> None:
+async def test_a_request_counts_until_it_is_answered_fails_or_is_cancelled(ends: str) -> None:
     requests, server = RequestCounter(), Pending(OSError("no") if ends == "fault" else None)
     session = session_of(CountedUpstream(server, requests))
     assert requests.read() == {}
-    under_way = asked(session)
+    running = calls(session)
     await asyncio.sleep(0)
     assert requests.read() == {("reports",): 2}
     if ends == "cancel":
-        for task in under_way:
+        for task in running:
             task.cancel()
     server.answers.set()
     async with bounded():
-        await asyncio.wait(under_way)
-    assert {type(task.exception()) for task in under_way if not task.cancelled()} == {
+        await asyncio.wait(running)
+    assert {type(task.exception()) for task in running if not task.cancelled()} == {
         "answer": {type(None)}, "fault": {OSError}, "cancel": set()
     }[ends]  # fmt: skip
     assert requests.read() == {("reports",): 0}
 
 
-async def test_what_was_replaced_counts_with_what_took_its_place() -> None:
+async def test_a_replaced_server_counts_together_with_its_successor() -> None:
     requests, first, second = RequestCounter(), Pending(), Pending()
-    under_way = [task for server in (first, second) for task in asked(session_of(CountedUpstream(server, requests)))]
+    running = [task for server in (first, second) for task in calls(session_of(CountedUpstream(server, requests)))]
     await asyncio.sleep(0)
     assert requests.read() == {("reports",): 4}
     first.answers.set()
     second.answers.set()
     async with bounded():
-        await asyncio.wait(under_way)
+        await asyncio.wait(running)
     assert requests.read() == {("reports",): 0}
 
 
-async def test_a_request_that_never_began_is_not_under_way() -> None:
+async def test_a_request_that_did_not_start_is_not_counted() -> None:
     requests = RequestCounter()
     session = session_of(CountedUpstream(Pending(), requests))
     cast("Any", session).relay("ping", None, listener=NOBODY).close()

@@ -1,7 +1,7 @@
-"""An upstream whose calls are traced: a span around each, and its place in the request that leaves.
+"""Tracing of calls to servers: `TracedUpstream` makes a client span around each of them.
 
-What must not live here: what a span says of itself (`telemetry`), and any decision. It is put around a server only
-where tracing is on.
+The trace context is sent with the call. A server is wrapped only if tracing is on, because calls
+are the most frequent operation.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from taskgate.jsontext.spans import RawJson
 from taskgate.protocol.messages import Params, Response
 from taskgate.protocol.meta import TraceKeys, with_trace_keys
 from taskgate.protocol.vocabulary import TOOLS_CALL
-from taskgate.sessions.around import AroundSession
+from taskgate.sessions.upstream_usage import DelegatingSession
 from taskgate.streams.exchange import error_of
 from taskgate.telemetry import request_context
 from taskgate.telemetry.span_annotations import QUEUE_WAIT, queue_wait
@@ -34,88 +34,85 @@ TRANSPORT: Final = "network.transport"
 PROTOCOL: Final = "network.protocol.name"
 CANCELLED: Final = "cancelled"
 OTHER: Final = "_OTHER"
-"""What a failure is called that nobody foresaw."""
+"""The error type of an unexpected failure."""
 
 _PORTS: Final = {"http": 80, "https": 443}
 
-Make = Callable[[UpstreamSettings, UpstreamObserver, Clock], Upstream]
+UpstreamFactory = Callable[[UpstreamSettings, UpstreamObserver, Clock], Upstream]
 
 
-def traced(make: Make, tracing: Tracing) -> Make:
-    """What makes servers as `make` does, with all their calls traced; `make` itself where nothing is."""
+def with_tracing(make: UpstreamFactory, tracing: Tracing) -> UpstreamFactory:
+    """A factory of traced upstreams; `make` itself if tracing is off."""
     if tracing is NO_TRACING:
         return make
 
-    def made(settings: UpstreamSettings, observer: UpstreamObserver, clock: Clock) -> Upstream:
+    def make_traced(settings: UpstreamSettings, observer: UpstreamObserver, clock: Clock) -> Upstream:
         return TracedUpstream(make(settings, observer, clock), tracing, settings.url)
 
-    return made
+    return make_traced
 
 
 class TracedUpstream:
-    """Hands everything to `inner`, and traces its calls; see Upstream. It is at `url`, None for a program."""
+    """An Upstream that traces the calls of `inner`. `url` is its address; None for a program."""
 
     def __init__(self, inner: Upstream, tracing: Tracing, url: str | None) -> None:
         self.name = inner.name
         self._inner = inner
         self._tracing = tracing
-        self._way = _way(url)
+        self._network = _network_attributes(url)
 
     def open(self) -> None:
-        """See Upstream."""
         self._inner.open()
 
     def vitals(self) -> Vitals:
-        """See Upstream."""
         return self._inner.vitals()
 
     def session(
         self, listener: SessionCallListener, principal_source: PrincipalSource, host: Peer | None = None
     ) -> UpstreamSession:
-        """See Upstream."""
-        begin = _Beginning(self._tracing, self.name, self._way)
-        return _TracedSession(self._inner.session(listener, principal_source, host), begin)
+        start_span = _SpanStarter(self._tracing, self.name, self._network)
+        return _TracedSession(self._inner.session(listener, principal_source, host), start_span)
 
     async def close(self) -> None:
-        """See Upstream."""
         await self._inner.close()
 
 
-class _Beginning:
-    """Begins spans of calls to one server."""
+class _SpanStarter:
+    """Starts the spans of calls to one server: `start_span(method, tool)`, None if not tracing."""
 
-    __slots__ = ("_mount", "_tracing", "_way")
+    __slots__ = ("_mount", "_network", "_tracing")
 
-    def __init__(self, tracing: Tracing, mount: str, way: Mapping[str, str | int]) -> None:
+    def __init__(self, tracing: Tracing, mount: str, network: Mapping[str, str | int]) -> None:
         self._tracing = tracing
         self._mount = mount
-        self._way = way
+        self._network = network
 
     def __call__(self, method: str, tool: str | None) -> Span | None:
         here = request_context.current()
         origin = None if here is None else here.span
         is_task = here is not None and here.background
-        # The request that made a task is answered long before, and its duration is not that of the call.
+        # The request that created a task ends long before the call, so its span is linked instead
+        # of being the parent.
         link = origin.traceparent if origin is not None and is_task else None
         parent = None if is_task else origin
         span = self._tracing.start_client_span(method, mount=self._mount, tool=tool, parent=parent, link=link)
         if span is None:
             return None
-        for key, value in self._way.items():
+        for key, value in self._network.items():
             span.set_attribute(key, value)
         if here is not None and is_task:
-            _tell_of_task(span, here)
+            _set_task_attributes(span, here)
         return span
 
 
-class _TracedSession(AroundSession):
-    """See UpstreamSession."""
+class _TracedSession(DelegatingSession):
+    """A session with a span around each request and call."""
 
-    __slots__ = ("_begin",)
+    __slots__ = ("_start_span",)
 
-    def __init__(self, inner: UpstreamSession, begin: _Beginning) -> None:
+    def __init__(self, inner: UpstreamSession, start_span: _SpanStarter) -> None:
         super().__init__(inner)
-        self._begin = begin
+        self._start_span = start_span
 
     async def relay(
         self,
@@ -128,10 +125,10 @@ class _TracedSession(AroundSession):
         log_level: str | None = None,
         repeated: Mapping[str, str] | None = None,
     ) -> Response:
-        span = self._begin(method, self._known(tool))
+        span = self._start_span(method, self._known(tool))
         if span is not None:
-            params = with_trace_keys(params, _keys(span))
-        return await _through(
+            params = with_trace_keys(params, _trace_keys(span))
+        return await _traced(
             span,
             self._inner.relay(
                 method,
@@ -156,10 +153,10 @@ class _TracedSession(AroundSession):
         repeated: Mapping[str, str] | None = None,
         resumes: Resumes | None = None,
     ) -> Response:
-        span = self._begin(TOOLS_CALL, self._known(tool))
+        span = self._start_span(TOOLS_CALL, self._known(tool))
         if span is not None:
-            params = with_trace_keys(Params(params), _keys(span)).head
-        return await _through(
+            params = with_trace_keys(Params(params), _trace_keys(span)).head
+        return await _traced(
             span,
             self._inner.run(
                 tool,
@@ -177,11 +174,11 @@ class _TracedSession(AroundSession):
         await self._inner.close()
 
     def _known(self, tool: str | None) -> str | None:
+        """The tool if the server lists it: other names come from hosts, and have no bound."""
         return tool if tool is not None and self._inner.listed(tool) is not None else None
 
 
-def _way(url: str | None) -> Mapping[str, str | int]:
-    """What is said of how a server is spoken to, and where."""
+def _network_attributes(url: str | None) -> Mapping[str, str | int]:
     if url is None:
         return {TRANSPORT: "pipe"}
     parts = urlsplit(url)
@@ -189,7 +186,7 @@ def _way(url: str | None) -> Mapping[str, str | int]:
     return {TRANSPORT: "tcp", PROTOCOL: "http", ADDRESS: parts.hostname or "", PORT: port}
 
 
-def _tell_of_task(span: Span, here: request_context.RequestContext) -> None:
+def _set_task_attributes(span: Span, here: request_context.RequestContext) -> None:
     if here.task is not None:
         span.set_task(here.task)
     seconds = queue_wait()
@@ -197,8 +194,8 @@ def _tell_of_task(span: Span, here: request_context.RequestContext) -> None:
         span.set_attribute(QUEUE_WAIT, seconds)
 
 
-async def _through(span: Span | None, call: Coroutine[Any, Any, Response]) -> Response:
-    """What a call comes to, which is also how its span ends."""
+async def _traced(span: Span | None, call: Coroutine[Any, Any, Response]) -> Response:
+    """Await a call and end its span with the error type, None on success."""
     if span is None:
         return await call
     error: str | None = OTHER
@@ -216,5 +213,5 @@ async def _through(span: Span | None, call: Coroutine[Any, Any, Response]) -> Re
     return response
 
 
-def _keys(span: Span) -> TraceKeys:
+def _trace_keys(span: Span) -> TraceKeys:
     return TraceKeys(span.traceparent, span.tracestate)

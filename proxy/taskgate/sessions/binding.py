@@ -1,0 +1,86 @@
+"""The binding of a call to a server session: `CallSite` before it is sent, `OngoingCall` after it.
+
+A legacy host session is a call site, and so is a pooled server session of the modern era. The
+lifecycle runs tasks on both in the same way.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from taskgate.admission.mounts import Mount
+from taskgate.domain.versions import Peer
+from taskgate.protocol.messages import Response
+from taskgate.upstream.base import UpstreamSession
+from taskgate.upstream.call_listener import CallListener
+
+_FEATURES: Final = ("elicitation", "roots", "sampling")
+
+
+class CallSite(Protocol):
+    """A server session that calls are sent on, and the host that it was opened for.
+
+    `host_session` is the id of the host's session; None in the modern era, which has no sessions.
+    """
+
+    @property
+    def mount(self) -> Mount: ...
+
+    @property
+    def peer(self) -> Peer: ...
+
+    @property
+    def upstream(self) -> UpstreamSession: ...
+
+    @property
+    def host_session(self) -> str | None: ...
+
+    def acquire(self) -> None:
+        """Count a task that starts on the server session, which stays open for it."""
+        ...
+
+    def release(self) -> None:
+        """Count the end of that task; after the last one, the server session may close."""
+        ...
+
+
+def client_features(peer: Peer) -> dict[str, Any]:
+    """The capabilities of a host that let a server ask it something in a call."""
+    return {name: peer.capabilities[name] for name in _FEATURES if name in peer.capabilities}
+
+
+class TaskCreation:
+    """A `with` block in which a task is created: until its end, the call site stays acquired.
+
+    `on_start` and `on_end` let the maker count such blocks, so that a shutdown waits for them.
+    """
+
+    __slots__ = ("_on_end", "_on_start", "_site")
+
+    def __init__(self, site: CallSite, on_start: Callable[[], None], on_end: Callable[[], None]) -> None:
+        self._site = site
+        self._on_start = on_start
+        self._on_end = on_end
+
+    def __enter__(self) -> None:
+        self._on_start()
+        self._site.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._site.release()
+        self._on_end()
+
+
+class OngoingCall(Protocol):
+    """A call that was sent for a host, and that can become a task while it runs."""
+
+    def attach_listener(self, listener: CallListener) -> None:
+        """Pass messages of the server about the call to `listener`, open questions first."""
+        ...
+
+    async def response(self) -> Response:
+        """The server's response. Raises UpstreamFailed. Cancelling this cancels the call."""
+        ...
+
+    def close(self) -> None:
+        """Cancel the call if it still runs. A second call does nothing."""
+        ...
