@@ -58,7 +58,7 @@ WELL: dict[str, Says] = {
 }
 """By tool: how it answers, well all the same."""
 
-NO_MESSAGE = "The server broke the protocol: a message of it is no JSON-RPC message"
+NO_MESSAGE = "The server broke the protocol: a message of it is not JSON-RPC"
 ENDED = "The server's event stream ended"
 FAILED: dict[str, tuple[Says, str, str]] = {
     "latin": (lambda stream, id: stream.say(event(PROPER % (id, b"caf\xe9"))), "malformed", NO_MESSAGE),

@@ -32,7 +32,7 @@ WELL = {
 """By tool: what it gives all the same."""
 
 EXITED = "The server's program exited with status {} before it answered"
-NO_MESSAGE = "The server broke the protocol: a message of it is no JSON-RPC message"
+NO_MESSAGE = "The server broke the protocol: a message of it is not JSON-RPC"
 FAILED = {
     "too_large": ("too_large", "The server's answer is too large"),
     "latin": ("malformed", NO_MESSAGE),
@@ -136,7 +136,7 @@ REFUSED = {
     "deaf": ("timeout", "The server did not answer in time"),
     "dead": ("closed", EXITED.format(5)),
     "refusing": ("refused", "The server refused to open a session"),
-    "babbling": ("malformed", "The server broke the protocol: it speaks no known revision"),
+    "babbling": ("malformed", "The server broke the protocol: it chose an unknown protocol revision"),
 }
 """By way of misbehaving from the start: what a host is told that comes then."""
 

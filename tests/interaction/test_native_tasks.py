@@ -185,9 +185,9 @@ async def test_a_task_that_failed_there_failed_here_and_says_why(gateway: WholeG
     [
         (error(-32602, "Task not found"), "call_lost", "gateway", "did not keep its result"),
         (error(-32601, "Method not found"), "call_lost", "gateway", "did not keep its result"),
-        (result({}), "malformed", "upstream", "shows no result"),
-        (result({"task": {"taskId": "theirs-0001"}}), "malformed", "upstream", "shows no result"),
-        (result({"_meta": {RELATED: {"taskId": "theirs-0001"}}}), "malformed", "upstream", "shows no result"),
+        (result({}), "malformed", "upstream", "has no result"),
+        (result({"task": {"taskId": "theirs-0001"}}), "malformed", "upstream", "has no result"),
+        (result({"_meta": {RELATED: {"taskId": "theirs-0001"}}}), "malformed", "upstream", "has no result"),
     ],
 )
 async def test_a_task_that_was_done_there_and_shows_no_result_failed_here_and_its_session_goes_on(
@@ -236,7 +236,7 @@ async def test_a_task_that_cannot_be_asked_for_failed_here(
     tasks.names = [id_]
     host = await gateway.greeted()
     created = (await host.start("research"))["taskId"]
-    assert "no id that could be asked for" in (await status(host, created, "failed"))["statusMessage"]
+    assert "no valid taskId" in (await status(host, created, "failed"))["statusMessage"]
 
 
 async def test_a_task_in_a_state_that_there_is_not_failed_here_and_is_ended_there(
@@ -247,7 +247,7 @@ async def test_a_task_in_a_state_that_there_is_not_failed_here_and_is_ended_ther
     created = (await host.start("research"))["taskId"]
     (await tasks.made()).moves("paused")
     tasks.handles.set()
-    assert "in no state that there is" in (await status(host, created, "failed"))["statusMessage"]
+    assert "an unknown status" in (await status(host, created, "failed"))["statusMessage"]
     await eventually(lambda: tasks.cancelled == ["theirs-0001"])
 
 

@@ -29,8 +29,12 @@ def told(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
 WARNED = {
     "mute": ("timeout", "The server did not answer in time", None),
     "refusing": ("refused", "The server refused to open a session", "-32603 no license"),
-    "ahead": ("malformed", "The server broke the protocol: it speaks no known revision", "revision 2099-01-01"),
-    "babbling": ("malformed", "The server broke the protocol: it speaks no known revision", None),
+    "ahead": (
+        "malformed",
+        "The server broke the protocol: it chose an unknown protocol revision",
+        "revision 2099-01-01",
+    ),
+    "babbling": ("malformed", "The server broke the protocol: it chose an unknown protocol revision", None),
 }
 """By way of misbehaving: what the log has of it."""
 

@@ -264,7 +264,7 @@ def request_refused(text: str) -> UpstreamFailed:
 
 def no_result(id: RequestId) -> str:
     """The response to a host in place of a result that breaks the protocol."""
-    return fault(protocol_violation("its answer is no result")).message(id)
+    return fault(protocol_violation("its result is not an object")).message(id)
 
 
 # --- errors of servers under another code -----------------------------------------------------------------------------

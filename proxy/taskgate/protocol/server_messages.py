@@ -328,7 +328,7 @@ def call_outcome(response: Response) -> CallSucceeded | CallFaulted:
     found = response.result.members
     if found is None or ("task" in found and "content" not in found):
         # A call that asked for a server's task is settled by the task's result, not by its handle.
-        raise protocol_violation("its answer is no tool result")
+        raise protocol_violation("its result is not a tool result")
     failed = value_of(found, "isError") is True
     text = response.text[response.result.start : response.result.end]
     return CallSucceeded(

@@ -80,7 +80,7 @@ class LegacyServerTasks:
         assert response.result is not None, "a response without an error has a result"
         now = _read_task(_task_values(response.result.members or {}))
         if now.id != task:
-            raise protocol_violation("it shows another task than the one it was asked for")
+            raise protocol_violation("it returned another task than the one that was requested")
         return now
 
     def read_outcome(self, task: ServerTask, response: Response) -> Response | None:
@@ -101,7 +101,7 @@ class LegacyServerTasks:
                 raise _unknown_outcome()
             case TaskStatus.COMPLETED if found is not None and found.keys() <= {"_meta", "task"}:
                 # Released SDKs answer like this for a task that was completed without a result.
-                raise protocol_violation("its task is complete and shows no result")
+                raise protocol_violation("its task is completed and has no result")
             case TaskStatus.COMPLETED:
                 return _without_task(response)
         return None
@@ -131,9 +131,9 @@ def _task_values(found: Members) -> dict[str, Any]:
 def _read_task(task: dict[str, Any]) -> ServerTask:
     id_, status = task.get("taskId"), _state(task.get("status"))
     if not isinstance(id_, str) or not _is_id(id_):
-        raise protocol_violation("its task has no id that could be asked for")
+        raise protocol_violation("its task has no valid taskId")
     if status is None:
-        raise protocol_violation("its task is in no state that there is")
+        raise protocol_violation("its task has an unknown status")
     message, updated = task.get("statusMessage"), task.get("lastUpdatedAt")
     return ServerTask(
         id=id_,
@@ -174,7 +174,7 @@ def _without_task(response: Response) -> Response:
     assert response.result is not None, "only results are passed here"
     found = response.result.members
     if found is None:
-        raise protocol_violation("what came of its task is no result")
+        raise protocol_violation("the result of its task is not an object")
     edits = edits_for(found, response.result.start, WITHOUT_TASK)
     return _parse_own(splice(response.text, edits)) if edits else response
 
@@ -194,7 +194,7 @@ def _parse_own(text: str) -> Response:
 
 
 def _unknown_outcome() -> UpstreamFailed:
-    return _failed(UpstreamReason.REFUSED, "The server does not tell what became of the call")
+    return _failed(UpstreamReason.REFUSED, "The server does not return the outcome of the call")
 
 
 def _failed(reason: UpstreamReason, text: str) -> UpstreamFailed:

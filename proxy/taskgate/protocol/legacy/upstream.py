@@ -67,15 +67,15 @@ class LegacyUpstream:
             raise request_refused("The server refused to open a session")
         text = response.text[response.result.start : response.result.end]
         if len(text) > MAX_WELCOME:
-            raise protocol_violation("its welcome is too long")
+            raise protocol_violation("its result of initialize is too long")
         try:
             result = members(text, {"capabilities": {"extensions": {}, "experimental": {}}, "_meta": {}})
         except MalformedMessage:
             # Both are edited for hosts, which needs unique keys.
-            raise protocol_violation("its welcome repeats a key, or has too many") from None
+            raise protocol_violation("its result of initialize repeats a key, or has too many keys") from None
         revision = find_revision(value_of(result, "protocolVersion"))
         if revision is None:
-            raise protocol_violation("it speaks no known revision")
+            raise protocol_violation("it chose an unknown protocol revision")
         declared, info = result.get("capabilities"), value_of(result, "serverInfo")
         if declared is None or not isinstance(declared.value, dict):
             raise protocol_violation("it declared no capabilities")
@@ -126,7 +126,7 @@ class LegacyUpstream:
         result = members(text)
         tools = result["tools"].whole if "tools" in result else None
         if not isinstance(tools, list):
-            raise protocol_violation("its list of tools is no list")
+            raise protocol_violation("its list of tools is not valid")
         cursor = result.get("nextCursor")
         has_more = cursor is not None and isinstance(cursor.value, str)
         return ToolPage(
@@ -141,7 +141,7 @@ class LegacyUpstream:
         try:
             parsed = parse(message, max_depth=MAX_DEPTH)
         except (UnparsableMessage, MalformedMessage):
-            raise protocol_violation("a message of it is no JSON-RPC message") from None
+            raise protocol_violation("a message of it is not JSON-RPC") from None
         match parsed:
             case Response():
                 return CallResponse(parsed)

@@ -284,16 +284,16 @@ def read_round(method: str, id: int, response: Response, extension: Extension | 
     assert response.result is not None, "a response without an error has a result"
     found = response.result.members
     if found is None:
-        raise protocol_violation("its answer is no result")
+        raise protocol_violation("its result is not an object")
     kind = found.get("resultType")
     if kind is None or kind.value == "complete" or (extension is not None and extension.allows_result(kind.value)):
         return None
     if kind.value != "input_required" or method not in names.ROUND_METHODS:
-        raise protocol_violation("its answer is of a kind that was not asked for")
+        raise protocol_violation("its result has a resultType that the request does not allow")
     questions = read_questions(response.text, found.get("inputRequests"), id)
     state = _read_state(response.text, found.get("requestState"))
     if not questions and state is None:
-        raise protocol_violation("it asks for nothing")
+        raise protocol_violation("it requires input, and names neither inputRequests nor a requestState")
     return ServerRound(questions, state)
 
 
@@ -308,7 +308,7 @@ def read_questions(text: str, member: Member | None, id: int) -> dict[str, Quest
         return {}
     keys = first_keys(member, MAX_QUESTIONS + 1)
     if keys is None or len(keys) > MAX_QUESTIONS:
-        raise protocol_violation("it asks in no form")
+        raise protocol_violation(f"its inputRequests is not an object of at most {MAX_QUESTIONS} keys")
     try:
         entries = members(requests)
         "".join(entries).encode()
@@ -319,12 +319,12 @@ def read_questions(text: str, member: Member | None, id: int) -> dict[str, Quest
             found = members(each, _PARAMS)
             left -= count_members(found)
             if left < 0:
-                raise protocol_violation("its questions have too many members")
+                raise protocol_violation("its input requests have too many members")
             questions[key] = _read_question(each, found, f"{id}-{turn}")
         return questions
     except (MalformedMessage, UnicodeEncodeError):
         # A duplicate key, or a key that is no valid Unicode.
-        raise protocol_violation("its questions cannot be told apart") from None
+        raise protocol_violation("a key of its input requests is repeated, or is not valid Unicode") from None
 
 
 def input_responses(answers: Mapping[str, tuple[Question, Answer]]) -> RawJson | None:
@@ -348,14 +348,14 @@ def _read_state(text: str, member: Member | None) -> RawJson | None:
     if member is None or member.value is None:
         return None
     if not isinstance(member.value, str):
-        raise protocol_violation("its requestState is no text")
+        raise protocol_violation("its requestState is not a string")
     return text[member.start : member.end]
 
 
 def _read_question(text: RawJson, found: Members, elicitation: str) -> Question:
     method, params = value_of(found, "method"), found.get("params")
     if not isinstance(method, str) or method not in ALLOWED_QUESTIONS or not (params is None or params.is_object):
-        raise protocol_violation("it asks a question that no host can be asked")
+        raise protocol_violation("an input request has an unknown method or invalid params")
     if params is None:
         return Question(method, None)
     # In legacy form, an elicitation by URL has an id (B-CONV-6).

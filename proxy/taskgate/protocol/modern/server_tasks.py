@@ -82,7 +82,7 @@ def read_state(id: int, task: str, response: Response) -> ServerTask | None:
     found = response.result.members or {}
     now = _read_task(found, _state(found))
     if now.id != task:
-        raise protocol_violation("it shows another task than the one it was asked for")
+        raise protocol_violation("it returned another task than the one that was requested")
     match now.status:
         case TaskStatus.INPUT_REQUIRED:
             return now._replace(questions=read_questions(response.text, found.get("inputRequests"), id))
@@ -107,9 +107,9 @@ def _state(found: Members) -> TaskStatus | None:
 def _read_task(found: Members, status: TaskStatus | None) -> ServerTask:
     id_ = value_of(found, "taskId")
     if not _is_id(id_):
-        raise protocol_violation("its task has no id that could be asked for")
+        raise protocol_violation("its task has no valid taskId")
     if status is None:
-        raise protocol_violation("its task is in no state that there is")
+        raise protocol_violation("its task has an unknown status")
     message, updated = value_of(found, "statusMessage"), value_of(found, "lastUpdatedAt")
     return ServerTask(
         id=id_,
@@ -146,7 +146,7 @@ def _object(text: str, member: Member | None) -> RawJson:
 
 
 def _no_outcome() -> UpstreamFailed:
-    return protocol_violation("its task is over and does not show what came of it")
+    return protocol_violation("its task ended without a result or an error")
 
 
 def _parse_own(text: str) -> Response:
@@ -154,9 +154,9 @@ def _parse_own(text: str) -> Response:
     try:
         response = parse(text.encode(), max_depth=MAX_DEPTH)
     except MalformedMessage:
-        raise protocol_violation("what came of its task is no answer to a call") from None
+        raise protocol_violation("the result of its task is not a tool result") from None
     assert isinstance(response, Response), "the text is a response"
     kind = value_of({} if response.result is None else response.result.members or {}, "resultType")
     if kind not in (None, "complete"):
-        raise protocol_violation("what came of its task is no answer to a call")
+        raise protocol_violation("the result of its task is not a tool result")
     return response

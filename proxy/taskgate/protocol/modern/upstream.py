@@ -82,15 +82,15 @@ class ModernUpstream:
     def read_discovery(self, response: Response) -> ServerDescription | None:
         if response.error is not None:
             if response.error_code in names.MODERN_ERRORS and response.error_code != names.UNSUPPORTED_VERSION:
-                raise request_refused("The server refused to say what it is")
+                raise request_refused("The server refused server/discover")
             # Not necessarily an error of this era (V-ERA-7).
             return None
         if len(response.text) > MAX_WELCOME:
-            raise protocol_violation("its discovery is too long")
+            raise protocol_violation("its result of server/discover is too long")
         text, found = _complete_result(response, "its discovery")
         versions = value_of(found, "supportedVersions")
         if not isinstance(versions, list):
-            raise protocol_violation("it names no versions that it supports")
+            raise protocol_violation("it names no protocol versions that it supports")
         known = [revision for revision in MODERN if revision.value in versions]
         if not known:
             return None
@@ -129,7 +129,7 @@ class ModernUpstream:
         text, found = _complete_result(response, "its list of tools")
         listed = found["tools"].whole if "tools" in found else None
         if not isinstance(listed, list):
-            raise protocol_violation("its list of tools is no list")
+            raise protocol_violation("its list of tools is not valid")
         tools: dict[str, ListedTool] = {}
         unsound: list[str] = []
         for tool in filter(is_tool, listed):
@@ -160,7 +160,7 @@ class ModernUpstream:
             case Response():
                 return CallResponse(parsed)
             case Request():
-                raise protocol_violation("it asks outside of an answer")
+                raise protocol_violation("it sent a request of its own, which this revision does not allow")
             case Notification(method=names.NOTE_PROGRESS):
                 token = value_of(parsed.params, "progressToken")
                 is_own = isinstance(token, int) and not isinstance(token, bool)
@@ -229,7 +229,7 @@ class ModernUpstream:
 
     def unanswered_error(self, id: int) -> Response:
         data = {"origin": "gateway", "reason": "unanswered", "dispatched": True}
-        error = {"code": names.INTERNAL_ERROR, "message": "The server asked what it got no answer to", "data": data}
+        error = {"code": names.INTERNAL_ERROR, "message": "The server requested input and got no answer", "data": data}
         return _parse_own(error_text(id, dump(error)))
 
     def error(self, id: int, code: int, text: str) -> Response:
@@ -268,7 +268,7 @@ def _parse(message: bytes) -> Message:
     try:
         return parse(message, max_depth=MAX_DEPTH)
     except (UnparsableMessage, MalformedMessage):
-        raise protocol_violation("a message of it is no JSON-RPC message") from None
+        raise protocol_violation("a message of it is not JSON-RPC") from None
 
 
 def _parse_own(text: str) -> Response:
@@ -287,7 +287,7 @@ def _complete_result(response: Response, label: str) -> tuple[RawJson, Members]:
         # Both are edited for hosts, which needs unique keys.
         found = members(text, {"capabilities": {"extensions": {}, "experimental": {}}, "_meta": {}})
     except MalformedMessage:
-        raise protocol_violation(f"{label} repeats a key, or has too many") from None
+        raise protocol_violation(f"{label} repeats a key, or has too many keys") from None
     kind = found.get("resultType")
     if kind is not None and kind.value != "complete":
         raise protocol_violation(f"{label} is not complete")

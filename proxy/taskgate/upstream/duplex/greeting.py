@@ -70,7 +70,7 @@ class Greeting:
         """
         response = response_in(message)
         if response is None:
-            self.fails(failures.malformed("a message of it is no JSON-RPC message"))
+            self.fails(failures.malformed("a message of it is not JSON-RPC"))
             return True
         if _is_welcome(response):
             self._welcome = response

@@ -299,7 +299,7 @@ def test_a_result_that_was_there_may_be_lost_or_not_be_told_for_now(code: int, r
 
 @pytest.mark.parametrize("result", ["{}", f'{{"_meta":{{{RELATED}}}}}'])
 def test_a_task_that_is_complete_and_kept_no_result_breaks_the_protocol(result: str) -> None:
-    with pytest.raises(UpstreamFailed, match="shows no result") as failure:
+    with pytest.raises(UpstreamFailed, match="has no result") as failure:
         NATIVE.read_outcome(seen(COMPLETED), answer(result))
     assert reason_of(failure) == ("malformed", True)
 

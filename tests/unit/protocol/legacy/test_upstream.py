@@ -171,7 +171,7 @@ def test_a_server_that_does_not_say_who_it_is_is_served(info: str) -> None:
     assert DIALECT.read_welcome(result(welcome)).peer.info == {}
 
 
-NO_REVISION, NO_CAPABILITIES = "it speaks no known revision", "it declared no capabilities"
+NO_REVISION, NO_CAPABILITIES = "it chose an unknown protocol revision", "it declared no capabilities"
 BAD_WELCOMES: dict[str, tuple[str, str]] = {
     "no revision": ('{"capabilities":{}}', NO_REVISION),
     "a revision to come": ('{"protocolVersion":"2026-07-28","capabilities":{}}', NO_REVISION),
@@ -182,11 +182,11 @@ BAD_WELCOMES: dict[str, tuple[str, str]] = {
     "capabilities that are a list": ('{"protocolVersion":"2025-11-25","capabilities":[]}', NO_CAPABILITIES),
     "a capability told twice": (
         '{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"t\\u006fols":{}}}',
-        "its welcome repeats a key, or has too many",
+        "its result of initialize repeats a key, or has too many keys",
     ),
     "more than anybody has to say": (
         f'{{"protocolVersion":"2025-11-25","capabilities":{{}},"instructions":"{"x" * MAX_WELCOME}"}}',
-        "its welcome is too long",
+        "its result of initialize is too long",
     ),
     **{text: (text, NO_REVISION) for text in NO_OBJECTS},
 }
@@ -261,7 +261,7 @@ def test_the_next_cursor_is_kept_as_it_is_written(member: str, cursor: str | Non
 @pytest.mark.parametrize("page", [*NO_OBJECTS, "{}", '{"tools":null}', '{"tools":{}}', '{"tools":"t"}'])
 def test_a_catalogue_that_is_no_list_is_a_failure(page: str) -> None:
     with pytest.raises(
-        UpstreamFailed, match=r"^The server broke the protocol: its list of tools is no list$"
+        UpstreamFailed, match=r"^The server broke the protocol: its list of tools is not valid$"
     ) as failure:
         DIALECT.read_tools(result(page))
     assert reason_of(failure) == ("malformed", True)
@@ -402,7 +402,7 @@ GARBAGE: dict[str, bytes] = {
 @pytest.mark.parametrize("message", GARBAGE.values(), ids=GARBAGE)
 def test_what_is_no_message_is_a_failure(message: bytes) -> None:
     with pytest.raises(
-        UpstreamFailed, match=r"^The server broke the protocol: a message of it is no JSON-RPC message$"
+        UpstreamFailed, match=r"^The server broke the protocol: a message of it is not JSON-RPC$"
     ) as failure:
         DIALECT.decode(message, None)
     assert (failure.value.reason, failure.value.dispatched) == ("malformed", True)
@@ -466,7 +466,7 @@ def test_an_error_is_kept_to_the_byte(text: str, message: str) -> None:
 @pytest.mark.parametrize("text", ["null", "7", '"x"', "[]", "true", '{"task":{"taskId":"x"}}', '{"task":null}'])
 def test_what_no_tool_returns_is_a_failure(text: str) -> None:
     with pytest.raises(
-        UpstreamFailed, match=r"^The server broke the protocol: its answer is no tool result$"
+        UpstreamFailed, match=r"^The server broke the protocol: its result is not a tool result$"
     ) as failure:
         outcome(f'"result":{text}')
     assert (failure.value.reason, failure.value.dispatched) == ("malformed", True)

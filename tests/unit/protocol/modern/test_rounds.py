@@ -549,7 +549,7 @@ def test_an_answer_of_a_kind_that_an_extension_has_is_complete(kind: Any) -> Non
 @pytest.mark.parametrize("kind", ["other", "task", "input_required", None, 1, ["partial"], {"partial": 1}])
 def test_an_answer_of_a_kind_that_its_extension_does_not_have_breaks_the_protocol(kind: Any) -> None:
     # X-EXT-21.
-    with pytest.raises(UpstreamFailed, match="not asked for"):
+    with pytest.raises(UpstreamFailed, match="does not allow"):
         server_round({"resultType": kind}, "thing/do", Extension(result_types=frozenset({"partial"})))
 
 
@@ -615,7 +615,7 @@ def test_any_other_answer_breaks_the_protocol(result: Any, method: str) -> None:
     ],
 )
 def test_questions_that_repeat_a_key_break_the_protocol(requests: str) -> None:
-    with pytest.raises(UpstreamFailed, match="told apart"):
+    with pytest.raises(UpstreamFailed, match="is repeated"):
         of_text(f'{{"resultType":"input_required","inputRequests":{requests}}}')
 
 

@@ -353,7 +353,7 @@ def test_what_is_no_error_or_names_a_request_is_no_refusal_of_another(message: b
 
 
 def test_an_error_that_is_none_refuses_nothing() -> None:
-    with pytest.raises(UpstreamFailed, match="no JSON-RPC"):
+    with pytest.raises(UpstreamFailed, match="is not JSON-RPC"):
         DIALECT.read_unaddressed_error(7, b'{"jsonrpc":"2.0","error":{"code":"1"}}')
 
 

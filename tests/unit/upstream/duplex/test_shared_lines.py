@@ -75,7 +75,7 @@ async def test_a_line_whose_server_welcomes_with_nonsense_is_dropped(house: Hous
     line.answer(asked, {"capabilities": {}})
     async with bounded():
         for failed in await asyncio.gather(opening, later, return_exceptions=True):
-            assert str(failed) == "The server broke the protocol: it speaks no known revision"
+            assert str(failed) == "The server broke the protocol: it chose an unknown protocol revision"
     assert line.was_dropped
     program.silent.clear()
     assert (await house.guest().call()).error is None

@@ -89,7 +89,7 @@ async def test_a_welcome_may_come_in_an_array(house: House, program: ScriptedPro
 async def test_a_welcome_that_cannot_be_read_fails_whoever_waits_for_it(house: House, program: ScriptedProgram) -> None:
     program.methods["initialize"] = lambda asked: b'{"id":%d,"id":%d,"result":{}}' % (asked["id"], asked["id"])
     async with bounded():
-        with pytest.raises(UpstreamFailed, match="no JSON-RPC message"):
+        with pytest.raises(UpstreamFailed, match="is not JSON-RPC"):
             await house.guest().call()
 
 
