@@ -1,4 +1,5 @@
-"""The errors of the gateway, by cause: DownstreamError, UpstreamFailed or InternalError.
+"""The errors of the gateway, by who caused them: `DownstreamError` for hosts, `UpstreamFailed` for
+servers, and the other classes for the gateway itself.
 
 Each has a `reason` of a closed set, which is its metric label. `protocol/faults.py` alone turns
 them into HTTP statuses and JSON-RPC errors. A JSON-RPC error of a server is an outcome and not

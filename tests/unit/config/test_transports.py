@@ -184,7 +184,7 @@ def test_a_server_with_a_url_has_no_keys_of_programs(tells: Tells, kind: str, ke
         ),
         (
             f"{URL}, transport: sse, protocol_version: 2026-07-28",
-            "protocol_version: must not be 2026-07-28 with transport sse, which that revision has not",
+            "protocol_version: must not be 2026-07-28 with transport sse, which that revision does not have",
         ),
     ],
 )

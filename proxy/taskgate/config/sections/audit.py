@@ -45,46 +45,46 @@ class ChainSection(Section):
     """The chain that ties lines together, so that none can be changed or taken away unnoticed."""
 
     enabled: Flag = True
-    """Whether they are; lines have numbers anyway."""
+    """Whether lines are chained; they are numbered either way."""
     checkpoint_events: Count = 1000
-    """After so many lines there is a signed checkpoint, in the sink and in those others whose
-    events let it.
+    """The number of lines after which a signed checkpoint follows, in the sink and in those others
+    whose events include it.
     """
     checkpoint_interval: Annotated[timedelta, DurationIn(least=SECOND, most=24 * HOUR)] = MINUTE
-    """So long after a line there is one at the latest."""
+    """The longest time between a line and the next checkpoint."""
     sign_key_file: FilePath | None = None
     """The file with the Ed25519 key, in PEM, that signs them; null means the key of hmac_key_file.
     """
 
 
 class RotateSection(Section):
-    """When a file is put aside, under its name and the number of its first line."""
+    """Rotation of a file: it gets a new name, of its own and the number of its first line."""
 
     size: Annotated[int, SizeIn(least=64 * KIB, most=2**10 * GIB)] = 100 * MIB
-    """With so much in it, or a little more."""
+    """The size from which a file is rotated."""
     keep: Annotated[int, Field(strict=True, ge=1, le=100_000)] = 30
-    """So many files that were put aside are kept; the oldest one beyond that is deleted."""
+    """The number of rotated files that are kept; the oldest beyond it is deleted."""
 
 
 class AuditSinkSection(Section):
     """A sink: where lines go."""
 
     name: Name
-    """What the sink is called in metrics and logs; each has its own."""
+    """The unique name of the sink in metrics and logs."""
     type: Literal["file", "stdout"]
     """file: a file, of which there may be several; stdout: standard output."""
     path: FilePath | None = None
     """The file, in a directory that is there; null means audit.jsonl in the data directory."""
     events: _Events = _ALL_EVENTS
-    """Globs over names of events, one of which must match; what the log says of its own chain it
-    has anyway.
+    """Globs over names of events, one of which must match; events about the chain itself are always
+    logged.
     """
     rotate: RotateSection | None = None
-    """When a file is put aside, {} where nothing is written; null means never: another program
-    moves it, and says so.
+    """When a file is rotated; the default is {}. null means never: another program moves the file,
+    and signals it.
     """
     fsync: Literal["always", "interval", "never"] | None = None
-    """When the disk is waited for, interval where nothing is written; for a file alone.
+    """When writes wait for the disk; the default is interval. For a file alone.
 
     always: with each write; interval: once a second; never: when the system likes.
     """
@@ -94,9 +94,9 @@ class AuditSection(Section):
     """The audit log: who did what, one line for each thing that happened."""
 
     enabled: Flag = True
-    """Whether anything is."""
+    """Whether there is an audit log."""
     format: Literal["native", "ocsf", "ecs"] = "native"
-    """The words of lines: our own, those of the Open Cybersecurity Schema Framework, or Elastic's
+    """The schema of lines: taskgate's own, the Open Cybersecurity Schema Framework, or Elastic
     Common Schema.
     """
     events: _Events = _ALL_EVENTS
@@ -106,7 +106,7 @@ class AuditSection(Section):
     identity: Literal["full", "pseudonymous"] = "full"
     """full: callers with what their tokens say of them; pseudonymous: with a reference alone."""
     arguments: Literal["none", "keys", "hash", "full"] = "hash"
-    """What is logged of the arguments of calls. Each tells what the one before it does.
+    """What is logged of the arguments of calls. Each value adds to the one before it.
 
     none: nothing; keys: their size and first names; hash: a keyed digest too; full: what redact
     leaves of them too.
@@ -119,25 +119,26 @@ class AuditSection(Section):
         "$..secret",
         "$..authorization",
     )
-    """JSONPaths of what is taken out of arguments that are told in full; names are found in any
-    case.
+    """JSONPaths of what is removed from arguments that are logged in full; names match in any case.
     """
     hmac_key_file: FilePath | None = None
-    """The key of digests and of checkpoints; null means one that is made in the data directory."""
+    """The file with the key of digests and checkpoints; null means one that is created in the data
+    directory.
+    """
     chain: ChainSection = ChainSection()
     sinks: Annotated[tuple[AuditSinkSection, ...], *NOT_EMPTY] = (
         AuditSinkSection(name="file", type="file", rotate=RotateSection(), fsync="interval"),
         AuditSinkSection(name="stdout", type="stdout", events=("audit.checkpoint",)),
     )
-    """Each has a chain of its own."""
+    """The sinks. Each has a chain of its own."""
     queue: Annotated[int, Field(strict=True, ge=16, le=10_000_000)] = 10_000
-    """So many lines may wait for a sink."""
+    """The most lines that wait for a sink."""
     on_full: Literal["block", "drop", "deny"] = "block"
-    """What happens while a sink has three quarters of that waiting; the rest is for what is under
-    way.
+    """What happens while a sink has three quarters of its queue full; the rest is for requests in
+    flight.
 
-    block: requests wait for up to block_timeout, then go on, and lines without room are lost and
-    counted; drop: that at once; deny: requests are refused.
+    block: requests wait for up to block_timeout, then continue, and lines without room are dropped
+    and counted; drop: lines are dropped at once; deny: requests are refused.
     """
     block_timeout: Annotated[timedelta, DurationIn(most=MINUTE)] = SECOND
     """How long a request waits at most."""

@@ -92,9 +92,9 @@ class ClaimsSection(Section):
     """Claims of an issuer's tokens that taskgate reads."""
 
     client_id: tuple[Text, ...] = ("client_id", "azp", "appid", "cid")
-    """Claims that may name the client; the first that a token has counts."""
+    """Claims that may name the client; the first that a token has is used."""
     scope: tuple[Text, ...] = ("scope", "scp")
-    """Claims that may hold scopes, as words or as a list; the first that a token has counts."""
+    """Claims that may hold scopes, as one text or as a list; the first that a token has is used."""
     tenant: Text | None = None
     """The claim that names the tenant, which every token must have then; null means that there are
     no tenants.
@@ -107,50 +107,48 @@ class JwksSection(Section):
     refresh: PositiveDuration = 5 * MINUTE
     """How long fetched keys are fresh; the issuer can shorten it."""
     cooldown: PositiveDuration = 30 * SECOND
-    """For the sake of unknown keys, there is one fetch in this time; after a pause, up to three
-    come at once.
+    """The interval between fetches because of unknown key ids; after a pause up to three may follow
+    at once.
     """
     stale_max: PositiveDuration = 24 * HOUR
-    """How long fetched keys serve while newer ones cannot be fetched."""
+    """How long fetched keys are used while newer ones cannot be fetched."""
     timeout: Annotated[timedelta, DurationIn(most=MINUTE)] = 5 * SECOND
     """How long one fetch may take."""
     max_size: Annotated[int, SizeIn(least=KIB, most=16 * MIB)] = 256 * KIB
-    """Largest answer that is read."""
+    """The largest JWKS that is read."""
 
 
 class IssuerSection(Section):
     """One issuer of tokens."""
 
     issuer: Issuer
-    """What its tokens have as iss, letter by letter: an https URL, or an http one on a loopback
-    host.
-    """
+    """The exact value of iss in its tokens: an https URL, or an http one on a loopback host."""
     audience: tuple[Text, ...] = ()
     """Values of aud, one of which a token must have; [] means the address of the upstream's path on
     this gateway.
     """
     discovery: Flag = True
-    """Whether the keys are found through the issuer's metadata; jwks_uri and jwks_file go before
-    it.
+    """Whether the keys are found through the issuer's metadata; jwks_uri and jwks_file take
+    precedence.
     """
     jwks_uri: SecureUrl | None = None
-    """Where the keys are: an https URL, or an http one on a loopback host."""
+    """The URL of the JWKS: an https URL, or an http one on a loopback host."""
     jwks_file: FilePath | None = None
-    """The file that the keys are in."""
+    """The file with the JWKS."""
     profile: Literal["generic", "rfc9068"] = "generic"
     """generic: typ is absent, JWT or at+jwt, and ID tokens are refused; rfc9068: typ is at+jwt."""
     algorithms: Annotated[
         tuple[Annotated[Algorithm, BeforeValidator(_check_algorithm)], ...], *NOT_EMPTY, *UNIQUE
     ] = ("ES256", "EdDSA", "PS256", "RS256")  # fmt: skip
-    """What its tokens may be signed with: ES256, ES384, ES512, EdDSA, PS256, PS384, PS512, RS256,
+    """The accepted signature algorithms: ES256, ES384, ES512, EdDSA, PS256, PS384, PS512, RS256,
     RS384 and RS512.
     """
     leeway: Annotated[timedelta, DurationIn(least=timedelta(), most=5 * MINUTE)] = 30 * SECOND
-    """How far its clock may be from ours."""
+    """The accepted difference between its clock and ours."""
     max_token_age: PositiveDuration | None = None
     """How long after iat a token is accepted, whatever its exp; null means until exp."""
     required_claims: Annotated[tuple[Text, ...], *UNIQUE] = ("iss", "sub", "aud", "exp", "iat")
-    """Claims that a token must have; iss, sub, aud and exp are needed anyway."""
+    """Claims that a token must have, besides iss, sub, aud and exp."""
     claims: ClaimsSection = ClaimsSection()
     jwks: JwksSection = JwksSection()
 
@@ -181,20 +179,18 @@ class IssuerSection(Section):
 
 
 class TokenCacheSection(Section):
-    """For how long a verified token is known."""
+    """The cache of verified tokens."""
 
     size: Count = 10_000
-    """How many tokens."""
+    """The most tokens in the cache."""
     max_ttl: Annotated[timedelta, DurationIn(least=timedelta(), most=HOUR)] = 60 * SECOND
-    """For how long, never beyond the token's end; so long it may go unnoticed that its key was
-    withdrawn.
+    """How long a token is cached, at most until its exp. A withdrawn key may stay accepted for as
+    long.
     """
 
 
 class MetadataSection(Section):
-    """The documents under /.well-known/oauth-protected-resource that tell hosts where to get
-    tokens.
-    """
+    """The documents under /.well-known/oauth-protected-resource that name the issuers to hosts."""
 
     enabled: Flag = True
     """Whether they are served; without them hosts must know the issuers themselves."""
@@ -212,36 +208,40 @@ class ContextSection(Section):
     bind: Annotated[
         tuple[Literal["iss", "tenant", "sub", "client_id"], ...], *UNIQUE, AfterValidator(_check_bind)
     ] = ("iss", "tenant", "sub", "client_id")  # fmt: skip
-    """The parts that must be the same for a task to be a caller's: iss and sub always, tenant and
-    client_id or not.
+    """The parts that must be equal for a caller to own a task: iss and sub always, tenant and
+    client_id optionally.
     """
     key_file: FilePath | None = None
-    """The key of the references to contexts; null means one that is made in the data directory."""
+    """The file with the key for references to auth contexts; null means one that is created in the
+    data directory.
+    """
 
 
 class LookupFailuresSection(Section):
     """The penalty for a caller who asks for tasks that are not theirs."""
 
     threshold: Count = 20
-    """So many failed look-ups within the window are passed over; the next one brings the penalty.
+    """Failed look-ups within the window that have no consequence; the next one starts the penalty.
     """
     window: PositiveDuration = MINUTE
     """For how long a failed look-up counts."""
     penalty: PositiveDuration = 5 * MINUTE
-    """For how long every look-up is refused then."""
+    """How long every look-up of the caller is refused then."""
 
 
 class AuthSection(Section):
     """Authentication: who may use the gateway."""
 
     mode: Literal["required", "none"]
-    """required: callers with a token of one of the issuers; none: all who reach the listener."""
+    """required: callers need a token of one of the issuers; none: everyone who reaches the listener
+    may call.
+    """
     allow_insecure: Flag = False
     """Whether the listeners may be on addresses that other machines reach although auth.mode is
     none.
     """
     issuers: Mapping[Name, IssuerSection] = {}
-    """Whose tokens are accepted, by name; the names appear in metrics and logs."""
+    """The issuers whose tokens are accepted, by name; the names appear in metrics and logs."""
     token_cache: TokenCacheSection = TokenCacheSection()
     protected_resource_metadata: MetadataSection = MetadataSection()
     context: ContextSection = ContextSection()
@@ -259,24 +259,24 @@ class AuthorizationRule(Section):
     """A rule for the requests that all of its conditions match; null and {} mean any."""
 
     name: Text | None = None
-    """What the rule is called where it is reported; null means its place in the list."""
+    """The name of the rule in metrics, logs and refusals; null means its position in the list."""
     methods: Annotated[tuple[Glob, ...], *NOT_EMPTY] | None = None
     """Globs over methods, one of which must match; null means every method."""
     upstream: Text | None = None
-    """Name of the upstream that the rule is for; null means every one."""
+    """Name of the upstream that the rule applies to; null means every one."""
     tool: Glob | None = None
-    """Glob over names of tools, of requests that name one; null means every request."""
+    """Glob over names of tools: the rule applies to calls of those; null means every request."""
     claims: Mapping[Text, Annotated[tuple[Text, ...], *NOT_EMPTY]] = {}
-    """Claims and the values, one of which the token must have; {} means every token.
+    """Claims, and for each the values of which the token must have one; {} means every token.
 
     Numbers and booleans are written as text: "5", "true".
     """
     require_scopes: Annotated[tuple[Scope, ...], *UNIQUE] = ()
     """The scopes that are needed, all of them."""
     effect: Literal["allow", "deny"] = "allow"
-    """allow: with the scopes that are needed; deny: never."""
+    """allow: the request passes if the token has the scopes; deny: the request is refused."""
     shadow: Flag = False
-    """Whether the rule only tells what it would have refused, and decides nothing."""
+    """Whether the rule only reports what it would have refused, and decides nothing."""
 
     def to_rule(self, default_name: str) -> AccessRule:
         """Return the rule of the access policy."""
@@ -296,7 +296,7 @@ class AuthorizationSection(Section):
     """Authorization: who may call what."""
 
     default: Literal["allow", "deny"] = "allow"
-    """What becomes of a request that no rule is for."""
+    """The effect for a request that no rule matches."""
     only_listed_tools: Literal["auto", True, False] = "auto"
     """Whether tools are refused that their server does not list; auto: at upstreams of which a rule
     refuses some tools.
@@ -306,7 +306,7 @@ class AuthorizationSection(Section):
     rules: tuple[AuthorizationRule, ...] = ()
     """The first rule that matches decides."""
     scope_implies: Mapping[Scope, tuple[Scope, ...]] = {}
-    """Scopes and those that they stand for, as well as what these stand for."""
+    """Scopes, and the scopes that each implies, transitively."""
 
     def to_policy(self, upstreams: Iterable[str]) -> AccessPolicy:
         """Return the access policy over the upstreams of these names.

@@ -75,33 +75,34 @@ ServerName = Annotated[str, AfterValidator(_read_server_name), json_pattern(_SER
 
 
 class CredentialsSection(Section):
-    """Credentials that the gateway shows to a server. Those of hosts never go further."""
+    """Credentials of the gateway for a server. Those of hosts are never forwarded."""
 
     mode: Literal["none", "header", "client_credentials", "token_exchange", "mtls"] = "none"
-    """How the gateway identifies itself; the other keys of the section belong to some of the modes.
+    """How the gateway authenticates at the server; the other keys of the section apply to some of
+    the modes.
 
-    header: with one header of every request; client_credentials: with a token of its own;
-    token_exchange: with a token that it gets for the caller's; mtls: with the certificate of tls
-    alone.
+    header: one header of every request; client_credentials: an access token of its own;
+    token_exchange: an access token that it gets in exchange for the caller's; mtls: the certificate
+    of tls alone.
     """
     header: HeaderName | None = None
     """The header of mode header."""
     value: Secret | None = Field(default=None, repr=False)
-    """What is in that header."""
+    """The value of that header."""
     token_url: SecureUrl | None = None
-    """Where tokens are asked for: an https URL, or an http one on a loopback host."""
+    """The token endpoint: an https URL, or an http one on a loopback host."""
     client_id: Text | None = None
-    """What the gateway is called there."""
+    """The gateway's client id at the token endpoint."""
     client_secret: Secret | None = Field(default=None, repr=False)
-    """What the gateway proves it with, by HTTP's Basic scheme."""
+    """The gateway's client secret, sent by HTTP's Basic scheme."""
     resource: Url | None = None
-    """The URL of what the tokens are for; null names none."""
+    """The resource URL that tokens are requested for; null names none."""
     audience: Text | None = None
-    """The name of what the tokens are for; null names none."""
+    """The audience that tokens are requested for; null names none."""
     scopes: Annotated[tuple[Scope, ...], *UNIQUE] = ()
-    """The scopes that are asked for; [] leaves them to the token endpoint."""
+    """The scopes that are requested; [] leaves them to the token endpoint."""
     cache: Flag = True
-    """Whether a token serves for 90 % of its life; else every request is made with a new one."""
+    """Whether a token is used for 90 % of its lifetime; otherwise every request gets a new one."""
 
     def to_settings(self) -> FixedHeader | GrantSettings | None:
         """Return the settings of the mode, None for the modes none and mtls."""
@@ -130,12 +131,12 @@ class IdentityHeadersSection(Section):
     """Headers that tell a server who the caller is. Hosts cannot set these headers."""
 
     context: IdentityHeader | None = None
-    """The header for the reference of the caller's context, which names no person; null tells
-    nothing.
+    """The header for the reference of the caller's auth context, which is a pseudonym; null sends
+    none.
     """
     subject: IdentityHeader | None = None
-    """The header for the caller's sub, percent-encoded but for visible ASCII other than % and ,;
-    null tells nothing.
+    """The header for the caller's sub, percent-encoded except visible ASCII other than % and ,;
+    null sends none.
     """
 
     def to_settings(self) -> IdentityHeaders:
@@ -144,18 +145,20 @@ class IdentityHeadersSection(Section):
 
 
 class ServerTlsSection(Section):
-    """TLS to an https server: how it is recognised, and what the gateway shows of itself."""
+    """TLS to an https server: the authorities that it trusts, and the gateway's client certificate."""
 
     ca_file: FilePath | None = None
-    """The authorities that it must be certified by, as PEM; null means those of the system."""
+    """The certificate authorities that are trusted, as PEM; null means those of the system."""
     cert_file: FilePath | None = None
-    """The certificate that the gateway shows, as PEM; null shows none."""
+    """The gateway's client certificate, as PEM; null means none."""
     key_file: FilePath | None = None
     """The key of that certificate, as PEM and without a password."""
     server_name: ServerName | None = None
     """The name that its certificate must have; null means the host of url."""
     insecure_skip_verify: Flag = False
-    """Whether any certificate will do: anyone on the way can read and change everything then."""
+    """Whether the server's certificate is not checked: anyone on the network path can then read and
+    change everything.
+    """
 
     def to_settings(self) -> UpstreamTls:
         """Return the settings of TLS."""

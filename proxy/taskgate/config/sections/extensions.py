@@ -78,7 +78,7 @@ Word = Annotated[str, AfterValidator(_check_word), json_pattern(_WORD)]
 
 
 class ExtensionSection(Section):
-    """Parts of one extension that cross, besides its declaration and its metadata."""
+    """Parts of one extension that pass, besides its declaration and its metadata."""
 
     methods: Annotated[tuple[Method, ...], *UNIQUE] = ()
     """Requests of hosts."""
@@ -89,12 +89,12 @@ class ExtensionSection(Section):
     filters: Annotated[tuple[Word, ...], *UNIQUE] = ()
     """Members of the filter of subscriptions/listen that may be true."""
     result_types: Annotated[tuple[Word, ...], *UNIQUE] = ()
-    """Values of resultType, besides complete, that its methods may be answered with."""
+    """Values of resultType, besides complete, that answers to its methods may have."""
     cacheable: Annotated[tuple[Method, ...], *UNIQUE] = ()
-    """Of its methods those whose results say how long they may be kept."""
+    """Those of its methods whose results say how long they may be cached."""
     eras: Annotated[tuple[Literal["legacy", "modern"], ...], *NOT_EMPTY, *UNIQUE] | None = None
-    """The eras it is defined in, so that it crosses from one to the other; null means within each
-    era alone.
+    """The eras that define it, between which it is translated; null means that it passes within
+    each era alone.
     """
 
     def to_extension(self, name: str) -> Extension:
@@ -128,11 +128,11 @@ Decision = Annotated[
 
 
 class ExtensionsSection(Section):
-    """Extensions that cross, each named by its identifier as in capabilities.extensions.
+    """Extensions that pass through the gateway, by their identifiers as in capabilities.extensions.
 
-    allow: its declaration and metadata, with all methods where taskgate knows the extension. A
-    mapping names what else; deny: nothing; own: the gateway's own, which
-    io.modelcontextprotocol/tasks alone is.
+    allow: its declaration and metadata pass, and all its methods if taskgate knows the extension. A
+    mapping names what else passes; deny: nothing passes; own: the gateway implements it itself, for
+    io.modelcontextprotocol/tasks alone.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -142,7 +142,7 @@ class ExtensionsSection(Section):
     """The section under a key that is no field."""
 
     default: Literal["deny", "allow"] = "deny"
-    """What becomes of identifiers that are not named, members of experimental, and capabilities of
+    """What happens to identifiers that are not named, members of experimental, and capabilities of
     no revision.
     """
 

@@ -42,46 +42,47 @@ def _default_in_schema(default: str) -> Any:
 
 
 class RatePolicySection(Section):
-    """A rate: how often something may happen. A request takes from every policy that is for it, or
-    is refused by one.
+    """A rate limit: a token bucket for each address, caller, tenant, upstream or tool.
+
+    A request takes a token from every policy that applies to it, or none where one of them refuses.
     """
 
     name: Name
-    """What the policy is called in refusals, metrics and overrides; each has its own."""
+    """The unique name of the policy in refusals, metrics and overrides."""
     scope: Literal["ip", "context", "tenant", "upstream", "tool", "global"]
-    """Whose requests it counts together: those of an address, caller or tenant, or to an upstream
-    or tool, or all.
+    """Which requests share a bucket: those of one address, caller or tenant, or to one upstream or
+    tool, or all.
 
-    ip: IPv6 addresses count by their /64; tenant: callers without one are passed over; tool: calls
-    alone.
+    ip: IPv6 addresses count by their /64; tenant: does not apply to callers without a tenant; tool:
+    applies to tools/call alone.
     """
     rate: RateText
-    """How many there may be, in the long run: 5/s, 10/m or 100/h."""
+    """The sustained rate: 5/s, 10/m or 100/h."""
     burst: Count | None = None
-    """How many there may be at once; null means the number of the rate."""
+    """The size of the bucket; null means the number of the rate."""
     methods: Annotated[tuple[Glob, ...], *NOT_EMPTY] | None = None
-    """Globs over methods, of notifications too, one of which must match; null means every request.
+    """Globs over the methods of requests and notifications that the policy applies to; null means
+    all.
 
-    The end of a handshake and cancels take from nothing and always pass. ["*"] alone means the
-    rest: the methods that no other policy of the same scope names, and GET streams, which have
-    none.
+    notifications/initialized and cancellations are never limited. ["*"] alone means the rest: the
+    methods that no other policy of the same scope names, and GET streams.
     """
     upstream: Text | None = None
-    """Name of the upstream that it is for; null means every one."""
+    """Name of the upstream that the policy applies to; null means every one."""
     tool: Glob | None = None
-    """Glob over names of tools, of requests that name one; null means every request."""
+    """Glob over names of tools: the policy applies to calls of those; null means every request."""
     event: Literal["auth_failure", "lookup_failure"] | None = None
     """What it counts instead of requests: refused tokens, or look-ups of tasks that were not found.
 
-    While there are too many, requests are refused: all but those with a token that was found good
-    before, or those about tasks.
+    Beyond the rate, auth_failure refuses every request of the address unless its token was accepted
+    before; lookup_failure refuses requests about tasks.
     """
     cost: Count = 1
-    """How much one takes."""
+    """How many tokens of the bucket one request takes."""
     before_auth: Flag = False
-    """Whether it is asked before the caller is known."""
+    """Whether it is checked before authentication, by address alone."""
     mode: Literal["enforce", "shadow"] = "enforce"
-    """enforce: requests are refused; shadow: those that would have been are counted, and go on."""
+    """enforce: requests beyond the rate are refused; shadow: they are counted and pass."""
 
     @property
     def max_burst(self) -> int:
@@ -93,8 +94,8 @@ class RatePolicySection(Section):
 
         It is rounded up and at least `cost`, so that one request can pass.
         """
-        more, less = rate.count * self.rate.seconds, self.rate.count * rate.seconds
-        return max(self.cost, -(-self.max_burst * more // less))
+        numerator, denominator = rate.count * self.rate.seconds, self.rate.count * rate.seconds
+        return max(self.cost, -(-self.max_burst * numerator // denominator))
 
     def to_policy(self) -> RatePolicy:
         """Return the policy of the rate limiter."""
@@ -126,7 +127,7 @@ _DEFAULT_RATES = (
 
 
 class ConcurrencySection(Section):
-    """Limits of how much there may be at once."""
+    """Limits of what exists or runs at once."""
 
     tasks_per_context: Count = 10
     """Unfinished tasks of one caller; with auth.mode none all hosts are one caller."""
@@ -139,13 +140,15 @@ class ConcurrencySection(Section):
     tasks_global: Count | None = 1000
     """Unfinished tasks altogether; null means any number."""
     calls_per_context: Count = 8
-    """Places at one upstream of one caller, its tasks' included, while callers with fewer wait for
-    one.
+    """The most calls, those of tasks included, that one caller runs at one upstream while a caller
+    with fewer waits.
+
+    While no caller waits, the upstream's concurrency alone is the limit.
     """
     kept_per_context: Annotated[_StoredSize | None, _default_in_schema("256MiB")] = 256 * MIB
-    """What is kept of one caller's tasks: with so much, no new one is made; null means any size."""
+    """Stored bytes of one caller's tasks, from which no new task is made; null means any size."""
     kept_global: Annotated[_StoredSize | None, _default_in_schema("2GiB")] = 2 * GIB
-    """What is kept of all tasks: with so much, no new one is made; null means any size."""
+    """Stored bytes of all tasks, from which no new task is made; null means any size."""
     sessions_per_context: Count = 100
     """Sessions of one caller's hosts."""
     waits_per_context: Count = 64
@@ -153,18 +156,17 @@ class ConcurrencySection(Section):
     waits_global: Count | None = 2048
     """Requests that wait for results of tasks altogether; null means any number."""
     bytes_in_flight_per_context: _StoredSize = 32 * MIB
-    """Bytes of one caller's large messages that are being served: with so many, a large request is
-    refused.
-    """
+    """Bytes of one caller's large messages in flight, beyond which a large request is refused."""
     bytes_in_flight_global: _StoredSize = 256 * MIB
-    """Bytes of all large messages that are being served: with so many, a large request is refused.
-    """
+    """Bytes of all large messages in flight, beyond which a large request is refused."""
     streams_kept_per_context: _StoredSize = 16 * MIB
-    """What one caller's resumable streams keep; beyond it the oldest that have ended are forgotten
-    first.
+    """Bytes of events stored for one caller's resumable streams; beyond it the oldest ended streams
+    are dropped first.
     """
     streams_kept_global: _StoredSize = 256 * MIB
-    """What all resumable streams keep; beyond it the oldest that have ended are forgotten first."""
+    """Bytes of events stored for all resumable streams; beyond it the oldest ended streams are
+    dropped first.
+    """
 
     def to_caps(self) -> Caps:
         """Return the caps of tasks."""
@@ -188,51 +190,49 @@ class CatalogueSection(Section):
 
 
 class OverrideMatchSection(Section):
-    """Callers that an override is for: those for which all of it is so."""
+    """The callers that an override applies to: those that match every key."""
 
     tenant: Text | None = None
-    """The tenant, of whichever issuer (the claim iss tells them apart); null means any, and none.
+    """The tenant, of any issuer (match the claim iss to name one); null means any tenant, or none.
     """
     claims: Mapping[Text, Annotated[tuple[Text, ...], *NOT_EMPTY]] = {}
-    """Claims and the values, one of which the token must have; {} means every token.
+    """Claims, and for each the values of which the token must have one; {} means every token.
 
     Numbers and booleans are written as text: "5", "true".
     """
 
 
 class OverrideConcurrencySection(Section):
-    """Values in place of those of limits.concurrency; null leaves those."""
+    """Values in place of those of limits.concurrency; null keeps those."""
 
     tasks_per_context: Count | None = None
-    """As limits.concurrency.tasks_per_context, which null means."""
+    """Replaces limits.concurrency.tasks_per_context; null keeps it."""
     tasks_per_tenant: Count | None = None
-    """As limits.concurrency.tasks_per_tenant, which null means."""
+    """Replaces limits.concurrency.tasks_per_tenant; null keeps it."""
     tasks_per_tool: Count | None = None
-    """As limits.concurrency.tasks_per_tool, which null means."""
+    """Replaces limits.concurrency.tasks_per_tool; null keeps it."""
     tasks_per_upstream: Count | None = None
-    """As limits.concurrency.tasks_per_upstream, which null means."""
+    """Replaces limits.concurrency.tasks_per_upstream; null keeps it."""
     tasks_global: Count | None = None
-    """As limits.concurrency.tasks_global, which null means."""
+    """Replaces limits.concurrency.tasks_global; null keeps it."""
     calls_per_context: Count | None = None
-    """As limits.concurrency.calls_per_context, which null means."""
+    """Replaces limits.concurrency.calls_per_context; null keeps it."""
     kept_per_context: _StoredSize | None = None
-    """As limits.concurrency.kept_per_context, which null means."""
+    """Replaces limits.concurrency.kept_per_context; null keeps it."""
     kept_global: _StoredSize | None = None
-    """As limits.concurrency.kept_global, which null means."""
+    """Replaces limits.concurrency.kept_global; null keeps it."""
 
 
 class OverrideSection(Section):
-    """Other limits for some callers."""
+    """Limits that replace the general ones for some callers."""
 
     match: OverrideMatchSection
     rate: Mapping[Name, RateText] = {}
-    """Names of rate policies and what their rate is instead; their burst changes in the same
-    proportion.
+    """Rates by the names of policies, in place of theirs; the burst changes in the same proportion.
     """
     concurrency: OverrideConcurrencySection = OverrideConcurrencySection()
     ttl_max: Annotated[timedelta, DurationIn(most=MAX_TTL)] | None = None
-    """The most that is given as time to live, in place of tasks.ttl.max and ttl_max of rules; null
-    leaves those.
+    """The longest time to live, in place of tasks.ttl.max and the ttl_max of rules; null keeps those.
     """
 
     def to_override(self, policies: Mapping[str, RatePolicySection]) -> Override:
@@ -255,25 +255,25 @@ class LimitsSection(Section):
     """Limits of what callers may use."""
 
     reject_as: Literal["jsonrpc", "http", "tool_error"] = "jsonrpc"
-    """How a limit is told.
+    """How a request is refused that is over a limit.
 
-    jsonrpc: an error of JSON-RPC with HTTP 200; http: the same with HTTP 429; tool_error: of
-    tools/call a result with isError, which models read, else as jsonrpc.
+    jsonrpc: a JSON-RPC error with HTTP 200; http: the same with HTTP 429; tool_error: for
+    tools/call a result with isError, which models read, otherwise as jsonrpc.
     """
     expose_quota: Flag = False
     """Whether answers say how much is left, in RateLimit and RateLimit-Policy."""
     on_store_error: Literal["local", "open", "closed"] = "local"
-    """What rates say while the store cannot be asked that several gateways share.
+    """What rate limits decide while the store that several gateways share is not available.
 
     local: each gateway allows its part, the rate divided by the number of gateways; open: all
     requests pass; closed: requests are refused with code 503.
     """
     rate: tuple[RatePolicySection, ...] = _DEFAULT_RATES
-    """How often requests may come; [] means as often as they like."""
+    """Rate limits; [] means none."""
     concurrency: ConcurrencySection = ConcurrencySection()
     catalogue: CatalogueSection = CatalogueSection()
     overrides: tuple[OverrideSection, ...] = ()
-    """Other limits for some callers: the first that matches counts."""
+    """Limits that replace the general ones for some callers; the first that matches applies."""
 
     def to_rate_policies(self) -> RatePolicies:
         """Return the policies of `rate` in the order of the file."""
@@ -304,7 +304,8 @@ def limit_conflicts(raw: object, defaults: object) -> Iterator[Conflict]:
         yield from _policy_conflicts(policy, here)
         if policy.get("scope") == "tenant" and not has_tenants(raw):
             yield (*here, "scope"), f"must not be tenant {without_tenants(raw)}"
-    if _RATES[1] not in mapping_at(raw, _RATES[0]):
+    # The file does not set limits.rate: overrides name the default policies.
+    if "rate" not in mapping_at(raw, "limits"):
         policies = {str(each["name"]): each for each in map(mapping_at, list_at(defaults, *_RATES))}
     for index, override in enumerate(map(mapping_at, list_at(raw, *_OVERRIDES))):
         yield from _override_conflicts(override, (*_OVERRIDES, index), policies, raw)

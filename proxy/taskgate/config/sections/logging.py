@@ -11,6 +11,6 @@ class LoggingSection(Section):
     """The log."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
-    """The least that is logged."""
+    """The lowest level that is logged."""
     format: Literal["json", "logfmt", "console"] = "json"
-    """How a line looks."""
+    """The format of lines."""

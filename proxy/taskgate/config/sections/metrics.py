@@ -66,25 +66,25 @@ class MetricsSection(Section):
     """Metrics for operators, and where they find them."""
 
     enabled: Flag = True
-    """Whether anything is counted and shown."""
+    """Whether metrics are counted and served."""
     path: _Path = "/metrics"
-    """Where on the admin listener."""
+    """The path of the page on the admin listener."""
     tool_label: Flag = True
     """Whether counters of calls name the tool."""
     tool_histograms: Flag = False
-    """Whether mcp_server_operation_duration_seconds names it too, which is several hundred series
-    an upstream.
+    """Whether mcp_server_operation_duration_seconds names the tool too, which is several hundred
+    series for each upstream.
     """
     max_tools: Annotated[int, Field(strict=True, ge=1, le=1000)] = 50
-    """How many tools of one upstream are named: the first that are called. All others are _OTHER.
+    """The number of tools of one upstream that are named: the first that are called. All others are
+    _OTHER.
     """
     tenant_label: Flag = False
     """Whether counters of calls and of tasks name the caller's tenant."""
     tenants: Annotated[tuple[Text, ...], *UNIQUE] = ()
     """The tenants that are named; all others are _OTHER."""
     exemplars: Flag = True
-    """Whether times point at a trace that is an example of them, for scrapers that accept
-    OpenMetrics.
+    """Whether histograms have exemplars, which name a trace, for scrapers that accept OpenMetrics.
     """
     buckets: Mapping[_Histogram, _Buckets] = {}
     """Other bounds for the buckets of a histogram, by its name; +Inf is added."""

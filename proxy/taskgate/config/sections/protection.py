@@ -20,16 +20,16 @@ _Attempts = Annotated[int, Field(strict=True, ge=1, le=10)]
 
 
 class RetriesSection(Section):
-    """When a request is tried again. One that a server may have got is never sent again."""
+    """Retries of requests. A request that a server may have received is never sent again."""
 
     attempts: _Attempts = 2
-    """How often a request is tried in all."""
+    """The most attempts for a request, the first included."""
     when: Annotated[tuple[Literal["connect"], ...], *UNIQUE] = ("connect",)
-    """What it is tried again for: connect, that there was no connection; [] means nothing."""
+    """The failures that are retried: connect, that no connection could be opened; [] means none."""
     backoff: PositiveDuration = 200 * MILLISECOND
-    """The longest pause before the second try, which doubles with each one after it."""
+    """The longest pause before the second attempt; it doubles with each further one."""
     max_backoff: PositiveDuration = 5 * SECOND
-    """The longest pause before any."""
+    """The longest pause before any attempt."""
 
     def to_settings(self) -> Retries | None:
         """Return the settings of retries, None where there are none."""
@@ -39,18 +39,20 @@ class RetriesSection(Section):
 
 
 class HealthSection(Section):
-    """Health checks: how a server is asked whether it is well, also while it gets no calls."""
+    """Health checks: requests of the gateway that find out whether a server answers, also while it
+    gets no calls.
+    """
 
     method: Literal["tools/list", "ping"] = "tools/list"
-    """What it is asked; any answer will do, an error of its own as well."""
+    """The method of the request. Any answer counts as healthy, a JSON-RPC error as well."""
     interval: PositiveDuration = 15 * SECOND
-    """How long after one answer the next is asked for."""
+    """The pause between an answer and the next check."""
     timeout: PositiveDuration = 5 * SECOND
     """How long an answer may take."""
     unhealthy_after: Count = 3
-    """So many failures in a row, and it is down."""
+    """Failures in a row after which the server is down."""
     healthy_after: Count = 1
-    """So many answers in a row, and it is up again."""
+    """Answers in a row after which the server is up again."""
 
     def to_settings(self) -> HealthSettings:
         """Return the settings of health checks."""
@@ -64,16 +66,16 @@ class HealthSection(Section):
 
 
 class CircuitBreakerSection(Section):
-    """When calls are refused at once, because those before them failed."""
+    """A circuit breaker: calls are refused at once after earlier ones failed."""
 
     failures: Count = 5
-    """So many failures within the window open the circuit."""
+    """Failures within the window that open the circuit."""
     window: PositiveDuration = 30 * SECOND
     """For how long a failure counts."""
     open_for: PositiveDuration = 30 * SECOND
-    """How long everything is refused then."""
+    """How long the circuit stays open, and every request is refused."""
     half_open: Count = 1
-    """How many requests at once may find out afterwards whether it works again."""
+    """How many requests at a time may probe the server afterwards."""
 
     def to_settings(self) -> Breaker:
         """Return the settings of the circuit breaker."""
@@ -81,15 +83,16 @@ class CircuitBreakerSection(Section):
 
 
 class QueueSection(Section):
-    """Calls that wait for their turn, in the same number for each caller."""
+    """The queue of calls that wait for a permit. Callers take turns."""
 
     size: _QueueSize = 256
-    """How many may wait, of one caller at most eight times as many as there is room for yet.
+    """The most calls that wait; one caller may have at most eight times as many as there is room
+    left.
 
-    One too many is refused.
+    Further calls are refused.
     """
     max_wait: PositiveDuration = 300 * SECOND
-    """How long one may wait, and 10s at most where its host waits for the answer."""
+    """How long a call may wait; at most 10s where its host waits for the answer."""
 
 
 def protection_conflicts(raw: object, defaults: object) -> Iterator[Conflict]:

@@ -30,20 +30,18 @@ _TLS = ("server", "tls")
 
 
 class TlsSection(Section):
-    """TLS of the listener for hosts. Files that change are read again, without a restart."""
+    """TLS of the listener for hosts. Changed files are read again without a restart."""
 
     cert_file: FilePath | None = None
-    """The certificate and those between it and its root, in PEM; null means plain HTTP."""
+    """The certificate and its intermediate certificates, in PEM; null means plain HTTP."""
     key_file: FilePath | None = None
     """The private key of the certificate, in PEM and without a passphrase."""
     min_version: Literal["1.2", "1.3"] = "1.2"
-    """The oldest version of TLS that is spoken, in quotes."""
+    """The oldest accepted version of TLS, in quotes."""
     client_auth: Literal["none", "optional", "require"] = "none"
-    """Whether hosts are asked for a certificate of their own, which says nothing about whose task
-    is whose.
-    """
+    """Whether hosts must show a client certificate. It has no part in who owns a task."""
     client_ca_file: FilePath | None = None
-    """The certificates, in PEM, one of which must have signed that of a host."""
+    """The certificate authorities for certificates of hosts, in PEM."""
 
     def to_settings(self) -> TlsSettings | None:
         """Return the settings of TLS, None for plain HTTP."""
@@ -62,25 +60,25 @@ class DrainSection(Section):
     """The shutdown: what happens between SIGTERM and the end of the process."""
 
     delay: Duration = 5 * SECOND
-    """How long all is served as before while /readyz is 503; none where /readyz was never asked
-    for.
+    """How long requests are served as before while /readyz is 503; no time if /readyz was never
+    requested.
     """
     timeout: Duration = 60 * SECOND
-    """How long requests in flight and running tasks are waited for."""
+    """How long the shutdown waits for requests in flight and running tasks."""
     running_tasks: Literal["wait", "fail"] = "wait"
-    """wait: running tasks may end within the timeout; fail: they end as failed at once."""
+    """wait: running tasks may complete within the timeout; fail: they fail at once."""
 
 
 class ServerSection(Section):
     """The listener that hosts use."""
 
     listen: ListenAddress = BindAddress(host="127.0.0.1", port=8080)
-    """HOST:PORT, a loopback address with auth.mode none unless auth.allow_insecure; port 0 takes a
-    free one.
+    """HOST:PORT. With auth.mode none it must be a loopback address, unless auth.allow_insecure;
+    port 0 means any free port.
     """
     public_url: PublicUrl | None = None
-    """The base URL that hosts know the gateway by; null means http://, with TLS https://, and the
-    listen address.
+    """The base URL of the gateway for hosts; null means http://, with TLS https://, and the listen
+    address.
     """
     tls: TlsSection = TlsSection()
     trusted_proxies: tuple[Network, ...] = ()
@@ -89,7 +87,8 @@ class ServerSection(Section):
     Rates of scope ip count by it.
     """
     forwarded_header: Literal["x-forwarded-for", "forwarded"] = "x-forwarded-for"
-    """The header that is read of them, and no other: the one that they set themselves."""
+    """The one forwarding header that is read from these proxies: the one that they set themselves.
+    """
     max_body: MemorySize = 4 * MIB
     """Largest body of a request."""
     max_header: Annotated[int, SizeIn(least=KIB, most=MIB)] = 16 * KIB
@@ -97,19 +96,19 @@ class ServerSection(Section):
     max_json_depth: Annotated[int, Field(strict=True, ge=1, le=256)] = 64
     """Deepest nesting of a JSON message."""
     max_json_members: Annotated[int, Field(strict=True, ge=1000, le=65_536)] = 4096
-    """Most members of a message, of its parameters, and of each object in them that taskgate reads.
+    """The most members of a message, of its parameters, and of each object in them that taskgate
+    reads.
 
-    Arrays and objects in all: one for each 40 bytes, at least 100,000.
+    A message may hold one array or object for each 40 bytes, and at least 100,000 in all.
     """
     max_connections: Count = 10_000
-    """Connections of hosts that may be open at once; a third of the limit of open files, where that
-    is less.
-    """
+    """The most open connections of hosts; at most a third of the limit of open files."""
     max_connections_per_address: Count = 512
-    """Those of one address (IPv6: of a /64), but of one in trusted_proxies; the log tells at 80 %.
+    """The most open connections of one address (IPv6: of a /64). It does not apply to
+    trusted_proxies. The log warns at 80 %.
     """
     max_streams_per_context: Count = 16
-    """Event streams of one caller that may be open at once: GET streams and subscriptions."""
+    """The most open event streams of one caller: GET streams and subscriptions."""
     require_task_name: Flag = False
     """Whether requests of 2026-07-28 about a task must repeat its id in Mcp-Name, which a released
     host does not.
@@ -119,10 +118,10 @@ class ServerSection(Section):
     idle_timeout: PositiveDuration = 75 * SECOND
     """How long a connection without a request stays open."""
     session_idle: PositiveDuration = HOUR
-    """A host session without request, open stream or unfinished task ends after this."""
+    """How long a host session is kept that has no request, open stream or unfinished task."""
     sse_keepalive: PositiveDuration = 15 * SECOND
-    """Silence on an event stream after which it gets a comment, and a host that asked for progress
-    a sign of life.
+    """Silence on an event stream after which the gateway sends a comment, and a progress
+    notification to a host that asked for progress.
     """
     allowed_hosts: tuple[Host, ...] = ()
     """Accepted values of the Host header, with the port where the header has one.
@@ -161,12 +160,12 @@ class AdminSection(Section):
     """The listener that operators use: probes and metrics."""
 
     listen: ListenAddress = BindAddress(host="127.0.0.1", port=9464)
-    """HOST:PORT, a loopback address with auth.mode none unless auth.allow_insecure; port 0 takes a
-    free one.
+    """HOST:PORT. With auth.mode none it must be a loopback address, unless auth.allow_insecure;
+    port 0 means any free port.
     """
     token_file: FilePath | None = None
-    """The file with the token that POST /-/reload and /-/drain ask for; null means that there are
-    no such requests.
+    """The file with the token for POST /-/reload and /-/drain; null means that these requests are
+    not served.
     """
 
 

@@ -54,7 +54,7 @@ class SqliteSection(Section):
     """FULL: an acknowledged task outlives a power cut; NORMAL: only the end of the process."""
     # SQLite counts this in a C int of milliseconds.
     busy_timeout: Annotated[timedelta, DurationIn(least=timedelta(), most=HOUR)] = 5 * SECOND
-    """How long a locked file is waited for."""
+    """How long a write waits for a locked file."""
     max_size: Annotated[int, SizeIn(least=MIB, most=2**10 * GIB)] = 4 * GIB
     """Largest size of the file; a task that does not fit is refused, and `/readyz` is 503 until
     there is room.
@@ -75,20 +75,20 @@ class SentinelSection(Section):
     """Sentinels, which know where the primary is; with mode sentinel."""
 
     service: Text | None = None
-    """What the sentinels call it."""
+    """The name of the service at the sentinels."""
     nodes: Annotated[tuple[Sentinel, ...], *UNIQUE] = ()
-    """The sentinels: HOST or HOST:PORT, without a port 26379."""
+    """The sentinels: HOST or HOST:PORT; the default port is 26379."""
 
 
 class RedisTlsSection(Section):
-    """TLS to a server whose url is rediss://: how it is recognised, and what the gateway shows of
-    itself.
+    """TLS to a server whose url is rediss://: the authorities that it trusts, and the gateway's
+    client certificate.
     """
 
     ca_file: FilePath | None = None
-    """The authorities that it must be certified by, as PEM; null means those of the system."""
+    """The certificate authorities that are trusted, as PEM; null means those of the system."""
     cert_file: FilePath | None = None
-    """The certificate that the gateway shows, as PEM; null shows none."""
+    """The gateway's client certificate, as PEM; null means none."""
     key_file: FilePath | None = None
     """The key of that certificate, as PEM and without a password."""
 
@@ -97,16 +97,16 @@ class RedisPoolSection(Section):
     """Connections to the server."""
 
     max_connections: Annotated[int, Field(strict=True, ge=1, le=10_000)] = 64
-    """How many there may be."""
+    """The most connections."""
     timeout: _StoreTimeout = 2 * SECOND
-    """How long a request waits for one that is free."""
+    """How long a request waits for a free connection."""
 
 
 class RedisTimeoutsSection(Section):
     """Timeouts of the server, after which it counts as down."""
 
     connect: _StoreTimeout = 2 * SECOND
-    """Until a connection stands."""
+    """Until a connection is open."""
     command: _StoreTimeout = 2 * SECOND
     """Until a command is answered."""
 
@@ -125,7 +125,7 @@ class RedisSection(Section):
     password: Secret | None = Field(default=None, repr=False)
     """That user's password; null means that none is asked for."""
     key_prefix: _KeyPrefix = "taskgate:"
-    """What every key and channel begins with: gateways share what they keep if it is the same."""
+    """The prefix of every key and channel. Gateways with the same prefix share their data."""
     mode: Literal["standalone", "sentinel", "cluster"] = "standalone"
     """standalone: one server; sentinel: the primary that sentinels name; cluster: one slot of a
     cluster.
@@ -135,8 +135,8 @@ class RedisSection(Section):
     pool: RedisPoolSection = RedisPoolSection()
     timeouts: RedisTimeoutsSection = RedisTimeoutsSection()
     wait_replicas: Annotated[int, Field(strict=True, ge=0, le=16)] = 0
-    """How many replicas of the server must have a task before its host is told that it was created,
-    and its outcome.
+    """How many replicas of the server must confirm a write before the host is told that a task was
+    created or how it ended.
     """
 
     def to_options(self) -> RedisOptions:
@@ -169,9 +169,9 @@ class LeaseSection(Section):
     """Leases, which say who runs a call where several gateways share a store."""
 
     ttl: PositiveDuration = 15 * SECOND
-    """How long after its last sign of life a gateway's calls are taken over by another."""
+    """How long after its last heartbeat another gateway takes over a gateway's calls."""
     heartbeat: PositiveDuration = 5 * SECOND
-    """How often a gateway gives a sign of life; at most half of ttl."""
+    """The interval of heartbeats; at most half of ttl."""
 
 
 class StoreSection(Section):

@@ -43,15 +43,15 @@ _Ttl = Annotated[timedelta, DurationIn(most=MAX_TTL)]
 
 
 class UpgradeRule(Section):
-    """Which calls may become tasks."""
+    """A rule for which calls may become tasks."""
 
     upstream: Text | None = None
-    """Name of the upstream that the rule is for; null means every one."""
+    """Name of the upstream that the rule applies to; null means every one."""
     tool: Glob
     """Glob over names of tools: * is any text, ? any character, [ab] one of those.
 
-    A rule for * alone is not for tools that only views of MCP Apps may call (_meta.ui.visibility
-    without model): those stay sync unless another glob names them.
+    A rule for * alone does not apply to tools that only views of MCP Apps may call
+    (_meta.ui.visibility without model): those stay sync unless another glob names them.
     """
     hints: Mapping[Hint, Flag] = {}
     """Annotations that the server must list for the tool, all of them, such as readOnlyHint: true;
@@ -60,40 +60,41 @@ class UpgradeRule(Section):
     mode: Literal["sync", "auto", "always", "required"]
     """sync: never a task; auto and always: a task when the host asks; required: only as a task.
 
-    Hosts of 2026-07-28 do not ask but say that they know tasks: then auto makes a call a task when
-    it has not ended within the grace, always and required do so at once.
+    Hosts of 2026-07-28 do not ask for tasks, but declare that they support them. For those, auto
+    makes a call a task when it has not ended within inline_grace; always and required do so at
+    once.
     """
     inline_grace: Duration | None = None
-    """As tasks.inline_grace, which null means; for mode auto."""
+    """Replaces tasks.inline_grace, for mode auto; null keeps it."""
     ttl: _Ttl | None = None
-    """As tasks.ttl.default, which null means."""
+    """Replaces tasks.ttl.default; null keeps it."""
     ttl_min: _Ttl | None = None
-    """As tasks.ttl.min, which null means."""
+    """Replaces tasks.ttl.min; null keeps it."""
     ttl_max: _Ttl | None = None
-    """As tasks.ttl.max, which null means."""
+    """Replaces tasks.ttl.max; null keeps it."""
     deadline: PositiveDuration | None = None
-    """How long a task may run once it was sent; null means as long as upstreams.*.timeouts and the
-    time to live let it.
+    """How long a task may run after its call was sent; null means as long as upstreams.*.timeouts
+    and the time to live allow.
     """
     cap: Count | None = None
-    """Unfinished tasks of one tool, of all callers together; null means
+    """The most unfinished tasks of one tool, of all callers together; null means
     limits.concurrency.tasks_per_tool.
     """
     on_lost: Literal["fail", "rerun"] = "fail"
-    """What becomes of a task whose process ended while its call may have been running.
+    """What happens to a task whose gateway process ended while its call may have been running.
 
-    fail: it ends as failed, the outcome unknown; rerun: the call is sent once more.
+    fail: the task fails, its outcome unknown; rerun: the call is sent once more.
     """
     join_retries: PositiveDuration | None = None
-    """How long after a call began the same call of the same caller joins it, if it still runs; null
-    means never.
+    """How long after the start of a call an equal call of the same caller joins it while it runs;
+    null means never.
     """
     immediate_response: LongText | None = DEFAULT_RESPONSE
-    """What a model may be told when its call became a task, {tool} being the tool's name; null or
-    "" tells nothing.
+    """The text for the model when its call became a task, with {tool} for the tool's name; null or
+    "" means none.
     """
     shadow: Flag = False
-    """Whether the rule only counts which calls it would have made tasks, and decides nothing."""
+    """Whether the rule only counts the calls that it would have made tasks, and decides nothing."""
 
     def to_rule(self) -> PromotionRule:
         """Return the rule of the policy."""
@@ -116,45 +117,43 @@ class UpgradeRule(Section):
 
 
 class TtlSection(Section):
-    """Time to live of a task, counted from its creation. What a host asks for is brought within min
-    and max.
-    """
+    """Time to live of a task, from its creation. What a host requests is adjusted to min and max."""
 
     default: _Ttl = HOUR
-    """For hosts that ask for nothing."""
+    """The time to live for hosts that request none."""
     min: _Ttl = MINUTE
-    """The least that is given."""
+    """The shortest time to live."""
     max: _Ttl | None = None
-    """The most that is given; null means 24h, and with auth.mode none 1h, which no other value may
+    """The longest time to live; null means 24h. With auth.mode none it means 1h, which no value may
     exceed then.
     """
 
 
 class PollIntervalSection(Section):
-    """The interval at which hosts are asked to poll."""
+    """The poll interval that tasks suggest to hosts."""
 
     base: PositiveDuration = 2 * SECOND
-    """What a task suggests as its poll interval while its server has room."""
+    """The suggested interval while the server has spare concurrency."""
     min: PositiveDuration = 500 * MILLISECOND
-    """The least that is suggested."""
+    """The shortest interval that is suggested."""
     max: PositiveDuration = 30 * SECOND
-    """The most that is suggested."""
+    """The longest interval that is suggested."""
     adaptive: Flag = True
     """Whether it grows with the load of the server and the age of the task; else it is base."""
     jitter: Annotated[float, NumberIn(least=0, most=0.5)] = 0.1
-    """By which part of itself it varies at random, so that hosts do not poll in step."""
+    """The part of the interval by which it varies at random, so that hosts do not poll in step."""
     target_utilization: Annotated[float, NumberIn(least=0.01, most=1)] = 0.7
     """The part of a server's concurrency that may be in use before the interval grows."""
 
 
 class EarlyPollSection(Section):
-    """Polls that come sooner than was suggested. They are answered, and counted."""
+    """Polls that come sooner than suggested. They are answered and counted."""
 
     tolerance: Annotated[float, NumberIn(least=0, most=1)] = 0.5
-    """Which part of the suggested interval must be over before a poll is not early."""
+    """The part of the suggested interval after which a poll is no longer early."""
     reject_above: Annotated[float, NumberIn(least=1, most=1000)] = 10.0
-    """How many times as often as suggested a host may poll a task before polls are refused; a
-    suggestion that grew above poll_interval.base counts as that.
+    """How many times as often as suggested a host may poll a task before polls are refused. A
+    suggestion above poll_interval.base counts as poll_interval.base.
     """
 
 
@@ -180,23 +179,23 @@ class InputRequiredSection(Section):
 
 
 class TasksSection(Section):
-    """Which calls become tasks, and how those are kept."""
+    """Which calls become tasks, and how tasks are stored and polled."""
 
     upgrade: tuple[UpgradeRule, ...] = (UpgradeRule(tool="*", mode="auto"),)
-    """Which calls may become tasks: the first rule that matches decides, and without one a call is
+    """Rules for which calls may become tasks: the first that matches decides. A call without one is
     never a task.
     """
     ttl: TtlSection = TtlSection()
     inline_grace: Duration = 5 * SECOND
-    """How long a call of a host of 2026-07-28 with tasks is waited for before mode auto makes it
-    one.
+    """How long mode auto waits for the answer to a call before it makes the call a task, for hosts
+    of 2026-07-28 that support tasks.
     """
     poll_interval: PollIntervalSection = PollIntervalSection()
     early_poll: EarlyPollSection = EarlyPollSection()
     input_required: InputRequiredSection = InputRequiredSection()
     max_result: MemorySize = 16 * MIB
-    """Largest result of a call that is kept. Beside answers a server may say as much at once, and
-    256 KiB a second.
+    """The largest result of a call. Beside answers a server may send as much at once, and 256 KiB a
+    second.
     """
 
     def to_policy(self, ttl_max: timedelta) -> PromotionPolicy:

@@ -22,10 +22,10 @@ class TracingSection(Section):
     """Traces of requests and calls, by OpenTelemetry. A change takes effect with a restart."""
 
     enabled: Flag = False
-    """Whether there are any. The packages of the extra `tracing` have to be installed."""
+    """Whether traces are recorded. The packages of the extra `tracing` have to be installed."""
     exporter: Literal["otlp_http", "otlp_grpc", "console"] = "otlp_http"
-    """Where they go: to a collector by OTLP over HTTP or gRPC, or to standard error, a line of JSON
-    for each span.
+    """Where spans are sent: to a collector by OTLP over HTTP or gRPC, or to standard error, one
+    line of JSON for each span.
     """
     endpoint: Url | None = None
     """The URL of the collector; for otlp_http one without a path means /v1/traces.
@@ -34,17 +34,15 @@ class TracingSection(Section):
     4317 (gRPC) here.
     """
     sample_ratio: Annotated[float, NumberIn(least=0, most=1)] = 0.1
-    """The share of the traces that begin at the gateway which is kept. What belongs to a trace is
-    kept as that is.
+    """The share of traces that is recorded, of those that begin at the gateway. A span of an
+    existing trace follows the decision of that trace.
     """
     trust_incoming: Flag = True
-    """Whether a request goes on with the trace that its host names; else it begins one, and points
-    at the host's.
+    """Whether a request continues the trace that its host names; otherwise it begins one that links
+    to the host's.
     """
     record_arguments: Flag = False
-    """Whether the spans of tools/call hold the arguments, up to 8192 characters of them, as they
-    came.
-    """
+    """Whether spans of tools/call hold the arguments as received, up to 8192 characters."""
 
     def to_settings(self) -> TracingSettings | None:
         """Return the settings of tracing, None where it is off."""

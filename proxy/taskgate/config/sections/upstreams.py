@@ -1,6 +1,7 @@
 """Section `upstreams`: one MCP server each, its transport, timeouts and, with stdio, its program.
 
-A key that a transport has no use for may have its default, because `effective` writes every key.
+`taskgate check` prints every key, and what it prints can be loaded. So a key that does not apply to
+a transport may be written with its default.
 """
 
 from __future__ import annotations
@@ -76,60 +77,59 @@ VariableValue = Annotated[str, StringConstraints(max_length=_MAX_ARGUMENT), Afte
 
 
 class RestartSection(Section):
-    """When a program is started again that ended soon after its start, or could not be started. Of
-    transport stdio.
+    """Restarts of a program that ended soon after its start, or could not be started. Of transport
+    stdio.
     """
 
     backoff: PositiveDuration = SECOND
-    """How long it is not started after the first time; it doubles with each one after it."""
+    """The pause after the first failed start; it doubles with each further one."""
     max_backoff: PositiveDuration = 60 * SECOND
-    """The longest it is not started."""
+    """The longest pause."""
 
 
 class PoolSection(Section):
-    """Processes that are kept for the next session. Of transport stdio."""
+    """Idle processes, which wait for the next session. Of transport stdio."""
 
     idle_timeout: PositiveDuration = 60 * SECOND
-    """A process that no session uses ends after this."""
+    """How long a process without a session is kept."""
 
 
 # --- timeouts -------------------------------------------------------------------------------------------------------
 
 
 class ToolTimeoutsSection(Section):
-    """Other bounds for calls to some tools."""
+    """Timeouts for calls to some tools."""
 
     tool: Glob
     """Glob over names of tools: * is any text, ? any character, [ab] one of those."""
     call: PositiveDuration | None = None
-    """As timeouts.call, which null means."""
+    """Replaces timeouts.call; null keeps it."""
     ceiling: PositiveDuration | None = None
-    """As timeouts.ceiling, which null means, or call where that is more."""
+    """Replaces timeouts.ceiling; null keeps it, or means call where that is longer."""
     idle: PositiveDuration | None = None
-    """As timeouts.idle, which null means."""
+    """Replaces timeouts.idle; null keeps it."""
 
 
 class TimeoutsSection(Section):
     """Timeouts of an upstream server."""
 
     connect: PositiveDuration = 5 * SECOND
-    """Until the connection stands, with stdio until the program runs."""
+    """Until the connection is open; with stdio, until the program runs."""
     first_byte: PositiveDuration = 30 * SECOND
-    """Until an answer begins, that to the handshake with the start of a program before it; never of
-    tools/call.
+    """Until the first byte of an answer. For the handshake it includes the start of a program. It does
+    not apply to tools/call.
     """
     idle: PositiveDuration | None = None
-    """Silence within an answer; null means any."""
+    """The longest silence within an answer; null means no limit."""
     call: PositiveDuration = HOUR
-    """Until the answer to a request is complete; each progress notification of its call begins this
-    time anew.
+    """Until the answer to a request is complete; each progress notification for it restarts this time.
     """
     ceiling: PositiveDuration | None = None
     """Until the answer is complete, whatever the progress; null means 24h, or call where that is
-    more.
+    longer.
     """
     tools: tuple[ToolTimeoutsSection, ...] = ()
-    """Other bounds for calls to some tools: of the rules, the first that matches counts."""
+    """Timeouts for calls to some tools; the first rule that matches applies."""
 
     @property
     def longest(self) -> timedelta:
@@ -156,17 +156,17 @@ class UpstreamSection(Section):
     """One MCP server behind the gateway."""
 
     path: MountPath
-    """The path that hosts use for it; each upstream has its own."""
+    """The path of its endpoint for hosts; each upstream has its own."""
     transport: Literal["http", "sse", "stdio"] = "http"
-    """How it is spoken to.
+    """The transport between gateway and server.
 
     http: Streamable HTTP; sse: HTTP+SSE, of servers from before March 2025; stdio: a program that
     the gateway starts.
     """
     url: Url | None = None
-    """Its endpoint, with sse that of its event stream; with stdio it has none."""
+    """The server's endpoint, with sse that of its event stream; not used with stdio."""
     command: Command | None = None
-    """With stdio: the program and its arguments, which no shell reads. Others of the machine may
+    """With stdio: the program and its arguments, run without a shell. Other users of the machine may
     see them.
     """
     env: Mapping[VariableName, VariableValue] = Field(default={}, repr=False)
@@ -176,14 +176,14 @@ class UpstreamSection(Section):
     cwd: FolderPath | None = None
     """With stdio: the folder that the program runs in; null means the gateway's own."""
     processes: Annotated[int, Field(strict=True, ge=1, le=1000)] = 8
-    """With stdio: how many processes of it may run at once."""
+    """With stdio: the most processes of the program at once."""
     restart: RestartSection = RestartSection()
     pool: PoolSection = PoolSection()
     sessions: Literal["isolated", "shared"] = "isolated"
     """With stdio: who shares a process.
 
-    isolated: what one caller sends with the same capabilities; shared: all who declare the same
-    capabilities, so the program must be one that keeps nothing of whom it serves.
+    isolated: sessions of one caller that declare the same capabilities; shared: sessions of any
+    callers that do, so the program must store nothing about those it serves.
     """
     server_info: Literal["upstream", "gateway"] = "upstream"
     """Whose serverInfo hosts get.
@@ -191,23 +191,23 @@ class UpstreamSection(Section):
     upstream: the server's own; gateway: that of taskgate. Instructions are the server's either way.
     """
     protocol_version: Literal["auto", "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"] = "auto"
-    """The revision it is spoken to in; auto finds out which it speaks."""
+    """The protocol revision that the gateway uses with it; auto finds out which it supports."""
     credentials: CredentialsSection = CredentialsSection()
     identity_headers: IdentityHeadersSection = IdentityHeadersSection()
     tls: ServerTlsSection = ServerTlsSection()
     timeouts: TimeoutsSection = TimeoutsSection()
     retries: RetriesSection = RetriesSection()
     health: HealthSection | None = HealthSection()
-    """How it is asked whether it is well; null asks nothing, and is meant with stdio and mode
+    """Health checks; null means none, and is the default with transport stdio and with mode
     token_exchange.
     """
     circuit_breaker: CircuitBreakerSection | None = CircuitBreakerSection()
-    """When calls are refused at once, because those before them failed; null means never, and is
-    meant with stdio.
+    """When calls are refused at once, because earlier ones failed; null means never, and is the
+    default with transport stdio.
     """
     extensions: ExtensionsSection = ExtensionsSection()
     concurrency: Count = 32
-    """How many requests it has at once: tools/call, prompts/get and resources/read."""
+    """The most requests of tools/call, prompts/get and resources/read that run at it at once."""
     queue: QueueSection = QueueSection()
 
     def to_settings(self, name: str, *, max_result: int, catalogue: CatalogueBounds) -> UpstreamSettings:
@@ -336,7 +336,10 @@ def _http_conflicts(upstream: Mapping[str, object], here: Location, kind: str) -
         if _is_set(upstream, keys, default) and not has_command:
             yield (*here, *keys), f"must not be set with transport {kind}, which starts no program"
     if kind == "sse" and upstream.get("protocol_version") == "2026-07-28":
-        yield (*here, "protocol_version"), "must not be 2026-07-28 with transport sse, which that revision has not"
+        yield (
+            (*here, "protocol_version"),
+            "must not be 2026-07-28 with transport sse, which that revision does not have",
+        )
 
 
 def _stdio_conflicts(upstream: Mapping[str, object], here: Location) -> Iterator[Conflict]:

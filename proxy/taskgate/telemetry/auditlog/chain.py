@@ -91,7 +91,11 @@ class Chain:
 
     @property
     def next_link(self) -> tuple[int, bytes]:
-        """`seq` and `prev` of the next line; `prev` is JSON text."""
+        """`seq` and `prev` of the next line; `prev` is JSON text.
+
+        For `LineTemplates`, which write a line as text around these two values, and then pass it to
+        `append_line`. `add` is the way for documents.
+        """
         return self._seq + 1, b"null" if self._signer is None else f'"{self._end()}"'.encode()
 
     def append_line(self, line: bytes) -> None:
@@ -104,6 +108,7 @@ class Chain:
 
         Raises TypeError for values that JSON does not have; then the chain is unchanged.
         """
+        # A part of the document itself: what is set here is in the line.
         own = native_part(document)
         assert own is not None, "a rendered event has a native part"
         own["seq"] = self._seq + 1
@@ -130,7 +135,8 @@ class Chain:
 def split_signature(line: bytes) -> tuple[bytes, str, str] | None:
     """The signed text of a line, the id of the key, and the signature; None without a signature.
 
-    A line that is not canonical counts as unsigned: taskgate did not write it in that form.
+    A line that is not canonical counts as unsigned: taskgate did not write it in that form. Raises
+    JSONDecodeError if it is not JSON.
     """
     document = orjson.loads(line)
     own = native_part(document)
