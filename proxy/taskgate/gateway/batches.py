@@ -23,30 +23,32 @@ async def answer_all(
 ) -> HttpReply:
     """Answer all messages of a batch, concurrently.
 
-    `answer` returns the answer to one message as text, or None if it has none. The reply is 202
-    without a body if no message has an answer.
+    `answer` is called once for each message. It returns the answer as text, or None if the message
+    needs none; it does not raise for a refused message. The reply is 202 without a body if no
+    message has an answer.
     """
-    ready: list[str] = []
+    unsent: list[str] = []
 
-    async def take(part: Part) -> None:
-        answered = await answer(part)
-        if answered is not None:
-            ready.append(answered)
+    async def answer_part(part: Part) -> None:
+        text = await answer(part)
+        if text is not None:
+            unsent.append(text)
         if exchange.is_streaming:
-            _send(exchange, ready)
+            # From now on each answer is sent when it is there.
+            _send(exchange, unsent)
 
     # Started in order, so that a message can cancel an earlier one.
     async with asyncio.TaskGroup() as group:
         for part in parts:
-            group.create_task(take(part))
+            group.create_task(answer_part(part))
     if exchange.is_streaming:
         # The task that made it a stream has sent everything that was ready.
         return HttpReply()
-    return HttpReply(body=f"[{','.join(ready)}]") if ready else HttpReply(status=202)
+    return HttpReply(body=f"[{','.join(unsent)}]") if unsent else HttpReply(status=202)
 
 
-def _send(exchange: Exchange, ready: list[str]) -> None:
+def _send(exchange: Exchange, unsent: list[str]) -> None:
     feed = exchange.stream()
-    for message in ready:
+    for message in unsent:
         feed.send_answer(message)
-    ready.clear()
+    unsent.clear()

@@ -1,10 +1,12 @@
 """The report of extensions that a host or a server declares and the gateway does not forward
 (X-EXT-53): `DeniedExtensions`.
 
-Operators see them in the log and in a metric. Peers choose the identifiers, so three things are
-bounded: their length, how many of one declaration count, and how many the log remembers. The
-`ExtensionPolicy` of a mount (`protocol.extensions`) decides which are denied. Both eras call this
-when a session opens, a shared session is created, or a host sends `server/discover`.
+Operators see them in the log and in a metric. Hosts and servers choose the identifiers, so three
+things are bounded: their length, how many of one declaration count, and how many are logged. The
+`ExtensionPolicy` of a mount (`protocol.extensions`) decides which are denied.
+
+The legacy era calls `in_session` when a session opens. The modern era calls `of_host` when it
+creates a shared session, and `at_discovery` for `server/discover`.
 """
 
 from collections.abc import Collection
@@ -21,7 +23,7 @@ MOST_OF_ONE: Final = 32
 MOST_LOGGED: Final = 64
 """Identifiers of one mount and side that are logged."""
 LONGEST: Final = 256
-"""Characters of an identifier that are shown; see config.extension_models."""
+"""Characters of an identifier that are shown."""
 
 HOST, SERVER = "host", "server"
 
@@ -39,13 +41,16 @@ class DeniedExtensions:
         self._logged: dict[str, dict[str, str]] = {}
 
     def in_session(self, mount: Mount, host: Peer, server: Peer) -> None:
-        """Report what host and server declared as their session opened."""
+        """Report what host and server declared when a legacy session opened."""
         eras = era_of(host.revision), era_of(server.revision)
         self._report(mount, SERVER, mount.extensions.denials(server.capabilities, *eras))
         self._report(mount, HOST, mount.extensions.denials(host.capabilities, *eras))
 
     def of_host(self, mount: Mount, host: Peer) -> None:
-        """Report what a host declared in a request. The server's era may still be unknown."""
+        """Report what the host of a new shared session declares.
+
+        The server's era may still be unknown, so only what no server would get is reported.
+        """
         self._report(mount, HOST, _to_no_server(mount, host))
 
     def at_discovery(self, mount: Mount, host: Peer, server: Peer) -> None:
@@ -54,8 +59,8 @@ class DeniedExtensions:
         """
         policy, eras = mount.extensions, (era_of(host.revision), era_of(server.revision))
         self._report(mount, SERVER, policy.denials(server.capabilities, *eras))
-        anyway = _to_no_server(mount, host)
-        self._report(mount, HOST, [name for name in policy.denials(host.capabilities, *eras) if name not in anyway])
+        reported = _to_no_server(mount, host)
+        self._report(mount, HOST, [name for name in policy.denials(host.capabilities, *eras) if name not in reported])
 
     def _report(self, mount: Mount, side: str, denied: Collection[str]) -> None:
         for identifier in islice(denied, MOST_OF_ONE):
@@ -73,7 +78,7 @@ class DeniedExtensions:
 def _to_no_server(mount: Mount, host: Peer) -> list[str]:
     """Return the identifiers that a host declares in vain, whatever the server's era.
 
-    An extension that can be forwarded at all can be forwarded within one era.
+    What is denied to a server of the host's own era is denied to every server.
     """
     era = era_of(host.revision)
     return mount.extensions.denials(host.capabilities, era, era)

@@ -22,7 +22,7 @@ from taskgate.telemetry.request_context import Client, RequestContext
 def session_of(
     inbound: InboundHead, sessions: HostSessions, mount: Mount, caller: AuthContext
 ) -> Coroutine[Any, Any, HostSession]:
-    """Return the session that the request's head names, after a check of its owner.
+    """Return the session that the request's head names, if it is the caller's at this mount.
 
     A request need not name a revision. A supported one that differs from the session's has no
     effect (docs/decisions/0017). Raises UnsupportedVersion, SessionRequired, SessionNotFound.
@@ -37,7 +37,7 @@ def session_of(
 def present() -> RequestContext:
     """Return the context of the current request.
 
-    A request that came through no listener gets a context that no report reads.
+    A request that came through no listener, as in tests, gets a context that no report reads.
     """
     return request_context.current() or RequestContext("", UNKNOWN, "", "")
 

@@ -1,9 +1,10 @@
 """The rules for requests of extensions: `ExtensionRequests`.
 
 An extension is a capability with its own methods. The operator lists those that the gateway
-forwards (`protocol.extensions`). Handlers of both eras ask here whether a method may be forwarded
-to this server, then send the request within `hold`. Some methods last as long as the host listens;
-they count as open streams.
+forwards (`protocol.extensions`). For each request of an extension, the handlers of both eras first
+call `extension_of`, which refuses what is not forwarded to this server. Then they await the
+server's response through `hold`. Some methods last as long as the host listens
+(`Extension.streams`): they count as open streams, and end with the caller's token.
 """
 
 import asyncio
@@ -22,9 +23,7 @@ from taskgate.protocol.messages import Response
 
 
 class ExtensionRequests:
-    """The check of an extension's method, and the bounds of requests that last as long as their
-    host listens. The bounds are the limit of open streams, and the expiry of the caller's token.
-    """
+    """The check of an extension's method, and the bounds of requests that last."""
 
     def __init__(self, *, streams: OpenStreams, clock: Clock) -> None:
         self._streams = streams
@@ -48,11 +47,11 @@ class ExtensionRequests:
         extension: Extension,
         work: Coroutine[Any, Any, Response],
     ) -> Response | None:
-        """Await `work`, and return the server's response.
+        """Await `work`, which forwards the request, and return the server's response.
 
-        Returns None if the caller's token expired first (X-EXT-32, X-EXT-43). Only a method that
-        lasts has these bounds. Raises TooManyTasks for too many open streams, and what `work`
-        raises.
+        A method that lasts (`Extension.streams`) is bounded. It raises TooManyTasks if the caller
+        has too many open streams, and yields None if the caller's token expires first (X-EXT-32,
+        X-EXT-43). Raises what `work` raises; in any case `work` is closed.
         """
         lasts = method in extension.streams
         bound = asyncio.timeout(self._left(caller) if lasts else None)
@@ -61,6 +60,7 @@ class ExtensionRequests:
                 async with bound:
                     return await work
         except TimeoutError:
+            # Another time limit, within `work`.
             if not bound.expired():
                 raise
             return None

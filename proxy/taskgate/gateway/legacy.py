@@ -3,7 +3,8 @@
 `Gateway` calls it after it has found the era of a message. In this era a host opens a session with
 `initialize`; every later message names it in `Mcp-Session-Id`. The dialect decodes a message to an
 intent (`CallTool`, `GetTask`, …). A handler here executes the intent, and the dialect encodes the
-answer. `modern` is the counterpart for the modern era.
+answer. A `tools/call` becomes a task if the host asks for one, and is a plain call otherwise. The
+folder `modern` is the counterpart for the modern era.
 """
 
 from collections.abc import Coroutine
@@ -55,7 +56,12 @@ from taskgate.telemetry.request_context import client_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LegacyServices:
-    """The services that handlers of the legacy era use."""
+    """The services that handlers of the legacy era use.
+
+    `gate` has the rate limits, `access` the operator's rules, and `streams` the limit of open
+    streams. `lookups` and `tasks` are for requests about tasks, `following` waits for results.
+    `relaying` sends plain requests, `notes` takes messages without an answer, `resuming` serves GET.
+    """
 
     sessions: HostSessions
     gate: RateLimiter
@@ -77,7 +83,7 @@ class InSessionMessages:
     """
 
     def __init__(self, *, rooms: LegacyServices, dialect: LegacyDownstreamDialect, event_sink: EventSink) -> None:
-        self._rooms = rooms
+        self._services = rooms
         self._dialect = dialect
         self._event_sink = event_sink
 
@@ -90,21 +96,23 @@ class InSessionMessages:
         return host_session.peer.revision is Revision.R2025_03_26
 
     async def serve(self, exchange: Exchange, mount: Mount, caller: AuthContext) -> HttpReply:
-        """Serve a request without a message: GET opens or resumes a stream, DELETE ends the
-        session. Raises GatewayError.
+        """Serve a request without a message. Raises GatewayError.
+
+        GET opens or resumes a stream, and returns when that ends. DELETE ends the session.
         """
         host_session = await self._session(exchange, mount, caller)
         note_peer(host_session.peer, host_session.client)
         if exchange.head.method is HttpMethod.GET:
-            await self._rooms.gate.on_request(caller, exchange, mount.name, _NO_METHOD)
-            with host_session, self._rooms.streams.acquire_stream(caller):
-                return await self._rooms.resuming.serve(exchange, host_session, caller)
-        await self._rooms.sessions.end(host_session)
+            await self._services.gate.on_request(caller, exchange, mount.name, _NO_METHOD)
+            with host_session, self._services.streams.acquire_stream(caller):
+                return await self._services.resuming.serve(exchange, host_session, caller)
+        await self._services.sessions.end(host_session)
         return HttpReply(status=200)
 
     async def answer(self, exchange: Exchange, mount: Mount, caller: AuthContext, message: Message) -> HandledRequest:
-        """Answer one message. Raises GatewayError, and Interrupted when the host cancelled the
-        request.
+        """Answer one message; a notification or a response gets status 202.
+
+        Raises GatewayError, and ScopeCancelled when the host cancelled the request.
         """
         # 1. The session, its owner checked, and the revision that it was opened with.
         host_session, peer = None, None
@@ -114,6 +122,8 @@ class InSessionMessages:
             note_peer(peer, host_session.client)
         # 2. The intent of the message; its parameters are checked here.
         intent = self._dialect.decode(message, peer, offers_tasks=mount.offers_tasks, extensions=mount.extensions)
+        # Whatever stream answers the request will have event ids, if the revision of the session has
+        # resumption.
         if host_session is not None and host_session.resumable is not None and isinstance(message, Request):
             exchange.make_resumable(host_session.resumable.opener(_about(message, intent)))
         tool = intent.tool if isinstance(intent, CallTool) else None
@@ -123,27 +133,27 @@ class InSessionMessages:
         try:
             # 3. The caller's rate limit. Answers to questions that the host was asked are exempt.
             if not isinstance(message, Response):
-                quota = await self._rooms.gate.on_request(caller, exchange, mount.name, message.method, tool)
+                quota = await self._services.gate.on_request(caller, exchange, mount.name, message.method, tool)
             # 4. The operator's access rules. For a request about a task, they apply to the task's
             # tool, when the task is found.
             if isinstance(message, Request) and not isinstance(intent, _ABOUT_A_TASK):
-                self._rooms.access.check(caller, mount.name, message.method, tool)
+                self._services.access.check(caller, mount.name, message.method, tool)
         except GatewayError:
             if host_session is not None and tool is not None:
                 self._count_refused(host_session, tool)
             raise
         if not isinstance(message, Request):
             assert host_session is not None, "a notification always has a host session"
-            await self._rooms.notes.take(caller, host_session, intent)
+            await self._services.notes.take(caller, host_session, intent)
             return HandledRequest(HttpReply(status=202))
         # 5. Execute the intent.
         with host_session or nullcontext():
-            spoken = await self._perform(exchange, mount, caller, host_session, intent)
-        reply = HttpReply(body=spoken.message, headers=spoken.headers + quota)
-        return HandledRequest(reply, revision_of(peer, intent), spoken.error)
+            rpc_reply = await self._perform(exchange, mount, caller, host_session, intent)
+        reply = HttpReply(body=rpc_reply.message, headers=rpc_reply.headers + quota)
+        return HandledRequest(reply, revision_of(peer, intent), rpc_reply.error)
 
     def _session(self, exchange: Exchange, mount: Mount, caller: AuthContext) -> Coroutine[Any, Any, HostSession]:
-        return session_of(exchange.head, self._rooms.sessions, mount, caller)
+        return session_of(exchange.head, self._services.sessions, mount, caller)
 
     def _perform(
         self,
@@ -153,6 +163,7 @@ class InSessionMessages:
         host_session: HostSession | None,
         intent: LegacyIntent,
     ) -> Coroutine[Any, Any, RpcReply]:
+        """Execute the intent of a request. `host_session` is None only for `initialize`."""
         if isinstance(intent, OpenSession):
             return self._open_session(mount, caller, intent)
         assert host_session is not None, "only initialize may come without a session"
@@ -168,8 +179,8 @@ class InSessionMessages:
     # --- the requests -------------------------------------------------------------------------------------------------
 
     async def _open_session(self, mount: Mount, caller: AuthContext, intent: OpenSession) -> RpcReply:
-        host_session, server = await self._rooms.sessions.open(mount, caller, intent)
-        self._rooms.denied.in_session(mount, intent.peer, server.peer)
+        host_session, server = await self._services.sessions.open(mount, caller, intent)
+        self._services.denied.in_session(mount, intent.peer, server.peer)
         message = self._dialect.welcome(
             intent, server, offers_tasks=mount.offers_tasks, extensions=mount.extensions, info=mount.info
         )
@@ -178,7 +189,8 @@ class InSessionMessages:
     async def _answer_here(
         self, exchange: Exchange, caller: AuthContext, host_session: HostSession, intent: LegacyIntent
     ) -> RpcReply:
-        tasks, at = self._rooms.tasks, host_session.mount.name
+        """Answer a ping or a request about tasks, for which no server is asked."""
+        tasks, at = self._services.tasks, host_session.mount.name
         match intent:
             case AnswerPing(id=id_):
                 return RpcReply(self._dialect.pong(id_))
@@ -186,21 +198,24 @@ class InSessionMessages:
                 record = await tasks.get(exchange, caller, at, task, words.TASKS_GET)
                 return RpcReply(self._dialect.task_state(id_, record))
             case AwaitTask(id=id_, task=task):
-                waits = self._rooms.following
+                waits = self._services.following
                 record = await waits.outcome(exchange, caller, host_session, task, words.TASKS_RESULT)
                 return RpcReply(self._dialect.task_outcome(id_, record))
             case CancelTask(id=id_, task=task):
                 record = await tasks.cancel(exchange, caller, at, task, words.TASKS_CANCEL)
                 return RpcReply(self._dialect.task_state(id_, record))
             case ListTasks(id=id_, where=where, order=order, cursor=cursor):
-                listed, following = await self._rooms.lookups.page(caller, at, cursor, where, order)
+                listed, following = await self._services.lookups.page(caller, at, cursor, where, order)
                 return RpcReply(self._dialect.task_page(id_, listed, following))
         raise AssertionError(f"unexpected intent of a request: {type(intent).__name__}")
 
     async def _call_tool(
         self, exchange: Exchange, caller: AuthContext, host_session: HostSession, intent: CallTool
     ) -> RpcReply:
-        tasks = self._rooms.tasks
+        """Answer a `tools/call` with the handle of a task if the host asks for one, else with its
+        result.
+        """
+        tasks = self._services.tasks
         if intent.wants_task:
             try:
                 record = await tasks.create(caller, host_session, intent)
@@ -212,6 +227,7 @@ class InSessionMessages:
             return RpcReply(self._dialect.task_created(intent.id, record, decision.immediate_response))
         decision = tasks.decided(host_session, intent.tool) or await tasks.decide(host_session, intent.tool)
         if host_session.has_tasks and decision.mode is PromotionMode.REQUIRED:
+            # Before a refusal the server's catalogue is asked, which may say otherwise.
             decision = await tasks.decide(host_session, intent.tool)
             if decision.mode is PromotionMode.REQUIRED:
                 self._count_refused(host_session, intent.tool)
@@ -221,9 +237,11 @@ class InSessionMessages:
             earlier = await tasks.earlier(caller, host_session, intent)
         if earlier is not None:
             # The host did not ask for a task, so it waits for the result of the earlier call.
-            record = await self._rooms.following.outcome(exchange, caller, host_session, earlier.id, words.TOOLS_CALL)
+            record = await self._services.following.outcome(
+                exchange, caller, host_session, earlier.id, words.TOOLS_CALL
+            )
             return RpcReply(self._dialect.task_outcome(intent.id, record))
-        response = await self._rooms.relaying.call(exchange, caller, host_session, intent, decision)
+        response = await self._services.relaying.call(exchange, caller, host_session, intent, decision)
         answer = partial(self._dialect.answer, intent.id, response, _foreign(host_session, words.TOOLS_CALL))
         return RpcReply(answer() if len(response.text) <= LARGE else await in_thread(answer), error_of(response))
 
@@ -234,12 +252,12 @@ class InSessionMessages:
     async def _relay(
         self, exchange: Exchange, caller: AuthContext, host_session: HostSession, intent: Relay
     ) -> RpcReply:
-        asked = RelayedRequest(intent.id, intent.method, intent.params, intent.progress_token)
-        response = await self._rooms.relaying.forward(exchange, caller, host_session, asked)
+        request = RelayedRequest(intent.id, intent.method, intent.params, intent.progress_token)
+        response = await self._services.relaying.forward(exchange, caller, host_session, request)
         foreign = _foreign(host_session, intent.method)
         if intent.method == words.TOOLS_LIST:
             support = host_session.mount.support if host_session.has_tasks else None
-            shows = self._rooms.access.tool_filter(caller, host_session.mount.name)
+            shows = self._services.access.tool_filter(caller, host_session.mount.name)
             amend = partial(self._dialect.tools, intent.id, response, support, shows, foreign)
             return RpcReply(await offload(len(response.text), amend), error_of(response))
         return RpcReply(
@@ -251,16 +269,18 @@ class InSessionMessages:
         self, exchange: Exchange, caller: AuthContext, host_session: HostSession, intent: Relay
     ) -> RpcReply:
         """Forward a request of an extension. Raises UnknownMethod if it is not forwarded."""
+        # Whether an extension is forwarded depends on the server's era, known once it is connected.
         mount, method = host_session.mount, intent.method
         await host_session.upstream.open()
         era = host_session.upstream.era
-        extension = self._rooms.extensions.extension_of(mount, method, Era.LEGACY, era)
-        asked = RelayedRequest(
+        extension = self._services.extensions.extension_of(mount, method, Era.LEGACY, era)
+        request = RelayedRequest(
             intent.id, method, intent.params, intent.progress_token, lasts=method in extension.streams
         )
-        work = self._rooms.relaying.forward(exchange, caller, host_session, asked)
-        response = await self._rooms.extensions.hold(caller, mount, method, extension, work)
+        work = self._services.relaying.forward(exchange, caller, host_session, request)
+        response = await self._services.extensions.hold(caller, mount, method, extension, work)
         if response is None:
+            # The token of the caller expired. An empty result ends the request.
             return RpcReply(self._dialect.pong(intent.id))
         foreign = None if era is Era.LEGACY else EraCrossing(method, host_session.peer.revision, extension)
         answer = partial(self._dialect.answer, intent.id, response, foreign)
@@ -268,7 +288,10 @@ class InSessionMessages:
 
 
 def _about(request: Request, intent: LegacyIntent) -> StreamOrigin:
-    """Return what another replica needs to resume the answer's stream."""
+    """Return what another replica needs to continue the stream of an answer.
+
+    A wait for a task can continue there, so the task is named. Of another request the id is enough.
+    """
     return StreamOrigin(request.id, intent.task if isinstance(intent, AwaitTask) else None)
 
 

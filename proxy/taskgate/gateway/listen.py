@@ -2,7 +2,10 @@
 
 A legacy host opens a GET stream for messages that belong to no request: questions of tasks, status
 notifications, and notifications of its server. `Resuming` calls `serve` for a new stream and for a
-resumed one. The messages come from `StatusNotifier`, `InputDelivery` and the session.
+resumed one. While it serves, the stream is registered in its session. There `StatusNotifier`,
+`InputDelivery` and the session itself find it, and send on it. A stream ends when the host
+disconnects, the token of its request expires, the session ends, or the session has too many
+streams. If a resumed stream goes on in another connection, only the service of this one ends.
 """
 
 import asyncio
@@ -23,13 +26,14 @@ from taskgate.streams.exchange import Exchange, HttpReply
 from taskgate.system.background import Background
 
 LONGEST_TIMER: Final = 86_400.0
-"""Seconds of the longest timer. No stream needs to last longer, and event loops bound the delay of
-a timer."""
+"""The most seconds that a stream lasts if its token expires later: event loops bound the delay of a
+timer."""
 
 
-class _Held:
-    """An open GET stream, registered in its session. When the session has too many, the oldest
-    closes.
+class _ServedStream:
+    """An open GET stream of one connection. Its creation registers the stream in its session.
+
+    If the session then has too many open streams, the oldest one closes. `part` must follow.
     """
 
     def __init__(
@@ -43,7 +47,7 @@ class _Held:
         # The newest stream is last, also if it was registered before.
         host_session.streams.pop(feed, None)
         host_session.streams[feed] = caller
-        feed.on_connection_lost(self._lost)
+        feed.on_connection_lost(self._on_lost)
         still_open = [each for each in host_session.streams if not each.is_closed]
         if len(still_open) > MAX_STREAMS:
             still_open[0].close()
@@ -55,22 +59,24 @@ class _Held:
             self._expiry = asyncio.get_running_loop().call_later(min(left, LONGEST_TIMER), self.feed.close)
 
     def part(self) -> None:
-        """Handle the end of the connection. If another connection has resumed the stream, keep its
-        state.
+        """Handle the end of the service: remove the stream from its session, if it has closed.
+
+        A stream that another connection has resumed is still open, and stays.
         """
         if self._expiry is not None:
             self._expiry.cancel()
         feed, host_session = self.feed, self._host_session
-        feed.remove_callback(self._lost)
+        feed.remove_callback(self._on_lost)
         if not feed.is_closed:
             return
         host_session.streams.pop(feed, None)
+        # Lost, not ended: the host may resume it, and gets meanwhile what is sent next.
         if not feed.is_ended:
             host_session.lost_stream = (feed, self._caller)
-        self._lost()
+        self._on_lost()
 
-    def _lost(self) -> None:
-        """Release the questions that this stream delivered, so that another stream delivers them."""
+    def _on_lost(self) -> None:
+        """Handle the loss of the connection: another stream delivers the questions sent on this."""
         self._host_session.questions.on_stream_ended(self.feed)
         self._offers.give_back(self.feed)
 
@@ -83,24 +89,22 @@ class GetStreams:
         self._offers = offers
         self._clock = clock
         self.background = Background()
-        """Work beside the streams, cancelled at `close`."""
+        """Work of `Resuming` beside the streams, cancelled at `close`."""
 
     async def serve(self, exchange: Exchange, host_session: HostSession, caller: AuthContext) -> HttpReply:
-        """Serve one GET stream until the host leaves, the session ends, or the request's token
-        expires.
-        """
+        """Serve one GET stream until it ends, or another connection has resumed it."""
         owners = caller.owners(host_session.mount.name)
-        held = _Held(exchange.stream(), host_session, caller, self._offers)
+        served = _ServedStream(exchange.stream(), host_session, caller, self._offers)
         for owner in owners:
             self._news.attend(owner, host_session)
-        held.ends_with(caller.expires_at, self._clock)
-        meeting = asyncio.get_running_loop().create_task(self._meet(host_session, owners))
+        served.ends_with(caller.expires_at, self._clock)
+        greeting = asyncio.get_running_loop().create_task(self._greet_host(host_session, owners))
         host_session.questions.on_stream_opened()
         try:
-            await held.feed.wait_closed()
+            await served.feed.wait_closed()
         finally:
-            meeting.cancel()
-            held.part()
+            greeting.cancel()
+            served.part()
             for owner in owners:
                 self._news.leave(owner, host_session)
         return HttpReply()
@@ -110,13 +114,14 @@ class GetStreams:
         await self._news.close()
         await self.background.close()
 
-    async def _meet(self, host_session: HostSession, owners: Sequence[OwnerKey]) -> None:
-        """Deliver questions of tasks that waited for a stream, and open the upstream session. After
-        a restart the server has no session yet.
+    async def _greet_host(self, host_session: HostSession, owners: Sequence[OwnerKey]) -> None:
+        """Send the questions of tasks that waited for a stream, and open the upstream session.
+
+        After a restart of the gateway the session has none yet, and the server could send nothing.
         """
-        await asyncio.gather(self._news.catch_up(owners, host_session), _greet(host_session))
+        await asyncio.gather(self._news.catch_up(owners, host_session), _open_upstream(host_session))
 
 
-async def _greet(host_session: HostSession) -> None:
+async def _open_upstream(host_session: HostSession) -> None:
     with suppress(UpstreamFailed):
         await host_session.upstream.open()

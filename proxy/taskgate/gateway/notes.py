@@ -1,10 +1,13 @@
 """The messages of legacy hosts that need no answer: `ClientNotifications`.
 
-They are cancellations of plain calls, answers to questions, progress of those answers, and
-notifications for the server. `InSessionMessages` passes their intents to `take`. A message about
-something unknown, finished, or of another caller has no effect. Its sender cannot tell these cases
-apart (T51). If nothing in this process matches, the message goes to the other replicas, where
+They are cancellations of plain calls, answers to questions of servers, progress of those answers,
+and notifications for the server. `InSessionMessages` passes their intents to `take`. A message
+about something unknown, finished, or of another caller has no effect. Its sender cannot tell these
+cases apart (T51). If nothing in this process matches, the message goes to the other replicas, where
 `SessionMessageHandler` receives it.
+
+There are two kinds of questions. Those of plain calls are in their session (`sessions.questions`).
+Those of tasks are input requests, whose ids name the task.
 """
 
 from taskgate.auth.context import AuthContext
@@ -34,8 +37,9 @@ from taskgate.sessions.questions import asking_replica
 
 
 class ClientNotifications:
-    """The handler of notifications and responses of legacy hosts. `bus` is None without other
-    replicas.
+    """The handler of notifications and responses of legacy hosts.
+
+    `bus` leads to the other replicas; None if there are none.
     """
 
     def __init__(
@@ -54,8 +58,9 @@ class ClientNotifications:
         self._dialect = dialect
 
     async def take(self, caller: AuthContext, host_session: HostSession, intent: LegacyIntent) -> None:
-        """Act on a notification or a response. Raises StoreUnavailable if an answer could not be
-        stored.
+        """Act on a notification or a response.
+
+        Raises StoreUnavailable if the answer to an input request of a task could not be stored.
         """
         match intent:
             case CancelCall(request=request):
@@ -66,36 +71,40 @@ class ClientNotifications:
                     self._pass_to_asking(id_, QuestionAnswer(host_session.id, id_, answer))
             case AnswerInput():
                 mount = host_session.mount.name
+                # Before the answer is stored: the server gets it on behalf of the caller who gave it.
                 self._runner.answers(caller.owners(mount), intent.task, caller)
                 await self._following.answer(caller, mount, intent)
             case ReportProgress():
                 self._tell_progress(caller, host_session, intent)
             case NotifyServer(notification=notification):
-                # Each replica in which the session is active has its own upstream session.
+                # To all servers: each replica in which the session is active has an upstream session.
                 host_session.upstream.tell(notification)
                 self._pass_on(ServerNotification(host_session.id, notification.text))
 
     def _tell_progress(self, caller: AuthContext, host_session: HostSession, told: ReportProgress) -> None:
-        place, text = self._dialect.input_of(told.id), told.notification.text
-        if place is None:
+        """Send the server the progress of an answer that its host still works on."""
+        task_and_key, text = self._dialect.input_of(told.id), told.notification.text
+        if task_and_key is None:
             if not host_session.questions.on_progress(told.id, told.notification):
                 self._pass_to_asking(told.id, QuestionProgress(host_session.id, told.id, text))
             return
         owners = caller.owners(host_session.mount.name)
-        question = self._runner.find_question(owners, *place)
+        question = self._runner.find_question(owners, *task_and_key)
         if question is not None:
             question.tell(told.notification)
         else:
             self._pass_on(InputProgress(owners[0].mount, [owner.context for owner in owners], told.id, text))
 
-    def _pass_on(self, word: Message) -> None:
+    def _pass_on(self, message: Message) -> None:
+        """Send a message to all other replicas."""
         if self._bus is not None:
-            self._bus.send(word)
+            self._bus.send(message)
 
-    def _pass_to_asking(self, id: str, word: Message) -> None:
-        """Send a message to the replica that asked the question with that id, if it is one of this
-        cluster.
+    def _pass_to_asking(self, id: str, message: Message) -> None:
+        """Send a message to the replica that is named in the id of a question, because it asked it.
+
+        The host may have made up the id, so the name is checked first.
         """
         asking = asking_replica(id)
         if self._bus is not None and asking is not None and is_replica_name(asking):
-            self._bus.send(word, to=asking)
+            self._bus.send(message, to=asking)

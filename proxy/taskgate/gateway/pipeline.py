@@ -74,9 +74,9 @@ log = getLogger("taskgate.gateway")
 class GatewayRules:
     """The settings of the gateway, and the process-wide limits.
 
-    `strict_names` requires that every request about a task names it in a header too (AMB-8). `live`
-    are the operator's rules. `in_flight` counts large messages, `pressure` measures the memory of
-    the process.
+    `max_depth` and `max_members` bound the JSON of a message. `strict_names` requires that every
+    request about a task names it in a header too (AMB-8). `live` are the operator's rules.
+    `in_flight` counts the bytes of large messages, `pressure` measures the memory of the process.
     """
 
     max_depth: int
@@ -88,7 +88,11 @@ class GatewayRules:
 
 
 class Gateway:
-    """The handler of every exchange that the public listener accepts."""
+    """The handler of every exchange that the public listener accepts.
+
+    `callers` authenticates, and `gate` has the rate limits. `in_session` serves the legacy era,
+    `modern` the modern one.
+    """
 
     def __init__(
         self,
@@ -114,19 +118,20 @@ class Gateway:
         self._in_flight = rules.in_flight
         self._pressure = rules.pressure
         self._tracing: Tracing = NO_TRACING
-        self._suspicions = SecurityAlerts(event_sink, clock)
+        self._alerts = SecurityAlerts(event_sink, clock)
         self._draining: timedelta | None = None
-        self._read_now: dict[str | None, set[asyncio.Future[Message]]] = {}
-        """By session id: the large messages that are being parsed on another thread."""
+        self._being_parsed: dict[str | None, set[asyncio.Future[Message]]] = {}
+        """By session id: the large messages that another thread parses now."""
 
     def trace(self, tracing: Tracing) -> None:
-        """Create a span for every request that comes from now on."""
+        """Create spans for requests from now on; called once, if tracing is configured."""
         self._tracing = tracing
 
     def drain(self, patience: timedelta) -> None:
-        """Refuse requests that start something, and serve those about what exists.
+        """From now on refuse requests that start something, and serve those about what exists.
 
-        `patience` is the retry delay that a refused host is given.
+        Called when a gateway without replicas begins to shut down. `patience` is the retry delay
+        that refused hosts are told.
         """
         self._draining = patience
 
@@ -141,18 +146,21 @@ class Gateway:
             await self._gate.flush(exchange, mount.name)
 
     async def _answer(self, exchange: Exchange, mount: Mount) -> HttpReply:
-        begun, seen = self._clock.elapsed(), present()
+        """Take the steps 1 to 4, which need no message, then serve the message."""
+        begun, context = self._clock.elapsed(), present()
+        # Set if the body is too large. It is raised only when the message and its id are known.
         refused = None
-        seen.mount, seen.revision = mount.name, exchange.head.revision
+        context.mount, context.revision = mount.name, exchange.head.revision
         try:
             # 1. Rate limits by address: of requests, and of tokens that were rejected.
             await self._gate.on_connection(exchange, mount.name, partial(self._callers.is_known, exchange, mount))
             # 2. The caller. Without credentials nothing is looked up, and the body is not read.
-            caller = seen.caller = await self._identify(exchange, mount)
+            caller = context.caller = await self._identify(exchange, mount)
             body = await exchange.body(self._in_flight, caller.key)
+            # The time in which a host sends its body does not count as the gateway's.
             begun = self._clock.elapsed()
             if len(body) > SMALL:
-                refused = self._expect_room(exchange, caller, body)
+                refused = self._count_large_body(exchange, caller, body)
             # 3. GET and DELETE have no message; only the legacy era has them.
             if exchange.head.method is not HttpMethod.POST:
                 check_verb(exchange.head.revision)
@@ -164,18 +172,18 @@ class Gateway:
                     raise refused
                 read_all = partial(self._read_batch, body)
                 parts = [self._read_part(part) for part in await offload.offload(len(body), read_all)]
-                seen.parts = len(parts)
+                context.parts = len(parts)
                 each = partial(self._answer_one_of_many, exchange, mount, caller, begun)
                 return await answer_all(exchange, parts, each)
             read = partial(parse, body, max_depth=self._rules.max_depth, max_members=self._rules.max_members)
             if len(body) > offload.LARGE:
-                message = await self._read_aside(exchange.head.host_session, read)
+                message = await self._parse_in_thread(exchange.head.host_session, read)
             else:
                 message = read()
-                if self._read_now and isinstance(message, Notification):
+                if self._being_parsed and isinstance(message, Notification):
                     # The notification may cancel an earlier message of its session that is still
-                    # being parsed.
-                    for reading in tuple(self._read_now.get(exchange.head.host_session, ())):
+                    # being parsed, so it waits for that one.
+                    for reading in tuple(self._being_parsed.get(exchange.head.host_session, ())):
                         await asyncio.wait((reading,))
         except ListenerRefused:
             raise
@@ -183,7 +191,7 @@ class Gateway:
             return self._refuse(error, mount, exchange, None, begun)
         # From here on only the text of the message is needed.
         del body, read
-        seen.message = message
+        context.message = message
         if refused is not None:
             return self._refuse(refused, mount, exchange, message, begun)
         return await self._serve(exchange, mount, caller, message, begun)
@@ -191,31 +199,33 @@ class Gateway:
     async def _serve(
         self, exchange: Exchange, mount: Mount, caller: AuthContext, message: Message, begun: float
     ) -> HttpReply:
-        """Answer one message; a request gets its own span."""
+        """Take the steps 5 to 7 for one message; a request gets its own span."""
         if not isinstance(message, Request):
             return await self._answer_message(exchange, mount, caller, message, begun)
-        seen, inbound = present(), exchange.head
-        span = seen.span = self._tracing.start_server_span(
+        context, inbound = present(), exchange.head
+        span = context.span = self._tracing.start_server_span(
             message, mount=mount.name, revision=inbound.revision, fields=inbound.fields
         )
         try:
             return await self._answer_message(exchange, mount, caller, message, begun)
         except CancelledError:
-            self._give_up(mount, message, begun)
+            # The connection was closed, or the gateway ends.
+            self._report_cancelled(mount, message, begun)
             raise
         finally:
             if span is not None:
-                span.end(seen.error)
+                span.end(context.error)
 
     async def _answer_message(
         self, exchange: Exchange, mount: Mount, caller: AuthContext, message: Message, begun: float
     ) -> HttpReply:
+        """Answer one message; errors become replies here, and requests are counted."""
         # Until its era is known, an invalid message is refused by the rules of the modern era.
         era = Era.MODERN
         try:
             # 5. Nothing new while the gateway drains or memory is short. When `tasks/get` is
             # refused, hosts treat the task as failed; so requests about existing tasks are served.
-            if self._draining is not None and _begins(message):
+            if self._draining is not None and _starts_something(message):
                 raise Draining(self._draining)
             if self._pressure.level and isinstance(message, Request) and self._pressure.refuses(message.method):
                 raise Overloaded(RETRY_AFTER)
@@ -235,10 +245,10 @@ class Gateway:
                 answered = await self._in_session.answer(exchange, mount, caller, message)
         except ScopeCancelled:
             # The host cancelled its request or left: an answer has no reader.
-            self._give_up(mount, message, begun)
+            self._report_cancelled(mount, message, begun)
             return HttpReply(status=202)
         except Exception as error:
-            self._suspect(error, mount, caller, message)
+            self._report_suspicious(error, mount, caller, message)
             return self._refuse(error, mount, exchange, message, begun, era)
         if isinstance(message, Request):
             if answered.reply.body is not None and len(answered.reply.body) > SMALL:
@@ -247,30 +257,31 @@ class Gateway:
             self._count(mount, message, answered.revision, begun, answered.error)
         return answered.reply
 
-    async def _read_aside(self, session: str | None, read: Callable[[], Message]) -> Message:
-        """Parse a large message on another thread."""
+    async def _parse_in_thread(self, session: str | None, read: Callable[[], Message]) -> Message:
+        """Parse a large message on another thread, and register it in `_being_parsed` meanwhile."""
         reading = offload.in_thread(read)
         if session is None:
             return await reading
-        now = self._read_now.setdefault(session, set())
+        now = self._being_parsed.setdefault(session, set())
         now.add(reading)
         try:
             return await reading
         finally:
             now.discard(reading)
             if not now:
-                self._read_now.pop(session, None)
+                self._being_parsed.pop(session, None)
 
     def _read_batch(self, body: bytes) -> list[bytes | Message | GatewayError]:
-        """Split a batch, and parse its large elements; may run on another thread. Raises what
-        `split` does.
+        """Split a batch, and parse its large elements; may run on another thread.
+
+        Small elements stay bytes, invalid ones become errors. Raises what `split_batch` raises.
         """
         elements = split_batch(body, max_depth=self._rules.max_depth, counted=True)
         # Parsing small elements uses a cache that belongs to the event loop.
         return [self._read_part(element) if len(element) > SMALL else element for element in elements]
 
     def _read_part(self, part: bytes | Message | GatewayError) -> Message | GatewayError:
-        """Parse one message of a batch; an invalid one becomes its error."""
+        """Parse one message of a batch, if it still is bytes; an invalid one becomes its error."""
         if not isinstance(part, bytes):
             return part
         try:
@@ -282,28 +293,29 @@ class Gateway:
         self, exchange: Exchange, mount: Mount, caller: AuthContext, begun: float, part: Message | GatewayError
     ) -> str | None:
         """Answer one element of a batch; None if it needs no answer."""
-        seen = present().for_message(None)
-        with in_request(seen):
+        context = present().for_message(None)
+        with in_request(context):
             try:
                 if isinstance(part, GatewayError):
                     raise part
-                message = seen.message = part
+                message = context.message = part
                 if isinstance(message, Request) and message.method == words.INITIALIZE:
                     raise MalformedMessage("initialize is not allowed in a batch", id=message.id)
                 reply = await self._serve(exchange, mount, caller, message, begun)
             except GatewayError as error:
                 reply, code = refusal(error, mount, None)
-                seen.refusal, seen.error = refused_for(error), str(code)
+                context.refusal, context.error = refused_for(error), str(code)
                 return None if reply.body is None else to_string(reply.body)
             finally:
                 self._event_sink.emit(BatchItemAnswered())
                 if not isinstance(part, GatewayError) and len(part.text) > LARGE_MESSAGE:
-                    seen.discard_payload()
+                    context.discard_payload()
         return to_string(reply.body) if isinstance(message, Request) and reply.body is not None else None
 
-    def _expect_room(self, exchange: Exchange, caller: AuthContext, body: bytes) -> TooManyBytes | None:
-        """Count a large body until its answer has been sent; return the error if the limit is
-        exceeded.
+    def _count_large_body(self, exchange: Exchange, caller: AuthContext, body: bytes) -> TooManyBytes | None:
+        """Count a large body until its answer has been sent.
+
+        Returns an error, and counts nothing, if the limit of bytes in flight is exceeded.
         """
         refused = self._in_flight.refusal(caller.key, len(body))
         if refused is None:
@@ -315,6 +327,7 @@ class Gateway:
     # --- the steps, in the order of `answer` --------------------------------------------------------------------------
 
     async def _identify(self, exchange: Exchange, mount: Mount) -> AuthContext:
+        """Return the caller. Raises Unauthenticated, or RateLimited after too many invalid tokens."""
         try:
             return await self._callers.identify(exchange, mount)
         except Unauthenticated as refused:
@@ -344,11 +357,15 @@ class Gateway:
         begun: float,
         era: Era = Era.LEGACY,
     ) -> HttpReply:
+        """Return the reply to an exchange that ended in an error, and report it.
+
+        `message` is None if none was read.
+        """
         if not isinstance(error, GatewayError):
             log.error("Unexpected error in a request", exc_info=error)
         reply, code = refusal(error, mount, message, era)
-        seen = present()
-        seen.refusal, seen.error = refused_for(error), str(code)
+        context = present()
+        context.refusal, context.error = refused_for(error), str(code)
         if code == words.OVER_LIMIT and isinstance(message, Request):
             reply = self._rejections.render(reply, error, message, era)
         if isinstance(error, Unauthenticated) and exchange.is_streaming:
@@ -361,10 +378,10 @@ class Gateway:
             self._count(mount, message, exchange.head.revision, begun, str(code))
         return reply
 
-    def _suspect(self, error: Exception, mount: Mount, caller: AuthContext, message: Message) -> None:
+    def _report_suspicious(self, error: Exception, mount: Mount, caller: AuthContext, message: Message) -> None:
         """Report a security event for an error that shows an attack or a probe."""
         if isinstance(error, HeaderMismatch) and error.contradicts:
-            self._suspicions.raise_once("header_mismatch", caller.key, mount.name)
+            self._alerts.raise_once("header_mismatch", caller.key, mount.name)
         elif isinstance(error, TaskNotFound) and isinstance(message, Request):
             asked = value_of(message.params, "taskId")
             if not is_task_id(asked):
@@ -372,32 +389,36 @@ class Gateway:
                 task = asked[:MAX_TASK_ID] if isinstance(asked, str) else ""
                 self._event_sink.emit(TaskDenied(mount.name, message.method, "malformed_id", task, None))
 
-    def _give_up(self, mount: Mount, message: Message, begun: float) -> None:
-        seen = present()
-        seen.error = _CANCELLED
+    def _report_cancelled(self, mount: Mount, message: Message, begun: float) -> None:
+        """Report a message whose host no longer waits for an answer."""
+        context = present()
+        context.error = _CANCELLED
         if isinstance(message, Request):
-            self._count(mount, message, seen.revision, begun, _CANCELLED)
+            self._count(mount, message, context.revision, begun, _CANCELLED)
 
     def _count(self, mount: Mount, message: Request, revision: str | None, begun: float, error: str | None) -> None:
+        """Report an answered request; `error` is its error label, None if it succeeded."""
         seconds = self._clock.elapsed() - begun
         self._event_sink.emit(RpcAnswered(mount.name, message.method, revision, seconds, error))
 
 
-def _begins(message: Message) -> bool:
-    """Return whether a message starts something that outlasts it, other than a further round of a
-    running call.
+def _starts_something(message: Message) -> bool:
+    """Return whether a message starts something that outlasts it, such as a call or a stream.
+
+    A retry with input responses is no start: it continues a call.
     """
     if not isinstance(message, Request) or message.method not in _BEGINNINGS:
         return False
     return all(value_of(message.params, name) is None for name in ("inputResponses", "requestState"))
 
 
-def _note_answered(seen: RequestContext, request: Request, answered: HandledRequest) -> None:
-    seen.error = answered.error
+def _note_answered(context: RequestContext, request: Request, answered: HandledRequest) -> None:
+    """Write into the request's context what its answer shows."""
+    context.error = answered.error
     if answered.revision is not None:
-        seen.revision = answered.revision
+        context.revision = answered.revision
     if request.method == words.TOOLS_CALL and answered.error in (None, TOOL_ERROR) and answered.reply.body is not None:
-        seen.result_bytes = len(answered.reply.body)
+        context.result_bytes = len(answered.reply.body)
 
 
 _BEGINNINGS: Final = frozenset(

@@ -30,16 +30,16 @@ from taskgate.protocol.vocabulary import OVER_LIMIT, TOOLS_CALL, UNAVAILABLE
 from taskgate.streams.exchange import HttpReply
 
 _ADMITTED: Final = (UpstreamFailed, StoreUnavailable, CutOff, TaskAlreadyFinished)
-"""Errors after admission."""
+"""Errors of requests that were admitted and failed later; these are no refusals."""
 _PLAIN_STATUS: Final = {OVER_LIMIT: 429, UNAVAILABLE: 503}
 _DEPTH: Final = 16
 
 
 def refusal(error: Exception, mount: Mount, message: Message | None, era: Era = Era.LEGACY) -> tuple[HttpReply, int]:
-    """The reply to a message that ended in `error`, and its JSON-RPC code; None if no message was
-    read.
+    """The reply to a message that ended in `error`, and its JSON-RPC code.
 
-    `era` is that of the message, and LEGACY until it is known.
+    `message` is None if none was read. `era` is that of the message: it decides the HTTP status and
+    the codes of some errors.
     """
     meaning = fault(error, era)
     headers = meaning.headers + _more_headers(error, mount)
@@ -84,7 +84,7 @@ def refused_for(error: Exception) -> str | None:
 
 
 class RejectionRenderer:
-    """Renders refusals by a limit in the configured form."""
+    """Renders refusals by a limit in the form that the operator configured (`limits.reject_as`)."""
 
     def __init__(self, live: RuntimeConfig, dialect: ModernDownstreamDialect) -> None:
         self._live = live
@@ -110,5 +110,9 @@ class RejectionRenderer:
 
 
 def _accepts_tool_result(request: Request, era: Era) -> bool:
-    """Whether a tool result can answer a request: one that asks for a task gets none (L-CREATE-4)."""
+    """Whether a tool result can answer a request.
+
+    A call that asks for a task is answered with a task or an error, never with a result
+    (L-CREATE-4).
+    """
     return request.method == TOOLS_CALL and (era is Era.MODERN or "task" not in request.params)

@@ -1,12 +1,14 @@
-"""The proxy of plain calls: `PlainCallProxy`. A request goes to the server, the answer comes back,
-and nothing is stored.
+"""The proxy of plain calls of legacy hosts: `PlainCallProxy`.
 
-`InSessionMessages` uses it for every request of a legacy host that does not become a task. The
-answer is one JSON document unless the host has to wait. The first notification or question of the
-server, or the first keep-alive interval without an answer, turns it into an event stream.
+A request goes to the server, the answer comes back, and nothing is stored. `InSessionMessages` uses
+it for every request that is no task. The answer is one JSON document unless the host has to wait.
+The first notification or question of the server, or the first keep-alive interval without an
+answer, turns the answer into an event stream.
 
-A host that disconnects cancels only a call that still waits for a permit, not one that was sent
-(H-LEG-10). `notifications/cancelled` cancels either.
+A slow method needs a permit of the server's concurrency limit, and may wait for it briefly. A
+`tools/call` may join an equal one that runs. A call ends with the server's response, when the host
+cancels it, or when the gateway shuts down. A host that disconnects cancels only a call that still
+waits for a permit, not one that was sent (H-LEG-10). `notifications/cancelled` cancels either.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -52,7 +54,8 @@ Send = Callable[[], Coroutine[Any, Any, Response]]
 class RelayedRequest(NamedTuple):
     """A request of a host for its server. `tool` is the tool of a `tools/call`.
 
-    A request that `lasts` is cancelled when its host disconnects.
+    `lasts` is set for extension methods that last as long as the host listens: when the host
+    disconnects, such a request is cancelled.
     """
 
     id: RequestId
@@ -74,7 +77,7 @@ class PlainCallProxy:
         self._dialect = dialect
         self._patience = patience.total_seconds()
         self._alarms = TimerWheel(self._patience)
-        self._joining = joining
+        self._coalescer = joining
         self._event_sink = event_sink
         self._running: set[CancelScope] = set()
         self._stopping = False
@@ -91,103 +94,109 @@ class PlainCallProxy:
 
         Raises what `forward` raises, and InvalidParams for an idempotency key of another call.
         """
-        # If promotion exists only in shadow mode, `has_tasks` of the session is false; so ask the
-        # revision.
+        # In shadow mode the operator's rules are counted and not applied. The session then offers no
+        # tasks, so its revision tells whether the host could have had one.
         if decision.would_promote and host_session.peer.revision.has_tasks:
             self._event_sink.emit(ShadowPromotion(host_session.mount.name))
-        asked = RelayedRequest(intent.id, TOOLS_CALL, intent.params, intent.progress_token, intent.tool)
-        asking = None
+        request = RelayedRequest(intent.id, TOOLS_CALL, intent.params, intent.progress_token, intent.tool)
+        coalesce_key = None
         if intent.idempotency_key is not None or decision.join_retries is not None:
-            asking = CoalesceKey(
+            coalesce_key = CoalesceKey(
                 host_session.owner, intent, decision.join_retries, features=client_features(host_session.peer)
             )
-        return self._carry(exchange, caller, host_session, asked, asking)
+        return self._send(exchange, caller, host_session, request, coalesce_key)
 
     def forward(
-        self, exchange: Exchange, caller: AuthContext, host_session: HostSession, asked: RelayedRequest
+        self, exchange: Exchange, caller: AuthContext, host_session: HostSession, request: RelayedRequest
     ) -> Coroutine[Any, Any, Response]:
         """Send a request, and return the server's response.
 
-        Raises UpstreamFailed, QueueFull, Interrupted when the host cancelled the request, and
+        Raises UpstreamFailed, QueueFull, ScopeCancelled when the host cancelled the request, and
         CutOff when the gateway shuts down.
         """
-        return self._carry(exchange, caller, host_session, asked, None)
+        return self._send(exchange, caller, host_session, request, None)
 
-    async def _carry(
+    async def _send(
         self,
         exchange: Exchange,
         caller: AuthContext,
         host_session: HostSession,
-        asked: RelayedRequest,
-        asking: CoalesceKey | None,
+        request: RelayedRequest,
+        coalesce_key: CoalesceKey | None,
     ) -> Response:
+        # With `coalesce_key`, an equal call that runs is joined instead.
         streams = exchange.head.accepts_stream
         if streams and not exchange.head.accepts_json:
+            # This host can read an answer only as an event.
             exchange.stream()
-        listener = _CallHearer(exchange, host_session, self._dialect, asked.progress_token)
+        listener = _CallForwarder(exchange, host_session, self._dialect, request.progress_token)
         pulse = Keepalive(self._alarms, self._patience, listener.live) if streams else None
 
         relay, who = host_session.upstream.relay, principal_of(caller)
-        send = partial(relay, asked.method, asked.params, listener=listener, tool=asked.tool, principal=who)
-        call, ticket = CancelScope(), None
-        host_session.calls[call] = asked.id
+        send = partial(relay, request.method, request.params, listener=listener, tool=request.tool, principal=who)
+        call, permit = CancelScope(), None
+        host_session.calls[call] = request.id
         self._running.add(call)
         try:
             with call:
                 if self._stopping:
-                    # The gateway is stopping, and the other calls have been interrupted before this
+                    # The gateway is stopping, and the other calls have been cancelled before this
                     # one was registered.
                     call.cancel()
-                if asking is not None:
-                    response = await self._joining.run(asking, partial(self._shared, caller, host_session, asked, send))
+                if coalesce_key is not None:
+                    response = await self._coalescer.run(
+                        coalesce_key, partial(self._send_shared, caller, host_session, request, send)
+                    )
                     assert isinstance(response, Response), "a plain call yields a response, not a task"
                     return response
-                if asked.method in IN_TURN:
-                    ticket = self._ask(caller, host_session, asked.tool)
-                    if not ticket.is_granted:
-                        _leaves_with(exchange, call, ticket)
-                        await self._wait(host_session, asked.tool, ticket)
-                    self._count(host_session, asked.tool, "direct")
-                if asked.lasts:
+                if request.method in IN_TURN:
+                    permit = self._ask(caller, host_session, request.tool)
+                    if not permit.is_granted:
+                        _cancel_while_queued(exchange, call, permit)
+                        await self._wait(host_session, request.tool, permit)
+                    self._count(host_session, request.tool, "direct")
+                if request.lasts:
                     exchange.on_disconnect(call.cancel)
                 response = await send()
-                if asked.method in SETTING_METHODS and response.error is None:
-                    host_session.settings.record(asked.method, asked.params)
+                # A setting of the session at its server is remembered, for other replicas.
+                if request.method in SETTING_METHODS and response.error is None:
+                    host_session.settings.record(request.method, request.params)
                 return response
         except ScopeCancelled:
             if self._stopping:
                 raise CutOff from None
             raise
         finally:
-            if ticket is not None:
-                ticket.release()
+            if permit is not None:
+                permit.release()
             if pulse is not None:
                 pulse.stop()
             del host_session.calls[call]
             self._running.discard(call)
 
-    async def _shared(
-        self, caller: AuthContext, host_session: HostSession, asked: RelayedRequest, send: Send
+    async def _send_shared(
+        self, caller: AuthContext, host_session: HostSession, request: RelayedRequest, send: Send
     ) -> Response:
-        """Send a call that other requests may join. Its session stays open until the response is
-        there.
+        """Send a call that other requests may join.
+
+        The first request may end before the call, so the call keeps the session open itself.
         """
         host_session.acquire()
         try:
-            ticket = self._ask(caller, host_session, asked.tool)
+            permit = self._ask(caller, host_session, request.tool)
             try:
-                if not ticket.is_granted:
-                    await self._wait(host_session, asked.tool, ticket)
-                self._count(host_session, asked.tool, "direct")
+                if not permit.is_granted:
+                    await self._wait(host_session, request.tool, permit)
+                self._count(host_session, request.tool, "direct")
                 return await send()
             finally:
-                ticket.release()
+                permit.release()
         finally:
             host_session.release()
 
     def _ask(self, caller: AuthContext, host_session: HostSession, tool: str | None) -> Permit:
-        """Request a permit of the server's concurrency limit; it must be closed. Raises QueueFull,
-        counted.
+        """Return a permit of the server, granted or queued, which must be released. Raises
+        QueueFull, counted.
         """
         try:
             return host_session.mount.bulkhead.acquire(host_session.owner.context, caller)
@@ -195,10 +204,10 @@ class PlainCallProxy:
             self._count(host_session, tool, "rejected")
             raise
 
-    async def _wait(self, host_session: HostSession, tool: str | None, ticket: Permit) -> None:
-        """Wait until the permit is granted. Raises QueueFull, counted."""
+    async def _wait(self, host_session: HostSession, tool: str | None, permit: Permit) -> None:
+        """Wait briefly until the permit is granted. Raises QueueFull, counted."""
         try:
-            await ticket.wait_briefly()
+            await permit.wait_briefly()
         except QueueFull:
             self._count(host_session, tool, "rejected")
             raise
@@ -209,7 +218,9 @@ class PlainCallProxy:
             self._event_sink.emit(ToolCalled(host_session.mount.name, tool if is_listed else None, disposition))
 
     def stop(self) -> None:
-        """Interrupt the running calls and every later one; their hosts get an error."""
+        """Cancel the running calls and every later one, which then raise CutOff. Called at
+        shutdown.
+        """
         self._stopping = True
         for call in self._running:
             call.cancel()
@@ -227,26 +238,26 @@ class PlainCallProxy:
         self._alarms.close()
 
 
-def _leaves_with(exchange: Exchange, call: CancelScope, ticket: Permit) -> None:
-    """Interrupt a call that still waits for its permit if its host disconnects."""
-    exchange.on_disconnect(lambda: None if ticket.is_granted else call.cancel())
+def _cancel_while_queued(exchange: Exchange, call: CancelScope, permit: Permit) -> None:
+    """Cancel a call if its host disconnects while it still waits for its permit."""
+    exchange.on_disconnect(lambda: None if permit.is_granted else call.cancel())
 
 
-class _CallHearer(UnsavedCallListener):
+class _CallForwarder(UnsavedCallListener):
     """The listener of one plain call. Messages of the server go to the host on the call's own
     stream, or on the session's GET stream if that is not possible.
 
-    Progress must grow for the host. After a keep-alive has used a number, lower numbers of the
-    server are dropped, and their texts get a number of the gateway.
+    Progress must grow for the host. A keep-alive invents a number. After that, a lower number of the
+    server is not sent; its text is sent with a number of the gateway.
     """
 
     __slots__ = (
         "_dialect",
-        "_done",
         "_exchange",
-        "_has_made_up",
+        "_has_invented",
+        "_has_sent",
         "_host_session",
-        "_spoke",
+        "_last_progress",
         "_token",
         "_watches_host",
     )
@@ -258,14 +269,14 @@ class _CallHearer(UnsavedCallListener):
         self._host_session = host_session
         self._dialect = dialect
         self._token = token
-        self._done: float | None = None
-        self._spoke = False
-        self._has_made_up = False
+        self._last_progress: float | None = None
+        self._has_sent = False
+        self._has_invented = False
         self._watches_host = False
 
     def on_notification(self, notification: Notification) -> None:
-        self._spoke = True
-        if self._token is not None and notification.method == NOTE_PROGRESS and not self._is_further(notification):
+        self._has_sent = True
+        if self._token is not None and notification.method == NOTE_PROGRESS and not self._may_be_sent(notification):
             message = self._reworded(self._token, notification)
             if message is None:
                 return
@@ -290,7 +301,7 @@ class _CallHearer(UnsavedCallListener):
             feed.on_connection_lost(lambda: questions.on_stream_ended(feed))
 
     def refused(self, required: Mapping[str, Any]) -> None:
-        """Ignore it: in the legacy era only the server is told."""
+        """Ignore it: in the legacy era the server gets the refusal, and the host no error."""
 
     def send_question(self, message: str) -> QuestionStream | None:
         """Send a question on the call's own stream; return the stream, or None if that is not
@@ -302,31 +313,34 @@ class _CallHearer(UnsavedCallListener):
         return feed if feed.send_now(message) else None
 
     def live(self) -> None:
-        """Send a keep-alive if the server sent nothing since the last. A timeout of the host may
-        end with silence.
+        """Keep the host waiting: called once in each keep-alive interval.
+
+        Turns the answer into an event stream, and sends progress if the server sent nothing since
+        the last interval. Without a progress token nothing is sent.
         """
         feed = self._exchange.stream()
-        if self._token is not None and not self._spoke:
-            self._done = 0.0 if self._done is None else self._done + STEP
-            self._has_made_up = True
-            feed.send_now(self._dialect.progress(self._token, self._done, "Still running"))
-        self._spoke = False
+        if self._token is not None and not self._has_sent:
+            self._last_progress = 0.0 if self._last_progress is None else self._last_progress + STEP
+            self._has_invented = True
+            feed.send_now(self._dialect.progress(self._token, self._last_progress, "Still running"))
+        self._has_sent = False
 
     def _reworded(self, token: RequestId, notification: Notification) -> str | None:
-        """Return progress with the server's text and a number above the gateway's own; None if it
-        has no text.
-        """
+        """Return progress with the server's text and a number that grows; None without a text."""
         words = text_of_progress(notification)
-        if words is None or self._done is None:
+        if words is None or self._last_progress is None:
             return None
-        self._done += STEP
-        return self._dialect.progress(token, self._done, words)
+        self._last_progress += STEP
+        return self._dialect.progress(token, self._last_progress, words)
 
-    def _is_further(self, notification: Notification) -> bool:
-        """Return whether progress of the server grows beyond what the host was sent."""
+    def _may_be_sent(self, notification: Notification) -> bool:
+        """Return whether the server's progress may be sent as it is; if so, remember its number.
+
+        Until a keep-alive has invented a number, it always may.
+        """
         done = progress_done(notification)
-        if self._has_made_up and (done is None or (self._done is not None and done <= self._done)):
+        if self._has_invented and (done is None or (self._last_progress is not None and done <= self._last_progress)):
             return False
         if done is not None:
-            self._done = done
+            self._last_progress = done
         return True

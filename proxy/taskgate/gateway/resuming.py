@@ -1,15 +1,18 @@
 """The answer to a GET request of a legacy host: `Resuming`. It opens a new stream, or resumes one
-that the host lost (H-LEG-12).
+whose connection the host lost (H-LEG-12).
 
 A host resumes with the header `Last-Event-ID: p3-<random>-17`. It names a stream (`p` of a POST,
 `g` of a GET), and the number of the last event that the host received. `InSessionMessages` calls
-`serve`, after a check of the session's owner; an id of another session has no meaning here. The
-cases are:
+`serve`, after a check of the session's owner. Streams are looked up within that session. In each
+case the host first gets the events that it missed:
 
-- a GET stream: `GetStreams` continues it, or serves a new one (`listen`);
-- a stream of a call in this process: the missed events, then the stream itself;
-- a stream of another replica that waits for a task: that replica releases it, this one continues;
-- a stream of a plain call in another replica: its events are forwarded until the call ends.
+- A GET stream: `GetStreams` continues it. If it is unknown, a new one is served (`listen`).
+- The stream of a call in this process continues on the new connection.
+- The stream of a call that has ended: only the missed events.
+- A GET stream, or one that waits for a task, of another replica: that replica releases it, and this
+  one continues it.
+- The stream of a plain call in another replica: the call and its stream stay there, and the events
+  are forwarded here until the call ends.
 
 `streams.resumable`, `streams.event_log` and `streams.handover` store the events.
 """
@@ -35,9 +38,7 @@ LOST: Final = "The gateway that ran the call is gone; the call may or may not ha
 
 
 class Resuming:
-    """The finder of the stream that a GET request asks for. `shared` are the streams of all
-    replicas; None without other replicas.
-    """
+    """The handler of GET requests. `shared` are the streams of all replicas; None without others."""
 
     def __init__(
         self, *, listening: GetStreams, following: ResultWaiter, shared: SharedResumableStreams | None = None
@@ -47,11 +48,12 @@ class Resuming:
         self._shared = shared
 
     async def serve(self, exchange: Exchange, host_session: HostSession, caller: AuthContext) -> HttpReply:
-        """Serve a stream until its host leaves or it ends.
+        """Serve a stream until its host disconnects or it ends.
 
-        Raises StreamNotFound for a stream of a call that is unknown or incomplete. It is also
-        raised for a GET stream that is known but incomplete; an unknown one is replaced by a new
-        stream. Raises StoreUnavailable if another replica may have the stream of a call.
+        Raises StreamNotFound for the stream of a call that is unknown, or whose missed events are
+        gone. That holds also for an open GET stream whose missed events are gone; an unknown one is
+        replaced by a new stream. Raises StoreUnavailable if another replica may have the stream of
+        a call, which cannot be found out now.
         """
         id_, resumable = exchange.head.last_event_id, host_session.resumable
         if resumable is None:
@@ -60,40 +62,45 @@ class Resuming:
         exchange.make_resumable(resumable)
         if id_ is None:
             return await self._listening.serve(exchange, host_session, caller)
-        place = parse_event_id(id_)
-        if place is None:
+        position = parse_event_id(id_)
+        if position is None:
             raise StreamNotFound(UNKNOWN)
-        trail = resumable.find(place)
-        if trail is None and self._shared is not None and not resumable.is_open(place):
-            left = await self._left_elsewhere(self._shared, host_session, place)
-            if left is not None:
-                return await self._go_on(exchange, host_session, caller, place, left)
-        if place.is_get_stream and (trail is not None or not resumable.is_open(place)):
-            return await self._listen(exchange, host_session, caller, trail)
-        if trail is None:
+        found = resumable.find(position)
+        if found is None and self._shared is not None and not resumable.is_open(position):
+            handover = await self._claim(self._shared, host_session, position)
+            if handover is not None:
+                return await self._continue_claimed(exchange, host_session, caller, position, handover)
+        # An open GET stream without its missed events falls through to StreamNotFound.
+        if position.is_get_stream and (found is not None or not resumable.is_open(position)):
+            return await self._continue_get_stream(exchange, host_session, caller, found)
+        if found is None:
             raise StreamNotFound(UNKNOWN)
-        return await self._carry(exchange, host_session, caller, trail)
+        return await self._continue_call(exchange, host_session, caller, found)
 
-    async def _listen(
-        self, exchange: Exchange, host_session: HostSession, caller: AuthContext, trail: FoundStream | None
+    async def _continue_get_stream(
+        self, exchange: Exchange, host_session: HostSession, caller: AuthContext, found: FoundStream | None
     ) -> HttpReply:
-        # If the host has left again, the stream stays with the connection that has it.
-        if trail is not None and trail.stream is not None and not exchange.resume(trail.stream, trail.missed):
+        """Continue a GET stream that was found, or serve a new one."""
+        # If the host has disconnected again, the stream stays with its present connection.
+        if found is not None and found.stream is not None and not exchange.resume(found.stream, found.missed):
             return HttpReply()
         return await self._listening.serve(exchange, host_session, caller)
 
-    async def _carry(
-        self, exchange: Exchange, host_session: HostSession, caller: AuthContext, trail: FoundStream
+    async def _continue_call(
+        self, exchange: Exchange, host_session: HostSession, caller: AuthContext, found: FoundStream
     ) -> HttpReply:
-        """Continue the stream of a call to its end."""
-        feed = trail.stream
+        """Continue the stream of a call of this process; without a stream, the call has ended."""
+        feed = found.stream
         if feed is None:
-            return _repeat(exchange, trail.missed)
-        if not exchange.resume(feed, trail.missed):
+            return _send_missed(exchange, found.missed)
+        if not exchange.resume(feed, found.missed):
             return HttpReply()
-        return await self._hold(host_session, caller, feed)
+        return await self._serve_resumed(host_session, caller, feed)
 
-    async def _hold(self, host_session: HostSession, caller: AuthContext, feed: ResumableEventStream) -> HttpReply:
+    async def _serve_resumed(
+        self, host_session: HostSession, caller: AuthContext, feed: ResumableEventStream
+    ) -> HttpReply:
+        """Serve a resumed stream on its new connection, and send questions that wait for one."""
         host_session.questions.on_stream_opened()
         self._listening.background.run(lambda: self._following.go_on(feed, host_session.peer))
         await self._following.hold(feed, caller)
@@ -101,67 +108,72 @@ class Resuming:
 
     # --- streams of other replicas ------------------------------------------------------------------------------------
 
-    async def _left_elsewhere(
-        self, shared: SharedResumableStreams, host_session: HostSession, place: StreamPosition
+    async def _claim(
+        self, shared: SharedResumableStreams, host_session: HostSession, position: StreamPosition
     ) -> StreamHandover | None:
+        """Claim a stream of another replica; None if no replica has it."""
         try:
-            return await shared.claim(host_session.id, place)
+            return await shared.claim(host_session.id, position)
         except StoreUnavailable:
-            if place.is_get_stream:
+            if position.is_get_stream:
                 # A new stream, without the missed events, is better than an error.
                 return None
             raise
 
-    async def _go_on(
+    async def _continue_claimed(
         self,
         exchange: Exchange,
         host_session: HostSession,
         caller: AuthContext,
-        place: StreamPosition,
-        left: StreamHandover,
+        position: StreamPosition,
+        handover: StreamHandover,
     ) -> HttpReply:
-        """Continue a stream of another replica, as far as possible."""
-        resumable, about = host_session.resumable, left.origin
+        """Continue a claimed stream of another replica, in the way that fits its kind."""
+        resumable, origin = host_session.resumable, handover.origin
         assert resumable is not None
-        if left.is_over:
-            return _repeat(exchange, [*filter(None, (replayable_event(entry) for _, entry in left.entries))])
-        if not place.is_get_stream and about.task is None:
-            if about.request is None:
+        if handover.is_over:
+            return _send_missed(exchange, [*filter(None, (replayable_event(entry) for _, entry in handover.entries))])
+        # A plain call: it cannot move to this process.
+        if not position.is_get_stream and origin.task is None:
+            if origin.request is None:
                 raise StreamNotFound(UNKNOWN)
-            return await self._carry_for_another(exchange, host_session, place, left)
-        feed = resumable.adopt("g" if place.is_get_stream else "p", about, [entry for _, entry in left.entries])
+            return await self._forward(exchange, host_session, position, handover)
+        feed = resumable.adopt("g" if position.is_get_stream else "p", origin, [entry for _, entry in handover.entries])
         if not exchange.resume(feed, [feed.priming, *(feed.missed_since(0) or ())]):
             feed.discard()
             return HttpReply()
-        if place.is_get_stream:
+        if position.is_get_stream:
             return await self._listening.serve(exchange, host_session, caller)
-        moved = Moved(feed, about, left.ahead)
+        moved = Moved(feed, origin, handover.ahead)
         self._listening.background.run(lambda: self._following.take_up(exchange, caller, host_session, moved))
-        return await self._hold(host_session, caller, feed)
+        return await self._serve_resumed(host_session, caller, feed)
 
-    async def _carry_for_another(
-        self, exchange: Exchange, host_session: HostSession, place: StreamPosition, left: StreamHandover
+    async def _forward(
+        self, exchange: Exchange, host_session: HostSession, position: StreamPosition, handover: StreamHandover
     ) -> HttpReply:
+        """Forward the events of a plain call that stays in another replica."""
         assert self._shared is not None
-        feed, carrier = ForwardedEventStream(), left.forwarder or ""
-        missed = [*filter(None, (event_for(entry, carrier) for _, entry in left.entries))]
+        feed, forwarder = ForwardedEventStream(), handover.forwarder or ""
+        missed = [*filter(None, (event_for(entry, forwarder) for _, entry in handover.entries))]
         if not exchange.resume(feed, missed):
             return HttpReply()
-        number = left.entries[-1][0] if left.entries else place.number
-        lost = _lost(left.origin)
-        carriage = StreamForwarder(self._shared, host_session.id, place.stream, left, number=number, lost=lost)
-        await carriage.forward(feed)
+        number = handover.entries[-1][0] if handover.entries else position.number
+        lost = _lost(handover.origin)
+        stream_forwarder = StreamForwarder(
+            self._shared, host_session.id, position.stream, handover, number=number, lost=lost
+        )
+        await stream_forwarder.forward(feed)
         return HttpReply()
 
 
-def _repeat(exchange: Exchange, missed: list[bytes]) -> HttpReply:
+def _send_missed(exchange: Exchange, missed: list[bytes]) -> HttpReply:
     """Send what a host missed of a stream that has ended."""
-    over = EventStream()
-    exchange.resume(over, missed)
-    over.close()
+    ended = EventStream()
+    exchange.resume(ended, missed)
+    ended.close()
     return HttpReply()
 
 
-def _lost(about: StreamOrigin) -> str:
+def _lost(origin: StreamOrigin) -> str:
     """Return the error for a call whose process is gone."""
-    return error_text(about.request, call_ended(FaultReason.CALL_LOST, LOST, dispatched=True).error)
+    return error_text(origin.request, call_ended(FaultReason.CALL_LOST, LOST, dispatched=True).error)

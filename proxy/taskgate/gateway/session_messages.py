@@ -6,9 +6,10 @@ cluster bus, for example:
     replica B: notifications/cancelled of request 7  →  bus: RequestCancelled(session, 7)
     replica A: runs request 7, and cancels it
 
-The sender has checked that the caller owns the session or the contexts of its message. Here each
-message has the effect of the host's own message. `ClientNotifications` and the sessions send them.
-The messages of held calls are handled by `RemoteRetries`.
+`ClientNotifications` and the sessions send these messages. The sender has checked that the caller
+owns the session or the contexts that a message names. A message of a host has the effect here that
+it would have had if the host had sent it to this replica. A message about a session that is not
+active here has none. The messages of held calls are handled by `RemoteRetries`.
 """
 
 from typing import Final
@@ -40,84 +41,86 @@ class SessionMessageHandler:
         self._dialect = dialect
 
     def hear(self, bus: ClusterBus) -> None:
-        """Subscribe to the messages."""
-        bus.subscribe(messages.SessionEnded, self._ended)
-        bus.subscribe(messages.SessionRevived, self._revived)
-        bus.subscribe(messages.GetStreamState, self._listens)
-        bus.subscribe(messages.GetStreamMessage, self._published)
-        bus.subscribe(messages.GetStreamQuestion, self._asks)
-        bus.subscribe(messages.SessionSetting, self._wanted)
-        bus.subscribe(messages.QuestionAnswer, self._answered)
-        bus.subscribe(messages.QuestionProgress, self._question_told)
-        bus.subscribe(messages.InputProgress, self._input_told)
-        bus.subscribe(messages.RequestCancelled, self._cancelled)
-        bus.subscribe(messages.ServerNotification, self._server_told)
+        """Subscribe to the messages; called once at start. The bus then calls the methods below."""
+        bus.subscribe(messages.SessionEnded, self._on_session_ended)
+        bus.subscribe(messages.SessionRevived, self._on_session_revived)
+        bus.subscribe(messages.GetStreamState, self._on_get_stream_state)
+        bus.subscribe(messages.GetStreamMessage, self._on_get_stream_message)
+        bus.subscribe(messages.GetStreamQuestion, self._on_get_stream_question)
+        bus.subscribe(messages.SessionSetting, self._on_setting)
+        bus.subscribe(messages.QuestionAnswer, self._on_answer)
+        bus.subscribe(messages.QuestionProgress, self._on_question_progress)
+        bus.subscribe(messages.InputProgress, self._on_input_progress)
+        bus.subscribe(messages.RequestCancelled, self._on_cancelled)
+        bus.subscribe(messages.ServerNotification, self._on_server_notification)
 
     # --- sessions -----------------------------------------------------------------------------------------------------
 
-    def _ended(self, word: messages.SessionEnded, sender: str) -> None:
-        self._sessions.on_ended(word.session)
+    def _on_session_ended(self, message: messages.SessionEnded, sender: str) -> None:
+        self._sessions.on_ended(message.session)
 
-    def _revived(self, word: messages.SessionRevived, sender: str) -> None:
-        host_session = self._sessions.get(word.session)
+    def _on_session_revived(self, message: messages.SessionRevived, sender: str) -> None:
+        host_session = self._sessions.get(message.session)
         if host_session is not None:
+            # The sender has just made the session active, and knows neither streams nor settings.
             host_session.remote_streams.announce(sender)
             host_session.settings.announce(sender)
 
-    def _listens(self, word: messages.GetStreamState, sender: str) -> None:
-        host_session = self._sessions.get(word.session)
+    def _on_get_stream_state(self, message: messages.GetStreamState, sender: str) -> None:
+        host_session = self._sessions.get(message.session)
         if host_session is not None:
-            host_session.on_remote_stream(sender, is_open=word.is_open)
+            host_session.on_remote_stream(sender, is_open=message.is_open)
 
-    def _published(self, word: messages.GetStreamMessage, sender: str) -> None:
-        host_session = self._sessions.get(word.session)
+    def _on_get_stream_message(self, message: messages.GetStreamMessage, sender: str) -> None:
+        host_session = self._sessions.get(message.session)
         if host_session is not None:
-            host_session.publish(word.message)
+            host_session.publish(message.message)
 
-    def _asks(self, word: messages.GetStreamQuestion, sender: str) -> None:
-        host_session = self._sessions.get(word.session)
+    def _on_get_stream_question(self, message: messages.GetStreamQuestion, sender: str) -> None:
+        host_session = self._sessions.get(message.session)
         if host_session is not None:
-            host_session.remote_streams.ask_locally(word.message, sender)
+            host_session.remote_streams.ask_locally(message.message, sender)
 
-    def _wanted(self, word: messages.SessionSetting, sender: str) -> None:
-        host_session = self._sessions.get(word.session)
-        params = None if host_session is None else host_session.settings.on_remote_change(word)
+    def _on_setting(self, message: messages.SessionSetting, sender: str) -> None:
+        host_session = self._sessions.get(message.session)
+        params = None if host_session is None else host_session.settings.on_remote_change(message)
         if host_session is not None and params is not None:
-            self._sessions.send_in_background(host_session, word.method, params)
+            self._sessions.send_in_background(host_session, message.method, params)
 
     # --- messages of hosts --------------------------------------------------------------------------------------------
 
-    def _answered(self, word: messages.QuestionAnswer, sender: str) -> None:
-        host_session = self._sessions.get(word.session)
+    def _on_answer(self, message: messages.QuestionAnswer, sender: str) -> None:
+        host_session = self._sessions.get(message.session)
         if host_session is not None:
-            host_session.questions.answer(word.id, word.answer)
+            host_session.questions.answer(message.id, message.answer)
 
-    def _question_told(self, word: messages.QuestionProgress, sender: str) -> None:
-        host_session, notification = self._sessions.get(word.session), _notification(word.notification)
+    def _on_question_progress(self, message: messages.QuestionProgress, sender: str) -> None:
+        host_session, notification = self._sessions.get(message.session), _notification(message.notification)
         if host_session is not None and notification is not None:
-            host_session.questions.on_progress(word.id, notification)
+            host_session.questions.on_progress(message.id, notification)
 
-    def _input_told(self, word: messages.InputProgress, sender: str) -> None:
-        place, notification = self._dialect.input_of(word.id), _notification(word.notification)
-        if place is None or notification is None:
+    def _on_input_progress(self, message: messages.InputProgress, sender: str) -> None:
+        task_and_key, notification = self._dialect.input_of(message.id), _notification(message.notification)
+        if task_and_key is None or notification is None:
             return
-        owners = [OwnerKey(context, word.mount) for context in word.contexts]
-        question = self._runner.find_question(owners, *place)
+        owners = [OwnerKey(context, message.mount) for context in message.contexts]
+        question = self._runner.find_question(owners, *task_and_key)
         if question is not None:
             question.tell(notification)
 
-    def _cancelled(self, word: messages.RequestCancelled, sender: str) -> None:
-        host_session = self._sessions.get(word.session)
+    def _on_cancelled(self, message: messages.RequestCancelled, sender: str) -> None:
+        host_session = self._sessions.get(message.session)
         if host_session is not None:
-            self._relaying.cancel(host_session, word.request)
+            self._relaying.cancel(host_session, message.request)
 
-    def _server_told(self, word: messages.ServerNotification, sender: str) -> None:
-        host_session, notification = self._sessions.get(word.session), _notification(word.notification)
+    def _on_server_notification(self, message: messages.ServerNotification, sender: str) -> None:
+        host_session, notification = self._sessions.get(message.session), _notification(message.notification)
         if host_session is not None and notification is not None:
             host_session.upstream.tell(notification)
 
 
 def _notification(text: str) -> Notification | None:
+    """Parse the text of a notification; None if it is not one."""
     try:
         message = parse(text.encode(), max_depth=DEPTH)
     except (MalformedMessage, UnparsableMessage, ValueError):

@@ -1,8 +1,9 @@
 """The periodic work of one process: `Sweeper`.
 
-It recovers tasks of processes that are gone, purges expired tasks, closes idle sessions and cancels
-held calls. It also sets the gauges of the store and compares the clocks. Each step repeats at its
-own interval; an error is logged and the step repeats. `wiring` opens it after the store.
+It takes over tasks of processes that are gone, purges expired tasks, closes idle sessions, and
+cancels held calls whose host takes too long. It also sets the gauges of the store, compares the
+clocks, and checks a faulty store. Each step repeats at its own interval, in a task of its own. An
+error is logged, and the step repeats. `wiring` opens it after the store, and closes it at the end.
 """
 
 import asyncio
@@ -27,25 +28,30 @@ from taskgate.stores.base import Store
 from taskgate.telemetry.events import EventSink, StoreCounted, TaskExpired, TaskFinished, TaskPurged
 
 BATCH: Final = 200
+"""Tasks that are taken over or purged in one request to the store."""
 MAX_TTL: Final = timedelta(days=36_500)
+"""The lease of tasks without other replicas: longer than any process lives."""
 RECOVERY_PAUSE: Final = 1.0
 """Seconds until recovery is retried after the store failed."""
 TAKEN_PAUSE: Final = 0.1
 """Seconds between two batches of a takeover, in which hosts are served."""
 CENSUS_EVERY: Final = timedelta(seconds=15)
+"""How often the tasks in the store are counted, and the clocks compared."""
 NOTABLE: Final = timedelta(minutes=1)
 """Difference between wall clock and task clock that is logged."""
 CHECK_EVERY: Final = timedelta(seconds=1)
 """How often a faulty store is checked."""
 SESSIONS_EVERY: Final = timedelta(seconds=30)
+"""How often idle sessions are closed."""
 CALLS_EVERY: Final = timedelta(seconds=1)
+"""How often held calls are checked."""
 
 log = getLogger("taskgate.sweeper")
 
 
 class HostWaits(NamedTuple):
-    """The objects that wait for hosts within a time limit: sessions of hosts, shared sessions of
-    the modern era, held calls.
+    """The owners of what ends when its host does nothing for long: sessions of hosts, shared sessions
+    of the modern era, held calls.
     """
 
     sessions: HostSessions
@@ -56,8 +62,9 @@ class HostWaits(NamedTuple):
 class Sweeper:
     """The periodic work of one process. `interval` is the time between two purges.
 
-    With `leasing`, several replicas share the store. Tasks of a replica that is gone are then taken
-    over repeatedly, otherwise once at the start.
+    With `leasing`, several replicas share the store. The tasks of a replica that is gone are then
+    taken over repeatedly (`take_over`). Otherwise those of the earlier process are taken over once,
+    at the start (`recover`).
     """
 
     def __init__(
@@ -80,19 +87,19 @@ class Sweeper:
         self._event_sink = event_sink
         self._clock = clock
         self._interval = interval
-        self._rounds: list[asyncio.Task[None]] = []
+        self._steps: list[asyncio.Task[None]] = []
         self._is_parting = False
-        self._told_ahead = timedelta()
+        self._logged_ahead = timedelta()
 
     def open(self) -> None:
         """Start recovery and the periodic steps."""
         loop = asyncio.get_running_loop()
         if self._leasing is None:
-            self._rounds.append(loop.create_task(self._recover_all()))
-            self._rounds.append(loop.create_task(self._repeat(self.compare_clocks, CENSUS_EVERY)))
+            self._steps.append(loop.create_task(self._recover_all()))
+            self._steps.append(loop.create_task(self._repeat(self.compare_clocks, CENSUS_EVERY)))
         else:
             taking = self._repeat(partial(self.take_over, self._leasing), self._leasing.rules.heartbeat)
-            self._rounds.append(loop.create_task(taking))
+            self._steps.append(loop.create_task(taking))
         for step, every in (
             (self.purge, self._interval),
             (self.tidy, SESSIONS_EVERY),
@@ -100,24 +107,28 @@ class Sweeper:
             (self.count, CENSUS_EVERY),
             (self._store.check, CHECK_EVERY),
         ):
-            self._rounds.append(loop.create_task(self._repeat(step, every)))
+            self._steps.append(loop.create_task(self._repeat(step, every)))
 
     def part(self) -> None:
-        """Stop takeovers, because this process is about to end: other replicas do them."""
+        """Take over no more tasks, because this process is about to end; other replicas do."""
         self._is_parting = True
 
     async def close(self) -> None:
         """Stop all steps."""
-        for task in self._rounds:
+        for task in self._steps:
             task.cancel()
-        await asyncio.gather(*self._rounds, return_exceptions=True)
-        self._rounds.clear()
+        await asyncio.gather(*self._steps, return_exceptions=True)
+        self._steps.clear()
 
     async def recover(self) -> int:
-        """Take over every unfinished task of an earlier process, and return their number."""
+        """Take over every unfinished task of an earlier process, and return their number.
+
+        Raises StoreUnavailable; a second call then continues.
+        """
         total = 0
         while True:
             now = self._clock.now()
+            # `lapsed` makes this process the holder of tasks without a valid lease.
             lapsed = await self._store.lapsed(holder=self._runner.holder, until=now + MAX_TTL, now=now, limit=BATCH)
             if not lapsed:
                 return total
@@ -128,9 +139,10 @@ class Sweeper:
     async def take_over(self, leasing: Leasing) -> None:
         """Take over the tasks whose process is gone. A process that hangs counts as gone.
 
-        The store must have been available and complete for so long that every live process has
-        renewed its leases. It is asked right before each batch, since it may just have returned
-        with an old state. Raises StoreUnavailable.
+        A lapsed lease proves this only if its process could have renewed it. So the store must have
+        been available and complete for as long as every live process needs to renew its leases
+        (`may_take_over`). A heartbeat right before each batch finds out, because the store may just
+        have returned with an old state. Raises StoreUnavailable.
         """
         while not self._is_parting:
             await leasing.beat()
@@ -152,9 +164,11 @@ class Sweeper:
             await self._recover(record)
 
     async def _recover(self, record: TaskRecord) -> None:
+        """Continue the call of a task that this process has taken over, or fail the task."""
         await self._runner.recover(record, self._mounts.get(record.owner.mount))
 
     async def _recover_all(self) -> None:
+        """Recover once, and retry while the store is unavailable."""
         while True:
             try:
                 recovered = await self.recover()
@@ -189,14 +203,15 @@ class Sweeper:
         self._event_sink.emit(StoreCounted(census.tasks, census.size))
 
     async def compare_clocks(self) -> None:
-        """Log that the wall clock was changed. Tasks follow the old clock until a restart."""
+        """Log each notable change of the wall clock. Tasks follow the old clock until a restart."""
         ahead = self._clock.wall() - self._clock.now()
-        if abs(ahead - self._told_ahead) >= NOTABLE:
-            self._told_ahead = ahead
+        if abs(ahead - self._logged_ahead) >= NOTABLE:
+            self._logged_ahead = ahead
             text = "the wall clock was changed; task times follow the old clock until a restart"
             log.warning(text, extra={"seconds": round(ahead.total_seconds())})
 
     def _report(self, record: TaskRecord) -> None:
+        """Report a purged task; one that had not ended has expired, and counts as failed."""
         if not record.status.is_terminal:
             report_unanswered(self._event_sink, record)
             self._event_sink.emit(TaskExpired(record, record.status.value if record.dispatched else "queued"))

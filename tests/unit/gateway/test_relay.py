@@ -12,7 +12,7 @@ from helpers.waiting import bounded
 from requirements import covers
 from taskgate.auth.context import ANONYMOUS
 from taskgate.errors import CutOff
-from taskgate.gateway.relay import PlainCallProxy, RelayedRequest, _CallHearer
+from taskgate.gateway.relay import PlainCallProxy, RelayedRequest, _CallForwarder
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.protocol.messages import Notification
@@ -55,7 +55,7 @@ async def test_a_call_that_begins_after_the_others_were_given_up_is_cut_off_too(
 @covers("L-PROG-1")
 def test_what_a_server_says_in_words_is_told_after_signs_of_life_too() -> None:
     talk = Talk()
-    listener = _CallHearer(talk, None, LegacyDownstream("1"), "p")  # type: ignore[arg-type]
+    listener = _CallForwarder(talk, None, LegacyDownstream("1"), "p")  # type: ignore[arg-type]
     behind = parse(b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":0}}', max_depth=9)
     assert isinstance(behind, Notification)
     for _ in range(3):

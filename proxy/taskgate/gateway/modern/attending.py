@@ -1,9 +1,11 @@
 """The wait of a request for its server: `ResponseWaiter`.
 
-`Calls` uses it for every request of a modern host. A wait ends with the response, when the host
-disconnects, or when the gateway shuts down. A host that disconnects has cancelled its request
-(H-MOD-9). The answer is one JSON document unless the host has to wait. The first message before the
-answer, or the first keep-alive interval without it, turns it into an event stream (H-MOD-13).
+`Calls`, `Promotion` and `RemoteRetries` await everything through `wait`, within the block of a
+listener from `open_listener`. A wait ends with the result of its work, when the host disconnects,
+or when the gateway shuts down. A host that disconnects has cancelled its request (H-MOD-9).
+
+The answer is one JSON document unless the host has to wait. The first message before the answer, or
+the first keep-alive interval without it, turns the answer into an event stream (H-MOD-13).
 """
 
 from collections.abc import Awaitable
@@ -35,24 +37,28 @@ class ResponseWaiter:
         self._waiting: set[CancelScope] = set()
         self._stopping = False
 
-    def telling(
-        self, exchange: Exchange, said: RequestMeta, id: RequestId | None = None, *, passes_rounds: bool = False
+    def open_listener(
+        self, exchange: Exchange, meta: RequestMeta, id: RequestId | None = None, *, passes_rounds: bool = False
     ) -> RequestListener:
-        """Return a context manager: the listener that sends the host the server's messages and
-        keep-alives.
+        """Return the listener that sends the server's messages to the host; a context manager.
+
+        Keep-alives are sent until its block ends. `id` is the request's id, for notifications of
+        extensions that name a stream. With `passes_rounds`, a modern server's input requests go to
+        the host unchanged.
         """
-        telling = RequestListener(exchange, self._dialect, said, id, passes_rounds=passes_rounds)
+        listener = RequestListener(exchange, self._dialect, meta, id, passes_rounds=passes_rounds)
         streams = exchange.head.accepts_stream
         if streams and not exchange.head.accepts_json:
+            # This host can read an answer only as an event.
             exchange.stream()
         if streams:
-            telling.pulse = Keepalive(self._alarms, self._patience, telling.live)
-        return telling
+            listener.pulse = Keepalive(self._alarms, self._patience, listener.live)
+        return listener
 
     async def wait(self, exchange: Exchange, work: Awaitable[Awaited]) -> Awaited:
-        """Await `work`, and return its result. It is cancelled with the request.
+        """Await `work`, and return its result. The end of the request cancels `work`.
 
-        Raises Interrupted when the host disconnected, CutOff when the gateway shuts down, and what
+        Raises ScopeCancelled when the host disconnected, CutOff when the gateway shuts down, and what
         `work` raises.
         """
         scope = CancelScope()
@@ -61,7 +67,7 @@ class ResponseWaiter:
             with scope:
                 exchange.on_disconnect(scope.cancel)
                 if self._stopping:
-                    # The others have been interrupted before this one was registered. A result that
+                    # The others have been cancelled before this one was registered. A result that
                     # is there already is still returned.
                     scope.cancel()
                 return await work
@@ -72,18 +78,18 @@ class ResponseWaiter:
         finally:
             self._waiting.discard(scope)
 
-    async def meet(self, exchange: Exchange, said: RequestMeta, work: Awaitable[Awaited]) -> Awaited:
+    async def wait_for_session(self, exchange: Exchange, meta: RequestMeta, work: Awaitable[Awaited]) -> Awaited:
         """Await `work`, which opens a session with a server before a request is sent. Raises what
         `wait` raises.
 
-        The host gets keep-alives but no progress. Progress begins with the request, and must only
-        grow.
+        Meanwhile keep-alives carry no progress: its numbers must only grow, and those of the
+        server begin later.
         """
-        with self.telling(exchange, said._replace(progress_token=None)):
+        with self.open_listener(exchange, meta._replace(progress_token=None)):
             return await self.wait(exchange, work)
 
     def stop(self) -> None:
-        """Interrupt every wait, and every later one; their hosts get an error."""
+        """Cancel every wait, and every later one, which then raise CutOff. Called at shutdown."""
         self._stopping = True
         for scope in self._waiting:
             scope.cancel()

@@ -1,15 +1,19 @@
 """The requests of modern hosts that servers answer: `Calls`.
 
 `ModernRequests` calls `call` for `tools/call`, `relay` for other requests, and `retry` for a
-request that was sent again with input responses. A call ends in one of three ways:
+request that was sent again with input responses. A request is answered in one of three ways:
 
-- its response is the answer;
-- it becomes a task, if the host declares tasks and the operator's rules want it (`promotion`);
-- its server asks something that needs the host. A task stores the question as an input request.
-  Otherwise the call is held (`holds`), and the answer is `inputRequests` with a `requestState`
-  (`rounds`). The host sends the request again with both, and the call continues.
+- The server's response is the answer.
+- The call becomes a task, if the host declares tasks and the operator's rules want it
+  (`promotion`). The answer is the task's handle.
+- The server asks the host something. If the call is a task, the task stores the question.
+  Otherwise the call is held: it keeps running at the server and waits here (`holds`). The answer
+  is `inputRequests` with a `requestState` (`rounds`). The host repeats its request with the input
+  responses and the state, which is a retry, and the held call continues.
 
-`attending` waits for responses, and `turns` for permits.
+A call that may become a task or be held is detached from its request: it runs as an `InflightCall`
+(`flights`). All other requests are sent and awaited in place. `attending` waits for responses, and
+`turns` for permits.
 """
 
 from collections.abc import Awaitable
@@ -52,11 +56,15 @@ QUIET: Final = 0.05
 Questions that were sent together arrive together but for network jitter, and a person who is asked
 does not notice the delay."""
 
-Met = TypeVar("Met")
+Awaited = TypeVar("Awaited")
 
 
 class HoldTimes(NamedTuple):
-    """The operator's rules, with the time for input responses, and the keep-alive interval."""
+    """The times that apply while a host waits, or is waited for.
+
+    `live` has the time that a host may take for input responses. `patience` is the keep-alive
+    interval.
+    """
 
     live: RuntimeConfig
     patience: timedelta
@@ -80,105 +88,111 @@ class Calls:
         self._tasks = tasks
         self._dialect = dialect
         self._event_sink = event_sink
-        self._attending = ResponseWaiter(dialect=dialect, patience=waits.patience)
+        self._waiter = ResponseWaiter(dialect=dialect, patience=waits.patience)
         self._turns = Turns(joining=joining, event_sink=event_sink)
         self._promotion = Promotion(
-            tasks=tasks, joining=joining, turns=self._turns, attending=self._attending, clock=clock
+            tasks=tasks, joining=joining, turns=self._turns, attending=self._waiter, clock=clock
         )
         self._holds = HeldCalls(live=waits.live, clock=clock, entropy=entropy)
         self._rounds = RoundStates(dialect=dialect, states=states, holds=self._holds, live=waits.live, clock=clock)
-        self._flying = Background()
-        self._bringing: RemoteRetries | None = None
+        self._background = Background()
+        self._remote_retries: RemoteRetries | None = None
 
     def correspond(self, bus: ClusterBus, entropy: Entropy) -> None:
-        """Connect to the other replicas: forward retries of calls that they hold, and serve theirs."""
+        """Connect to the other replicas; called once at start, if there are some.
+
+        From then on retries of calls that another replica holds are forwarded to it, and theirs are
+        served here.
+        """
         self._holds.mark = bus.holder
-        mates = RetryServices(self._holds, self._attending, self._dialect, self._let_in, self._resume)
-        self._bringing = RemoteRetries(bus=bus, entropy=entropy, mates=mates)
+        services = RetryServices(self._holds, self._waiter, self._dialect, self._check_retry, self._resume)
+        self._remote_retries = RemoteRetries(bus=bus, entropy=entropy, services=services)
 
     async def call(
-        self, exchange: Exchange, caller: AuthContext, line: SharedSession, said: RequestMeta, intent: CallTool
+        self, exchange: Exchange, caller: AuthContext, session: SharedSession, meta: RequestMeta, intent: CallTool
     ) -> RpcReply:
         """Answer a `tools/call`: with its result, the handle of a task, or input requests.
 
         Raises TaskSupportMismatch for a tool that runs only as a task and a host without tasks.
         Raises UpstreamFailed, QueueFull without a permit, InvalidParams for an idempotency key of
         another call, and what TaskService.create raises if a task is created at once. Raises
-        Interrupted when the host disconnected, and CutOff when the gateway shuts down.
+        ScopeCancelled when the host disconnected, and CutOff when the gateway shuts down.
         """
-        decision = await self._decision(exchange, line, said, intent)
-        if decision.would_promote and said.declares_tasks:
-            self._event_sink.emit(ShadowPromotion(line.mount.name))
-        outbound = self._ruled(_outbound(exchange, caller, line, said, intent), intent, decision)
+        decision = await self._decision(exchange, session, meta, intent)
+        if decision.would_promote and meta.declares_tasks:
+            self._event_sink.emit(ShadowPromotion(session.mount.name))
+        outbound = self._apply_rules(_outbound(exchange, caller, session, meta, intent), intent, decision)
         if intent.idempotency_key is not None and not outbound.may_become_task:
-            await self._refuse_what_is_a_task(outbound, intent)
+            await self._refuse_key_of_task(outbound, intent)
         if intent.idempotency_key is not None or decision.join_retries is not None:
-            asking = CoalesceKey(
-                line.owner, intent, decision.join_retries, era=Era.MODERN, features=client_features(line.peer)
+            coalesce_key = CoalesceKey(
+                session.owner, intent, decision.join_retries, era=Era.MODERN, features=client_features(session.peer)
             )
-            outbound = outbound._replace(asking=asking)
-        return await (self._made_or_carried(outbound) if outbound.may_become_task else self._carry(outbound))
+            outbound = outbound._replace(coalesce_key=coalesce_key)
+        return await (self._create_task_or_send(outbound) if outbound.may_become_task else self._send(outbound))
 
     async def relay(
-        self, exchange: Exchange, caller: AuthContext, line: SharedSession, said: RequestMeta, intent: Relay
+        self, exchange: Exchange, caller: AuthContext, session: SharedSession, meta: RequestMeta, intent: Relay
     ) -> RpcReply:
         """Answer any other request: with the server's answer, or input requests. Raises what `call`
         raises.
         """
         if intent.method in IN_ROUNDS:
-            return await self._carry(_outbound(exchange, caller, line, said, intent))
-        response = await self.forward(exchange, caller, line, said, intent)
-        answer = partial(self._dialect.answer, intent.id, intent.method, response, line.upstream.era, line.info)
+            return await self._send(_outbound(exchange, caller, session, meta, intent))
+        response = await self.forward(exchange, caller, session, meta, intent)
+        answer = partial(self._dialect.answer, intent.id, intent.method, response, session.upstream.era, session.info)
         return RpcReply(await offload(len(response.text), answer), error_of(response))
 
     async def forward(
-        self, exchange: Exchange, caller: AuthContext, line: SharedSession, said: RequestMeta, intent: Relay
+        self, exchange: Exchange, caller: AuthContext, session: SharedSession, meta: RequestMeta, intent: Relay
     ) -> Response:
         """Send a request that needs no input of the host, and return the response. Raises what
         `call` raises.
         """
-        outbound = _outbound(exchange, caller, line, said, intent)
-        with self._attending.telling(exchange, said, intent.id) as telling:
-            return await self._attending.wait(exchange, outbound.send(telling))
+        outbound = _outbound(exchange, caller, session, meta, intent)
+        with self._waiter.open_listener(exchange, meta, intent.id) as listener:
+            return await self._waiter.wait(exchange, outbound.send(listener))
 
     async def retry(
-        self, exchange: Exchange, caller: AuthContext, line: SharedSession, said: RequestMeta, intent: Retry
+        self, exchange: Exchange, caller: AuthContext, session: SharedSession, meta: RequestMeta, intent: Retry
     ) -> RpcReply:
         """Answer a request that was sent again with input responses.
 
         Raises InvalidParams for a `requestState` of another request, one that was used or has
         expired, and for a response that fits no input request. Otherwise raises what `call` raises.
         """
-        state = await self._rounds.opened(caller, line, intent)
+        state = await self._rounds.opened(caller, session, intent)
         if isinstance(state, HeldCallState):
             holder = self._holds.holder_elsewhere(state.id)
-            if holder is not None and self._bringing is not None:
-                outbound = _outbound(exchange, caller, line, said, intent.request)
-                return await self._bringing.bring(outbound, intent, state, holder)
-            outbound = await self._let_in(exchange, caller, line, said, intent.request)
+            if holder is not None and self._remote_retries is not None:
+                outbound = _outbound(exchange, caller, session, meta, intent.request)
+                return await self._remote_retries.forward(outbound, intent, state, holder)
+            outbound = await self._check_retry(exchange, caller, session, meta, intent.request)
             # No await from here until the call is taken: a round counts once.
-            held = self._holds.find(caller.owners(line.mount.name), state.id, state.round)
-            return await self._resume(held, outbound._replace(line=held.line), intent)
+            held = self._holds.find(caller.owners(session.mount.name), state.id, state.round)
+            return await self._resume(held, outbound._replace(session=held.session), intent)
         # A server of the legacy era has no rounds: responses that it did not ask for are left out
         # (M-MRTR-5).
-        await self.meet(exchange, said, line.upstream.open())
-        outbound = await self._let_in(exchange, caller, line, said, intent.request)
-        if line.upstream.era is Era.MODERN:
+        await self.wait_for_session(exchange, meta, session.upstream.open())
+        outbound = await self._check_retry(exchange, caller, session, meta, intent.request)
+        if session.upstream.era is Era.MODERN:
             outbound = outbound._replace(
                 sends=self._dialect.with_answers(intent, None if state is None else state.state)
             )
         # Only a state proves that the call was accepted before; responses alone do not.
-        return await (self._made_or_carried(outbound) if state is None else self._carry(outbound))
+        return await (self._create_task_or_send(outbound) if state is None else self._send(outbound))
 
-    async def meet(self, exchange: Exchange, said: RequestMeta, work: Awaitable[Met]) -> Met:
-        """Await `work`, which opens a session with a server before a request is sent; see
-        `ResponseWaiter.meet`.
+    async def wait_for_session(self, exchange: Exchange, meta: RequestMeta, work: Awaitable[Awaited]) -> Awaited:
+        """Await `work`, which opens a session with a server before a request is sent.
+
+        The host gets keep-alives meanwhile. Raises what `ResponseWaiter.wait` raises.
         """
-        return await self._attending.meet(exchange, said, work)
+        return await self._waiter.wait_for_session(exchange, meta, work)
 
-    def turned_away(self, mount: str, tool: str | None) -> None:
-        """Count a call that was refused earlier. `tool` is None if it is unknown whether the server
-        lists it.
+    def count_refused(self, mount: str, tool: str | None) -> None:
+        """Count a call that `ModernRequests` refused before it came here.
+
+        `tool` is None if it is unknown whether the server lists it.
         """
         self._event_sink.emit(ToolCalled(mount, tool, "rejected"))
 
@@ -187,143 +201,167 @@ class Calls:
         self._holds.sweep()
 
     def stop(self) -> None:
-        """Interrupt what still runs: waiting hosts get an error, and servers that wait for a host a
-        refusal.
+        """End what still runs, at shutdown.
+
+        Hosts that wait for a response get an error. The questions of held calls are refused, and
+        the calls cancelled.
         """
-        self._attending.stop()
+        self._waiter.stop()
         self._holds.stop()
 
     async def close(self) -> None:
         """Cancel the remaining calls, and wait until their servers are notified."""
-        self._attending.close()
-        if self._bringing is not None:
-            await self._bringing.close()
-        await self._flying.close()
+        self._waiter.close()
+        if self._remote_retries is not None:
+            await self._remote_retries.close()
+        await self._background.close()
 
     # --- the course of a request --------------------------------------------------------------------------------------
 
     async def _decision(
-        self, exchange: Exchange, line: SharedSession, said: RequestMeta, call: CallTool
+        self, exchange: Exchange, session: SharedSession, meta: RequestMeta, call: CallTool
     ) -> PromotionDecision:
-        decision = self._tasks.decided(line, call.tool)
-        if decision is None or (decision.mode is PromotionMode.REQUIRED and not said.declares_tasks):
+        """Return the operator's decision about tasks for a tool."""
+        decision = self._tasks.decided(session, call.tool)
+        if decision is None or (decision.mode is PromotionMode.REQUIRED and not meta.declares_tasks):
             # What the server declares about the tool is needed, also before a refusal. That may
             # need a session.
-            decision = await self.meet(exchange, said, self._tasks.decide(line, call.tool))
+            decision = await self.wait_for_session(exchange, meta, self._tasks.decide(session, call.tool))
         return decision
 
-    async def _let_in(
-        self, exchange: Exchange, caller: AuthContext, line: SharedSession, said: RequestMeta, request: CallTool | Relay
+    async def _check_retry(
+        self,
+        exchange: Exchange,
+        caller: AuthContext,
+        session: SharedSession,
+        meta: RequestMeta,
+        request: CallTool | Relay,
     ) -> OutboundCall:
-        """Check a request that was sent again by the rules of its tool. Raises TaskSupportMismatch."""
-        outbound = _outbound(exchange, caller, line, said, request)
+        """Return the outbound call of a retry, after the promotion rules of its tool were applied.
+
+        The rules may have changed since the first request. Raises TaskSupportMismatch.
+        """
+        outbound = _outbound(exchange, caller, session, meta, request)
         if not isinstance(request, CallTool):
             return outbound
-        return self._ruled(outbound, request, await self._decision(exchange, line, said, request))
+        return self._apply_rules(outbound, request, await self._decision(exchange, session, meta, request))
 
-    def _ruled(self, outbound: OutboundCall, call: CallTool, decision: PromotionDecision) -> OutboundCall:
-        """Apply the promotion rules of its tool to a call. Raises TaskSupportMismatch."""
-        mode, declares_tasks = decision.mode, outbound.said.declares_tasks
+    def _apply_rules(self, outbound: OutboundCall, call: CallTool, decision: PromotionDecision) -> OutboundCall:
+        """Return the call with what the promotion rules of its tool allow.
+
+        Raises TaskSupportMismatch if the tool runs only as a task, and its host declares no tasks.
+        """
+        mode, declares_tasks = decision.mode, outbound.meta.declares_tasks
         if mode is PromotionMode.REQUIRED and not declares_tasks:
-            self._turns.refused(outbound)
+            self._turns.count_refused(outbound)
             raise TaskSupportMismatch("This tool runs only as a task")
         if mode is PromotionMode.SYNC or not declares_tasks or call.stored_params is None:
             return outbound
         return outbound._replace(may_become_task=True, mode=mode, grace=decision.inline_grace)
 
-    async def _refuse_what_is_a_task(self, outbound: OutboundCall, call: CallTool) -> None:
+    async def _refuse_key_of_task(self, outbound: OutboundCall, call: CallTool) -> None:
         """Refuse a call if its idempotency key belongs to a task, and its host cannot get a task.
 
         Raises TaskSupportMismatch.
         """
-        if await self._tasks.earlier(outbound.caller, outbound.line, call) is not None:
-            self._turns.refused(outbound)
+        if await self._tasks.earlier(outbound.caller, outbound.session, call) is not None:
+            self._turns.count_refused(outbound)
             raise TaskSupportMismatch("The call with this idempotency key runs as a task")
 
-    async def _made_or_carried(self, outbound: OutboundCall) -> RpcReply:
-        record = await self._promotion.made(outbound)
-        return await self._carry(outbound) if record is None else self._handle(outbound, record)
+    async def _create_task_or_send(self, outbound: OutboundCall) -> RpcReply:
+        """Answer with the handle of a task that is created now, or send the call."""
+        record = await self._promotion.create_before_send(outbound)
+        return await self._send(outbound) if record is None else self._task_reply(outbound, record)
 
-    async def _carry(self, outbound: OutboundCall) -> RpcReply:
+    async def _send(self, outbound: OutboundCall) -> RpcReply:
+        """Send a call, and answer its request."""
         if outbound.may_outlive:
-            return await self._fly(outbound)
-        with self._attending.telling(outbound.exchange, outbound.said, passes_rounds=True) as telling:
-            response = await self._attending.wait(outbound.exchange, self._turns.send(outbound, telling))
-        return await self._rounds.answered(outbound, response, telling.missing)
+            return await self._send_detached(outbound)
+        with self._waiter.open_listener(outbound.exchange, outbound.meta, passes_rounds=True) as listener:
+            response = await self._waiter.wait(outbound.exchange, self._turns.send(outbound, listener))
+        return await self._rounds.answered(outbound, response, listener.missing)
 
-    async def _fly(self, outbound: OutboundCall) -> RpcReply:
-        """Send a call that may outlive its request."""
+    async def _send_detached(self, outbound: OutboundCall) -> RpcReply:
+        """Send a call that may outlive its request, in a background task, and answer the request."""
         flight = InflightCall(most=self._holds.most)
-        if outbound.asking is not None:
-            record = await self._promotion.earlier(outbound)
+        if outbound.coalesce_key is not None:
+            record = await self._promotion.find_equal_task(outbound)
             if record is not None:
                 self._turns.count(outbound, "task")
-                return self._handle(outbound, record)
-            flight.leave(outbound.line, self._flying, partial(self._turns.send, outbound))
+                return self._task_reply(outbound, record)
+            # Equal calls share one permit, so `Turns.send` acquires it within the shared call.
+            flight.start(outbound.session, self._background, partial(self._turns.send, outbound))
             return await self._follow(outbound, flight, None)
-        ticket = self._turns.ask(outbound)
-        if not ticket.is_granted:
-            came = await self._promotion.queued(outbound, ticket)
-            if isinstance(came, TaskRecord):
-                return self._handle(outbound, came)
-            outbound = came
-        self._turns.left(outbound)
-        flight.leave(outbound.line, self._flying, outbound.send, ticket)
+        permit = self._turns.acquire(outbound)
+        if not permit.is_granted:
+            outcome = await self._promotion.wait_for_permit(outbound, permit)
+            if isinstance(outcome, TaskRecord):
+                return self._task_reply(outbound, outcome)
+            outbound = outcome
+        self._turns.count_sent(outbound)
+        flight.start(outbound.session, self._background, outbound.send, permit)
         return await self._follow(outbound, flight, None)
 
     async def _resume(self, held: Held, outbound: OutboundCall, intent: Retry) -> RpcReply:
-        """Continue a held call. If the responses are invalid, it stays held, and the host may try
-        again.
+        """Give a held call the input responses of a retry, and answer the retry.
+
+        If the responses are invalid, this raises InvalidParams; the call stays held, and the host
+        may try again.
         """
         flight = held.flight
-        if client_features(outbound.said.peer) != client_features(held.line.peer):
+        if client_features(outbound.meta.peer) != client_features(held.session.peer):
             raise InvalidParams("A retry must declare the same capabilities as the first request")
         for key, answer in intent.answers.items():
             question = flight.questions.get(key)
             if question is not None and not self._dialect.is_valid_answer(question.question.method, answer):
                 raise InvalidParams("An input response does not match its input request")
-        self._turns.left(outbound)
-        self._holds.take(held)
+        self._turns.count_sent(outbound)
+        self._holds.stop_wait(held)
         for key, answer in intent.answers.items():
             flight.answer(key, answer, principal_of(outbound.caller))
         return await self._follow(outbound, flight, held)
 
     async def _follow(self, outbound: OutboundCall, flight: InflightCall, held: Held | None) -> RpcReply:
-        """Wait for a call until there is an answer for the host. If the host disconnects, the call
-        ends.
+        """Wait for a call until there is an answer for the host.
+
+        `held` is None before the first round. If the host disconnects, or this raises for another
+        reason, the call is cancelled and no longer held.
         """
         try:
-            with self._attending.telling(outbound.exchange, outbound.said) as telling:
-                flight.tell(telling)
-                spoken = await self._outcome(outbound, flight, held)
+            with self._waiter.open_listener(outbound.exchange, outbound.meta) as listener:
+                flight.set_listener(listener)
+                reply = await self._outcome(outbound, flight, held)
         except BaseException:
             flight.close()
             if held is not None:
                 self._holds.end(held)
             raise
-        return spoken
+        return reply
 
     async def _outcome(self, outbound: OutboundCall, flight: InflightCall, held: Held | None) -> RpcReply:
-        record = await self._promotion.promoted(outbound, flight)
+        """Return the answer: a task, the next input requests, or the server's response."""
+        record = await self._promotion.promote_after_grace(outbound, flight)
         while record is None:
-            await self._attending.wait(outbound.exchange, flight.stirs(None))
+            await self._waiter.wait(outbound.exchange, flight.wait_for_change(None))
             if not flight.is_over:
-                await self._attending.wait(outbound.exchange, flight.checkpoints(QUIET))
+                # The server may ask several questions at once: they go to the host together.
+                await self._waiter.wait(outbound.exchange, flight.wait_quiet(QUIET))
             if flight.is_over:
                 break
+            # A question may have been withdrawn meanwhile.
             if flight.questions:
                 return await self._rounds.ask(outbound, flight, held)
         if held is not None:
             self._holds.end(held)
         if record is not None:
-            return self._handle(outbound, record)
+            return self._task_reply(outbound, record)
         return await self._rounds.answered(outbound, await flight.response(), flight.missing)
 
-    def _handle(self, outbound: OutboundCall, record: TaskRecord) -> RpcReply:
+    def _task_reply(self, outbound: OutboundCall, record: TaskRecord) -> RpcReply:
         return RpcReply(self._dialect.task_created(outbound.request.id, record))
 
 
 def _outbound(
-    exchange: Exchange, caller: AuthContext, line: SharedSession, said: RequestMeta, request: CallTool | Relay
+    exchange: Exchange, caller: AuthContext, session: SharedSession, meta: RequestMeta, request: CallTool | Relay
 ) -> OutboundCall:
-    return OutboundCall(exchange=exchange, caller=caller, line=line, said=said, request=request, sends=request)
+    return OutboundCall(exchange=exchange, caller=caller, session=session, meta=meta, request=request, sends=request)

@@ -1,9 +1,15 @@
 """A sent call that may outlive its request: `InflightCall`.
 
-`Calls` creates one for a call that may become a task or may be held for input responses. It
-collects the server's questions, which end in one of three ways: the host answers them, they are
-refused, or the call ends. It is a `CallListener` for the server, and an `OngoingCall` for the task
-that adopts it.
+`Calls` creates one for a call that may become a task or may be held for input responses. Its life:
+
+- `start` sends the call in a background task. Until that task ends, the upstream session stays
+  open and the permit is in use.
+- The server's questions are collected. A question leaves when the host answers it, when the server
+  withdraws it, when it is refused, or when the call ends.
+- `attach_listener` makes it the call of a task. From then on the task's listener gets everything.
+- It is over when the response is there, or after `close`, which cancels it.
+
+It is a `CallListener` for the server's session, and an `OngoingCall` for the task that it becomes.
 """
 
 import asyncio
@@ -32,24 +38,25 @@ log = getLogger("taskgate.stateless")
 class InflightCall:
     """A call, and the questions of its server that have no answer yet.
 
-    The server's messages go to the current listener, if there is one. `most` is the number of
-    questions that may wait at once. `passes_rounds` is whether a round of a modern server goes to
-    the host as it is.
+    Notifications go to the current listener: that of the request which waits for the call, or that
+    of the task. There is none while the call is held. `most` is the number of questions that may
+    wait at once. `passes_rounds` is whether the input requests of a modern server go to the host
+    unchanged; that ends when the call becomes a task.
     """
 
     __slots__ = (
-        "_asked",
         "_call",
         "_change",
-        "_foothold",
-        "_has_told",
-        "_heir",
-        "_is_left",
+        "_has_logged",
+        "_leaves_at_close",
         "_listener",
         "_most",
         "_progress",
+        "_question_count",
         "_questions",
         "_request_context",
+        "_resume_point",
+        "_task_listener",
         "missing",
         "passes_rounds",
     )
@@ -57,40 +64,45 @@ class InflightCall:
     def __init__(self, *, most: int) -> None:
         self.passes_rounds = True
         self.missing: Mapping[str, Any] = {}
-        """The capabilities that the host lacks and the server asked for, while the call is no task."""
+        """The capabilities that the host did not declare and the server asked for, while the call is
+        no task."""
         self._most = most
-        self._asked = 0
-        self._has_told = False
+        self._question_count = 0
+        self._has_logged = False
         self._questions: dict[str, ServerQuestion] = {}
         self._listener: CallListener | None = None
-        self._heir: CallListener | None = None
-        self._is_left = False
+        self._task_listener: CallListener | None = None
+        self._leaves_at_close = False
         self._progress: Notification | None = None
-        self._foothold: ResumePoint | None = None
+        self._resume_point: ResumePoint | None = None
         self._change = asyncio.Event()
         self._call: asyncio.Task[Response] | None = None
         self._request_context = _request_context()
 
-    def leave(
+    def start(
         self,
-        place: CallSite,
+        session: CallSite,
         background: Background,
         work: Callable[[CallListener], Coroutine[Any, Any, Response]],
-        ticket: Permit | None = None,
+        permit: Permit | None = None,
     ) -> None:
-        """Start the call: `work`. Its session stays open, and it has its permit, until it is over."""
-        place.acquire()
+        """Start the call; once. `work` sends it, with this object as its listener.
+
+        The session is acquired, and `permit` is taken over. Both are released when `work` ends.
+        """
+        session.acquire()
         # The call may last long after its request, so its context must not hold the request's
         # message.
         with in_request(self._request_context):
             self._call = background.start(partial(work, self))
-            self._call.add_done_callback(partial(self._landed, place, ticket))
+            self._call.add_done_callback(partial(self._on_end, session, permit))
 
     # --- called by the server's session -------------------------------------------------------------------------------
 
     def on_notification(self, notification: Notification) -> None:
-        """Pass a notification to the listener. While the host is away, only the newest progress is
-        stored.
+        """Pass a notification to the listener. Without one it is dropped.
+
+        The newest progress is remembered, for a task that the call may become.
         """
         if notification.method == NOTE_PROGRESS:
             self._progress = notification
@@ -101,49 +113,54 @@ class InflightCall:
         return None if self._listener is None else self._listener.clog()
 
     def keep(self, between: Between) -> Leave | None:
-        """Store the checkpoint of a round. Only a task can be taken over, so None without one."""
-        return None if self._heir is None else self._heir.keep(between)
+        """Have the task store the checkpoint of a round.
+
+        Returns None without a task: only tasks continue in other processes.
+        """
+        return None if self._task_listener is None else self._task_listener.keep(between)
 
     def on_checkpoint(self, resume_point: ResumePoint) -> None:
-        """Store the newest resume point, for the case that the call becomes a task."""
-        self._foothold = resume_point
-        if self._heir is not None:
-            self._heir.on_checkpoint(resume_point)
+        """Remember the newest resume point for a task that the call may become, or give it to the
+        task.
+        """
+        self._resume_point = resume_point
+        if self._task_listener is not None:
+            self._task_listener.on_checkpoint(resume_point)
 
     @property
     def leaves(self) -> bool:
-        return self._is_left or (self._heir is not None and self._heir.leaves)
+        return self._leaves_at_close or (self._task_listener is not None and self._task_listener.leaves)
 
     @property
     def can_be_asked(self) -> bool:
         return False
 
     def asked(self, question: ServerQuestion) -> None:
-        if self._heir is not None:
-            self._heir.asked(question)
+        if self._task_listener is not None:
+            self._task_listener.asked(question)
             return
         if self._call is None:
-            # The call continues for other requests that joined it; this host can no longer be
-            # asked.
+            # `close` was called. The call continues for other requests that joined it; this host
+            # can no longer be asked.
             question.refuse()
             return
         size = _size(question) + sum(map(_size, self._questions.values()))
         if len(self._questions) >= self._most or size > MAX_QUESTION:
-            if not self._has_told:
+            if not self._has_logged:
                 # Logged once, because the server decides how often it happens.
-                self._has_told = True
+                self._has_logged = True
                 log.warning("input requests of a server are rejected: too many or too large")
             question.refuse()
             return
-        self._asked += 1
-        key = f"input-{self._asked}"
+        self._question_count += 1
+        key = f"input-{self._question_count}"
         self._questions[key] = question
         question.when_withdrawn(lambda: self._forget(key))
         self._change.set()
 
     def refused(self, required: Mapping[str, Any]) -> None:
-        if self._heir is not None:
-            self._heir.refused(required)
+        if self._task_listener is not None:
+            self._task_listener.refused(required)
         else:
             self.missing = merge_capabilities(self.missing, required)
 
@@ -156,27 +173,32 @@ class InflightCall:
 
     @property
     def is_over(self) -> bool:
-        """Whether the response is there, or never will be."""
+        """Whether the response is there, the call has failed, or `close` was called."""
         return self._call is None or self._call.done()
 
     @property
     def was_refused(self) -> bool:
-        """Whether it was not sent, because it got no permit."""
+        """Whether it ended unsent, because it got no permit. It is counted as refused already."""
         call = self._call
         return call is not None and call.done() and not call.cancelled() and isinstance(call.exception(), QueueFull)
 
     @property
     def is_adopted(self) -> bool:
-        """Whether it is the call of a task."""
-        return self._heir is not None
+        """Whether a task has attached its listener: the call is that task's."""
+        return self._task_listener is not None
 
-    def tell(self, listener: CallListener | None) -> None:
-        """Send the server's messages to `listener` from now on; None drops them."""
+    def set_listener(self, listener: CallListener | None) -> None:
+        """Send the server's notifications to `listener` from now on; None drops them.
+
+        `Calls` sets that of each request that waits for the call. `HeldCalls` sets None between
+        two requests.
+        """
         self._listener = listener
 
-    async def stirs(self, within: float | None) -> None:
-        """Wait until the call is over or its server asks something, at most `within` seconds if it
-        is given.
+    async def wait_for_change(self, within: float | None) -> None:
+        """Wait until the call is over or a question waits for an answer.
+
+        Returns also after `within` seconds, if given; the caller then looks which is the case.
         """
         try:
             async with asyncio.timeout(within):
@@ -186,7 +208,7 @@ class InflightCall:
         except TimeoutError:
             pass
 
-    async def checkpoints(self, quiet: float) -> None:
+    async def wait_quiet(self, quiet: float) -> None:
         """Wait until the call is over, or its server has asked nothing for `quiet` seconds."""
         while not self.is_over:
             self._change.clear()
@@ -197,23 +219,24 @@ class InflightCall:
                 return
 
     def answer(self, key: str, answer: Answer, principal: Principal) -> None:
-        """Send the server an answer. An answer to an unknown question is dropped."""
+        """Send the server the answer to a question. One to an unknown question is dropped."""
         question = self._questions.pop(key, None)
         if question is not None:
             question.answer(answer, principal)
 
     def refuse(self) -> None:
-        """Refuse all questions."""
-        for question in self._taken():
+        """Send the server a refusal of all questions that wait."""
+        for question in self._take_questions():
             question.refuse()
 
     # --- called by the owner ------------------------------------------------------------------------------------------
 
     def attach_listener(self, listener: CallListener) -> None:
-        """Make the listener of a task the listener of this call, and pass it what the call has
-        collected.
+        """Make this the call of a task, whose listener gets everything from now on.
+
+        It first gets what the call has collected: progress, questions, and the resume point.
         """
-        self._listener = self._heir = listener
+        self._listener = self._task_listener = listener
         if self._request_context is not None:
             self._request_context.background = True
         self.passes_rounds = False
@@ -221,40 +244,44 @@ class InflightCall:
             # The task's first progress is that of the call when it became a task.
             listener.on_notification(self._progress)
             self._progress = None
-        for question in self._taken():
+        for question in self._take_questions():
             listener.asked(question)
-        if self._foothold is not None:
-            listener.on_checkpoint(self._foothold)
+        if self._resume_point is not None:
+            listener.on_checkpoint(self._resume_point)
 
     async def response(self) -> Response:
-        """Wait for the response.
+        """Wait for the response, or raise the error of the call.
 
-        Invalid after `close`. If it raises, `close` must follow.
+        Must not be called after `close`. If it raises, the caller must call `close`.
         """
         assert self._call is not None, "an abandoned call has no response"
         return await self._call
 
     def close(self) -> None:
-        """Cancel the call."""
+        """Cancel the call if it still runs. A second call does nothing.
+
+        Not needed for a call that has ended with its response.
+        """
         # A failed call refers to its waiters; a reference to the call here would make a cycle.
         call, self._call = self._call, None
         if call is not None:
             call.cancel()
-        # The call may end after this, and reads then whether to leave the server's side as it is.
-        self._is_left = self.leaves
-        self._listener = self._heir = None
+        # The call ends some time after this. Its session then reads `leaves`: a call that goes on in
+        # another process is not cancelled at its server.
+        self._leaves_at_close = self.leaves
+        self._listener = self._task_listener = None
 
-    def _taken(self) -> tuple[ServerQuestion, ...]:
+    def _take_questions(self) -> tuple[ServerQuestion, ...]:
         questions, self._questions = tuple(self._questions.values()), {}
         return questions
 
     def _forget(self, key: str) -> None:
         self._questions.pop(key, None)
 
-    def _landed(self, place: CallSite, ticket: Permit | None, _: object) -> None:
-        if ticket is not None:
-            ticket.release()
-        place.release()
+    def _on_end(self, session: CallSite, permit: Permit | None, _: object) -> None:
+        if permit is not None:
+            permit.release()
+        session.release()
         self._change.set()
 
 

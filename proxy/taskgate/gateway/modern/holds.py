@@ -1,9 +1,15 @@
 """The calls that wait for input responses of their host: `HeldCalls`.
 
-A call is held while its host has the questions of a round (docs/decisions/0020). Calls are held in
-memory, in bounded number, for the time that a host may take. The id and the round are sealed in the
-`requestState` of the answer (`rounds`). A round counts once: the first request with its state
-continues the call, which then waits under the next round.
+A round is one exchange with the host: it gets questions in an answer, and sends the input
+responses in a retry. A held call runs on at its server, in this process (docs/decisions/0020):
+
+- `new` adds it when its first questions are about to go to the host.
+- `start_wait` begins each round, `stop_wait` ends it when a retry has come.
+- `end` removes it: it got its response, became a task, or failed.
+- A call whose host takes too long is cancelled, and so are all waiting calls at `stop`.
+
+The id and the number of the round are sealed in the `requestState` of the answer (`rounds`). Only
+the first retry with that state continues the call; a second one finds no such round.
 """
 
 from base64 import urlsafe_b64encode
@@ -27,15 +33,17 @@ log = getLogger("taskgate.stateless")
 
 
 class Held:
-    """A call that has been held. `until` is the end of the wait, None while a request of its host
-    runs.
+    """A call that was held at least once.
+
+    `round` is the number of the newest round, from 0. `until` is when the wait for the host's retry
+    ends; None while no retry is awaited, because a request of the host runs.
     """
 
-    __slots__ = ("flight", "id", "line", "round", "until")
+    __slots__ = ("flight", "id", "round", "session", "until")
 
-    def __init__(self, id: str, line: SharedSession, flight: InflightCall) -> None:
+    def __init__(self, id: str, session: SharedSession, flight: InflightCall) -> None:
         self.id = id
-        self.line = line
+        self.session = session
         self.flight = flight
         self.round = -1
         self.until: float | None = None
@@ -45,7 +53,8 @@ class HeldCalls:
     """The held calls of this process.
 
     A context may have as many as the operator's rules allow outstanding questions, all together
-    MAX_HELD. `mark`, if set, is the replica's name in each id, because hosts retry at any replica.
+    MAX_HELD. `mark` is the name of this replica, set by `Calls` if there are others. Each id then
+    begins with it: hosts retry at any replica, which finds the holder by it.
     """
 
     def __init__(self, *, live: RuntimeConfig, clock: Clock, entropy: Entropy) -> None:
@@ -56,43 +65,47 @@ class HeldCalls:
         self._held: dict[str, Held] = {}
         self._counts: Counter[str] = Counter()
         self._is_open = True
-        self._has_told = False
+        self._has_logged = False
 
     @property
     def most(self) -> int:
         """The number of calls of one context that may be held at once."""
         return self._live.current.questions.outstanding
 
-    def new(self, line: SharedSession, flight: InflightCall) -> Held | None:
-        """Add a call, which must be ended later; None if a limit is reached."""
-        context = line.owner.context
+    def new(self, session: SharedSession, flight: InflightCall) -> Held | None:
+        """Add a call; None if a limit is reached. `end` must follow, whatever becomes of it."""
+        context = session.owner.context
         if not self._is_open or len(self._held) >= MAX_HELD or self._counts[context] >= self.most:
-            if not self._has_told:
+            if not self._has_logged:
                 # Logged once until there is room, because others decide how often it happens.
-                self._has_told = True
+                self._has_logged = True
                 log.warning(
                     "a call is cancelled: too many calls wait for input from their hosts",
-                    extra={"upstream": line.mount.name},
+                    extra={"upstream": session.mount.name},
                 )
             return None
         id_ = urlsafe_b64encode(self._entropy.token(ID_BYTES)).decode()
-        held = Held(f"{self.mark}.{id_}" if self.mark else id_, line, flight)
+        held = Held(f"{self.mark}.{id_}" if self.mark else id_, session, flight)
         self._held[held.id] = held
         self._counts[context] += 1
         return held
 
-    def leave(self, held: Held) -> None:
-        """Start the wait of the next round: its host is about to get the questions."""
+    def start_wait(self, held: Held) -> None:
+        """Start the next round: the host is about to get the questions, and its retry is awaited.
+
+        The call has no listener until the retry.
+        """
         held.round += 1
         held.until = self._clock.elapsed() + self._live.current.questions.wait.total_seconds()
-        held.flight.tell(None)
+        held.flight.set_listener(None)
 
     def find(self, owners: Sequence[OwnerKey], id: str, round: int) -> Held:
-        """Return the call that waits for this round, if it is of one of the owners; else raise
-        InvalidParams.
+        """Return the call that waits for the retry of this round.
+
+        Raises InvalidParams if there is none of these owners, or its time is over.
         """
         held = self._held.get(id)
-        if held is None or held.until is None or held.round != round or held.line.owner not in owners:
+        if held is None or held.until is None or held.round != round or held.session.owner not in owners:
             raise InvalidParams("Invalid requestState")
         if held.until <= self._clock.elapsed():
             self._expire(held)
@@ -106,17 +119,17 @@ class HeldCalls:
         mark, dot, _ = id.partition(".")
         return mark if dot and self.mark and mark != self.mark else None
 
-    def take(self, held: Held) -> None:
-        """Stop the wait, because the host has sent responses: no second request can continue the
-        round.
+    def stop_wait(self, held: Held) -> None:
+        """End the wait, because a retry has come: `find` no longer returns the call, so that no
+        second retry continues the round.
         """
         held.until = None
 
     def end(self, held: Held) -> None:
-        """Remove the call. A second end does nothing."""
+        """Remove the call; it is not cancelled. A second call does nothing."""
         if self._held.pop(held.id, None) is not None:
-            self._has_told = False
-            context = held.line.owner.context
+            self._has_logged = False
+            context = held.session.owner.context
             self._counts[context] -= 1
             if not self._counts[context]:
                 del self._counts[context]
@@ -133,16 +146,16 @@ class HeldCalls:
         self._is_open = False
         for held in tuple(self._held.values()):
             if held.until is not None:
-                self._give_up(held)
+                self._cancel(held)
 
     def _expire(self, held: Held) -> None:
         log.info(
             "a call is cancelled: its host did not send the input responses in time",
-            extra={"upstream": held.line.mount.name},
+            extra={"upstream": held.session.mount.name},
         )
-        self._give_up(held)
+        self._cancel(held)
 
-    def _give_up(self, held: Held) -> None:
+    def _cancel(self, held: Held) -> None:
         """Cancel a call. Its server first gets a refusal of its questions, then the cancellation."""
         self.end(held)
         held.flight.refuse()

@@ -1,7 +1,8 @@
 """An open event stream of `subscriptions/listen`: `ListenStream`.
 
-`Subscriptions` creates one per request and sends notifications with `say`, inside the block `kept`.
-After the token of the request has expired, nothing more is sent (T9).
+`Subscriptions` creates one per request and sends notifications with `send`, inside the block
+`serving`. The block ends when the host disconnects or is too slow, when the token of the request
+expires, or when `end` is called. After the token has expired, nothing more is sent (T9).
 """
 
 import asyncio
@@ -18,13 +19,15 @@ from taskgate.streams.sse_connection import QUEUE_BYTES
 from taskgate.system.cancel_scope import CancelScope
 
 LARGE: Final = QUEUE_BYTES // 16
-"""Characters of a large message. It is sent although a little is queued: otherwise the stream would
-end for it each time that the host reconnects."""
+"""Characters above which a message may exceed the queue of the stream.
+
+Otherwise such a message would end the stream, and again each time that the host reconnects.
+"""
 
 
 class ListenStream:
-    """The answer to a request, as an event stream. Nothing is sent from `until` on, if that is
-    given.
+    """The answer to one request, as an event stream. `until` is when the request's token expires,
+    None if it does not.
     """
 
     def __init__(self, exchange: Exchange, until: datetime | None, clock: Clock) -> None:
@@ -37,9 +40,10 @@ class ListenStream:
         """Whether a message was sent."""
 
     @contextmanager
-    def kept(self) -> Iterator[None]:
-        """The block in which the stream is served. It raises Interrupted at the first of these: the
-        host disconnects or is too slow, the token expires, `end` is called.
+    def serving(self) -> Iterator[None]:
+        """The block in which the stream is served; entered once.
+
+        Whatever ends the stream cancels the block, which then raises ScopeCancelled.
         """
         expiry: asyncio.TimerHandle | None = None
         with self._work:
@@ -55,11 +59,11 @@ class ListenStream:
                     expiry.cancel()
 
     def end(self) -> None:
-        """Interrupt the block `kept`."""
+        """Cancel the block `serving`. Does nothing after its end."""
         self._work.cancel()
 
-    def say(self, message: MessageText) -> None:
-        """Send a message. A host that is too slow loses the stream."""
+    def send(self, message: MessageText) -> None:
+        """Send a message. If too much is queued for a slow host, the stream ends."""
         if self._until is not None and self._clock.wall() >= self._until:
             self.end()
             return
@@ -69,8 +73,8 @@ class ListenStream:
         else:
             self._feed.send(message)
 
-    async def room(self) -> None:
-        """Wait while the host is too slow to be sent more."""
+    async def wait_for_room(self) -> None:
+        """Wait until the host has read enough of what is queued; returns at once if little is."""
         room = self._feed.backpressure()
         if room is not None:
             await room

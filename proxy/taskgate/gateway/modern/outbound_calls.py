@@ -1,7 +1,8 @@
 """A request of a modern host on its way to its server: `OutboundCall`.
 
-`Calls` creates one per request, with all that its answer depends on. `promotion`, `turns` and
-`rounds` use it. It is a value; a changed call is a copy (`_replace`).
+`Calls` creates one per request of a host, with all that its answer depends on. `promotion`, `turns`
+and `rounds` read it. It is an immutable value: when something is decided about the call, `Calls`
+continues with a changed copy.
 """
 
 from collections.abc import Coroutine
@@ -29,24 +30,26 @@ _NO_BOUND: Final = timedelta(days=36_500)
 class OutboundCall(NamedTuple):
     """One request, and where it goes.
 
-    - `line`: the upstream session, shared by requests of the caller.
-    - `said`: what the request's `_meta` declares.
-    - `sends`: the request as the server gets it; differs from `request` for a retry.
-    - `may_become_task`: as far as is known without the server's catalogue. Then `mode` is the
-      operator's rule, and `grace` the time in which the call may end without becoming a task.
-    - `asking`: the key by which equal calls are joined; None for a call that joins none.
+    - `session`: the upstream session, shared by requests of the caller.
+    - `meta`: what the request's `_meta` declares.
+    - `sends`: the request as the server gets it. It differs from `request` for a retry that goes to
+      a modern server, which gets the input responses and its own state.
+    - `may_become_task`: whether the rules and the host allow a task. Then `mode` is the operator's
+      rule, and `grace` the time in which a sent call may still be answered without a task.
+    - `coalesce_key`: the key by which equal calls share one result; None for a call that is sent by
+      itself.
     """
 
     exchange: Exchange
     caller: AuthContext
-    line: SharedSession
-    said: RequestMeta
+    session: SharedSession
+    meta: RequestMeta
     request: CallTool | Relay
     sends: CallTool | Relay
     may_become_task: bool = False
     mode: PromotionMode = PromotionMode.SYNC
     grace: timedelta = timedelta()
-    asking: CoalesceKey | None = None
+    coalesce_key: CoalesceKey | None = None
 
     @property
     def method(self) -> str:
@@ -62,16 +65,18 @@ class OutboundCall(NamedTuple):
         """Whether the call may continue after its request was answered: as a task, or held for
         input responses.
         """
-        return self.may_become_task or (self.line.may_be_asked and self.method in IN_ROUNDS)
+        return self.may_become_task or (self.session.may_be_asked and self.method in IN_ROUNDS)
 
     def with_less_grace(self, seconds: float) -> "OutboundCall":
-        """Return the same call after it has waited for so many seconds."""
+        """Return the call with the grace that is left after a wait of so many seconds."""
         return self._replace(grace=max(self.grace - timedelta(seconds=seconds), timedelta()))
 
     def send(self, listener: CallListener) -> Coroutine[Any, Any, Response]:
-        """Send the request, and return the response; see UpstreamSession."""
-        upstream, who, said = self.line.upstream, principal_of(self.caller), self.said
-        level, repeated = said.log_level, said.header_params
+        """Send the request on its session, and return the response. Raises what UpstreamSession
+        raises.
+        """
+        upstream, who, meta = self.session.upstream, principal_of(self.caller), self.meta
+        level, repeated = meta.log_level, meta.header_params
         sends = self.sends
         if not isinstance(sends, CallTool):
             return upstream.relay(
@@ -79,7 +84,7 @@ class OutboundCall(NamedTuple):
             )
         stored = sends.stored_params
         if self.may_become_task and stored is not None and sends.progress_token is None and sends is self.request:
-            # A task reports progress, so the server is asked for it even if the host did not ask.
+            # A task reports progress: `run` asks the server for it though the host gave no token.
             return upstream.run(
                 sends.tool,
                 stored,

@@ -1,9 +1,14 @@
 """The promotion of calls of modern hosts to tasks: `Promotion`.
 
-A call becomes a task before it is sent (`made`), while it waits for a permit (`queued`), or after
-it was sent (`promoted`). The operator's rules decide which calls do. `Calls` asks at each of these
-points. The host did not ask for a task, so a task that cannot be created is no error: the call
-continues as a plain one. `TaskService` creates the tasks.
+A call can become a task at three moments, and `Calls` calls a method at each, in this order:
+
+- `create_before_send`: if the tool runs only as a task, or the call has an idempotency key;
+- `wait_for_permit`: if the call gets no permit for its server within its grace;
+- `promote_after_grace`: if the call was sent, and has neither ended nor asked within its grace.
+
+The grace is the time that the operator's rules give a call to be answered without a task. The host
+did not ask for a task. So a task that cannot be created is mostly no error, and the call continues
+as a plain one. `TaskService` creates the tasks.
 """
 
 from functools import partial
@@ -26,30 +31,33 @@ log = getLogger("taskgate.stateless")
 
 
 class Promotion:
-    """The promotion of calls to tasks. Its methods return None for a call that does not become a
-    task.
-    """
+    """The promotion of calls to tasks. Each call is counted here by what became of it."""
 
     def __init__(
         self, *, tasks: TaskService, joining: RequestCoalescer, turns: Turns, attending: ResponseWaiter, clock: Clock
     ) -> None:
         self._tasks = tasks
-        self._joining = joining
+        self._coalescer = joining
         self._turns = turns
-        self._attending = attending
+        self._waiter = attending
         self._clock = clock
 
-    async def made(self, outbound: OutboundCall) -> TaskRecord | None:
-        """Create the task of a call before it is sent. Raises what TaskService.create raises."""
+    async def create_before_send(self, outbound: OutboundCall) -> TaskRecord | None:
+        """Create the task of a call before it is sent; None if it is to be sent without one.
+
+        Raises what TaskService.create raises, except that a tool which cannot be a task and invalid
+        parameters yield None.
+        """
         request = outbound.request
         if not outbound.may_become_task or not isinstance(request, CallTool):
             return None
         if outbound.mode is PromotionMode.AUTO and request.idempotency_key is None:
+            # Such a call becomes a task only if it takes long.
             return None
         try:
             # While the session with the server opens, the host may still disconnect without a task.
-            await self._attending.meet(outbound.exchange, outbound.said, outbound.line.upstream.tools())
-            record = await self._tasks.create(outbound.caller, outbound.line, request)
+            await self._waiter.wait_for_session(outbound.exchange, outbound.meta, outbound.session.upstream.tools())
+            record = await self._tasks.create(outbound.caller, outbound.session, request)
         except (TaskSupportMismatch, InvalidParams) as refusal:
             if str(refusal) != KEY_REUSED:
                 # The host did not ask for a task, so this is no refusal: the server gives its own
@@ -60,47 +68,55 @@ class Promotion:
         except GatewayError:
             self._turns.count(outbound, "rejected")
             raise
-        return self._kept(outbound, request, record)
+        return self._on_created(outbound, request, record)
 
-    async def earlier(self, outbound: OutboundCall) -> TaskRecord | None:
-        """Return the task that an equal call has become, to join it."""
-        if outbound.asking is None or not outbound.may_become_task:
+    async def find_equal_task(self, outbound: OutboundCall) -> TaskRecord | None:
+        """Return the task that an equal call has become, which then answers this call too.
+
+        Only for calls without an idempotency key: others find their task by the key.
+        """
+        if outbound.coalesce_key is None or not outbound.may_become_task:
             return None
-        return await self._joining.find_task(outbound.asking._replace(accepts_task=True))
+        return await self._coalescer.find_task(outbound.coalesce_key._replace(accepts_task=True))
 
-    async def queued(self, outbound: OutboundCall, ticket: Permit) -> TaskRecord | OutboundCall:
+    async def wait_for_permit(self, outbound: OutboundCall, permit: Permit) -> TaskRecord | OutboundCall:
         """Wait for the permit of a call, and return the call with the grace that is left.
 
-        Returns its task if it became one before the permit was granted. Raises QueueFull, and what
-        `ResponseWaiter.wait` raises; the permit is closed then.
+        Returns the task instead if the grace ended first and a task could be created: the task then
+        owns the permit. Raises QueueFull, and what `ResponseWaiter.wait` raises; the permit is
+        released then.
         """
         begun = self._clock.elapsed()
         request, exchange = outbound.request, outbound.exchange
         try:
             # The host gets no progress before the request is sent: progress must only grow.
-            with self._attending.telling(exchange, outbound.said._replace(progress_token=None)):
+            with self._waiter.open_listener(exchange, outbound.meta._replace(progress_token=None)):
                 if outbound.may_become_task and isinstance(request, CallTool):
-                    within = min(outbound.grace, BRIEF_WAIT, ticket.max_wait)
-                    if not await self._attending.wait(exchange, ticket.wait_granted(within)):
-                        record = await self._made_of(outbound, request, ticket)
+                    within = min(outbound.grace, BRIEF_WAIT, permit.max_wait)
+                    if not await self._waiter.wait(exchange, permit.wait_granted(within)):
+                        record = await self._create_while_queued(outbound, request, permit)
                         if record is not None:
                             return record
                         outbound = outbound._replace(may_become_task=False)
                 waited = self._clock.elapsed() - begun
-                await self._attending.wait(exchange, self._turns.wait(outbound, ticket, waited))
+                await self._waiter.wait(exchange, self._turns.wait(outbound, permit, waited))
         except BaseException:
-            ticket.release()
+            permit.release()
             raise
         return outbound.with_less_grace(self._clock.elapsed() - begun)
 
-    async def promoted(self, outbound: OutboundCall, flight: InflightCall) -> TaskRecord | None:
-        """Turn a sent call into a task if it is not over within its grace."""
+    async def promote_after_grace(self, outbound: OutboundCall, flight: InflightCall) -> TaskRecord | None:
+        """Return the task of a sent call that is not over within its grace.
+
+        A question of the server ends the grace early, because a task can store it. Returns None if
+        the call is over, may not become a task, or no task could be created.
+        """
         request = outbound.request
         if not outbound.may_become_task or not isinstance(request, CallTool):
             return None
         record, is_inline = None, False
         try:
-            await self._attending.wait(outbound.exchange, flight.stirs(outbound.grace.total_seconds()))
+            await self._waiter.wait(outbound.exchange, flight.wait_for_change(outbound.grace.total_seconds()))
             is_inline = flight.is_over
             if not is_inline:
                 record = await self._promote(outbound, request, flight)
@@ -111,47 +127,52 @@ class Promotion:
                 self._turns.count(outbound, "inline" if is_inline else "direct")
         return record
 
-    async def _made_of(self, outbound: OutboundCall, request: CallTool, ticket: Permit) -> TaskRecord | None:
-        """Create the task of a call that still waits for a permit, and keeps its place in the
-        queue.
+    async def _create_while_queued(
+        self, outbound: OutboundCall, request: CallTool, permit: Permit
+    ) -> TaskRecord | None:
+        """Create the task of a call that waits for a permit; None if that fails.
+
+        The task takes over the permit with its place in the queue.
         """
         try:
-            record = await self._tasks.create(outbound.caller, outbound.line, request, ticket=ticket)
+            record = await self._tasks.create(outbound.caller, outbound.session, request, ticket=permit)
         except GatewayError as refusal:
             log.debug("a queued call is not promoted to a task", extra={"reason": refusal.reason})
             return None
-        return self._kept(outbound, request, record)
+        return self._on_created(outbound, request, record)
 
     async def _promote(self, outbound: OutboundCall, request: CallTool, flight: InflightCall) -> TaskRecord | None:
+        """Create the task of a sent call; None if that fails."""
         # From here on the server's questions belong to the task (M-MRTR-8).
         flight.passes_rounds = False
         try:
-            record = await self._tasks.promote(outbound.caller, outbound.line, request, flight)
+            record = await self._tasks.promote(outbound.caller, outbound.session, request, flight)
         except GatewayError as refusal:
-            # The call continues as a plain one (R-RES-6).
+            # The call continues as a plain one, whose questions go to the host (R-RES-6).
             log.debug("a call is not promoted to a task", extra={"reason": refusal.reason})
             flight.passes_rounds = True
             return None
         if flight.is_adopted:
-            self._abandon_with(outbound, record)
+            self._cancel_on_disconnect(outbound, record)
         # Otherwise an equal call, which shares the sent request, became the task first.
         return record
 
-    def _kept(self, outbound: OutboundCall, request: CallTool, record: TaskRecord) -> TaskRecord:
+    def _on_created(self, outbound: OutboundCall, request: CallTool, record: TaskRecord) -> TaskRecord:
+        """Count a task that was created before its call was sent, and return it."""
         self._turns.count(outbound, "task")
         if request.idempotency_key is None:
-            self._abandon_with(outbound, record)
+            self._cancel_on_disconnect(outbound, record)
         return record
 
-    def _abandon_with(self, outbound: OutboundCall, record: TaskRecord) -> None:
-        """Cancel a task if its host disconnects, or has done so, without its id: that cancels the
-        request.
+    def _cancel_on_disconnect(self, outbound: OutboundCall, record: TaskRecord) -> None:
+        """Cancel a task if its host disconnects before it got the task's id, or has done so.
 
-        A task with an idempotency key continues, because its host will retry. So does one that
-        other hosts were given.
+        A disconnect cancels the request, and a host without the id could never find its task. A
+        task with an idempotency key continues, because its host will retry. So does one with which
+        other requests were answered.
         """
-        outbound.exchange.on_disconnect(partial(self._abandon, outbound.asking, record.owner, record.id))
+        outbound.exchange.on_disconnect(partial(self._abandon, outbound.coalesce_key, record.owner, record.id))
 
-    def _abandon(self, asking: CoalesceKey | None, owner: OwnerKey, task: TaskId) -> None:
-        if asking is None or not self._joining.is_shared(task):
+    def _abandon(self, coalesce_key: CoalesceKey | None, owner: OwnerKey, task: TaskId) -> None:
+        if coalesce_key is None or not self._coalescer.is_shared(task):
             self._tasks.abandon(owner, task)

@@ -1,7 +1,9 @@
 """The exchange of a request that another replica received: `RemoteExchange`.
 
-`RemoteRetries` creates one for a forwarded request, so that `Calls` serves it like a request of its
-own listener. Messages for the host go to `tell`, which sends them to that replica.
+`RemoteRetries` creates one for each retry that another replica forwards to this one. `Calls` then
+serves the retry like a request of its own listener. Messages for the host go to `tell`, which sends
+them over the cluster bus to the replica that has the connection. The exchange ends with
+`disconnect`, when the host or that replica is gone.
 """
 
 import asyncio
@@ -48,7 +50,8 @@ class _RemoteEventStream(EventStream):
 class RemoteExchange:
     """An `Exchange` whose host is connected to another replica.
 
-    `tell` sends a message to that host. `heard` is the time of the replica's last heartbeat.
+    `tell` sends a message to that host. `heard` is the loop time of the replica's last heartbeat,
+    set by `RemoteRetries`. `is_gone` is set by `disconnect`.
     """
 
     def __init__(self, tell: Callable[[str], None], *, accepts_stream: bool) -> None:
@@ -58,14 +61,17 @@ class RemoteExchange:
         self.is_gone = False
         self._feed = _RemoteEventStream(self, tell)
         self._has_begun = False
-        self._waiting: list[Callable[[], None]] = []
+        self._callbacks: list[Callable[[], None]] = []
 
-    def leave(self) -> None:
-        """Handle that the host has disconnected, or its replica is gone."""
+    def disconnect(self) -> None:
+        """Handle that the host has disconnected, or that its replica is gone.
+
+        The callbacks of `on_disconnect` are called, and later messages are dropped.
+        """
         self.is_gone = True
-        waiting, self._waiting = self._waiting, []
-        for forget in waiting:
-            forget()
+        callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback()
 
     async def body(self, budget: BytesInFlight, caller: str) -> bytes:
         raise AssertionError("the body stays on the replica that forwarded the request")
@@ -87,8 +93,8 @@ class RemoteExchange:
     def is_streaming(self) -> bool:
         return self._has_begun
 
-    def on_disconnect(self, forget: Callable[[], None]) -> None:
+    def on_disconnect(self, callback: Callable[[], None]) -> None:
         if self.is_gone:
-            forget()
+            callback()
         else:
-            self._waiting.append(forget)
+            self._callbacks.append(callback)

@@ -9,8 +9,10 @@ A host may send its input responses to any replica, but a held call is in the me
     ForwardHeartbeat  ↔  ForwardHeartbeat     every LIFE seconds; silence ends the retry
     ForwardCancelled  →                       the host disconnected
 
-The holder serves it with a `RemoteExchange`, as it would serve its own host. `Calls` creates this
-object if there are other replicas, and gives it the functions that continue a call.
+The replica that holds the call (the holder) serves the retry with a `RemoteExchange`, as it would
+serve its own host. `forward_id` names one forwarded retry in all of these messages. `Calls` creates
+this object if there are other replicas, and gives it the functions that continue a call. Both
+sides of the exchange are here: `forward` and what it awaits, and `_serve`.
 """
 
 import asyncio
@@ -51,8 +53,8 @@ LIFE: Final = 2.0
 
 FIRST: Final = 2 * LIFE
 SILENCE: Final = 3 * LIFE
-"""Seconds without a heartbeat after which the other replica does not answer (FIRST), or no longer
-does (SILENCE)."""
+"""Seconds without a word from the other replica after which it counts as gone: FIRST until its
+first message, SILENCE after that."""
 
 NAME_BYTES: Final = 16
 DEPTH: Final = 1_000
@@ -60,12 +62,16 @@ DEPTH: Final = 1_000
 
 log = getLogger("taskgate.stateless")
 
-LetIn = Callable[[Exchange, AuthContext, SharedSession, RequestMeta, CallTool | Relay], Awaitable[OutboundCall]]
+CheckRetry = Callable[[Exchange, AuthContext, SharedSession, RequestMeta, CallTool | Relay], Awaitable[OutboundCall]]
 Resume = Callable[[Held, OutboundCall, Retry], Awaitable[RpcReply]]
 
 
 class _ForwardedRequest:
-    """A request of this replica's host that another replica serves."""
+    """A retry that came to this replica, and that `holder` serves.
+
+    `answer` gets the reply, or the error that the holder raised. `heard` is the loop time of the
+    holder's last message. `is_taken` is set once it has sent one: it has begun to serve the retry.
+    """
 
     __slots__ = ("answer", "exchange", "heard", "holder", "is_taken")
 
@@ -78,140 +84,151 @@ class _ForwardedRequest:
         self.is_taken = False
 
     def show_life(self) -> None:
+        """Note that the holder has sent something."""
         self.heard = asyncio.get_running_loop().time()
         self.is_taken = True
 
     def settle(self, answer: RpcReply | GatewayError) -> None:
+        """Set the answer; only the first one counts."""
         if not self.answer.done():
             self.answer.set_result(answer)
 
 
 class RetryServices(NamedTuple):
-    """The services of `Calls` that a forwarded retry needs: the held calls, and functions to check
-    a retry (`let_in`) and to continue a call (`resume`).
+    """The parts of `Calls` that a forwarded retry needs.
+
+    `check_retry` applies the rules of the tool to a retry. `resume` gives the input responses to
+    the held call, and waits for the answer.
     """
 
     holds: HeldCalls
     attending: ResponseWaiter
     dialect: ModernDownstreamDialect
-    let_in: LetIn
+    check_retry: CheckRetry
     resume: Resume
 
 
 class RemoteRetries:
     """The forwarder of retries to other replicas, and the server of theirs."""
 
-    def __init__(self, *, bus: ClusterBus, entropy: Entropy, mates: RetryServices) -> None:
+    def __init__(self, *, bus: ClusterBus, entropy: Entropy, services: RetryServices) -> None:
         self._bus = bus
         self._entropy = entropy
-        self._mates = mates
-        self._attending = mates.attending
-        self._brought: dict[str, _ForwardedRequest] = {}
+        self._services = services
+        self._waiter = services.attending
+        self._forwarded: dict[str, _ForwardedRequest] = {}
         self._served: dict[str, RemoteExchange] = {}
         self._background = Background()
-        bus.subscribe(messages.ForwardedRequest, self._begin)
-        bus.subscribe(messages.ForwardHeartbeat, self._lives)
-        bus.subscribe(messages.ForwardedMessage, self._told)
-        bus.subscribe(messages.ForwardedReply, self._spoke)
-        bus.subscribe(messages.ForwardedError, self._refused)
-        bus.subscribe(messages.ForwardCancelled, self._departed)
+        bus.subscribe(messages.ForwardedRequest, self._on_request)
+        bus.subscribe(messages.ForwardHeartbeat, self._on_heartbeat)
+        bus.subscribe(messages.ForwardedMessage, self._on_message)
+        bus.subscribe(messages.ForwardedReply, self._on_reply)
+        bus.subscribe(messages.ForwardedError, self._on_error)
+        bus.subscribe(messages.ForwardCancelled, self._on_cancelled)
 
-    async def bring(self, outbound: OutboundCall, intent: Retry, call: HeldCallState, holder: str) -> RpcReply:
-        """Forward a retry to `holder`, which holds the call, and return the answer.
+    async def forward(self, outbound: OutboundCall, intent: Retry, call: HeldCallState, holder: str) -> RpcReply:
+        """Forward a retry to the replica `holder`, which holds the call, and return the answer.
 
-        Raises what `Calls.retry` raises: InvalidParams if the call is no longer held there. If
-        `holder` goes away meanwhile, the answer says that the call is lost.
+        Raises what `Calls.retry` raises: InvalidParams if the call is no longer held there, or the
+        replica never answers. If it goes away later, the answer says that the call is lost.
         """
-        exchange, said, mount = outbound.exchange, outbound.said, outbound.line.mount.name
-        name = self._entropy.token(NAME_BYTES).hex()
+        exchange, meta, mount = outbound.exchange, outbound.meta, outbound.session.mount.name
+        forward_id = self._entropy.token(NAME_BYTES).hex()
         contexts = [owner.context for owner in outbound.caller.owners(mount)]
         streams = exchange.head.accepts_stream
-        brought = self._brought[name] = _ForwardedRequest(exchange, holder)
+        forwarded = self._forwarded[forward_id] = _ForwardedRequest(exchange, holder)
         self._bus.send(
-            messages.ForwardedRequest(name, mount, contexts, call.id, call.round, intent.text, _packed(said), streams),
+            messages.ForwardedRequest(
+                forward_id, mount, contexts, call.id, call.round, intent.text, _encoded(meta), streams
+            ),
             to=holder,
         )
         try:
-            # The other replica sends progress and keep-alives.
-            with self._attending.telling(exchange, said._replace(progress_token=None)):
-                answer = await self._attending.wait(exchange, self._answer(name, brought, outbound.request.id))
+            # Progress comes from the other replica. The numbers of two senders would not grow.
+            with self._waiter.open_listener(exchange, meta._replace(progress_token=None)):
+                answer = await self._waiter.wait(exchange, self._answer(forward_id, forwarded, outbound.request.id))
         finally:
-            del self._brought[name]
-            if not brought.answer.done():
-                self._bus.send(messages.ForwardCancelled(name), to=holder)
+            del self._forwarded[forward_id]
+            # The host disconnected, this gateway ends, or the holder is silent.
+            if not forwarded.answer.done():
+                self._bus.send(messages.ForwardCancelled(forward_id), to=holder)
         if isinstance(answer, GatewayError):
             raise answer
         return answer
 
     async def close(self) -> None:
-        """Stop serving forwarded retries."""
+        """Stop serving retries of other replicas. Own ones end with their requests."""
         await self._background.close()
 
-    async def _answer(self, name: str, brought: _ForwardedRequest, id: RequestId) -> RpcReply | GatewayError:
+    async def _answer(self, forward_id: str, forwarded: _ForwardedRequest, id: RequestId) -> RpcReply | GatewayError:
+        """Wait for the holder's answer, with a heartbeat to it every LIFE seconds."""
         loop = asyncio.get_running_loop()
         while True:
-            await asyncio.wait((brought.answer,), timeout=LIFE)
-            if brought.answer.done():
-                return brought.answer.result()
-            silent = loop.time() - brought.heard
-            if not brought.is_taken and silent >= FIRST:
+            await asyncio.wait((forwarded.answer,), timeout=LIFE)
+            if forwarded.answer.done():
+                return forwarded.answer.result()
+            silent = loop.time() - forwarded.heard
+            # The id in the state names a replica that is gone, or was never there.
+            if not forwarded.is_taken and silent >= FIRST:
                 return InvalidParams("Invalid requestState")
             if silent >= SILENCE:
                 fault = call_ended(FaultReason.CALL_LOST, LOST, dispatched=True)
                 return RpcReply(error_text(id, fault.error), str(INTERNAL_ERROR))
-            self._bus.send(messages.ForwardHeartbeat(name), to=brought.holder)
+            self._bus.send(messages.ForwardHeartbeat(forward_id), to=forwarded.holder)
 
     # --- messages about forwarded retries, from either side -----------------------------------------------------------
 
-    def _lives(self, word: messages.ForwardHeartbeat, sender: str) -> None:
-        brought, served = self._brought.get(word.forward_id), self._served.get(word.forward_id)
-        if brought is not None:
-            brought.show_life()
+    def _on_heartbeat(self, message: messages.ForwardHeartbeat, sender: str) -> None:
+        forwarded, served = self._forwarded.get(message.forward_id), self._served.get(message.forward_id)
+        if forwarded is not None:
+            forwarded.show_life()
         if served is not None:
             served.heard = asyncio.get_running_loop().time()
 
-    def _told(self, word: messages.ForwardedMessage, sender: str) -> None:
-        brought = self._brought.get(word.forward_id)
-        if brought is not None:
-            brought.show_life()
-            brought.exchange.stream().send(word.message)
+    def _on_message(self, message: messages.ForwardedMessage, sender: str) -> None:
+        forwarded = self._forwarded.get(message.forward_id)
+        if forwarded is not None:
+            forwarded.show_life()
+            forwarded.exchange.stream().send(message.message)
 
-    def _spoke(self, word: messages.ForwardedReply, sender: str) -> None:
-        brought = self._brought.get(word.forward_id)
-        if brought is not None:
-            headers = tuple((name, value) for name, value in word.headers)
-            brought.settle(RpcReply(word.message, word.error, headers))
+    def _on_reply(self, message: messages.ForwardedReply, sender: str) -> None:
+        forwarded = self._forwarded.get(message.forward_id)
+        if forwarded is not None:
+            headers = tuple((name, value) for name, value in message.headers)
+            forwarded.settle(RpcReply(message.message, message.error, headers))
 
-    def _refused(self, word: messages.ForwardedError, sender: str) -> None:
-        brought = self._brought.get(word.forward_id)
-        if brought is not None:
-            brought.settle(decode_error(word.error))
+    def _on_error(self, message: messages.ForwardedError, sender: str) -> None:
+        forwarded = self._forwarded.get(message.forward_id)
+        if forwarded is not None:
+            forwarded.settle(decode_error(message.error))
 
-    def _departed(self, word: messages.ForwardCancelled, sender: str) -> None:
-        served = self._served.get(word.forward_id)
+    def _on_cancelled(self, message: messages.ForwardCancelled, sender: str) -> None:
+        served = self._served.get(message.forward_id)
         if served is not None:
-            served.leave()
+            served.disconnect()
 
     # --- retries of other replicas ------------------------------------------------------------------------------------
 
-    def _begin(self, word: messages.ForwardedRequest, sender: str) -> None:
-        self._background.run(partial(self._serve, word, sender))
+    def _on_request(self, message: messages.ForwardedRequest, sender: str) -> None:
+        self._background.run(partial(self._serve, message, sender))
 
-    async def _serve(self, word: messages.ForwardedRequest, sender: str) -> None:
-        def say(answer: Message) -> None:
+    async def _serve(self, message: messages.ForwardedRequest, sender: str) -> None:
+        """Serve a retry that another replica forwarded, and send it the answer."""
+
+        def send(answer: Message) -> None:
             self._bus.send(answer, to=sender)
 
-        name = word.forward_id
+        forward_id = message.forward_id
         exchange = RemoteExchange(
-            lambda message: say(messages.ForwardedMessage(name, message)), accepts_stream=word.accepts_stream
+            lambda text: send(messages.ForwardedMessage(forward_id, text)), accepts_stream=message.accepts_stream
         )
-        self._served[name] = exchange
-        living = self._background.start(partial(self._show_life, name, exchange, sender))
+        self._served[forward_id] = exchange
+        heartbeats = self._background.start(partial(self._send_heartbeats, forward_id, exchange, sender))
         try:
-            spoken = await self._carried(word, exchange)
-            say(
+            reply = await self._execute(message, exchange)
+            send(
                 messages.ForwardedReply(
-                    name, to_string(spoken.message), spoken.error, [[*header] for header in spoken.headers]
+                    forward_id, to_string(reply.message), reply.error, [[*header] for header in reply.headers]
                 )
             )
         except ScopeCancelled:
@@ -220,49 +237,53 @@ class RemoteRetries:
         except Exception as error:
             if not isinstance(error, GatewayError):
                 log.error("Unexpected error in a request that another replica forwarded", exc_info=error)
-            say(messages.ForwardedError(name, encode_error(error)))
+            send(messages.ForwardedError(forward_id, encode_error(error)))
         finally:
-            living.cancel()
-            del self._served[name]
+            heartbeats.cancel()
+            del self._served[forward_id]
 
-    async def _show_life(self, name: str, exchange: RemoteExchange, sender: str) -> None:
+    async def _send_heartbeats(self, forward_id: str, exchange: RemoteExchange, sender: str) -> None:
+        """Send a heartbeat every LIFE seconds; disconnect the exchange if none comes back."""
         loop = asyncio.get_running_loop()
         while loop.time() - exchange.heard < SILENCE:
-            self._bus.send(messages.ForwardHeartbeat(name), to=sender)
+            self._bus.send(messages.ForwardHeartbeat(forward_id), to=sender)
             await asyncio.sleep(LIFE)
-        exchange.leave()
+        exchange.disconnect()
 
-    async def _carried(self, word: messages.ForwardedRequest, exchange: Exchange) -> RpcReply:
-        holds, _, dialect, let_in, resume = self._mates
-        owners = [OwnerKey(context, word.mount) for context in word.contexts]
-        line = holds.find(owners, word.hold, word.round).line
-        read = partial(parse, word.request.encode(), max_depth=DEPTH)
-        said, request = _said(word.headers), await offload(len(word.request), read)
+    async def _execute(self, message: messages.ForwardedRequest, exchange: Exchange) -> RpcReply:
+        """Continue the held call as `Calls.retry` does, and return the answer."""
+        holds, _, dialect, check_retry, resume = self._services
+        owners = [OwnerKey(context, message.mount) for context in message.contexts]
+        session = holds.find(owners, message.hold, message.round).session
+        read = partial(parse, message.request.encode(), max_depth=DEPTH)
+        meta, request = _meta_of(message.headers), await offload(len(message.request), read)
         assert isinstance(request, Request), "only requests are forwarded"
-        intent = dialect.decode(request, said, offers_tasks=line.mount.offers_tasks, extensions=line.mount.extensions)
+        intent = dialect.decode(
+            request, meta, offers_tasks=session.mount.offers_tasks, extensions=session.mount.extensions
+        )
         assert isinstance(intent, Retry), "the replica that forwarded it found a requestState"
-        with line:
+        with session:
             # Tokens are not forwarded. The call is made for the same caller, so the session's
             # newest one is used.
-            outbound = await let_in(exchange, line.caller, line, said, intent.request)
+            outbound = await check_retry(exchange, session.caller, session, meta, intent.request)
             # No await from here until the call is taken: a round counts once.
-            return await resume(holds.find(owners, word.hold, word.round), outbound, intent)
+            return await resume(holds.find(owners, message.hold, message.round), outbound, intent)
 
 
-def _packed(said: RequestMeta) -> dict[str, Any]:
-    peer = said.peer
+def _encoded(meta: RequestMeta) -> dict[str, Any]:
+    peer = meta.peer
     return {
         "revision": peer.revision.value,
         "capabilities": peer.capabilities,
         "info": peer.info,
-        "log_level": said.log_level,
-        "progress_token": said.progress_token,
-        "declares_tasks": said.declares_tasks,
-        "repeated": dict(said.header_params),
+        "log_level": meta.log_level,
+        "progress_token": meta.progress_token,
+        "declares_tasks": meta.declares_tasks,
+        "repeated": dict(meta.header_params),
     }
 
 
-def _said(packed: Mapping[str, Any]) -> RequestMeta:
-    peer = Peer(revision=Revision(packed["revision"]), capabilities=packed["capabilities"], info=packed["info"])
-    token, level = packed["progress_token"], packed["log_level"]
-    return RequestMeta(peer, level, token, packed["declares_tasks"], packed["repeated"])
+def _meta_of(encoded: Mapping[str, Any]) -> RequestMeta:
+    peer = Peer(revision=Revision(encoded["revision"]), capabilities=encoded["capabilities"], info=encoded["info"])
+    token, level = encoded["progress_token"], encoded["log_level"]
+    return RequestMeta(peer, level, token, encoded["declares_tasks"], encoded["repeated"])

@@ -2,9 +2,9 @@
 
 `Gateway` calls `answer` after it has found the era of a request. The dialect decodes the request to
 an intent; rate limits and access rules apply; then `Calls`, `TaskRequests` or `Subscriptions`
-executes the intent. A request has no session and leaves nothing behind but what it created. The
-upstream session is chosen by what the request's `_meta` declares (`session_pool`). `legacy` is the
-counterpart for the legacy era.
+executes the intent. A modern host has no session with the gateway. The upstream session of a
+request is chosen by what its `_meta` declares (`session_pool`). `gateway/legacy` is the counterpart
+for the legacy era.
 """
 
 import json
@@ -55,7 +55,11 @@ _ABOUT_TASKS: Final = (GetTask, UpdateTask, CancelTask, LegacyTaskRequest)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModernRequests:
-    """The handler of requests of the modern era."""
+    """The handler of requests of the modern era.
+
+    `gate` has the rate limits, `access` the operator's rules, `lines` the upstream sessions, and
+    `streams` the limit of open event streams.
+    """
 
     dialect: ModernDownstreamDialect
     gate: RateLimiter
@@ -70,16 +74,16 @@ class ModernRequests:
     denied: DeniedExtensions
 
     async def answer(
-        self, exchange: Exchange, mount: Mount, caller: AuthContext, request: Request, said: RequestMeta
+        self, exchange: Exchange, mount: Mount, caller: AuthContext, request: Request, meta: RequestMeta
     ) -> HandledRequest:
-        """Answer one request. `said` is what its `_meta` declares.
+        """Answer one request. `meta` is what its `_meta` declares.
 
-        Raises GatewayError, and Interrupted when the host disconnected.
+        Raises GatewayError, and ScopeCancelled when the host disconnected.
         """
         # 1. The intent of the request; its parameters are checked here.
-        intent = self.dialect.decode(request, said, offers_tasks=mount.offers_tasks, extensions=mount.extensions)
-        asking = intent.request if isinstance(intent, Retry) else intent
-        tool = asking.tool if isinstance(asking, CallTool) else None
+        intent = self.dialect.decode(request, meta, offers_tasks=mount.offers_tasks, extensions=mount.extensions)
+        request_intent = intent.request if isinstance(intent, Retry) else intent
+        tool = request_intent.tool if isinstance(request_intent, CallTool) else None
         try:
             # 2. The caller's rate limit.
             quota = await self.gate.on_request(caller, exchange, mount.name, request.method, tool)
@@ -92,20 +96,20 @@ class ModernRequests:
             raise
         # 4. A request about a task.
         if isinstance(intent, _ABOUT_TASKS):
-            spoken = await self._about_a_task(exchange, caller, mount.name, intent)
-            return _answered(spoken, said, quota)
-        line = self.lines.take(mount, caller, said.peer)
+            rpc_reply = await self._about_a_task(exchange, caller, mount.name, intent)
+            return _answered(rpc_reply, meta, quota)
+        session = self.lines.take(mount, caller, meta.peer)
         # A shutdown that waits for tasks also waits for a call that may become one.
-        with line if not _may_become_task(asking) else self.runner.expecting(line):
+        with session if not _may_become_task(request_intent) else self.runner.expecting(session):
             if tool is not None:
                 # 5. The headers that mirror arguments; only the server's catalogue names them.
-                listed = line.upstream.listed(tool) or await self._look_up(exchange, line, said, tool)
+                listed = session.upstream.listed(tool) or await self._look_up(exchange, session, meta, tool)
                 if listed is not None and listed.header_paths:
                     self._check_params(exchange, mount, request, tool, listed)
             # 6. Execute the intent.
             if isinstance(intent, Listen):
-                return HandledRequest(await self._listen(exchange, caller, line, intent), said.peer.revision)
-            return _answered(await self._perform(exchange, caller, line, said, intent), said, quota)
+                return HandledRequest(await self._listen(exchange, caller, session, intent), meta.peer.revision)
+            return _answered(await self._perform(exchange, caller, session, meta, intent), meta, quota)
 
     def _about_a_task(
         self,
@@ -125,21 +129,21 @@ class ModernRequests:
                 return self.tasks.of_legacy(exchange, caller, at, intent)
 
     def _perform(
-        self, exchange: Exchange, caller: AuthContext, line: SharedSession, said: RequestMeta, intent: ModernIntent
+        self, exchange: Exchange, caller: AuthContext, session: SharedSession, meta: RequestMeta, intent: ModernIntent
     ) -> Coroutine[Any, Any, RpcReply]:
         match intent:
             case CallTool():
-                return self.calls.call(exchange, caller, line, said, intent)
+                return self.calls.call(exchange, caller, session, meta, intent)
             case Retry():
-                return self.calls.retry(exchange, caller, line, said, intent)
+                return self.calls.retry(exchange, caller, session, meta, intent)
             case Relay(method=method) if method == TOOLS_LIST:
-                return self._list_tools(exchange, caller, line, said, intent)
+                return self._list_tools(exchange, caller, session, meta, intent)
             case Relay(method=method) if method not in MODERN_METHODS:
-                return self._relay_extension(exchange, caller, line, said, intent)
+                return self._relay_extension(exchange, caller, session, meta, intent)
             case Relay():
-                return self.calls.relay(exchange, caller, line, said, intent)
+                return self.calls.relay(exchange, caller, session, meta, intent)
             case Discover():
-                return self._discover(exchange, line, said, intent)
+                return self._discover(exchange, session, meta, intent)
         raise AssertionError(f"unexpected intent of a request: {type(intent).__name__}")
 
     def _check_params(self, exchange: Exchange, mount: Mount, request: Request, tool: str, listed: ListedTool) -> None:
@@ -150,51 +154,61 @@ class ModernRequests:
             raise
 
     def _turned_away(self, mount: Mount, tool: str | None, *, is_listed: bool = False) -> None:
-        """Count a refused call. Before a session was chosen, it is unknown whether the tool is
-        listed.
+        """Count a `tools/call` that was refused here; other requests are not counted.
+
+        `is_listed` is False while it is unknown whether the server lists the tool.
         """
         if tool is not None:
-            self.calls.turned_away(mount.name, tool if is_listed else None)
+            self.calls.count_refused(mount.name, tool if is_listed else None)
 
-    async def _listen(self, exchange: Exchange, caller: AuthContext, line: SharedSession, intent: Listen) -> HttpReply:
+    async def _listen(
+        self, exchange: Exchange, caller: AuthContext, session: SharedSession, intent: Listen
+    ) -> HttpReply:
+        """Serve `subscriptions/listen` until its stream ends."""
         if intent.wants.tasks:
-            await self.gate.check_lookups(caller, exchange, line.mount.name)
+            # One request may name many tasks, so a caller with too many failed look-ups is refused.
+            await self.gate.check_lookups(caller, exchange, session.mount.name)
         with self.streams.acquire_stream(caller):
-            return await self.subscriptions.serve(exchange, caller, line, intent)
+            return await self.subscriptions.serve(exchange, caller, session, intent)
 
-    async def _discover(self, exchange: Exchange, line: SharedSession, said: RequestMeta, intent: Discover) -> RpcReply:
-        server = await self.calls.meet(exchange, said, line.upstream.welcome())
-        mount = line.mount
-        self.denied.at_discovery(mount, said.peer, server.peer)
-        told = self.dialect.discovery(
+    async def _discover(
+        self, exchange: Exchange, session: SharedSession, meta: RequestMeta, intent: Discover
+    ) -> RpcReply:
+        server = await self.calls.wait_for_session(exchange, meta, session.upstream.welcome())
+        mount = session.mount
+        self.denied.at_discovery(mount, meta.peer, server.peer)
+        text = self.dialect.discovery(
             intent.id, server, offers_tasks=mount.offers_tasks, extensions=mount.extensions, info=mount.info
         )
-        return RpcReply(told)
+        return RpcReply(text)
 
     async def _list_tools(
-        self, exchange: Exchange, caller: AuthContext, line: SharedSession, said: RequestMeta, intent: Relay
+        self, exchange: Exchange, caller: AuthContext, session: SharedSession, meta: RequestMeta, intent: Relay
     ) -> RpcReply:
-        response = await self.calls.forward(exchange, caller, line, said, intent)
-        shows = self.access.tool_filter(caller, line.mount.name)
-        amend = partial(self.dialect.tools, intent.id, response, line.upstream.era, shows, line.info)
+        response = await self.calls.forward(exchange, caller, session, meta, intent)
+        shows = self.access.tool_filter(caller, session.mount.name)
+        amend = partial(self.dialect.tools, intent.id, response, session.upstream.era, shows, session.info)
         return RpcReply(await offload(len(response.text), amend), error_of(response))
 
     async def _relay_extension(
-        self, exchange: Exchange, caller: AuthContext, line: SharedSession, said: RequestMeta, intent: Relay
+        self, exchange: Exchange, caller: AuthContext, session: SharedSession, meta: RequestMeta, intent: Relay
     ) -> RpcReply:
         """Forward a request of an extension. Raises UnknownMethod if it is not forwarded."""
-        mount, method = line.mount, intent.method
-        await self.calls.meet(exchange, said, line.upstream.open())
-        extension = self.extensions.extension_of(mount, method, Era.MODERN, line.upstream.era)
-        work = self.calls.forward(exchange, caller, line, said, intent)
+        mount, method = session.mount, intent.method
+        # Whether an extension is forwarded depends on the server's era, known once it is connected.
+        await self.calls.wait_for_session(exchange, meta, session.upstream.open())
+        extension = self.extensions.extension_of(mount, method, Era.MODERN, session.upstream.era)
+        work = self.calls.forward(exchange, caller, session, meta, intent)
         response = await self.extensions.hold(caller, mount, method, extension, work)
         if response is None:
             return RpcReply(self.dialect.subscription_ended(intent.id))
-        answer = partial(self.dialect.answer, intent.id, method, response, line.upstream.era, line.info, extension)
+        answer = partial(
+            self.dialect.answer, intent.id, method, response, session.upstream.era, session.info, extension
+        )
         return RpcReply(await offload(len(response.text), answer), error_of(response))
 
     async def _look_up(
-        self, exchange: Exchange, line: SharedSession, said: RequestMeta, tool: str
+        self, exchange: Exchange, session: SharedSession, meta: RequestMeta, tool: str
     ) -> ListedTool | None:
         """Find a tool in the server's catalogue, which may have to be read.
 
@@ -202,24 +216,24 @@ class ModernRequests:
         still run the tool, and an intermediary that reads headers does not authorize calls here.
         """
         try:
-            return (await self.calls.meet(exchange, said, line.upstream.tools())).get(tool)
+            return (await self.calls.wait_for_session(exchange, meta, session.upstream.tools())).get(tool)
         except UpstreamFailed:
             return None
 
 
-def _may_become_task(asking: ModernIntent) -> bool:
-    return isinstance(asking, CallTool) and asking.stored_params is not None
+def _may_become_task(request_intent: ModernIntent) -> bool:
+    return isinstance(request_intent, CallTool) and request_intent.stored_params is not None
 
 
-def _answered(spoken: RpcReply, said: RequestMeta, quota: QuotaFields) -> HandledRequest:
-    """Add the status and the quota headers to an answer.
+def _answered(rpc_reply: RpcReply, meta: RequestMeta, quota: QuotaFields) -> HandledRequest:
+    """Return an answer with its HTTP status and the quota headers.
 
-    An error of a server gets the HTTP status of the era, if there is no stream yet.
+    The status of an error has no effect if the answer is an event stream by now.
     """
     status = 200
-    if spoken.error not in (None, TOOL_ERROR):
+    if rpc_reply.error not in (None, TOOL_ERROR):
         # By the error code of the answer, which may differ from the server's.
-        assert isinstance(spoken.message, str), "the error of a request is never a stored one"
-        status = modern_status(json.loads(spoken.message)["error"]["code"])
-    reply = HttpReply(status, spoken.message, spoken.headers + quota)
-    return HandledRequest(reply, said.peer.revision, spoken.error)
+        assert isinstance(rpc_reply.message, str), "the error of a request is never a stored one"
+        status = modern_status(json.loads(rpc_reply.message)["error"]["code"])
+    reply = HttpReply(status, rpc_reply.message, rpc_reply.headers + quota)
+    return HandledRequest(reply, meta.peer.revision, rpc_reply.error)

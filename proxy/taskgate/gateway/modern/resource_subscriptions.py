@@ -1,8 +1,9 @@
 """The subscriptions to resources at servers: `ResourceSubscriptions`.
 
-Several `subscriptions/listen` streams of one shared session may want the same resource. The first
-sends `resources/subscribe`, and after the last `resources/unsubscribe` follows. It is also sent if
-the outcome of the subscription is unknown. `Subscriptions` calls `join` and `part`.
+Several `subscriptions/listen` streams of one shared session may want the same resource. `join` adds
+a stream, `part` removes it. The first stream sends `resources/subscribe` to the server. After the
+last one `resources/unsubscribe` follows, unless the server surely has no subscription.
+`Subscriptions` calls both.
 """
 
 import asyncio
@@ -22,17 +23,22 @@ from taskgate.system.background import Background
 
 
 class _Interest:
-    """A resource: how many streams want it, and what its server knows. One request at a time is
-    sent.
+    """One resource of one session.
+
+    - `streams`: how many streams want it.
+    - `has_agreed`: the server accepted the subscription.
+    - `may_be_subscribed`: the server may have the subscription. That is also so if the request
+      failed on its way.
+    - `lock`: held while a request about the resource is sent, so that they reach the server in order.
     """
 
-    __slots__ = ("has_agreed", "in_turn", "may_tell", "wanted")
+    __slots__ = ("has_agreed", "lock", "may_be_subscribed", "streams")
 
     def __init__(self) -> None:
-        self.wanted = 0
+        self.streams = 0
         self.has_agreed = False
-        self.may_tell = False
-        self.in_turn = asyncio.Lock()
+        self.may_be_subscribed = False
+        self.lock = asyncio.Lock()
 
 
 class ResourceSubscriptions:
@@ -42,53 +48,55 @@ class ResourceSubscriptions:
         self._interests: defaultdict[tuple[SharedSession, str], _Interest] = defaultdict(_Interest)
         self._background = Background()
 
-    async def join(self, line: SharedSession, uri: str, caller: AuthContext) -> bool:
-        """Subscribe, and return whether the server agreed. Only then `part` must follow.
+    async def join(self, session: SharedSession, uri: str, caller: AuthContext) -> bool:
+        """Add a stream, subscribe if it is the first, and return whether the server agreed.
 
+        If it returns True, `part` must follow. Otherwise, or if it raises, the stream is not added.
         Raises UpstreamFailed.
         """
-        interest = self._interests[line, uri]
-        interest.wanted += 1
+        interest = self._interests[session, uri]
+        interest.streams += 1
         try:
-            async with interest.in_turn:
+            async with interest.lock:
                 if not interest.has_agreed:
                     # The request may reach the server even if it fails here.
-                    interest.may_tell = True
-                    response = await line.upstream.relay(
-                        RESOURCES_SUBSCRIBE, _named(uri), listener=NOBODY, principal=principal_of(caller)
+                    interest.may_be_subscribed = True
+                    response = await session.upstream.relay(
+                        RESOURCES_SUBSCRIBE, _uri_params(uri), listener=NOBODY, principal=principal_of(caller)
                     )
-                    interest.has_agreed = interest.may_tell = response.error is None
+                    interest.has_agreed = interest.may_be_subscribed = response.error is None
         except BaseException:
-            self.part(line, uri)
+            self.part(session, uri)
             raise
         if not interest.has_agreed:
-            self.part(line, uri)
+            self.part(session, uri)
             return False
         return True
 
-    def part(self, line: SharedSession, uri: str) -> None:
-        """Drop one stream's interest. After the last, the server is unsubscribed in the background."""
-        interest = self._interests[line, uri]
-        interest.wanted -= 1
-        if not interest.wanted:
-            self._background.run(partial(self._give_up, line, uri, interest))
+    def part(self, session: SharedSession, uri: str) -> None:
+        """Remove a stream. After the last, the subscription at the server ends in the background."""
+        interest = self._interests[session, uri]
+        interest.streams -= 1
+        if not interest.streams:
+            self._background.run(partial(self._unsubscribe, session, uri, interest))
 
     async def close(self) -> None:
-        """Cancel the remaining requests; sessions with servers end."""
+        """Cancel the remaining requests: the sessions close now, and their subscriptions with them."""
         await self._background.close()
 
-    async def _give_up(self, line: SharedSession, uri: str, interest: _Interest) -> None:
-        with line:
-            async with interest.in_turn:
-                if interest.may_tell and not interest.wanted:
-                    interest.has_agreed = interest.may_tell = False
+    async def _unsubscribe(self, session: SharedSession, uri: str, interest: _Interest) -> None:
+        """Unsubscribe, unless another stream joined meanwhile."""
+        with session:
+            async with interest.lock:
+                if interest.may_be_subscribed and not interest.streams:
+                    interest.has_agreed = interest.may_be_subscribed = False
                     with suppress(UpstreamFailed):
                         # As the session's current caller: the token of the first subscriber may
                         # have expired.
-                        await line.upstream.relay(RESOURCES_UNSUBSCRIBE, _named(uri), listener=NOBODY)
-        if not interest.wanted and self._interests.get((line, uri)) is interest:
-            del self._interests[line, uri]
+                        await session.upstream.relay(RESOURCES_UNSUBSCRIBE, _uri_params(uri), listener=NOBODY)
+        if not interest.streams and self._interests.get((session, uri)) is interest:
+            del self._interests[session, uri]
 
 
-def _named(uri: str) -> Params:
+def _uri_params(uri: str) -> Params:
     return Params(dump({"uri": uri}))

@@ -1,10 +1,14 @@
-"""The rounds of a call of a modern host: `RoundStates`. It writes input requests for the host, and
-opens the `requestState` that the host sends back.
+"""The rounds of a call of a modern host: `RoundStates` encodes the answer of each.
 
-There are two kinds of rounds. For a held call (`holds`) the state has the id of the call and the
-number of the round. A modern server has rounds of its own: they pass through, with the server's
-state inside. States are sealed and bound to the caller, the mount and the request. `Calls` uses
-this for every answer of a call.
+In a round the host gets `inputRequests` with a `requestState`, and sends both back in a retry, with
+its responses. There are two kinds of rounds:
+
+- A held call (`holds`) waits in this process. The state has its id and the number of the round.
+- A modern server asks in its answer, and then has ended its call. Its round passes through to the
+  host, with the server's own state inside the gateway's. The retry is sent as a new request.
+
+States are sealed and bound to the caller, the mount and the request. `Calls` calls `answered` for a
+response of a server, `ask` for a held call, and `opened` for a retry.
 """
 
 from collections.abc import Mapping
@@ -29,8 +33,9 @@ from taskgate.system.offload import LARGE, in_thread, offload
 
 
 class RoundStates:
-    """The writer and reader of rounds. A state is valid as long as a host may take for its
-    responses.
+    """The encoder of rounds, and the opener of their states.
+
+    A state is valid for as long as a host may take to send its responses.
     """
 
     def __init__(
@@ -49,50 +54,54 @@ class RoundStates:
         self._clock = clock
 
     async def answered(self, outbound: OutboundCall, response: Response, missing: Mapping[str, Any]) -> RpcReply:
-        """Return the answer for the host; a round of the server passes through.
+        """Return the answer for the host to a response of its server; a round passes through.
 
-        Raises MissingCapability if the call failed after a question that the host cannot be asked
-        (V-META-5), and if the server's round asks such a question.
+        `missing` are capabilities that the server asked for during the call and the host does not
+        declare. Raises MissingCapability if the call then failed (V-META-5), and if a round of the
+        server needs a capability that the host does not declare.
         """
         if missing and error_of(response) is not None:
             raise MissingCapability(missing)
-        era, id_ = outbound.line.upstream.era, outbound.request.id
+        era, id_ = outbound.session.upstream.era, outbound.request.id
         asked = self._dialect.round_of(response) if era is Era.MODERN else None
         if asked is None:
-            answer = partial(self._dialect.answer, id_, outbound.method, response, era, outbound.line.info)
+            answer = partial(self._dialect.answer, id_, outbound.method, response, era, outbound.session.info)
             return RpcReply(answer() if len(response.text) <= LARGE else await in_thread(answer), error_of(response))
-        undeclared = self._dialect.missing_capabilities(response, outbound.said.peer)
+        undeclared = self._dialect.missing_capabilities(response, outbound.meta.peer)
         if undeclared:
-            # The server knew what it may ask, and the host is not asked what it did not declare
-            # (M-MRTR-2).
+            # The server was told what it may ask, and a host gets no question that it did not
+            # declare (M-MRTR-2).
             raise MissingCapability(undeclared)
         state = None if asked.state is None else await self._sealed(outbound, PassThroughState(asked.state))
-        return RpcReply(self._dialect.passed_round(id_, response, state, outbound.line.info))
+        return RpcReply(self._dialect.passed_round(id_, response, state, outbound.session.info))
 
     async def ask(self, outbound: OutboundCall, flight: InflightCall, held: Held | None) -> RpcReply:
-        """Return the input requests of a held call. Raises TooManyTasks if no more calls may be
-        held.
+        """Hold a call for one more round, and return the answer with its questions.
+
+        `held` is None for the first round of the call. Raises TooManyTasks if no more calls may be
+        held; the caller then closes the call.
         """
-        held = held or self._holds.new(outbound.line, flight)
+        held = held or self._holds.new(outbound.session, flight)
         if held is None:
-            # Before the call is cancelled: its server gets a refusal that is not the user's.
+            # The caller cancels the call next. Before that the server learns that its questions
+            # have no answer.
             flight.refuse()
             raise TooManyTasks(self._holds.most, of="calls waiting for input from their host")
-        self._holds.leave(held)
+        self._holds.start_wait(held)
         questions = {key: question.question for key, question in flight.questions.items()}
         state = await self._sealed(outbound, HeldCallState(held.id, held.round))
         return RpcReply(self._dialect.input_required(outbound.request.id, questions, state))
 
     async def opened(
-        self, caller: AuthContext, line: SharedSession, intent: Retry
+        self, caller: AuthContext, session: SharedSession, intent: Retry
     ) -> HeldCallState | PassThroughState | None:
-        """Open the state that the host sent back; None if there is none.
+        """Return what the `requestState` of a retry contains; None if the retry has none.
 
-        Raises InvalidParams for a state of another request.
+        Raises InvalidParams for one of another request, caller or mount, and for an expired one.
         """
         if intent.state is None:
             return None
-        mount, digest = line.mount.name, await self._digest(intent.request)
+        mount, digest = session.mount.name, await self._digest(intent.request)
         contexts = [owner.context for owner in caller.owners(mount)]
         return self._states.open(intent.state, contexts=contexts, mount=mount, digest=digest, now=self._clock.now())
 
@@ -101,6 +110,6 @@ class RoundStates:
         return await offload(size, partial(self._dialect.digest, request))
 
     async def _sealed(self, outbound: OutboundCall, what: HeldCallState | PassThroughState) -> str:
-        owner, digest = outbound.line.owner, await self._digest(outbound.request)
+        owner, digest = outbound.session.owner, await self._digest(outbound.request)
         until = self._clock.now() + self._live.current.questions.wait
         return self._states.seal(what, context=owner.context, mount=owner.mount, digest=digest, until=until)

@@ -1,10 +1,13 @@
 """The pool of upstream sessions for modern hosts: `SessionPool`, with a `SharedSession` for each.
 
-A modern host has no session, but a legacy server needs one. Requests share a session if they have
-the same caller, mount, revision and capabilities, because a legacy server was told the capabilities
-in `initialize`. Each request chooses its session anew by what its `_meta` declares. Nothing of one
-request applies to the next (V-META-4). `ModernRequests` takes a session for each request; idle ones
-are closed by the sweeper.
+A modern host has no session, but a legacy server needs one. Requests share an upstream session if
+they have the same caller, mount, revision and capabilities: a legacy server is told the
+capabilities once, in `initialize`. Each request chooses its session anew by what its `_meta`
+declares. Nothing of one request applies to the next (V-META-4).
+
+`ModernRequests` takes a session for each request, and it is busy until the request, and each task
+or stream that uses it, has ended. Then it is idle, and a later request may take it. The sweeper
+closes sessions that are idle for long; `take` closes some if there are too many.
 """
 
 import asyncio
@@ -34,13 +37,13 @@ from taskgate.upstream.principal import Principal
 MAX_IDLE: Final = 16
 """Idle sessions of one caller at one mount that stay open."""
 
-MOST_OWNERS: Final = 10_000
-LOOKED_AT: Final = 8
-"""Owners (a caller at a mount) that may have sessions, and how many are checked for idle ones when
-there is one too many."""
+MAX_OWNERS: Final = 10_000
+CHECKED_OWNERS: Final = 8
+"""Owners that may have sessions, and how many are checked for idle ones when there is one too many.
+An owner is a caller at a mount."""
 
 MOST_KEPT: Final = 256
-LONGEST_KEPT: Final = 4 * 1024
+MAX_CACHED_LENGTH: Final = 4 * 1024
 """Parsed capabilities that are cached, and the most characters of one."""
 
 LONGEST_INFO: Final = 1024
@@ -53,9 +56,9 @@ Hear = Callable[[Notification], None]
 class SharedSession(UnsavedCallListener):
     """A session with a server, shared by requests of one caller.
 
-    Inside `with session`, and between `hold` and `release`, it is busy: it is not closed, and idle
-    time starts at the end. `caller` made the last request: always the same caller, with the newest
-    token.
+    Inside `with session`, and between `acquire` and `release`, it is busy: it is not closed. `seen`
+    is when it was last busy, from which idle time counts. `caller` is that of the newest request:
+    always the same caller, but with the newest token. `peer` is what its hosts declare.
     """
 
     host_session: None = None
@@ -67,7 +70,7 @@ class SharedSession(UnsavedCallListener):
         self.may_be_asked = bool(client_features(peer))
         """Whether the host declares that it can be asked something."""
         self.caller = caller
-        self.upstream: UpstreamSession = mount.upstream.session(self, self._speaks, peer)
+        self.upstream: UpstreamSession = mount.upstream.session(self, self._principal, peer)
         self.info = mount.info
         """The serverInfo of results; None leaves the server's own in place."""
         self._server_info: RawJson | None = None
@@ -94,18 +97,19 @@ class SharedSession(UnsavedCallListener):
         self._uses += 1
 
     def release(self) -> None:
-        """End one `hold`."""
+        """End one `acquire`."""
         self._uses -= 1
         self.seen = self._clock.elapsed()
 
     def move(self, mount: Mount) -> None:
-        """Move it to a mount that replaced its own and has the same server."""
+        """Set the mount that a reload put in the place of its own, with the same upstream."""
         self.mount = mount
         self.info = mount.info or self._server_info
 
     def met(self, server: ServerDescription) -> None:
-        """Store the server's name and version for results, if it is a legacy server: its results do
-        not have them.
+        """Store the name and version of a legacy server, which its results do not have.
+
+        Called by the upstream session after each handshake.
         """
         is_short = server.info is not None and len(server.info) <= LONGEST_INFO
         self._server_info = server.info if is_short and era_of(server.peer.revision) is Era.LEGACY else None
@@ -141,14 +145,15 @@ class SharedSession(UnsavedCallListener):
     def refused(self, required: Mapping[str, Any]) -> None:
         """Ignore it: no request could lack the capability."""
 
-    def _speaks(self) -> Principal:
+    def _principal(self) -> Principal:
         return principal_of(self.caller)
 
 
 class SessionPool:
     """All shared sessions of this process. `idle` is how long an idle one stays open.
 
-    Extensions that the host of a new session declares in vain are reported to `denied`.
+    When a session is created, extensions that its host declares and the gateway does not forward
+    are reported to `denied`.
     """
 
     def __init__(self, *, clock: Clock, idle: timedelta, denied: DeniedExtensions) -> None:
@@ -157,66 +162,66 @@ class SessionPool:
         self._idle = idle.total_seconds()
         # The least recently seen owner is first. A plain dict would have to search for its first
         # key.
-        self._live: OrderedDict[OwnerKey, dict[_Kind, SharedSession]] = OrderedDict()
+        self._sessions: OrderedDict[OwnerKey, dict[_Kind, SharedSession]] = OrderedDict()
         # Sessions whose upstream was replaced by a reload: they close when they are idle.
         self._retired: set[SharedSession] = set()
-        # By the id of the Peer, which stays alive in the value. Hosts repeat their capabilities,
-        # and the parser returns the same object for the same text.
+        # The computed kind, by the `id()` of the Peer, which stays alive in the value. Hosts repeat
+        # their capabilities, and the parser returns the same object for the same text.
         self._kinds: dict[int, tuple[Peer, _Kind]] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
     def take(self, mount: Mount, caller: AuthContext, peer: Peer) -> SharedSession:
-        """Return the session for a request; enter its `with` block before any await.
+        """Return the session for a request, created if there is none.
 
-        `peer` is what the request says of its host. Raises InvalidParams for capabilities that are
-        too long.
+        The caller enters its `with` block before any await, else it may be closed. `peer` is what
+        the request declares of its host. Raises InvalidParams for capabilities that are too long.
         """
         kind = self._kind(peer)
         owner = caller.owner(mount.name)
-        its = self._live.get(owner)
-        if its is None:
-            its = self._live[owner] = {}
+        sessions = self._sessions.get(owner)
+        if sessions is None:
+            sessions = self._sessions[owner] = {}
             self._make_room_for_owners()
         else:
-            self._live.move_to_end(owner)
-        # Last in the order from here on; the least recently used are first.
-        line = its.pop(kind, None)
-        if line is not None and line.mount is not mount:
-            line = self._moved(line, mount)
-        if line is None:
+            self._sessions.move_to_end(owner)
+        # Put back below, at the end: the least recently used are first.
+        session = sessions.pop(kind, None)
+        if session is not None and session.mount is not mount:
+            session = self._moved(session, mount)
+        if session is None:
             # The host's name is left out: hosts that share a session must not be mistaken for each
             # other.
-            line = SharedSession(
+            session = SharedSession(
                 mount, caller, Peer(revision=peer.revision, capabilities=peer.capabilities, info={}), self._clock
             )
-            self._make_room(its)
+            self._make_room(sessions)
             self._denied.of_host(mount, peer)
-        its[kind] = line
-        line.caller = caller
-        return line
+        sessions[kind] = session
+        session.caller = caller
+        return session
 
     def sweep(self) -> None:
         """Close sessions that have been idle for too long."""
         limit = self._clock.elapsed() - self._idle
-        for owner, its in tuple(self._live.items()):
-            for kind, line in tuple(its.items()):
-                if not line.busy and line.seen <= limit:
-                    self._discard(its.pop(kind))
-            if not its:
-                del self._live[owner]
-        for line in tuple(self._retired):
-            if not line.busy:
-                self._retired.discard(line)
-                self._discard(line)
+        for owner, sessions in tuple(self._sessions.items()):
+            for kind, session in tuple(sessions.items()):
+                if not session.busy and session.seen <= limit:
+                    self._discard(sessions.pop(kind))
+            if not sessions:
+                del self._sessions[owner]
+        for session in tuple(self._retired):
+            if not session.busy:
+                self._retired.discard(session)
+                self._discard(session)
 
     async def close(self) -> None:
         """Close every session, even if it is busy."""
-        for its in self._live.values():
-            for line in its.values():
-                self._discard(line)
-        for line in self._retired:
-            self._discard(line)
-        self._live.clear()
+        for sessions in self._sessions.values():
+            for session in sessions.values():
+                self._discard(session)
+        for session in self._retired:
+            self._discard(session)
+        self._sessions.clear()
         self._retired.clear()
         while self._closing:
             await asyncio.wait(tuple(self._closing))
@@ -226,46 +231,50 @@ class SessionPool:
         if known is not None:
             return known[1]
         kind = _kind(peer)
-        if len(kind.capabilities) <= LONGEST_KEPT:
+        if len(kind.capabilities) <= MAX_CACHED_LENGTH:
             if len(self._kinds) >= MOST_KEPT:
                 self._kinds.clear()
             self._kinds[id(peer)] = peer, kind
         return kind
 
-    def _moved(self, line: SharedSession, mount: Mount) -> SharedSession | None:
-        """Move a session to the mount that replaced its own; None if the upstream was replaced too."""
-        if line.mount.upstream is not mount.upstream:
-            if line.busy:
-                self._retired.add(line)
+    def _moved(self, session: SharedSession, mount: Mount) -> SharedSession | None:
+        """Move a session to the mount that a reload put in the place of its own.
+
+        Returns None if the upstream was replaced too. Then the session is of no use, and is closed
+        as soon as it is idle.
+        """
+        if session.mount.upstream is not mount.upstream:
+            if session.busy:
+                self._retired.add(session)
             else:
-                self._discard(line)
+                self._discard(session)
             return None
-        line.move(mount)
-        return line
+        session.move(mount)
+        return session
 
     def _make_room_for_owners(self) -> None:
         """Close the sessions of the least recently seen owner, if there are too many owners.
 
         Only a few owners are checked. If all of them are busy, the limit is exceeded for now.
         """
-        for owner in tuple(islice(self._live, LOOKED_AT if len(self._live) > MOST_OWNERS else 0)):
-            its = self._live[owner]
-            if any(line.busy for line in its.values()):
-                self._live.move_to_end(owner)
+        for owner in tuple(islice(self._sessions, CHECKED_OWNERS if len(self._sessions) > MAX_OWNERS else 0)):
+            sessions = self._sessions[owner]
+            if any(session.busy for session in sessions.values()):
+                self._sessions.move_to_end(owner)
                 continue
-            for line in self._live.pop(owner).values():
-                self._discard(line)
+            for session in self._sessions.pop(owner).values():
+                self._discard(session)
             break
 
-    def _make_room(self, its: "dict[_Kind, SharedSession]") -> None:
+    def _make_room(self, sessions: "dict[_Kind, SharedSession]") -> None:
         """Close the least recently used idle sessions of an owner, if there are too many."""
-        idle = [kind for kind, line in its.items() if not line.busy]
+        idle = [kind for kind, session in sessions.items() if not session.busy]
         for kind in idle[: max(0, len(idle) + 1 - MAX_IDLE)]:
-            self._discard(its.pop(kind))
+            self._discard(sessions.pop(kind))
 
-    def _discard(self, line: SharedSession) -> None:
+    def _discard(self, session: SharedSession) -> None:
         """Close a session in the background; `close` waits for it."""
-        closing = asyncio.get_running_loop().create_task(line.upstream.close())
+        closing = asyncio.get_running_loop().create_task(session.upstream.close())
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
 

@@ -1,10 +1,12 @@
 """The streams of `subscriptions/listen`: `Subscriptions`.
 
-A modern host names in one request what it wants to hear of: list changes, resources, tasks. The
-answer is an event stream (`listen_stream`). It starts with an acknowledgement of what is granted,
-and only that is sent afterwards (M-NOTIF-2, M-NOTIF-7). `ModernRequests` calls `serve`.
-`told_tasks` watches tasks, `resource_subscriptions` subscribes at servers, `wishes` checks the
-request.
+A modern host names in one request what it wants notifications of: list changes, resources, tasks.
+The answer is an event stream (`listen_stream`). It starts with an acknowledgement of what is
+granted, and only that is sent afterwards (M-NOTIF-2, M-NOTIF-7). The stream ends when the host
+disconnects or its token expires, or with the gateway (`finish`).
+
+`ModernRequests` calls `serve`. `told_tasks` watches tasks, `resource_subscriptions` subscribes at
+servers, `wishes` checks the request.
 """
 
 import asyncio
@@ -38,12 +40,13 @@ from taskgate.system.cancel_scope import ScopeCancelled
 
 
 class _Found(NamedTuple):
-    """The requested tasks that exist for the caller, and their watchers, which started before the
-    look-up.
+    """The requested tasks that exist for the caller, and their watchers.
+
+    The watchers remember a position from before the look-up, so that no change is lost.
     """
 
     ids: tuple[TaskId, ...]
-    tellers: tuple[ToldTasks, ...]
+    watchers: tuple[ToldTasks, ...]
 
 
 class Subscriptions:
@@ -71,26 +74,27 @@ class Subscriptions:
         self._streams: set[ListenStream] = set()
         self._finishing = False
 
-    async def serve(self, exchange: Exchange, caller: AuthContext, line: SharedSession, intent: Listen) -> HttpReply:
+    async def serve(self, exchange: Exchange, caller: AuthContext, session: SharedSession, intent: Listen) -> HttpReply:
         """Serve a stream until the host disconnects, its token expires, or the gateway shuts down.
 
         The reply is the last event of the stream (M-NOTIF-6). Raises InvalidParams for a request
         out of bounds, Draining, Penalized for naming too many tasks of others, StoreUnavailable,
-        UpstreamFailed. Raises Interrupted if the host or the token is gone before the first
+        UpstreamFailed. Raises ScopeCancelled if the host or the token is gone before the first
         message: no result precedes the acknowledgement.
         """
         if not exchange.head.accepts_stream:
             raise InvalidParams("The answer is an event stream: the request must accept text/event-stream")
         check_bounds(intent.wants)
-        found = await self._find(exchange, caller, line.mount.name, intent.wants.tasks or ())
+        found = await self._find(exchange, caller, session.mount.name, intent.wants.tasks or ())
         if self._finishing:
             raise Draining(RETRY_AFTER)
         stream = ListenStream(exchange, caller.expires_at, self._clock)
         self._streams.add(stream)
         try:
-            with line, stream.kept():
-                await self._tell(stream, caller, line, intent, found)
+            with session, stream.serving():
+                await self._send_notifications(stream, caller, session, intent, found)
         except ScopeCancelled:
+            # A stream that has begun ends with its result below.
             if not stream.has_begun:
                 if self._finishing:
                     raise Draining(RETRY_AFTER) from None
@@ -100,13 +104,13 @@ class Subscriptions:
         return HttpReply(body=self._dialect.subscription_ended(intent.id))
 
     def finish(self) -> None:
-        """End every stream with its result, and refuse new ones."""
+        """End every stream with its result, and refuse new ones; called when the gateway ends."""
         self._finishing = True
         for stream in self._streams:
             stream.end()
 
     async def close(self) -> None:
-        """Cancel the requests to servers."""
+        """End the streams, and cancel the requests to servers."""
         self.finish()
         await self._resources.close()
 
@@ -117,7 +121,7 @@ class Subscriptions:
         """
         if not wanted:
             return _Found((), ())
-        tellers = {
+        watchers = {
             owner: await ToldTasks.begin(owner, store=self._store, dialect=self._dialect, clock=self._clock)
             for owner in caller.owners(mount)
         }
@@ -125,43 +129,44 @@ class Subscriptions:
         for task in wanted:
             with suppress(TaskNotFound, Forbidden, InsufficientScope):
                 record = await self._lookups.find_quietly(exchange, caller, mount, task, words.TASKS_GET)
-                tellers[record.owner].add(task)
+                watchers[record.owner].add(task)
                 ids.append(task)
-        return _Found(tuple(ids), tuple(tellers.values()))
+        return _Found(tuple(ids), tuple(watchers.values()))
 
-    async def _tell(
-        self, stream: ListenStream, caller: AuthContext, line: SharedSession, intent: Listen, found: _Found
+    async def _send_notifications(
+        self, stream: ListenStream, caller: AuthContext, session: SharedSession, intent: Listen, found: _Found
     ) -> None:
-        """Send the acknowledgement, then notifications, until the stream ends."""
+        """Send the acknowledgement, then notifications, until the stream's block is cancelled."""
         with ExitStack() as stack:
-            granted = await self._grant(caller, line, intent.wants, found, stack)
-            stream.say(self._dialect.subscription_granted(intent.id, granted))
-            told = line.mount.extensions.notifications_of(granted.filters)
-            hear = partial(self._hear, stream, intent.id, granted, told)
-            line.listen(hear)
-            stack.callback(line.unlisten, hear)
-            tell = partial(self._tell_of, stream, intent.id)
+            granted = await self._grant(caller, session, intent.wants, found, stack)
+            stream.send(self._dialect.subscription_granted(intent.id, granted))
+            of_extensions = session.mount.extensions.notifications_of(granted.filters)
+            on_notification = partial(self._on_notification, stream, intent.id, granted, of_extensions)
+            session.listen(on_notification)
+            stack.callback(session.unlisten, on_notification)
+            send_task = partial(self._send_task, stream, intent.id)
             async with asyncio.TaskGroup() as group:
-                for teller in found.tellers:
-                    group.create_task(teller.tell(tell))
-                # Also when all tasks have ended: the host ends its stream (AMB-13).
+                for watcher in found.watchers:
+                    group.create_task(watcher.tell(send_task))
+                # For ever, also when all tasks have ended: the host ends its stream (AMB-13).
                 await asyncio.get_running_loop().create_future()
 
     async def _grant(
-        self, caller: AuthContext, line: SharedSession, wants: Subscription, found: _Found, stack: ExitStack
+        self, caller: AuthContext, session: SharedSession, wants: Subscription, found: _Found, stack: ExitStack
     ) -> Subscription:
-        """Return what can be granted; `stack` undoes the subscriptions at the server. Raises
-        UpstreamFailed.
+        """Subscribe at the server, and return what is granted.
+
+        The exit of `stack` ends the subscriptions at the server. Raises UpstreamFailed.
         """
         tasks = None if wants.tasks is None else found.ids
         if not concerns_server(wants):
             return Subscription(resource_uris=wants.resource_uris, tasks=tasks)
-        server = await line.upstream.open()
+        server = await session.upstream.open()
         has = declares(server)
         agreed = []
-        for uri in self._permitted(caller, line, wants) if has("resources", "subscribe") else ():
-            if await self._resources.join(line, uri, caller):
-                stack.callback(self._resources.part, line, uri)
+        for uri in self._permitted(caller, session, wants) if has("resources", "subscribe") else ():
+            if await self._resources.join(session, uri, caller):
+                stack.callback(self._resources.part, session, uri)
                 agreed.append(uri)
         return Subscription(
             tools=wants.tools and has("tools", "listChanged"),
@@ -169,21 +174,21 @@ class Subscriptions:
             resources=wants.resources and has("resources", "listChanged"),
             resource_uris=tuple(agreed) or None,
             tasks=tasks,
-            filters=_granted_filters(line, server, wants),
+            filters=_granted_filters(session, server, wants),
         )
 
-    def _permitted(self, caller: AuthContext, line: SharedSession, wants: Subscription) -> tuple[str, ...]:
+    def _permitted(self, caller: AuthContext, session: SharedSession, wants: Subscription) -> tuple[str, ...]:
         """Return the resources that the caller may subscribe to.
 
         The access rules for `resources/subscribe` apply.
         """
         if wants.resource_uris:
             with suppress(Forbidden, InsufficientScope):
-                self._access.check(caller, line.mount.name, words.RESOURCES_SUBSCRIBE)
+                self._access.check(caller, session.mount.name, words.RESOURCES_SUBSCRIBE)
                 return wants.resource_uris
         return ()
 
-    def _hear(
+    def _on_notification(
         self,
         stream: ListenStream,
         id: RequestId,
@@ -191,18 +196,20 @@ class Subscriptions:
         of_extensions: frozenset[str],
         notification: Notification,
     ) -> None:
+        """Send a notification of the server on the stream, if it was granted."""
         if is_granted(granted, notification) or notification.method in of_extensions:
-            stream.say(self._dialect.stream_notification(id, notification))
+            stream.send(self._dialect.stream_notification(id, notification))
 
-    async def _tell_of(self, stream: ListenStream, id: RequestId, record: TaskRecord) -> None:
-        await stream.room()
-        stream.say(self._dialect.task_notification(id, self._polls.advise(record)))
+    async def _send_task(self, stream: ListenStream, id: RequestId, record: TaskRecord) -> None:
+        """Send the state of a task, and note that its host has seen it."""
+        await stream.wait_for_room()
+        stream.send(self._dialect.task_notification(id, self._polls.advise(record)))
         self._changes.retrievals.note(record)
 
 
-def _granted_filters(line: SharedSession, server: ServerDescription, wants: Subscription) -> tuple[str, ...]:
+def _granted_filters(session: SharedSession, server: ServerDescription, wants: Subscription) -> tuple[str, ...]:
     """Return the requested members of extensions that the server grants (X-EXT-24)."""
     if not wants.filters:
         return ()
-    declared = line.mount.extensions.filters(server.peer.capabilities, Era.MODERN, line.upstream.era)
-    return tuple(sorted(line.upstream.grants(declared.intersection(wants.filters))))
+    declared = session.mount.extensions.filters(server.peer.capabilities, Era.MODERN, session.upstream.era)
+    return tuple(sorted(session.upstream.grants(declared.intersection(wants.filters))))

@@ -51,8 +51,8 @@ class TaskRequests:
     async def get(self, exchange: Exchange, caller: AuthContext, mount: str, intent: GetTask) -> RpcReply:
         """Return the current state of a task (M-GET-1)."""
         record = await self._lookups.find(exchange, caller, mount, intent.task, TASKS_GET)
-        # Nearly always a polled task is still running, and its head is enough.
-        return await self._shown(record, caller, intent) if record.status.is_terminal else self._told(record, intent)
+        # Nearly always a polled task is still running. Then the record without its bodies is enough.
+        return await self._state(record, caller, intent) if record.status.is_terminal else self._encode(record, intent)
 
     async def update(self, exchange: Exchange, caller: AuthContext, mount: str, intent: UpdateTask) -> RpcReply:
         """Take answers to the task's input requests. The first answer to each counts.
@@ -68,8 +68,8 @@ class TaskRequests:
         if not all(self._dialect.is_valid_answer(asked[key].method, answer) for key, answer in answers.items()):
             raise InvalidParams("An input response does not match its input request")
         if answers:
-            # Before the first answer is stored: the server must get each from the caller who gave
-            # it.
+            # Before the first answer is stored, because storing it sends it to the server. The server
+            # gets it on behalf of the caller who gave it.
             self._runner.answers((record.owner,), record.id, caller)
         for key, answer in answers.items():
             await self._changes.make(record.owner, record.id, partial(_answered, key, answer))
@@ -96,23 +96,24 @@ class TaskRequests:
             if record.call.peer.revision not in LEGACY:
                 raise MissingCapability(TASKS_NEEDED)
             if isinstance(request, GetTask):
-                return await self._shown(record, caller, request)
+                return await self._state(record, caller, request)
             return await self.cancel(exchange, caller, mount, request)
         except TaskNotFound:
             raise MissingCapability(TASKS_NEEDED) from None
 
-    async def _shown(self, record: TaskRecord, caller: AuthContext, intent: GetTask) -> RpcReply:
-        """Return the state of a task whose head was found. The result is read only if it has ended."""
+    async def _state(self, record: TaskRecord, caller: AuthContext, intent: GetTask) -> RpcReply:
+        """Return the state of a task; if it has ended, read its result from the store first."""
         if not record.status.is_terminal:
-            return self._told(record, intent)
+            return self._encode(record, intent)
         whole = await self._lookups.results.load(record, caller.key)
         if whole is None:
             raise TaskNotFound
-        told = self._told(whole, intent)
+        reply = self._encode(whole, intent)
         self._changes.retrievals.note(whole)
-        return told
+        return reply
 
-    def _told(self, record: TaskRecord, intent: GetTask) -> RpcReply:
+    def _encode(self, record: TaskRecord, intent: GetTask) -> RpcReply:
+        """Encode the state of a task; an ended one has its bodies."""
         return RpcReply(self._dialect.task_state(intent.id, record))
 
 

@@ -1,8 +1,10 @@
-"""The watcher of tasks for a `subscriptions/listen` stream: `ToldTasks`, one for each owner.
+"""The watcher of tasks for a `subscriptions/listen` stream: `ToldTasks`.
 
-`Subscriptions` starts it before it looks the tasks up, so that no change is lost in between. It
-sends the state of each task once, then each change, until the task ends. Changes come from the
-store's change feed, from the position at which `begin` was called.
+`Subscriptions` begins one for each owner that the caller's tasks may have, for each stream. The
+steps of its life are `begin`, `add` for each task, and `tell`. `begin` remembers the position in
+the store's change feed. It comes before the tasks are looked up, so that no change is lost. `tell`
+sends the state of each task once, then each change that a host can see. A task that has ended is
+sent with its result, and is then no longer watched.
 """
 
 import asyncio
@@ -23,22 +25,26 @@ PATIENCE: Final = timedelta(seconds=30)
 RETRY: Final = timedelta(seconds=1)
 """The delay before a store that failed is asked again."""
 
-Tell = Callable[[TaskRecord], Awaitable[None]]
-"""Sends the state of a task; a finished record has its result."""
+SendTask = Callable[[TaskRecord], Awaitable[None]]
+"""Sends the state of a task to the host; an ended record has its result."""
 
 
 class ToldTasks:
-    """A watcher of some tasks of one owner, from a position in the store's change feed."""
+    """A watcher of some tasks of one owner.
+
+    `_position` is how far the change feed was read. `_last_sent` has the watched tasks with the
+    state that was last sent, None before the first.
+    """
 
     def __init__(
-        self, owner: OwnerKey, place: int, *, store: TaskStore, dialect: ModernDownstreamDialect, clock: Clock
+        self, owner: OwnerKey, position: int, *, store: TaskStore, dialect: ModernDownstreamDialect, clock: Clock
     ) -> None:
         self._owner = owner
-        self._place = place
+        self._position = position
         self._store = store
         self._dialect = dialect
         self._clock = clock
-        self._told: dict[TaskId, Hashable] = {}
+        self._last_sent: dict[TaskId, Hashable] = {}
 
     @classmethod
     async def begin(
@@ -49,33 +55,38 @@ class ToldTasks:
         return cls(owner, now.place, store=store, dialect=dialect, clock=clock)
 
     def add(self, task: TaskId) -> None:
-        """Watch that task too; only before `tell`."""
-        self._told[task] = None
+        """Watch one more task; only before `tell`."""
+        self._last_sent[task] = None
 
-    async def tell(self, tell: Tell) -> None:
-        """Send each task's state and its changes; return when all tasks have ended (M-NOTIF-4).
+    async def tell(self, send: SendTask) -> None:
+        """Send each task's state and its changes with `send`; return when all have ended (M-NOTIF-4).
 
         If the store fails it is asked again. A record that cannot be read does not delay the
         others.
         """
-        unread = dict.fromkeys(self._told)
+        to_load = dict.fromkeys(self._last_sent)
         while True:
-            unread = {task: None for task in unread if not await self._is_told(task, tell)}
-            if not self._told:
+            # What could not be read stays for the next turn.
+            to_load = {task: None for task in to_load if not await self._send_if_changed(task, send)}
+            if not self._last_sent:
                 return
             try:
                 news = await self._store.changed(
-                    OwnerWatch(owner=self._owner, since=self._place), timeout=RETRY if unread else PATIENCE
+                    OwnerWatch(owner=self._owner, since=self._position), timeout=RETRY if to_load else PATIENCE
                 )
             except StoreUnavailable:
                 await asyncio.sleep(RETRY.total_seconds())
                 continue
-            self._place = news.place
-            changed = [change.id for change in news.changes] if news.complete else [*self._told]
-            unread.update((task, None) for task in changed if task in self._told)
+            self._position = news.place
+            # Without a complete list of changes, any task may have changed.
+            changed = [change.id for change in news.changes] if news.complete else [*self._last_sent]
+            to_load.update((task, None) for task in changed if task in self._last_sent)
 
-    async def _is_told(self, task: TaskId, tell: Tell) -> bool:
-        """Send a task's state if it has changed; return False if it could not be read."""
+    async def _send_if_changed(self, task: TaskId, send: SendTask) -> bool:
+        """Send a task's state if it has visibly changed since it was last sent.
+
+        Returns False if the record could not be read, so that nothing is known.
+        """
         try:
             record = await self._store.load(self._owner, task, now=self._clock.now())
             if record is not None and record.status.is_terminal:
@@ -85,16 +96,19 @@ class ToldTasks:
         except StoreUnavailable:
             return False
         if record is None or record.status.is_terminal:
-            # Gone, or sent for the last time.
-            del self._told[task]
-        elif self._told[task] == (seen := self._seen(record)):
+            # Expired, or sent below for the last time.
+            del self._last_sent[task]
+        elif self._last_sent[task] == (visible := self._visible_state(record)):
             return True
         else:
-            self._told[task] = seen
+            self._last_sent[task] = visible
         if record is not None:
-            await tell(record)
+            await send(record)
         return True
 
-    def _seen(self, record: TaskRecord) -> Hashable:
-        """Return what a host can see of a running task; who delivers its questions is left out."""
+    def _visible_state(self, record: TaskRecord) -> Hashable:
+        """Return what a host can see of a running task.
+
+        A record also changes when a process claims a question to deliver it, which no host sees.
+        """
         return record.status, record.updated_at, record.status_message, tuple(self._dialect.open_inputs(record))

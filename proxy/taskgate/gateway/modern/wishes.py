@@ -1,8 +1,7 @@
-"""The checks of a `subscriptions/listen` request: its bounds, what its server can send, and whether
-a notification was granted.
+"""The checks of a `subscriptions/listen` request, as pure functions for `Subscriptions`.
 
-Pure functions for `Subscriptions`. Notifications of tasks come from the gateway itself, so they are
-left out here.
+They check the bounds of a request, what its server can send, and whether a notification was
+granted. Notifications of tasks come from the gateway itself, so they are left out here.
 """
 
 from collections.abc import Callable
@@ -33,12 +32,12 @@ def check_bounds(wants: Subscription) -> None:
 
 
 def concerns_server(wants: Subscription) -> bool:
-    """Return whether the server sends any of it."""
+    """Return whether the request wants any notification that the server has to send."""
     return wants.tools or wants.prompts or wants.resources or bool(wants.resource_uris) or bool(wants.filters)
 
 
 def declares(server: ServerDescription) -> Callable[[str, str], bool]:
-    """Return a function: whether the server declares a flag of a capability."""
+    """Return a function that tells whether the server's capability has a flag set to true."""
     declared = members(server.capabilities)
 
     def has(capability: str, flag: str) -> bool:

@@ -33,8 +33,8 @@ async def test_once_the_host_has_left_nobody_hears_anything(exchange: RemoteExch
     feed, forgotten = exchange.stream(), list[str]()
     exchange.on_disconnect(lambda: forgotten.append("before"))
     assert not feed.is_closed
-    exchange.leave()
-    exchange.leave()
+    exchange.disconnect()
+    exchange.disconnect()
     exchange.on_disconnect(lambda: forgotten.append("after"))
     assert forgotten == ["before", "after"]
     assert feed.is_closed

@@ -52,7 +52,7 @@ class Errand:
     def begin(self, most: int = 2) -> InflightCall:
         """The call, on its way."""
         flight = InflightCall(most=most)
-        flight.leave(self.spot, self.flying, self)  # type: ignore[arg-type]
+        flight.start(self.spot, self.flying, self)  # type: ignore[arg-type]
         return flight
 
 
@@ -66,7 +66,7 @@ async def test_a_call_keeps_its_place_open_until_it_is_over(outbound: Errand) ->
     assert (outbound.spot.held, flight.is_over) == (1, False)
     outbound.answer.set_result("r")
     async with bounded():
-        await flight.stirs(None)
+        await flight.wait_for_change(None)
     assert flight.is_over
     assert await flight.response() == "r"  # type: ignore[comparison-overlap]
     await eventually(lambda: outbound.spot.held == 0)
@@ -76,10 +76,10 @@ async def test_what_the_server_says_is_for_the_host_that_waits_and_for_nobody_el
     flight, ear = outbound.begin(), Ear()
     flight.on_notification(noted("notifications/message"))
     assert flight.clog() is None
-    flight.tell(ear)
+    flight.set_listener(ear)
     flight.on_notification(noted("notifications/progress"))
     assert flight.clog() == "a wait"
-    flight.tell(None)
+    flight.set_listener(None)
     flight.on_notification(noted("notifications/message"))
     assert [each.method for each in ear.notices] == ["notifications/progress"]
     flight.close()
@@ -87,7 +87,7 @@ async def test_what_the_server_says_is_for_the_host_that_waits_and_for_nobody_el
 
 async def test_a_question_wakes_whoever_waits_and_has_a_key_of_its_own(outbound: Errand) -> None:
     flight = outbound.begin()
-    waiting = asyncio.create_task(flight.stirs(None))
+    waiting = asyncio.create_task(flight.wait_for_change(None))
     first, second = Wonder(), Wonder()
     flight.asked(first)
     async with bounded():
@@ -102,7 +102,7 @@ async def test_a_question_wakes_whoever_waits_and_has_a_key_of_its_own(outbound:
 async def test_a_wait_ends_when_its_time_is_over(outbound: Errand) -> None:
     flight = outbound.begin()
     async with bounded():
-        await flight.stirs(0)
+        await flight.wait_for_change(0)
     assert not flight.is_over
     flight.close()
 
@@ -113,7 +113,7 @@ async def test_a_question_that_was_withdrawn_is_not_waited_with(outbound: Errand
     question.withdraw()
     flight.asked(Wonder(is_withdrawn=True))
     assert not flight.questions
-    waiting = asyncio.create_task(flight.stirs(None))
+    waiting = asyncio.create_task(flight.wait_for_change(None))
     await asyncio.sleep(0)
     assert not waiting.done()
     outbound.answer.set_result("r")
@@ -160,7 +160,7 @@ async def test_a_task_that_takes_the_call_over_hears_it_and_first_what_is_still_
 
 async def test_to_close_a_call_gives_it_up_once_and_nothing_more_is_heard(outbound: Errand) -> None:
     flight, ear = outbound.begin(), Ear()
-    flight.tell(ear)
+    flight.set_listener(ear)
     await asyncio.sleep(0)
     flight.close()
     flight.close()
@@ -193,7 +193,7 @@ async def test_a_server_rests_when_it_has_asked_nothing_more_for_a_while(outboun
     began = loop.time()
     loop.call_later(0.1, flight.asked, Wonder())
     async with bounded():
-        await flight.checkpoints(0.4)
+        await flight.wait_quiet(0.4)
     assert loop.time() - began > 0.48
     assert len(flight.questions) == 2
     flight.close()
@@ -201,11 +201,11 @@ async def test_a_server_rests_when_it_has_asked_nothing_more_for_a_while(outboun
 
 async def test_a_server_that_has_answered_rests_at_once(outbound: Errand) -> None:
     flight = outbound.begin()
-    resting = asyncio.create_task(flight.checkpoints(3600))
+    resting = asyncio.create_task(flight.wait_quiet(3600))
     outbound.answer.set_result("r")
     async with bounded():
         await resting
-        await flight.checkpoints(3600)
+        await flight.wait_quiet(3600)
 
 
 async def test_what_its_server_was_refused_for_want_of_is_known_of_a_call_as_long_as_it_is_no_task(
@@ -225,7 +225,7 @@ async def test_its_slot_is_given_back_when_it_is_over(outbound: Errand) -> None:
     given_back: list[bool] = []
     flight = InflightCall(most=1)
     ticket: Any = SimpleNamespace(release=lambda: given_back.append(True))
-    flight.leave(outbound.spot, outbound.flying, outbound, ticket)  # type: ignore[arg-type]
+    flight.start(outbound.spot, outbound.flying, outbound, ticket)  # type: ignore[arg-type]
     outbound.answer.set_result("r")
     await eventually(lambda: given_back == [True])
 
@@ -235,7 +235,7 @@ async def test_one_that_did_not_come_to_its_turn_was_refused_and_no_other(outbou
     assert (flight.was_refused, flight.is_adopted) == (False, False)
     outbound.answer.set_exception(QueueFull("full", retry_after=timedelta(seconds=1)))
     async with bounded():
-        await flight.stirs(None)
+        await flight.wait_for_change(None)
     assert flight.was_refused
     flight.close()
     assert not flight.was_refused

@@ -23,7 +23,7 @@ class Call:
     def __init__(self) -> None:
         self.told: list[str] = []
 
-    def tell(self, listener: object) -> None:
+    def set_listener(self, listener: object) -> None:
         assert listener is None, "nobody is there while a call waits"
         self.told.append("away")
 
@@ -61,7 +61,7 @@ def waiting(holds: HeldCalls, owner: OwnerKey = ALICE) -> Held:
     """A call whose host is away."""
     held = place(holds, owner)
     assert held is not None
-    holds.leave(held)
+    holds.start_wait(held)
     return held
 
 
@@ -92,10 +92,10 @@ def test_a_call_is_found_by_nobody_else_and_for_no_other_round(holds: HeldCalls)
 
 def test_a_round_that_was_taken_is_over_and_the_next_one_counts_on(holds: HeldCalls) -> None:
     held = waiting(holds)
-    holds.take(held)
+    holds.stop_wait(held)
     with pytest.raises(InvalidParams):
         holds.find((ALICE,), held.id, 0)
-    holds.leave(held)
+    holds.start_wait(held)
     assert holds.find((ALICE,), held.id, 1) is held
     with pytest.raises(InvalidParams):
         holds.find((ALICE,), held.id, 0)
@@ -133,7 +133,7 @@ def test_a_call_whose_host_does_not_come_back_is_given_up_after_its_server_was_r
     holds: HeldCalls, clock: ManualClock
 ) -> None:
     held, back = waiting(holds), waiting(holds)
-    holds.take(back)
+    holds.stop_wait(back)
     clock.advance(WAIT - timedelta(seconds=1))
     holds.sweep()
     assert told(held) == ["away"]
@@ -153,7 +153,7 @@ def test_a_host_that_comes_back_too_late_finds_nothing(holds: HeldCalls, clock: 
 
 def test_at_the_end_all_that_wait_are_given_up_and_no_other_begins_to(holds: HeldCalls) -> None:
     held, back = waiting(holds), waiting(holds, BOB)
-    holds.take(back)
+    holds.stop_wait(back)
     holds.stop()
     assert (told(held), told(back)) == (["away", "refused", "closed"], ["away"])
     assert place(holds, OwnerKey("carol", "reports")) is None
