@@ -1,8 +1,8 @@
 """OAuth token requests: `TokenEndpoint` sends client credentials or a token exchange.
 
-`speaking.Credentials` calls it; `tokens` caches the result. No error or log line contains what was
-sent to the endpoint, and of its answer only error codes of the RFCs. Exceptions of aiohttp stay
-inside.
+`speaking.Credentials` asks it for a token whenever `tokens` has none that is still good. No error
+or log line contains what was sent to the endpoint, and of its answer only error codes of the RFCs.
+Exceptions of aiohttp stay inside.
 """
 
 import asyncio
@@ -31,9 +31,9 @@ from taskgate.upstream.settings import GrantKind, GrantSettings
 MAX_ANSWER: Final = 64 * 1024
 """Bytes of an answer; no token that a server accepts is nearly as large."""
 UNSAID: Final = 60.0
-"""Lifetime in seconds of a token whose endpoint states none."""
+"""Lifetime in seconds of a token for which the endpoint states none."""
 LONGEST: Final = 86_400.0
-"""Longest lifetime in seconds that is used of a token."""
+"""Longest lifetime in seconds that is believed."""
 
 _EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
 _ACCESS_TOKEN: Final = "urn:ietf:params:oauth:token-type:access_token"  # noqa: S105 - what kind of token, not one
@@ -69,14 +69,16 @@ class Granted(NamedTuple):
 
 
 class SubjectRefused(failures.StaleToken):
-    """A failure that may be caused by the subject token: with another one the request may succeed."""
+    """The endpoint refused, and the caller's token (the subject token) may be the cause: with a
+    newer one the request may succeed."""
 
     def __init__(self, failure: UpstreamFailed) -> None:
         super().__init__(UpstreamReason(failure.reason), str(failure), dispatched=failure.dispatched)
 
 
 class _Refused(Exception):
-    """No token was granted: `reason` is for hosts, `word` is logged for operators."""
+    """No token was granted: `reason` is for hosts, `word` is logged for operators. It stays inside
+    this module."""
 
     def __init__(self, reason: UpstreamReason, word: str) -> None:
         super().__init__(word)
@@ -102,11 +104,12 @@ class TokenEndpoint:
             hdrs.USER_AGENT: "taskgate",
         }
         self._session: ClientSession | None = None
+        # The reason that was logged last; None after a success.
         self._told: str | None = None
         self._closed = False
 
     async def grant(self, subject_token: str | None) -> Granted:
-        """Request a new token; `subject_token` is exchanged for it.
+        """Request a new token. For a token exchange, `subject_token` is the caller's token.
 
         Raises UpstreamFailed; SubjectRefused if the subject token may be the cause.
         """
@@ -129,6 +132,7 @@ class TokenEndpoint:
             await session.close()
 
     async def _ask(self, form: dict[str, str]) -> tuple[int, bytes]:
+        """POST the form; return status and body of the answer."""
         if self._closed:
             raise _Refused(UpstreamReason.UNREACHABLE, "closed")
         if self._session is None:
@@ -148,6 +152,7 @@ class TokenEndpoint:
             raise _Refused(UpstreamReason.UNREACHABLE, "broken") from None
 
     def _tell(self, word: str) -> None:
+        """Log why there is no token, once until that changes."""
         # Logged when the reason changes, not for each call: hosts must not be able to fill the log.
         if self._told != word:
             self._told = word

@@ -46,11 +46,12 @@ class Credentials:
         self._tokens = Tokens(self._ask, clock=clock)
 
     async def token(self, principal: Principal) -> str | None:
-        """Return the token for a principal; None if credentials are no token. Raises
-        UpstreamFailed."""
+        """Return the token for a principal, cached or new; None if the credentials are no token.
+        Raises UpstreamFailed."""
         grant = self._grant
         if self._identity.subject is not None and not principal.is_known:
-            # Without the subject header the server would take the call for another caller's.
+            # Only the context is remembered: without the subject header the server would take the
+            # call for another caller's.
             raise failures.no_token()
         if grant is None:
             return None
@@ -71,7 +72,7 @@ class Credentials:
         return fields
 
     def refused(self, principal: Principal, token: str) -> None:
-        """Drop a token that the server refused: the next request gets another."""
+        """Forget a token that the server refused with 401; the next request gets another."""
         if self._grant is not None:
             self._tokens.drop(_key(self._grant, principal), token)
 
@@ -87,6 +88,7 @@ class Credentials:
         assert endpoint is not None, "a grant has a token endpoint"
         exchanged = principal.token if grant.kind is GrantKind.TOKEN_EXCHANGE else None
         if exchanged is not None and principal.good_until is not None and principal.good_until <= self._clock.wall():
+            # It would be refused; the caller may have a newer one with another request.
             raise SubjectRefused(failures.no_token())
         began = self._clock.elapsed()
         try:
@@ -99,7 +101,10 @@ class Credentials:
 
 
 class SpeakingTransport:
-    """Transport of one session that adds credentials and identity headers to every request."""
+    """Transport of one session that adds credentials and identity headers to every request.
+
+    A request without a principal is made for that of the session, which `principal_source` returns.
+    """
 
     def __init__(self, inner: Transport, credentials: Credentials, principal_source: PrincipalSource) -> None:
         self._inner = inner
@@ -107,7 +112,8 @@ class SpeakingTransport:
         self._speaks = principal_source
 
     async def send(self, outgoing: Outgoing) -> Incoming:
-        """Drops a token that the server refuses, but does not send a call a second time."""
+        """Send with credentials. After a 401 the token is forgotten, but a call is not sent a
+        second time."""
         incoming, is_refused = await self._send(outgoing)
         if is_refused and outgoing.only_listens:
             # A stream is no call and can be repeated; its session has only this one.

@@ -1,8 +1,9 @@
 """Cache of bearer tokens: `Tokens`, by auth context, for most of their lifetime.
 
-Concurrent requests for one key share one token request. A token is only returned for its own key.
-When the token request failed for an older token of the same caller, it is repeated with the newer
-one. Used by `speaking.Credentials`.
+Concurrent requests for one key share one token request. A token is only returned for its own key. A
+token request is made with the token of one caller, the subject token. If that one was refused, a
+waiter with another token of the same caller makes a request with its own. Used by
+`speaking.Credentials`.
 """
 
 import asyncio
@@ -27,14 +28,17 @@ Ask = Callable[[Principal], Coroutine[Any, Any, Granted]]
 
 
 class _Token(NamedTuple):
+    """A token, and the time of the clock until which it is used."""
+
     text: str
     until: float
 
 
 class _Flight(SingleFlight[_Token]):
-    """One token request, made with the token of `principal`.
+    """One entry: the token request made for `principal`, under way or with its result.
 
-    `others` are requests that were made after it was refused, by subject token.
+    `others` are further entries of the same key, by subject token. They are used after the subject
+    token of this one was refused.
     """
 
     def __init__(self, have: Callable[[Principal], Coroutine[Any, Any, _Token]], principal: Principal) -> None:
@@ -44,7 +48,7 @@ class _Flight(SingleFlight[_Token]):
 
 
 class Tokens:
-    """Stores up to `most` tokens that `ask` returns."""
+    """Stores up to `most` tokens. `ask` requests one for a principal."""
 
     def __init__(self, ask: Ask, *, clock: Clock, most: int = MOST) -> None:
         self._ask = ask
@@ -70,7 +74,7 @@ class Tokens:
         return await self._wait(key, flight.others.setdefault(principal.token, _Flight(self._have, principal)))
 
     def drop(self, key: Hashable, token: str) -> None:
-        """Remove this token; a newer one stays."""
+        """Forget this token of a key; a newer one stays."""
         flight = self._kept.get(key)
         if flight is not None and flight.value is not None and flight.value.text == token:
             del self._kept[key]
@@ -85,6 +89,7 @@ class Tokens:
             await asyncio.wait(asking)
 
     async def _wait(self, key: Hashable, flight: _Flight) -> str:
+        """Wait for the token of an entry, and store the entry as the one used last."""
         # Remove and insert: the dict is in order of last use.
         self._kept.pop(key, None)
         self._kept[key] = flight
@@ -96,6 +101,7 @@ class Tokens:
             raise failures.no_credentials(UpstreamReason.UNREACHABLE) from None
 
     async def _have(self, principal: Principal) -> _Token:
+        """Request a token."""
         task = asyncio.current_task()
         assert task is not None, "this runs in a task of its own"
         self._asking.add(task)

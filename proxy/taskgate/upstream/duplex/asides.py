@@ -1,7 +1,8 @@
-"""Buffer of a session's messages besides answers: `BufferedNotifications` and `AsideStream`.
+"""Buffer of a session's messages that are no answers: `BufferedNotifications` and `AsideStream`.
 
-It takes the place of the GET stream of Streamable HTTP. `ChannelSession` fills it, and the legacy
-session reads it like such a stream.
+Over HTTP a session reads such messages from a GET stream; on a channel this takes its place.
+`ChannelSession` has one buffer from its beginning to its end, and stores the server's notifications
+and requests in it. The legacy session reads them through one `AsideStream` at a time.
 """
 
 import asyncio
@@ -14,12 +15,16 @@ from taskgate.upstream.duplex.replies import OK
 
 MOST_UNHEARD: Final = 256
 BYTES_UNHEARD: Final = 2**20
-"""MOST_UNHEARD messages and so many bytes are stored without a reader: a session reads right after
-its handshake, or never."""
+"""At most MOST_UNHEARD messages and BYTES_UNHEARD bytes wait without a reader. A session reads
+right after its handshake, or never."""
 
 
 class BufferedNotifications:
-    """Messages that were not read yet. `released` is called when the reader leaves."""
+    """Messages of one session that wait for its reader, the newest `AsideStream`.
+
+    `released` is called whenever the reader is released, also after `end`; not when a newer one
+    replaces it.
+    """
 
     __slots__ = ("_bytes", "_failure", "_is_over", "_ready", "_released", "_stream", "_waiter")
 
@@ -34,11 +39,12 @@ class BufferedNotifications:
 
     @property
     def are_heard(self) -> bool:
-        """Whether there is a reader."""
+        """Whether there is a reader now."""
         return self._stream is not None
 
     def say(self, message: bytes) -> bool:
-        """Store a message for the reader; False if there is no room."""
+        """Store a message for the reader. False if there is neither a reader nor room: it is
+        dropped."""
         size = self._bytes + len(message)
         if self._stream is None and (len(self._ready) >= MOST_UNHEARD or size > BYTES_UNHEARD):
             return False
@@ -48,19 +54,24 @@ class BufferedNotifications:
         return True
 
     def listen(self) -> "AsideStream":
-        """Return a stream of the stored and all further messages; an earlier stream ends."""
+        """Return a stream of the stored and all further messages, the new reader. The iteration of
+        the reader before it ends."""
         self._stream = AsideStream(self)
         self._wake()
         return self._stream
 
     def end(self, failure: UpstreamFailed | None = None) -> None:
-        """End the buffer; after the stored messages the reader gets `failure`, if given."""
+        """End the buffer with its session: after the stored messages the reader gets `failure`, or
+        without one the end of the stream."""
         self._is_over, self._failure = True, failure
         self._wake()
 
     async def next(self, stream: "AsideStream") -> bytes:
-        """Return the next message. StopAsyncIteration for an ended stream; raises the failure of
-        `end`."""
+        """Wait for the next message of `stream`.
+
+        Raises StopAsyncIteration once the buffer has ended or `stream` is not the reader any more,
+        and the failure of `end`.
+        """
         while stream is self._stream:
             if self._ready:
                 message = self._ready.popleft()
@@ -75,7 +86,7 @@ class BufferedNotifications:
         raise StopAsyncIteration
 
     def let_go(self, stream: "AsideStream") -> None:
-        """Detach the reader."""
+        """Detach `stream` and call `released`; nothing if it is not the reader any more."""
         if stream is self._stream:
             self._stream = None
             self._released()
@@ -86,7 +97,8 @@ class BufferedNotifications:
 
 
 class AsideStream:
-    """An `Incoming` that yields the messages of a buffer. It is its own iterator."""
+    """An `Incoming`, as the answer to a GET, that yields the messages of a buffer. It is its own
+    iterator."""
 
     __slots__ = ("_asides",)
 

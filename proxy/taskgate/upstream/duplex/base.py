@@ -1,8 +1,9 @@
 """Interfaces of message channels: `MessageChannel`, its listener `Ears`, and `ChannelProvider`.
 
 A message channel carries whole messages to one server and back: the pipes of a process, or an event
-stream with its POSTs. `stdio` and `sse` implement channels and providers; `DuplexTransport` and its
-neighbours use them. In this folder a variable `line` is a message channel.
+stream with its POSTs. `stdio` and `sse` implement channels and providers; `DuplexTransport` takes
+channels from a provider and gives each back after use. A channel is open until `Ears.lost` is
+called. In this folder a variable `line` is a message channel.
 """
 
 from typing import NamedTuple, Protocol
@@ -26,12 +27,13 @@ class Wish(NamedTuple):
       unless the operator declared that the server keeps no state of callers.
     - `declared`: the text of the parameters of the `initialize` that comes first. Sessions with the
       same text may share a channel. None for the modern era, which has no such message.
-    - `outgoing`: the request that waits for the channel; its waiter cancels when its time is over.
-      For one that `only_listens`, no channel is opened or ended: an existing one is given, or
-      unreachable is raised.
-    - `probes`: the request may end the server. The channel is new and unshared until it is given
-      back, and may be one above the limit. Its end is no evidence against the server. It is dropped
-      first.
+    - `outgoing`: the request that will be sent on the channel. `DuplexTransport` cancels `take`
+      when its time is over. For one that `only_listens`, no channel is opened or ended: an existing
+      one is given, or unreachable is raised.
+    - `probes`: the request is a `server/discover` that a legacy server may not survive. The channel
+      is new, and no other request gets it before it is given back. It may be one more than the
+      limit, and its end is no evidence against the server. If the server does not survive, the user
+      drops it before it gives it back.
     """
 
     context: str
@@ -41,7 +43,8 @@ class Wish(NamedTuple):
 
 
 class Ears(Protocol):
-    """Listener of a channel. No method raises or waits."""
+    """Listener of a channel, implemented by `Channel`. No method raises, and only `heard_large`
+    waits."""
 
     @property
     def in_flight(self) -> int:
@@ -49,8 +52,8 @@ class Ears(Protocol):
         ...
 
     def heard(self, message: bytes) -> bool:
-        """Receive a message. False if it is no valid message: it is skipped, and the channel may
-        log it."""
+        """Receive a message. False if it is no valid message: it is skipped, and the message
+        channel may log it."""
         ...
 
     async def heard_large(self, message: bytes) -> bool:
@@ -110,12 +113,15 @@ class MessageChannel(Protocol):
         ...
 
     def answered(self, size: int) -> None:
-        """Report that the last message, of `size` bytes, is an answer, which does not count as
-        noise."""
+        """Report that the message just delivered, of `size` bytes, answers a request.
+
+        The message channel limits what the server sends besides answers.
+        """
         ...
 
     def drop(self) -> None:
-        """Close the channel in the background; `lost` is called. It must still be given back."""
+        """Close the channel in the background; `Ears.lost` is called then. Its user must still give
+        it back."""
         ...
 
 
@@ -123,15 +129,16 @@ class ChannelProvider(Protocol):
     """Source of the channels to one server: opens, shares and closes them."""
 
     async def take(self, wish: Wish) -> MessageChannel:
-        """Return a channel for the request, new or shared, to be given back. `lost` was not called
-        for it.
+        """Return a channel for the request, new or shared; the caller must give it back.
 
-        Raises UpstreamFailed, not dispatched, if there is none; ChannelUnavailable.
+        `Ears.lost` was not called for it yet. Raises UpstreamFailed, not dispatched, if there is
+        none; ChannelUnavailable.
         """
         ...
 
     def give_back(self, line: MessageChannel) -> None:
-        """Return a channel without a wait; once for each `take`, lost or not."""
+        """End one use of a channel, without a wait. Must be called once for each `take`, also after
+        the channel was lost."""
         ...
 
     async def close(self) -> None:

@@ -1,8 +1,10 @@
 """One message channel with its requests: `Channel`, the listener (`Ears`) of a `MessageChannel`.
 
-It matches answers and progress to waiting requests (`waiting`) and gives every other message to its
-`ChannelUsers` (`company.SharedBy`). Messages are stored for their readers. If those are slow,
-reading from the channel pauses.
+Sessions and modern requests send through it, and the message channel delivers to it. An answer or
+progress goes to the reply of its request (`waiting`), any other message to its `ChannelUsers`
+(`company.SharedBy`). It begins when the message channel is first taken, and ends with `lost`.
+Messages wait in memory for their readers. While too many bytes wait, reading from the channel
+pauses.
 """
 
 import asyncio
@@ -41,27 +43,34 @@ _GONE: Final = frozenset({400, 404})
 
 
 class ChannelUsers(Protocol):
-    """Receivers of messages that belong to no request. No method raises or waits."""
+    """Receivers of messages that belong to no request; `company.SharedBy`. No method raises or
+    waits."""
 
     def noted(self, method: str, message: bytes, read: Read) -> None:
-        """Receive a notification; `read` is its decoded form where the content matters."""
+        """Receive a notification. `read` is what the functions of `contents` take: its bytes, or
+        its decoded form if it is large."""
         ...
 
     def asked(self, asks: RequestPeek, message: bytes, read: Read) -> None:
-        """Receive a request of the server."""
+        """Receive a request of the server, to give it to a session or refuse it. `read` is as in
+        `noted`."""
         ...
 
     def lost(self, failure: UpstreamFailed) -> None:
-        """The channel is closed."""
+        """The channel is closed. Called once, after the requests in flight have failed."""
         ...
 
     def is_wanted(self, uri: str) -> bool:
-        """Whether any session subscribes to that resource."""
+        """Whether any session subscribes to that resource. If so, no unsubscription is sent."""
         ...
 
 
 class Channel:
-    """One channel in use. `company` gets messages of no request; `under_way` runs background sends."""
+    """One message channel, `line`, in use.
+
+    `waiting` has the requests in flight, `tasks` the server tasks that are polled on it. `company`
+    gets messages of no request; `under_way` runs background sends.
+    """
 
     def __init__(self, line: MessageChannel, company: ChannelUsers, under_way: UnderWay) -> None:
         self.line = line
@@ -76,19 +85,20 @@ class Channel:
 
     @property
     def in_flight(self) -> int:
-        """How many requests wait for answers, and server tasks run."""
+        """How many requests wait for answers, plus how many server tasks run."""
         return len(self.waiting) + self.tasks.count(asyncio.get_running_loop().time())
 
     def heard(self, message: bytes) -> bool:
-        """Give a message to its receiver."""
+        """Give a message to its receiver, as `Ears.heard`."""
         kind = kind_of(message)
         return self._hear_strange(look_at(message), message) if kind is None else self._hear(kind, message, message)
 
     async def heard_large(self, message: bytes) -> bool:
-        """Give a large message to its receiver; it is read on another thread."""
+        """Give a large message to its receiver, as `Ears.heard_large`; it is read on another
+        thread."""
         kind = await in_thread(partial(kind_of, message))
         if is_bounded(kind):
-            # A notification above the limit, whose ends did not tell its kind.
+            # Dropped: a notification above the size limit, whose ends did not tell its kind.
             return True
         is_waited_for = isinstance(kind, Answers) and kind.id in self.waiting.replies
         # An answer is decoded by its reader.
@@ -105,8 +115,12 @@ class Channel:
         return all(were_messages)
 
     def cut(self, ends: bytes) -> bool:
-        """Fail the request that the message answers or may answer. A request of the server is
-        refused."""
+        """Handle the ends of a message that was too large to store, as `Ears.cut`.
+
+        An answer fails its request, a request of the server is refused, and a notification is
+        dropped. If its kind is unknown, it may be any answer: the only request in flight fails, or
+        all do.
+        """
         kind = kind_of(ends)
         if isinstance(kind, Answers):
             self.waiting.fail(kind.id, failures.too_large())
@@ -120,8 +134,9 @@ class Channel:
         return True
 
     def lost(self, failure: UpstreamFailed) -> None:
-        """Fail all requests in flight."""
+        """Fail all requests in flight and tell `company`."""
         if failure.reason == UpstreamReason.CLOSED.value:
+            # No stream can be resumed, other than after a closed HTTP connection.
             failure = failures.Severed(str(failure))
         self.waiting.lost(failure)
         self.company.lost(failure)
@@ -129,19 +144,24 @@ class Channel:
     # --- sending ------------------------------------------------------------------------------------------------------
 
     async def ask(self, outgoing: Outgoing, reply: ChannelReply, *, until: float | None, listens: bool = False) -> None:
-        """Send a request, and wait for the start of its answer. Raises UpstreamFailed; then nothing
-        follows."""
+        """Send a request, and wait until the first message arrives in `reply`, at most until the
+        loop time `until`.
+
+        `listens`: the request only opens a stream, and does not count as in flight. Raises
+        UpstreamFailed; the caller must then end the reply.
+        """
         self.waiting.replies[reply.id] = reply
         if listens:
             self.waiting.listening.add(reply.id)
         await self._carry(outgoing, reply, until)
 
     async def greet(self, outgoing: Outgoing, reply: ChannelReply, *, until: float | None) -> None:
-        """Get the answer to `initialize`, which is sent once per channel. Raises UpstreamFailed.
+        """Get the answer to `initialize` into `reply`. The first caller sends it; others wait for
+        the same answer.
 
-        A channel whose server does not answer in time is useless and is dropped. The time is the
-        timeout of a waiter who has all of it. If there is no other waiter, it is what this one had
-        left, which may be less, since starting a program takes some of it.
+        Raises UpstreamFailed. A channel whose server was silent for a whole timeout is useless and
+        is dropped. A waiter may have less time, since the start of a program takes some of it. When
+        its time is over, the channel is dropped only if no other waiter is left.
         """
         greeting, loop = self.waiting.greeting, asyncio.get_running_loop()
         try:
@@ -164,28 +184,30 @@ class Channel:
                     self.line.drop()
 
     async def tell(self, outgoing: Outgoing) -> int:
-        """Send a message without an answer; return the status of its acceptance. Raises
+        """Send a message that gets no answer; return the status of its acceptance. Raises
         UpstreamFailed."""
         status = await self.line.send(outgoing)
         self._see(status)
         return status
 
     def say(self, message: str, like: Outgoing) -> None:
-        """Send a message in the background, with the headers of the request `like`; delivery is not
-        ensured."""
+        """Send a message in the background, with the headers of `like`, a request of the same
+        caller; failures are ignored."""
         body = message.encode()
         outgoing = Outgoing(verb="POST", headers=like.headers, body=body, first_byte=FAREWELL, follows=True)
         self._under_way.begin(self._say(outgoing))
 
     def keep(self, size: int) -> None:
-        """Count bytes that wait for a reader."""
+        """Count bytes that were stored for a reader; above KEPT_MOST, reading from the channel
+        pauses."""
         self._kept += size
         if self._kept > KEPT_MOST and not self._is_paused:
             self._is_paused = True
             self.line.pause()
 
     def read(self, size: int) -> None:
-        """Count bytes that were read."""
+        """Count bytes that a reader took or dropped; reading continues below a quarter of
+        KEPT_MOST."""
         self._kept -= size
         if self._is_paused and self._kept < KEPT_MOST // 4:
             self._is_paused = False
@@ -214,6 +236,7 @@ class Channel:
             raise
 
     async def _post(self, outgoing: Outgoing, reply: ChannelReply) -> None:
+        """Send a request of an acknowledging channel; a failure goes to its reply."""
         try:
             self._judge(await self.line.send(outgoing), reply)
         except UpstreamFailed as failure:
@@ -224,15 +247,18 @@ class Channel:
             await self.tell(outgoing)
 
     def _judge(self, status: int, reply: ChannelReply) -> None:
+        """Have the reply end with an error status of its request."""
         if not 200 <= status < 300:
             reply.refuse(status)
             self._see(status)
 
     def _see(self, status: int) -> None:
+        """Drop the channel if the status says that the server no longer knows it."""
         if status in _GONE:
             self.line.drop()
 
     def _hear(self, kind: Kind, message: bytes, read: Read) -> bool:
+        """Give a valid message to its reply or to `company`. False only for an invalid response."""
         if isinstance(kind, Answers):
             return self._hear_answer(kind.id, message, read)
         if isinstance(kind, Tells):
@@ -257,15 +283,17 @@ class Channel:
             self.tasks.look(message, reply.keeper, asyncio.get_running_loop().time())
             reply.answer(message)
         elif not greeting.awaits(id):
-            # Abandoned, or a repeated id that was meant for another request.
+            # A late answer to an abandoned request is ignored. An invalid one may be meant for
+            # another request.
             return response_in(read) is not None or self._hear_strange(look_at(message), message)
         elif not greeting.hear(read):
+            # Neither an acceptance nor an error: the state of the server is unknown.
             self.line.drop()
         return True
 
     def _hear_strange(self, strange: Strange, message: bytes) -> bool:
-        """Handle what is not one message: each part of an array, or an answer to a request that can
-        be told.
+        """Handle what is not one message: each part of an array, or an answer whose request can be
+        told.
 
         Returns whether all of it were messages.
         """

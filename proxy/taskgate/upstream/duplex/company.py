@@ -3,7 +3,10 @@
 Nothing in such a message names a session (U-STDIO-4). If a channel serves several callers, or the
 server may still work for one who left, no session gets what may be another caller's. A question for
 one caller goes to the only session that it can be for, else to the one with the newest request.
-Used by `DuplexTransport`, which creates one for each channel.
+
+`DuplexTransport` creates one for each message channel that it takes first, and adds and removes its
+sessions. It ends when the channel is lost. A session is "at work" here while a request of it is in
+flight, or a server task of it runs.
 """
 
 import asyncio
@@ -38,8 +41,10 @@ NOTE_RESOURCE_UPDATED: Final = "notifications/resources/updated"
 
 
 class SharedBy:
-    """A channel and its sessions; the `ChannelUsers` of the channel. `gone` is called when it is
-    lost."""
+    """A channel and its sessions; the `ChannelUsers` of the channel.
+
+    `gone` is called once, when the channel is lost, before its sessions are told.
+    """
 
     def __init__(self, line: MessageChannel, under_way: UnderWay, gone: Callable[[MessageChannel], None]) -> None:
         self.channel = Channel(line, self, under_way)
@@ -52,6 +57,7 @@ class SharedBy:
             for session in self._who_hears(method, read):
                 session.hear(message)
         elif method == NOTE_CANCELLED:
+            # The server ends the stream of this request.
             self.channel.waiting.forget(stream)
             stream.close()
         else:
@@ -76,7 +82,8 @@ class SharedBy:
     # --- modern era ---------------------------------------------------------------------------------------------------
 
     def _stream_of(self, method: str, read: Read) -> ChannelReply | None:
-        """Return the modern request that a notification belongs to (U-STDIO-5)."""
+        """Return the reply of the modern request that a notification belongs to (U-STDIO-5); None
+        if there is none, or it is unknown."""
         replies, listening = self.channel.waiting.replies, self.channel.waiting.listening
         if method == NOTE_MESSAGE:
             # Logs belong to a request, but do not name it.
@@ -95,21 +102,23 @@ class SharedBy:
     # --- possible receivers -------------------------------------------------------------------------------------------
 
     def _given_up(self) -> list[str]:
+        """Return the sessions of abandoned requests that may still run; empty strings for modern
+        ones."""
         return self.channel.waiting.given_up.sessions(asyncio.get_running_loop().time())
 
     def _waited_for(self) -> list[ReplyObserver]:
-        """Return the owners of requests in flight and of followed server tasks."""
+        """Return the owners of requests in flight and of running server tasks."""
         waiting = [reply.keeper for reply in self.channel.waiting.replies.values()]
         return waiting + self.channel.tasks.followers(asyncio.get_running_loop().time())
 
     def _is_of_one(self) -> bool:
-        """Whether the server works for one caller only."""
+        """Whether the server works for one caller only, abandoned requests included."""
         contexts = {each.context for each in (*self.sessions, *self._waited_for())}
         return len(contexts | self.channel.waiting.given_up.contexts) <= 1
 
     def _only_one(self) -> ChannelSession | None:
-        """Return the only session that a message can be for; None if there are several, or it has
-        ended."""
+        """Return the only session that a message can be for. None if there are several, or the only
+        one has ended."""
         at_work = {each.id for each in self._waited_for()} | set(self._given_up())
         if len(self.sessions) == 1:
             at_work |= {session.id for session in self.sessions}
@@ -134,6 +143,7 @@ class SharedBy:
     def _whom_to_ask(self, asks: RequestPeek, read: Read) -> ChannelSession | None:
         """Return the session that gets a request of the server; None if it must be refused."""
         if asks.method == PING:
+            # Any session answers it alike.
             return next(iter(self.sessions), None)
         following = self._that_follows(task_in(read))
         if following is not None:

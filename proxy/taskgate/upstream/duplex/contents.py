@@ -15,14 +15,14 @@ from taskgate.upstream.duplex.words import MAX_DEPTH
 
 _SHOWN: Final = ("taskId", "status", "pollInterval", "pollIntervalMs")
 Read = bytes | Message | None
-"""A message, or its decoded form: None for an invalid one."""
+"""A message as the functions here take it: its bytes, or its decoded form, which is None if it is
+invalid."""
 _LONGEST: Final = 3_600_000
 """Milliseconds between two polls that are accepted."""
 
 
 def message_in(message: bytes) -> Message | None:
-    """Decode a message; None if it is invalid. The other functions take the result as well as
-    bytes."""
+    """Decode a message; None if it is invalid. Large messages are decoded so on another thread."""
     try:
         return parse(message, max_depth=MAX_DEPTH)
     except (UnparsableMessage, MalformedMessage):
@@ -41,8 +41,8 @@ def subscription_of(message: Read) -> RequestId | None:
 
 
 class Shown(NamedTuple):
-    """A task in an answer. `status` None: only its result was shown. `interval` in seconds, 0 if
-    unknown."""
+    """A server's task in an answer. `status` is None if the answer is the task's result. `interval`
+    is the poll interval in seconds, 0 if unknown."""
 
     id: str
     status: str | None
@@ -50,7 +50,7 @@ class Shown(NamedTuple):
 
 
 def task_shown_in(message: bytes) -> Shown | None:
-    """Return the server's task that an answer shows, or whose result it is."""
+    """Return the server's task that an answer shows or is the result of; None without one."""
     response = response_in(message)
     result = None if response is None or response.result is None else response.result.members
     if result is None:
@@ -84,7 +84,8 @@ def response_in(message: Read) -> Response | None:
 
 
 def declared_in(message: bytes) -> bytes:
-    """Return the text of a request's parameters, as the gateway wrote it."""
+    """Return the text of the parameters of a request, here `initialize`, as the gateway wrote
+    it."""
     parsed = _parsed(message)
     assert isinstance(parsed, Request), "the gateway sends only requests here"
     return parsed.params_text.encode()

@@ -1,7 +1,8 @@
-"""Handshake of one channel: `Greeting` sends `initialize` once, for all its sessions.
+"""Handshake of one channel: `Greeting` has the state of its one `initialize`, for all its sessions.
 
-`Channel.greet` sends it, and every session on the channel gets the one answer. It is sent again
-only after the server refused it.
+`Channel.greet` sends `initialize` for the first session. Other sessions join and get the same
+answer. The state is "not sent", "sent", or "accepted". After a refusal or a failure it is "not
+sent" again, so that the next session sends it.
 """
 
 from typing import Final
@@ -19,7 +20,8 @@ NEARLY: Final = 0.95
 
 
 class Greeting:
-    """State of the handshake, and the replies that wait for its answer."""
+    """State of the handshake. `waiting` has the replies that wait for its answer, also that of the
+    sender."""
 
     __slots__ = ("_sent_as", "_sent_at", "_was_confirmed", "_welcome", "waiting")
 
@@ -36,8 +38,8 @@ class Greeting:
         return self._welcome is not None
 
     def joins(self, reply: ChannelReply, now: float) -> bool:
-        """Give the reply the answer, or have it wait for it; False if `initialize` must be sent
-        under its id."""
+        """Give the reply the server's acceptance, or add it to `waiting`. False if its caller must
+        send `initialize`, under the reply's id."""
         if self._welcome is not None:
             _welcome_with(self._welcome, reply)
             return True
@@ -48,19 +50,20 @@ class Greeting:
         return False
 
     def fails(self, failure: UpstreamFailed) -> None:
-        """Fail the waiting replies: it was not sent, or no answer can arrive."""
+        """Fail the waiting replies and return to "not sent": it could not be sent, or no answer can
+        arrive."""
         self._sent_as = None
         waiting, self.waiting = self.waiting, []
         for reply in waiting:
             reply.fail(failure)
 
     def leaves(self, reply: ChannelReply) -> None:
-        """Remove a reply that no longer waits."""
+        """Remove a reply that no longer waits; nothing if it has its answer."""
         if reply in self.waiting:
             self.waiting.remove(reply)
 
     def awaits(self, id: RequestId) -> bool:
-        """Whether `initialize` was sent under that id and is not answered."""
+        """Whether `initialize` was sent under that id and has no answer yet."""
         return id == self._sent_as and self._welcome is None
 
     def hear(self, message: Read) -> bool:
@@ -82,9 +85,11 @@ class Greeting:
         return self.is_welcome or response.result is None
 
     def is_hopeless(self, patience: float, now: float, *, left: float) -> bool:
-        """Whether the server did not answer for the whole timeout.
+        """Whether the channel should be dropped, asked when a waiter leaves: the server did not
+        answer.
 
-        Or for less, if the one who gave up had no time `left` and there is no other waiter.
+        It was silent for a whole timeout, `patience`. Or the time of the leaving waiter is over
+        (`left` seconds remain of it), and there is no other waiter.
         """
         if self._sent_as is None or self._welcome is not None:
             return False
@@ -92,7 +97,8 @@ class Greeting:
         return now - self._sent_at >= patience * NEARLY or (is_spent and not self.waiting)
 
     def confirms(self) -> bool:
-        """Whether `notifications/initialized` is still to be sent; False from the second call on."""
+        """Whether `notifications/initialized` is still to be sent. True only once: each session
+        sends it, and the server gets one."""
         was_confirmed, self._was_confirmed = self._was_confirmed, True
         return not was_confirmed
 
@@ -103,4 +109,5 @@ def _is_welcome(response: Response) -> bool:
 
 
 def _welcome_with(response: Response, reply: ChannelReply) -> None:
+    """Give a reply the answer, under the id of its own request."""
     reply.answer((response.text if response.id == reply.id else with_id(response, reply.id)).encode())

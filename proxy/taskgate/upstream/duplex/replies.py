@@ -1,7 +1,9 @@
 """Answers on a channel: `ChannelReply` is that of one request, `Status` is a status alone.
 
-Both are `Incoming`, so sessions read them like HTTP answers. `Channel` matches messages to replies.
-Messages that arrived before a failure are read before it.
+Both are `Incoming`, so sessions read them like HTTP answers. `Channel` adds the messages of a
+request to its reply, until the answer, a failure, or the end of the channel. The reader takes them,
+and must `end` or `release` the reply in any case. Messages that arrived before a failure are read
+before it.
 """
 
 import asyncio
@@ -17,26 +19,30 @@ OK: Final = 200
 
 
 class ReplyObserver(Protocol):
-    """Owner of a reply. `id` is its session, empty without one; `context` its auth context."""
+    """Owner of a reply: a `ChannelSession` or a `PendingRequest`.
+
+    `id` is the id of its session, empty without one; `context` is its auth context.
+    """
 
     id: str
     context: str
 
     def keep(self, size: int) -> None:
-        """Count bytes that wait to be read."""
+        """Count bytes that were stored in the reply and wait to be read."""
         ...
 
     def read(self, size: int) -> None:
-        """Count bytes that were read."""
+        """Count bytes that left the reply: they were read, or dropped at its end."""
         ...
 
     def let_go(self, reply: "ChannelReply") -> None:
-        """The reply is no longer read, whether or not it was answered."""
+        """The reply has ended: its reader is done with it, whether or not it was answered. Called
+        once."""
         ...
 
 
 class Status:
-    """An `Incoming` that is a status without a body."""
+    """An `Incoming` that is an HTTP status without a body."""
 
     __slots__ = ("status",)
 
@@ -63,11 +69,12 @@ class Status:
 
 
 class ChannelReply:
-    """The answer to one request. It is its own iterator, so that abandoning it half read costs
+    """The answer to the request `id`. It is its own iterator, so that abandoning it half read costs
     nothing.
 
-    `idle` is the allowed silence within it in seconds. `session` is set in the answer to
-    `initialize`.
+    `keeper` is its observer. `idle` is the allowed silence within it. `status` is an HTTP status:
+    200, or one by which an SSE server refused the request. `streams`: messages came before the
+    answer, or none has arrived. `session` is set in the answer to `initialize`.
     """
 
     __slots__ = (
@@ -99,11 +106,12 @@ class ChannelReply:
         self.about: str | None = None
         """The server's id of the task whose result was requested."""
         self.is_answered = False
-        """Whether no more messages follow."""
+        """Whether no more messages follow: the last one arrived, or the server refused or ended the
+        request."""
         self.is_over = False
-        """Whether it is no longer read."""
+        """Whether its reader is done with it (`end`)."""
         self.was_sent = False
-        """Whether the server may be working on the request."""
+        """Whether the server may be working on the request: it was sent, or is being sent."""
         self.keeper = keeper
         self._idle = None if idle is None else idle.total_seconds()
         self._ready: deque[bytes] = deque()
@@ -127,18 +135,19 @@ class ChannelReply:
         self.arrive(message)
 
     def close(self) -> None:
-        """End it without an answer, as the server did."""
+        """End it without an answer: the server has ended its stream."""
         self.is_answered = True
         self._wake()
 
     def fail(self, failure: UpstreamFailed) -> None:
-        """End it with a failure, unless it is answered."""
+        """End it with a failure, which its reader gets after the stored messages; nothing if it is
+        answered."""
         if not self.is_answered and self._failure is None:
             self._failure = failure
             self._wake()
 
     def refuse(self, status: int) -> None:
-        """End it with an HTTP status: the server did not accept the request."""
+        """End it with the HTTP status by which the server did not accept the request."""
         if self._has_begun:
             # The reader already has another status.
             self.fail(failures.refused(status))
@@ -151,13 +160,14 @@ class ChannelReply:
     # --- calls of its reader ------------------------------------------------------------------------------------------
 
     async def begun(self, until: float | None) -> None:
-        """Wait for the first message, until the loop time `until` at most. Raises UpstreamFailed."""
+        """Wait for the first message or the end, until the loop time `until` at most. Raises
+        UpstreamFailed."""
         if not self._ready and not self.is_answered:
             await self._more(until)
 
     @property
     def first(self) -> bytes | None:
-        """The next message, if it is there."""
+        """The next message, which is not taken; None if none is there."""
         return self._ready[0] if self._ready else None
 
     def messages(self) -> Self:
@@ -183,7 +193,8 @@ class ChannelReply:
         self.end()
 
     def end(self) -> None:
-        """Finish with it; a second call does nothing."""
+        """Finish with it: drop what was not read, and call `let_go` of the observer. A second call
+        does nothing."""
         if self.is_over:
             return
         self.is_over = True

@@ -1,7 +1,9 @@
 """One legacy session on a channel: `ChannelSession`, with a session id that the gateway makes up.
 
 Programs know no session ids; the id lets the legacy session address it as over HTTP.
-`DuplexTransport` finds it by its id, and `company` gives it messages of no request.
+`DuplexTransport` creates it for an `initialize` and finds it by its id. `company` gives it messages
+of no request. It ends when the legacy session deletes it, its handshake fails, its channel is lost,
+or nothing has used it for a minute.
 """
 
 import asyncio
@@ -29,15 +31,18 @@ from taskgate.upstream.duplex.replies import ChannelReply, Status
 from taskgate.upstream.duplex.words import Answers, NotificationPeek, RequestPeek, kind_of
 
 UNHEARD: Final = 60.0
-"""Seconds without a reader after which a session ends. A live session has one, except right before
-its end."""
+"""Seconds without a reader and without requests after which a session ends. A live session has a
+reader, except right before its end."""
 
 TAKEN: Final = 202
 UNANSWERED: Final = dump({"code": INTERNAL_ERROR, "message": "The session that could answer has ended"})
 
 
 class ChannelSession:
-    """One session. `over` is called once when it has ended."""
+    """One session of an auth context; the `ReplyObserver` of its replies.
+
+    `over` is called once, as soon as it ends, and gives its use of the channel back.
+    """
 
     def __init__(self, id: str, channel: Channel, context: str, over: Callable[["ChannelSession"], None]) -> None:
         self.id = id
@@ -46,10 +51,11 @@ class ChannelSession:
         self.uris: set[str] = set()
         """The resources that it subscribes to."""
         self.loss: str | None = None
-        """The text for requests in the session after its channel was lost."""
+        """Why its channel was lost, for requests that come later; None if it was not."""
         self._over = over
         self._asides = BufferedNotifications(self._fall_silent)
         self._questions: dict[RequestId, None] = {}
+        # The last request: background messages get its headers.
         self._like = Outgoing(verb="POST", headers={})
         self._silence: asyncio.TimerHandle | None = None
         self._has_ended = False
@@ -62,8 +68,8 @@ class ChannelSession:
     # --- requests -----------------------------------------------------------------------------------------------------
 
     async def begin(self, outgoing: Outgoing, asks: RequestPeek, until: float | None) -> ChannelReply:
-        """Make the handshake and return its answer; after a refusal the session is over. Raises
-        UpstreamFailed."""
+        """Make the handshake and return its answer. After a refusal or a failure the session has
+        ended. Raises UpstreamFailed."""
         self._like = outgoing
         reply = ChannelReply(asks.id, self, outgoing.idle)
         try:
@@ -86,19 +92,21 @@ class ChannelSession:
             return await self._ask(outgoing, kind, until)
         if isinstance(kind, Answers):
             self._questions.pop(kind.id, None)
+        # The server gets one confirmation of its one handshake, however many sessions share it.
         elif kind == _CONFIRMS and not self.channel.waiting.greeting.confirms():
             return Status(TAKEN)
         return Status(await self.channel.tell(outgoing))
 
     def listen(self) -> AsideStream:
-        """Return the stream of messages that are no answers."""
+        """Return a new stream of messages that are no answers; an earlier stream ends."""
         if self._silence is not None:
             self._silence.cancel()
             self._silence = None
         return self._asides.listen()
 
     def end(self) -> None:
-        """End the session: cancel its requests, refuse its open questions."""
+        """End the session: cancel its requests at the server, refuse its open questions. A second
+        call does nothing."""
         if not self._close():
             return
         self._asides.end()
@@ -112,18 +120,18 @@ class ChannelSession:
     # --- messages of its channel --------------------------------------------------------------------------------------
 
     def hear(self, message: bytes) -> None:
-        """Receive a message of the server."""
+        """Receive a notification of the server; dropped if there is neither a reader nor room."""
         self._asides.say(message)
 
     def answers(self, asks: RequestPeek, message: bytes) -> None:
-        """Receive a request of the server."""
+        """Receive a request of the server, which this session is to answer."""
         if self._asides.say(message):
             self._questions[asks.id] = None
         else:
             self._say(error_text(asks.id, UNANSWERED))
 
     def lose(self, failure: UpstreamFailed) -> None:
-        """End the session: its channel is closed."""
+        """End the session without a message to the server: its channel is closed."""
         self.loss = str(failure)
         if self._close():
             self._asides.end(UpstreamFailed(UpstreamReason.SESSION_LOST, self.loss, dispatched=False))
@@ -131,13 +139,16 @@ class ChannelSession:
     # --- the observer of its replies ----------------------------------------------------------------------------------
 
     def keep(self, size: int) -> None:
+        """Count bytes that wait in its replies. While too many wait, the channel is not read."""
         self.channel.keep(size)
 
     def read(self, size: int) -> None:
+        """Count bytes that left its replies."""
         self.channel.read(size)
 
     def let_go(self, reply: ChannelReply) -> None:
-        """The legacy session cancels the request at the server itself."""
+        """Called once by each reply at its end. The legacy session cancels the request at the
+        server itself."""
         self.channel.waiting.give_up(reply)
 
     async def _ask(self, outgoing: Outgoing, asks: RequestPeek, until: float | None) -> ChannelReply:
@@ -158,8 +169,8 @@ class ChannelSession:
         return reply
 
     def _is_still_wanted(self, method: str, uri: str) -> bool:
-        """Store a subscription or its end; returns whether other sessions still subscribe to the
-        resource."""
+        """Note a subscription or its end. True for an end while other sessions subscribe to the
+        resource: the server is not told."""
         if method == RESOURCES_SUBSCRIBE:
             self.uris.add(uri)
             return False
@@ -172,10 +183,13 @@ class ChannelSession:
             self.channel.say(message, self._like)
 
     def _fall_silent(self) -> None:
+        """Called when the reader of its other messages was released: end the session later, unless
+        another reader comes."""
         if not self._has_ended:
             self._silence = asyncio.get_running_loop().call_later(UNHEARD, self._give_up)
 
     def _give_up(self) -> None:
+        """End the session that had no reader for a time, unless requests of it are in flight."""
         self._silence = None
         if any(reply.keeper is self for reply in self.channel.waiting.replies.values()):
             self._fall_silent()
@@ -183,7 +197,7 @@ class ChannelSession:
             self.end()
 
     def _close(self) -> bool:
-        """Mark the session as over, once; returns whether it was open."""
+        """Mark the session as ended and call `over`. False if it had ended before."""
         if self._has_ended:
             return False
         self._has_ended = True

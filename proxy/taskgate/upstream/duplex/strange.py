@@ -29,7 +29,11 @@ def parts_of(message: bytes) -> list[bytes]:
 
 
 class Strange(NamedTuple):
-    """Findings: the `parts`, else the requests it seems to answer, else whether it `says_unread`."""
+    """Findings about such input, of which at most one applies.
+
+    `parts` are the elements of an array. Else `answered` are the ids of the requests that it seems
+    to answer. Else `says_unread`: the server could not read a message, and does not say which.
+    """
 
     parts: Sequence[bytes] = ()
     answered: Collection[RequestId] = ()

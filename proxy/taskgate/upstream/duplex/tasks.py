@@ -1,7 +1,9 @@
 """Server tasks that run on one channel: `RunningTasks`, read from answers to polls.
 
-They keep a program from being ended as idle while no request waits for it. A task that is not
-polled any more counts for a limited time only. The task followers of both eras make the polls.
+`Channel` gives it every answer. A task is added or renewed by each answer that shows it at work. It
+is removed by one that shows its end, or when it was not polled for some time. While there is a
+task, a program is not ended as idle, though no request waits for it. The task followers of both
+eras make the polls.
 """
 
 from typing import Final, NamedTuple
@@ -10,8 +12,8 @@ from taskgate.upstream.duplex.contents import task_shown_in
 from taskgate.upstream.duplex.replies import ReplyObserver
 
 LEAST: Final = 30.0
-"""Seconds without a poll after which a task no longer counts; three poll intervals if those are
-longer."""
+"""Seconds without a poll after which a task no longer counts as running; three poll intervals if
+those are longer."""
 
 _INTERVALS: Final = 3
 _LARGEST: Final = 16 * 1024
@@ -36,7 +38,7 @@ class RunningTasks:
         self._seen: dict[str, _Seen] = {}
 
     def look(self, answer: bytes, who: ReplyObserver, now: float) -> None:
-        """Store the task that an answer shows, if any; `who` polled it."""
+        """Note the task that an answer shows, if any; `who` polled it."""
         if len(answer) > _LARGEST or _NAMED not in answer:
             return
         shown = task_shown_in(answer)
@@ -47,7 +49,7 @@ class RunningTasks:
             self._seen[shown.id] = _Seen(who, now + max(LEAST, _INTERVALS * shown.interval))
 
     def count(self, now: float) -> int:
-        """Return how many tasks run."""
+        """Return how many tasks run; others are removed."""
         for id_ in [id_ for id_, seen in self._seen.items() if seen.until <= now]:
             del self._seen[id_]
         return len(self._seen)

@@ -38,21 +38,25 @@ _MOST_LOST: Final = 256
 
 
 class DuplexTransport:
-    """The transport to one server. `is_modern`: modern requests can be sent too.
+    """The transport to one server. `lines` provides its channels. `is_modern`: modern requests can
+    be sent too.
 
     A session belongs to the principal of its handshake, a request without a session to its own
-    principal.
+    principal. Every channel that is taken is given back once: by `_end` for a session, by `_done`
+    for a modern request.
     """
 
     def __init__(self, lines: ChannelProvider, *, is_modern: bool = True) -> None:
-        self._lines = lines
+        self._provider = lines
         self._is_modern = is_modern
+        # The channels in use, until they are lost.
         self._companies: dict[MessageChannel, SharedBy] = {}
         self._sessions: dict[str, ChannelSession] = {}
+        # The reason of the loss, by session id; the oldest first.
         self._lost: dict[str, str] = {}
         self._survives = False
-        """Whether the server is known to survive `server/discover`, which legacy servers need not
-        know."""
+        """Whether the server has answered `server/discover`. A legacy server need not know that
+        method, and some end on it."""
         self._under_way = UnderWay()
 
     async def send(self, outgoing: Outgoing) -> Incoming:
@@ -73,7 +77,7 @@ class DuplexTransport:
 
     async def close(self) -> None:
         """Close every channel."""
-        await self._lines.close()
+        await self._provider.close()
         await self._under_way.close()
 
     async def _begin(self, outgoing: Outgoing, until: float | None) -> Incoming:
@@ -115,9 +119,11 @@ class DuplexTransport:
         company = self._companies.get(line)
         if company is not None:
             del company.sessions[session]
-        self._lines.give_back(line)
+        self._provider.give_back(line)
 
     def _unknown(self, named: str) -> Status:
+        """Return the answer for a session that has ended. Raises UpstreamFailed if its channel was
+        lost."""
         loss = self._lost.get(named)
         if loss is None:
             return Status(UNKNOWN)
@@ -126,8 +132,8 @@ class DuplexTransport:
     # --- modern era ---------------------------------------------------------------------------------------------------
 
     async def _ask_once(self, outgoing: Outgoing, asks: RequestPeek, until: float | None) -> Incoming:
-        """Send a modern request; the first `server/discover` gets a channel of its own, which it
-        may end."""
+        """Send a modern request. The first `server/discover` is a probe: it gets a channel of its
+        own, since the server may end on it."""
         probes = asks.method == SERVER_DISCOVER and not self._survives
         context = _context(outgoing)
         channel = (await self._taken(Wish(context, None, outgoing, probes), until)).channel
@@ -136,6 +142,8 @@ class DuplexTransport:
         survived = False
 
         def over(channel: Channel) -> None:
+            # Read when the reply has ended. After a probe without a result the channel is of no
+            # use.
             if not survived:
                 channel.line.drop()
             self._done(channel)
@@ -151,13 +159,14 @@ class DuplexTransport:
         return reply
 
     def _done(self, channel: Channel) -> None:
-        self._lines.give_back(channel.line)
+        """Give back the channel of a modern request that has ended."""
+        self._provider.give_back(channel.line)
 
     # --- channels -----------------------------------------------------------------------------------------------------
 
     async def _taken(self, wish: Wish, until: float | None) -> SharedBy:
-        """Take a channel, and listen to it if it is new."""
-        line = await (self._lines.take(wish) if until is None else self._taken_until(wish, until))
+        """Take a channel and return what shares it. The caller must give the channel back."""
+        line = await (self._provider.take(wish) if until is None else self._taken_until(wish, until))
         company = self._companies.get(line)
         if company is None:
             company = self._companies[line] = SharedBy(line, self._under_way, self._lose)
@@ -167,11 +176,12 @@ class DuplexTransport:
     async def _taken_until(self, wish: Wish, until: float) -> MessageChannel:
         try:
             async with asyncio.timeout_at(until):
-                return await self._lines.take(wish)
+                return await self._provider.take(wish)
         except TimeoutError:
             raise failures.too_late(dispatched=False) from None
 
     def _lose(self, line: MessageChannel) -> None:
+        """Forget a channel that is lost."""
         del self._companies[line]
 
 

@@ -1,7 +1,9 @@
 """Requests in flight on one channel: `RequestsInFlight`, and which of them a bad answer fails.
 
-`Channel` uses it for every message. A request fails only if the bad answer was certainly its own,
-or with a text that says that the request is unknown.
+`Channel` uses it for every message. A request is added before it is sent. It leaves in one of three
+ways: `answered`, `forget` if the server does not work on it, or `give_up` if it may. A request
+fails only if the bad answer was certainly its own, or with a text that says that the request is
+unknown.
 """
 
 import asyncio
@@ -17,15 +19,19 @@ _NO_WORK: Final = 0.0
 
 
 class RequestsInFlight:
-    """Requests in flight, the handshake, and abandoned requests."""
+    """Requests in flight (`replies`), the handshake (`greeting`), and abandoned requests
+    (`given_up`)."""
 
     __slots__ = ("given_up", "greeting", "listening", "replies")
 
     def __init__(self) -> None:
         self.greeting = Greeting()
         self.replies: dict[RequestId, ChannelReply] = {}
-        """Requests in flight by id, including streams that only listen."""
+        """The replies of requests in flight, by request id in the order of sending; also of streams
+        that only listen."""
         self.listening: set[RequestId] = set()
+        """Those of the request ids whose streams only listen. Such a request is not work of the
+        server."""
         self.given_up = GivenUp()
 
     def __len__(self) -> int:
@@ -33,19 +39,22 @@ class RequestsInFlight:
         return len(self.replies) - len(self.listening) + len(self.greeting.waiting)
 
     def answered(self, id: RequestId) -> ChannelReply | None:
-        """Remove a request that the server answered; returns its reply, None for the handshake."""
+        """Remove a request because its answer arrived. Returns its reply; None if it was not in
+        flight."""
         self.given_up.answered(id)
         self.listening.discard(id)
         return self.replies.pop(id, None)
 
     def forget(self, reply: ChannelReply) -> None:
-        """Remove a request that no caller waits for and the server has finished."""
+        """Remove a request that the server does not work on: it was not sent, or has ended without
+        an answer."""
         if self.replies.get(reply.id) is reply:
             del self.replies[reply.id]
             self.listening.discard(reply.id)
 
     def give_up(self, reply: ChannelReply) -> None:
-        """Abandon a request that no caller waits for; the server may work on it for a long time."""
+        """Remove a request whose caller waits no longer. If it was sent, it is noted as
+        abandoned."""
         if self.replies.get(reply.id) is reply and reply.was_sent:
             until = _NO_WORK if reply.id in self.listening else asyncio.get_running_loop().time() + STILL
             self.given_up.note(reply.id, reply.keeper.id, reply.keeper.context, until)
@@ -60,8 +69,10 @@ class RequestsInFlight:
             self.greeting.fails(failure)
 
     def fail_the_only_one(self, failure: UpstreamFailed) -> bool:
-        """Fail the only request, since an answer is bad and names no id; False if there are
-        several."""
+        """Fail the only request in flight: the server sent a bad answer that names no id.
+
+        False if there are several, so that the request is unknown; then nothing fails.
+        """
         at_work = self.given_up.sessions(asyncio.get_running_loop().time())
         if len(self) and len(self) + len(at_work) > 1:
             return False
@@ -75,7 +86,7 @@ class RequestsInFlight:
     def fail_all(self, failure: UpstreamFailed) -> None:
         """Fail all requests: the answer of one of them will not arrive, and which is unknown."""
         for reply in self._at_work():
-            # It stays in `replies` until its reader abandons it: the server may still work on it.
+            # It stays in `replies` until its reader ends it: the server may still work on it.
             reply.fail(failure)
         if self.greeting.waiting:
             self.greeting.fails(failure)
@@ -90,4 +101,5 @@ class RequestsInFlight:
         self.greeting.fails(failure)
 
     def _at_work(self) -> list[ChannelReply]:
+        """Return the replies of requests that wait for an answer."""
         return [reply for id_, reply in self.replies.items() if id_ not in self.listening]

@@ -25,7 +25,8 @@ class Answers(NamedTuple):
 
 
 class Tells(NamedTuple):
-    """Progress of the request with this progress token."""
+    """Progress of the request with this progress token. The gateway uses the request id as the
+    token."""
 
     token: RequestId
 
@@ -67,6 +68,7 @@ def kind_by_its_ends(message: bytes) -> Kind | None:
         return Tells(_id(token))
     method, written = head["method"], head["id"] or head["id_first"]
     if method == _PROGRESS:
+        # Its token is not in the usual place.
         return None
     if written is None and not (method or b"").startswith(_NOTE):
         written = _last_id(message)
@@ -78,6 +80,7 @@ def kind_by_its_ends(message: bytes) -> Kind | None:
 
 
 def _read(message: bytes) -> Kind | None:
+    """Return the kind by a full parse."""
     try:
         parsed = parse(message, max_depth=MAX_DEPTH)
     except MalformedMessage as refused:

@@ -1,8 +1,8 @@
 """Tools of a modern server as one session knows them: `Catalogue`, read on demand.
 
-A tool may name arguments that headers of its calls repeat; `mirrored` returns those.
-`ModernSession` sends the requests for pages, and forgets the catalogue when the server says that it
-changed.
+A tool may require that `Mcp-Param-*` headers of its calls repeat some of their arguments;
+`mirrored` returns which. `ModernSession` sends the requests for pages, and forgets the catalogue
+when the server says that it changed.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -29,8 +29,12 @@ log = getLogger("taskgate.upstream")
 
 
 class Catalogue:
-    """Tool list, read on first use and again after `forget`. `ask` sends a request and returns the
-    answer."""
+    """Tool list of one session: read on first use, kept until `forget`, read again by the next
+    user.
+
+    `open_` is awaited before each reading, so that the server is known. `ask` sends the request for
+    one page and returns the answer.
+    """
 
     def __init__(
         self,
@@ -47,12 +51,13 @@ class Catalogue:
         self._tools = SingleFlight(self._read)
         self.forget = self._tools.forget
         self.get = self._tools.get
-        """Return all tools by name. Raises UpstreamFailed, or Abandoned if it was closed meanwhile."""
+        """Return all tools by name; read them if needed. Raises UpstreamFailed, or Abandoned if it
+        was closed meanwhile."""
         self.close = self._tools.close
 
     @property
     def value(self) -> Mapping[str, ListedTool] | None:
-        """The tools if they were read; None otherwise."""
+        """The tools if they are known now; None otherwise."""
         return self._tools.value
 
     def listed(self, tool: str) -> ListedTool | None:
@@ -61,10 +66,11 @@ class Catalogue:
         return None if known is None else known.get(tool)
 
     async def mirrored(self, tool: str) -> Mirrored:
-        """Return the arguments that headers of the tool's calls repeat; none if the list cannot be
-        read.
+        """Return the arguments that headers of the tool's calls must repeat; reads the list if
+        needed.
 
-        The server then refuses a call that lacks a header.
+        Empty if the list cannot be read: the call is sent, and the server refuses it if it lacks a
+        header.
         """
         try:
             listed = (self.value or await self.get()).get(tool)

@@ -20,10 +20,10 @@ class ModernUpstreamContext:
     """Shared state of all modern sessions with one server.
 
     `ids` gives the request ids and progress tokens, which are unique among all sessions. `alarms`
-    are the timers of calls, for as long as `patience` says; `running` counts the calls. `era_lost`
-    is called when the server answers as if it had left this era. That may be wrong, and the call
-    must neither raise nor wait. `outlives`: the server and its tasks survive the end of this
-    process.
+    runs the timers of calls, which `patience` gives; `running` counts the calls. `era_lost` is
+    called when the server answers as if it had left this era: the session is then replaced by one
+    of the other era. That may be wrong, and the call must neither raise nor wait. `outlives`: the
+    server and its tasks survive the end of this process, so that another process can resume calls.
     """
 
     transport: Transport

@@ -1,7 +1,8 @@
 """Identity of a modern server in one session: `Discovery` asks `server/discover`.
 
-It asks again when an answer looks like one of a legacy server, and reports `era_lost` if the server
-left the modern era. `ModernSession` uses it before the first request.
+`ModernSession` gets the identity before each request; only the first one asks the server. It is
+forgotten, and asked again, after an answer that a legacy server could give. If the server has left
+the modern era, `era_lost` of the context is called.
 """
 
 import asyncio
@@ -39,8 +40,11 @@ _OF_ANY_ERA: Final = frozenset(
 
 
 class Discovery:
-    """The server's identity. `met` is awaited with it before any caller gets it; `lost` is called
-    when it is lost."""
+    """The server's identity: unknown, being asked, or known.
+
+    `met` is awaited with each new identity before any caller gets it. `lost` is called when the
+    server turns out not to support this revision.
+    """
 
     def __init__(
         self,
@@ -63,16 +67,17 @@ class Discovery:
         self._server = SingleFlight(self._discover)
         self._sure_since = 0.0
         self.serves_tasks = False
-        """Whether the server last said that it makes tasks of calls."""
+        """Whether the server last said that it can make tasks of calls."""
         self._closed = False
 
     @property
     def value(self) -> ServerDescription | None:
-        """The identity if it is known; None once closed."""
+        """The identity if it is known now; None also once closed."""
         return None if self._closed else self._server.value
 
     async def get(self) -> ServerDescription:
-        """Return the identity. Raises UpstreamFailed; the call that needs it has not been sent."""
+        """Return the identity; ask for it if it is unknown. Raises UpstreamFailed; the call that
+        needs it has not been sent."""
         if self._closed:
             raise failures.let_go(dispatched=False)
         try:
@@ -84,15 +89,19 @@ class Discovery:
             raise failures.let_go(dispatched=False) from None
 
     def doubt(self, response: Response) -> None:
-        """After an answer that a legacy server could give, have the next request ask for the
-        identity again."""
+        """Forget the identity after an answer that a legacy server could give; the next request
+        asks again.
+
+        Not soon after the last discovery, since errors of a modern server look alike.
+        """
         if response.error is None or response.error_code in MODERN_ERRORS:
             return
         if self._clock.elapsed() - self._sure_since >= SURE_FOR:
             self._server.forget()
 
     async def see(self) -> None:
-        """After a bare refusal, ask at once whether the server left this era."""
+        """Ask again at once after a refusal that is an HTTP status alone. If the server left this
+        era, `era_lost` is called."""
         if self._server.value is not None:
             self._server.forget()
         with suppress(UpstreamFailed, TimeoutError):
@@ -100,12 +109,13 @@ class Discovery:
                 await self.get()
 
     def expect_era(self, response: Response) -> None:
-        """Raise for an answer that the server does not support this revision; it did not act then."""
+        """Raise UpstreamFailed for an answer that the server does not support this revision; it did
+        not act then."""
         if response.error_code == UNSUPPORTED_VERSION:
             raise self._other_era()
 
     async def close(self) -> None:
-        """Stop the request that runs; its waiters get a failure."""
+        """Stop the request that runs; its waiters and all later callers get a failure."""
         self._closed = True
         await self._server.close()
 

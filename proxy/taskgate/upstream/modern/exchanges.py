@@ -23,7 +23,8 @@ from taskgate.upstream.modern.context import ModernUpstreamContext
 
 
 class ModernExchanges:
-    """Requests to one server for one host."""
+    """Requests to one server for one host. What the host declared decides how messages are
+    decoded."""
 
     def __init__(self, upstream_context: ModernUpstreamContext, host: Peer | None) -> None:
         self._upstream_context = upstream_context
@@ -32,11 +33,12 @@ class ModernExchanges:
     def ask(
         self, call: Call, written: EncodedRequest, first_byte: timedelta | None, *, asks_who: bool = False
     ) -> Coroutine[Any, Any, Response]:
-        """Return the answer to a request that was written under the call's id. Raises
+        """Return the answer to a request that was encoded under the call's id. Raises
         UpstreamFailed.
 
-        `asks_who`: the request is `server/discover`. An HTTP status that says nothing about the
-        server is then a failure, whatever its body.
+        Other messages on its stream go to the call and its listener meanwhile. `first_byte` is the
+        timeout of the answer's head. `asks_who`: the request is `server/discover`. An HTTP status
+        that says nothing about the server is then a failure, whatever its body.
         """
         return self._ask(call, self._outgoing(call, written, first_byte), asks_who=asks_who)
 
@@ -71,12 +73,15 @@ class ModernExchanges:
             await incoming.release(answered=answered)
 
     def _answer(self, call: Call, incoming: Incoming) -> Coroutine[Any, Any, Response]:
+        """Read the answer by its status and type: an error, an event stream, or one JSON
+        document."""
         # Returns the coroutine: every answer goes this way.
         if not 200 <= incoming.status < 300:
             return self._refusal(call, incoming)
         return self._read(call, incoming) if incoming.streams else self._document(call, incoming)
 
     async def _read(self, call: Call, incoming: Incoming) -> Response:
+        """Read an event stream up to the response."""
         self._upstream_context.observer.stream_opened("response")
         try:
             async for message in incoming.messages():
@@ -93,7 +98,10 @@ class ModernExchanges:
         raise failures.broke_off()
 
     async def _hear(self, message: bytes, call: Call) -> Response | None:
-        """Handle a message on the call's stream; its response is returned instead."""
+        """Handle a message on the call's stream: progress and notifications go to its listener.
+
+        Returns the message if it is the response.
+        """
         hear = self._upstream_context.dialect.decode
         host = self._host
         match hear(message, host) if len(message) <= LARGE else await heard_aside(partial(hear, message, host)):
@@ -109,6 +117,7 @@ class ModernExchanges:
         return None
 
     async def _document(self, call: Call, incoming: Incoming) -> Response:
+        """Read an answer without a stream: its one message."""
         dialect = self._upstream_context.dialect
         async for message in incoming.messages():
             hear = partial(dialect.decode, message, self._host)

@@ -1,7 +1,8 @@
 """Requests about a server's task: `FollowUps` sends `tasks/get`, `tasks/update` and `tasks/cancel`.
 
 Each passes an open circuit, since it follows something begun, and is reported under its own method.
-`FollowedTask` and `ServerTasks` decide when.
+`FollowedTask` decides when to poll (`look`) and to send answers (`bring`), `ServerTasks` when to
+cancel (`end`).
 """
 
 from typing import Final
@@ -25,7 +26,8 @@ FOR_GOOD: Final = frozenset(
 
 
 class FollowUps:
-    """Sends them for one session. `of` is the call that became the task; its principal is used.
+    """Sends requests about tasks for one session. `of` is the call that became the task; its
+    principal is used.
 
     Each method raises UpstreamFailed.
     """
@@ -39,19 +41,19 @@ class FollowUps:
         self._clock = clock
 
     async def look(self, of: Call, task: str) -> Response:
-        """Return the answer to `tasks/get`."""
+        """Poll the task: return the answer to `tasks/get`."""
         call = self._call(of)
         return await self._ask(TASKS_GET, call, self._upstream_context.dialect.get_task(call.id, task, self._host))
 
     async def bring(self, of: Call, task: str, answers: RawJson) -> Response:
-        """Return the answer to `tasks/update` with these answers."""
+        """Send answers to its questions: return the answer to `tasks/update`."""
         call = self._call(of)
         return await self._ask(
             TASKS_UPDATE, call, self._upstream_context.dialect.update_task(call.id, task, answers, self._host)
         )
 
     async def end(self, of: Call, task: str) -> Response:
-        """Return the answer to `tasks/cancel`."""
+        """Cancel the task: return the answer to `tasks/cancel`."""
         call = self._call(of)
         return await self._ask(
             TASKS_CANCEL, call, self._upstream_context.dialect.cancel_task(call.id, task, self._host)

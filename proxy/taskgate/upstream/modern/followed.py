@@ -2,8 +2,9 @@
 
 Status messages of the task become progress of the call, its input requests become questions
 (`task_questions`), and its result becomes the response. Answers are sent by `tasks/update` before
-the next poll. `upstream.looks` has the poll schedule, `task_news` shortens it, and `native` cancels
-a task that is given up.
+the next poll. `upstream.looks` has the poll schedule; reports of the server (`task_news`) bring a
+poll forward. `ServerTasks` creates it, and cancels the task at the server if following it ends
+before the task does.
 """
 
 import asyncio
@@ -43,7 +44,10 @@ _UNKNOWN: Final = frozenset(
 
 
 class FollowedTask:
-    """The task that one call became; `task` is its first state."""
+    """The task that one call became. `task` is its first state.
+
+    `response` follows it once, and is cancelled if the call is given up.
+    """
 
     def __init__(
         self,
@@ -61,19 +65,28 @@ class FollowedTask:
         self._stream: SubscriptionStream | None = None
         self._call = call
         self._listener = call.listener
+        # The newest known state.
         self._seen = task
         self._looks = Looks(task.id)
+        # Progress notifications that were made of status messages.
         self._words = 0
+        # Whether the listener has a resume point.
         self._is_held = False
         self._stirred = asyncio.Event()
+        # Loop times of the last poll, and of the next one.
         self._looked = self._due = asyncio.get_running_loop().time()
         self.id = task.id
         self.runs = True
-        """Whether the server may still work on it."""
+        """Whether the server may still work on it; if so when `response` ends, it must be
+        cancelled."""
 
     async def response(self, questions: TaskQuestions, asked: Mapping[str, Question]) -> Response:
-        """Return the call's response; `asked` are questions that may already be open. Raises
-        UpstreamFailed."""
+        """Follow the task and return the call's response. `asked` are questions that an earlier
+        process may have left open.
+
+        Raises UpstreamFailed: the server lost or cancelled the task, or polls failed for good or
+        for too long.
+        """
         self._due += self._looks.after(self._seen.interval)
         try:
             if not asked:
@@ -87,20 +100,22 @@ class FollowedTask:
             questions.close()
 
     def stir(self) -> None:
-        """Wake the follower: there are answers to send."""
+        """Wake the follower: `questions` has answers to send, or cannot go on."""
         self._stirred.set()
 
     def _told(self) -> None:
-        """Poll soon: the server reports a change."""
+        """Poll soon: called for each report of the server on this task."""
         # At most this often, however many reports come.
         self._due = min(self._due, self._looked + LEAST)
         self._stirred.set()
 
     async def _seen_through(self, questions: TaskQuestions) -> Response:
+        """Send answers and poll, until the task or a question ends the call."""
         loop = asyncio.get_running_loop()
         while True:
             await self._stirs()
             if questions.is_hopeless:
+                # The task cannot go on; it is cancelled by the caller of `response`.
                 return self._dialect.unanswered_error(self._call.id)
             if questions.given:
                 await self._bring(questions)
@@ -110,7 +125,7 @@ class FollowedTask:
                     return response
 
     async def _stirs(self) -> None:
-        """Wait until there is an answer to send, a report, or a poll is due."""
+        """Wait until there is an answer to send, a report has come, or the next poll is due."""
         try:
             async with asyncio.timeout_at(self._due):
                 await self._stirred.wait()
@@ -119,7 +134,7 @@ class FollowedTask:
         self._stirred.clear()
 
     async def _bring(self, questions: TaskQuestions) -> None:
-        """Send the answers; those that do not arrive are sent again before the next poll."""
+        """Send the answers; if they do not arrive, they are sent again before the next poll."""
         given = questions.bringing()
         answers = self._dialect.input_responses(given)
         assert answers is not None, "every answer can be encoded"
@@ -155,7 +170,8 @@ class FollowedTask:
         return self._took(seen, questions)
 
     def _look_later(self, failure: UpstreamFailed | None) -> None:
-        """Schedule the poll after a failed one. Raises UpstreamFailed if polls failed for too long."""
+        """Schedule the next poll after a failed one; `failure` is None if the answer was an error.
+        Raises UpstreamFailed if polls failed for too long."""
         if failure is not None and failure.reason == UpstreamReason.REFUSED.value:
             # The caller of an expired token may have sent a newer one since.
             self._call.principal = None
@@ -188,12 +204,14 @@ class FollowedTask:
         return seen.response
 
     def _hold(self, questions: TaskQuestions) -> None:
-        """Give the listener a resume point, unless an answer is still to be sent."""
+        """Give the listener a resume point, unless an answer is still to be sent, which another
+        process would not have."""
         if self._outlives and not questions.given:
             self._is_held = True
             self._listener.on_checkpoint(ResumePoint(revision=_SPOKEN, task=self.id))
 
     def _tell(self) -> None:
+        """Report the task's status message as progress of the call."""
         message, told = self._seen.message, self._call.told
         if message is not None:
             self._words += 1

@@ -1,7 +1,9 @@
 """Late answers to calls that were given up: `Late` awaits them, to cancel their tasks.
 
 A server may make a task of a call at the moment at which the call is cancelled. Only the answer has
-the id of that task. So the answer is awaited, and `end` cancels its task. Used by `native`.
+the id of that task. So after the cancellation the answer is awaited for a short time, and if it
+announces a task, that is cancelled. `ServerTasks` sends through it every call that may become a
+task.
 """
 
 import asyncio
@@ -19,20 +21,21 @@ from taskgate.upstream.modern.context import ModernUpstreamContext
 
 
 class Late:
-    """Late answers of one session. `end` cancels a task of a call at the server, in the background."""
+    """Requests of one session whose answers may announce tasks. `end` is called with a call and its
+    task, and cancels the task at the server, in the background."""
 
     def __init__(self, upstream_context: ModernUpstreamContext, end: Callable[[Call, str], None]) -> None:
         self._upstream_context = upstream_context
         self._end = end
         self._answers: set[asyncio.Task[Response]] = set()
 
-    async def asked(self, call: Call, asked: Coroutine[Any, Any, Response]) -> Response:
-        """Return the answer to a call that may become a task. Raises UpstreamFailed.
+    async def asked(self, call: Call, request: Coroutine[Any, Any, Response]) -> Response:
+        """Await `request`, which sends the call, and return its answer. Raises UpstreamFailed.
 
-        If the call was sent, cancelling this closes its stream only after a short time: the answer
-        may be under way.
+        If this is cancelled after the call was sent, the request stays open for a short time, for a
+        late answer.
         """
-        answer = asyncio.get_running_loop().create_task(asked)
+        answer = asyncio.get_running_loop().create_task(request)
         self._answers.add(answer)
         answer.add_done_callback(self._answers.discard)
         try:
@@ -42,26 +45,28 @@ class Late:
             raise
 
     async def over(self) -> None:
-        """Wait until no late answer is awaited."""
+        """Wait until no answer is awaited any more."""
         while self._answers:
             await asyncio.wait(tuple(self._answers))
 
     async def close(self) -> None:
-        """Stop to wait for late answers."""
+        """Stop to wait for answers."""
         for answer in self._answers:
             answer.cancel()
         await self.over()
 
     def _outwait(self, call: Call, answer: asyncio.Task[Response]) -> None:
-        """Await the answer for a short time, without its listener."""
-        is_left = call.listener is not None and call.listener.leaves
+        """Await the answer to a cancelled call for a short time, without its listener."""
+        # Another process resumes the call, so its task must not be cancelled.
+        continues_elsewhere = call.listener is not None and call.listener.leaves
         call.listener = None
         patience = asyncio.get_running_loop().call_later(SIGN_OF_LIFE.total_seconds(), answer.cancel)
         answer.add_done_callback(partial(self._came, call, patience))
-        if is_left or not call.sent:
+        if continues_elsewhere or not call.sent:
             answer.cancel()
 
     def _came(self, call: Call, patience: asyncio.TimerHandle, answer: asyncio.Task[Response]) -> None:
+        """Handle the end of the wait: cancel the task that the answer announces, if any."""
         patience.cancel()
         if answer.cancelled() or answer.exception() is not None:
             return

@@ -1,7 +1,9 @@
 """One stream of `subscriptions/listen`: `SubscriptionStream`, reopened whenever it ends.
 
-Servers keep nothing of a stream (M-SUB-2), so each new one names everything again. `listening` uses
-it for the server's lists and resources, `task_news` for tasks.
+It opens when it is created. After each loss it is opened again, after a pause that doubles, until
+it is stopped or the server refuses it. Servers keep nothing of a stream (M-SUB-2), so each new one
+names everything again. `listening` uses it for the server's lists and resources, `task_news` for
+tasks.
 """
 
 import asyncio
@@ -32,18 +34,18 @@ from taskgate.upstream.pauses import FOR_NOW, PAUSE_FIRST, PAUSE_MOST, share
 
 
 class Stands(Protocol):
-    """Callback for an open stream; `again`: it was open before, so that notifications may have been
-    missed."""
+    """Callback for each time that the stream is open. `again`: it was open before, so that
+    notifications may have been missed."""
 
     def __call__(self, stream: "SubscriptionStream", *, again: bool) -> None: ...
 
 
 class SubscriptionStream:
-    """Keeps one stream open until it is stopped or its server refuses it. Invalid messages are
-    skipped.
+    """Keeps one stream open for `wants` until it is stopped or its server refuses it. Invalid
+    messages are skipped.
 
-    The request ids tell streams apart. `hear` gets notifications of the server, `news` the ids of
-    its tasks that changed.
+    `hear` is called with each notification of the server, `news` with the id of each of its tasks
+    that changed. `stands` is called whenever the server has opened the stream.
     """
 
     def __init__(
@@ -64,22 +66,24 @@ class SubscriptionStream:
         self._news = news
         self._stands = stands
         self._clock = clock
+        # The resources that the server reports; None until the stream was first open.
         self._granted: frozenset[str] | None = None
         self._known = asyncio.Event()
         self._was_refused = False
         self.is_refused = False
-        """Whether the server has no such stream, so that it is not reopened."""
+        """Whether the server refused the stream, so that it is not reopened."""
         self.tasks: frozenset[str] = frozenset()
-        """The tasks that the server reports on it."""
+        """The tasks that the server says it reports on the stream."""
         self.filters: frozenset[str] = frozenset()
         """The extension members that the server grants on it."""
         self.is_heard = False
-        """Whether the stream is open now."""
+        """Whether the stream is open now: notifications arrive."""
         # An empty context: the stream serves later callers too.
         self._task = asyncio.get_running_loop().create_task(self._listen(), context=Context())
 
     async def known(self, within: float) -> None:
-        """Wait until the server opened the stream or refused it, at most `within` seconds."""
+        """Wait until the server has opened or refused the stream, or the first attempt failed; at
+        most `within` seconds."""
         with suppress(TimeoutError):
             async with asyncio.timeout(within):
                 await self._known.wait()
@@ -90,15 +94,15 @@ class SubscriptionStream:
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended and is not reopened."""
+        """Whether it was stopped or refused, and so is not reopened."""
         return self._task.done()
 
     def when_over(self, forget: Callable[["SubscriptionStream"], None]) -> None:
-        """Call `forget` once it has ended."""
+        """Call `forget` once, after it was stopped or refused."""
         self._task.add_done_callback(lambda _: forget(self))
 
     def stop(self) -> None:
-        """End it without a wait."""
+        """End it without a wait. A second call does nothing."""
         self._task.cancel()
         self._known.set()
 
@@ -108,6 +112,7 @@ class SubscriptionStream:
         await asyncio.wait((self._task,))
 
     async def _listen(self) -> None:
+        """Open the stream again and again, with pauses, until the server refuses it."""
         pause = PAUSE_FIRST
         for turn in count():
             began = self._clock.elapsed()
@@ -129,7 +134,7 @@ class SubscriptionStream:
             pause = min(pause * 2, PAUSE_MOST)
 
     async def _hold(self, id: int) -> bool:
-        """Read one stream to its end; returns whether there may be another."""
+        """Open the stream once and read it to its end; returns whether it may be opened again."""
         written = self._upstream_context.dialect.listen(id, self._wants, self._host)
         outgoing = Outgoing(
             verb="POST",
@@ -162,6 +167,7 @@ class SubscriptionStream:
             self._upstream_context.observer.stream_ended("listen")
 
     def _is_end(self, said: ModernServerMessage, id: int) -> bool:
+        """Handle a message; returns whether it ends the stream."""
         match said:
             case SubscriptionGrant(uris, tasks, filters):
                 again, self._granted, self.is_heard = self._granted is not None, uris, True

@@ -25,8 +25,8 @@ STREAM_PATIENCE: Final = 0.1
 class SubscriptionListener:
     """The subscriptions of one session.
 
-    `hear` gets every notification; `resumed` is called when some may have been missed. The
-    subscribed resources are those of `lasting`.
+    `hear` is called with every notification. `resumed` is called when a stream was lost and is open
+    again, since some may have been missed. The subscribed resources are those of `lasting`.
     """
 
     def __init__(
@@ -44,6 +44,7 @@ class SubscriptionListener:
         self._hear = hear
         self._resumed = resumed
         self._clock = clock
+        # The list changes that are wanted.
         self._kinds = ServerSubscription()
         self._uris = lasting.uris
         self._streams: set[SubscriptionStream] = set()
@@ -54,7 +55,7 @@ class SubscriptionListener:
         """Listen to the list changes that the server declares, and wait a short time for the
         stream.
 
-        A stream that already reports them stays.
+        Called after each discovery. A stream that already reports them stays.
         """
         said = server.peer.capabilities
         kinds = ServerSubscription(
@@ -71,13 +72,16 @@ class SubscriptionListener:
 
     @property
     def granted(self) -> frozenset[str]:
-        """The extension members that the server grants, as far as known."""
+        """The extension members that the server grants on the open streams."""
         # During a replacement two streams are open, and both deliver.
         return frozenset[str]().union(*(stream.filters for stream in self._streams))
 
     async def subscribe(self, uri: str, within: float) -> bool:
-        """Count a subscription of a resource; returns whether the server reports it, as known
-        within `within` seconds."""
+        """Count a subscription of a resource. False, and not counted, if the server does not report
+        it.
+
+        Waits up to `within` seconds until that is known.
+        """
         if uri not in self._uris and len(self._uris) >= MAX_URIS:
             return False
         self._uris[uri] = self._uris.get(uri, 0) + 1
@@ -134,6 +138,7 @@ class SubscriptionListener:
         self._stop_all_but(lambda each: self._newest is not None and (each is self._newest or each.is_heard))
 
     def _took_over(self, stream: SubscriptionStream, *, again: bool) -> None:
+        """Called when a stream is open: the newest one replaces all others."""
         if stream is self._newest:
             self._stop_all_but(lambda each: each is stream)
         if again:

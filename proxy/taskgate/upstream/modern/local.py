@@ -27,7 +27,8 @@ SERVED_HERE: Final = frozenset({PING, LOGGING_SET_LEVEL, *_SUBSCRIPTIONS})
 
 
 class LocalWords:
-    """Answers such requests for one session."""
+    """Answers requests of `SERVED_HERE` for one session; `open_` returns what the server
+    declares."""
 
     def __init__(
         self,
@@ -57,6 +58,7 @@ class LocalWords:
         return self._refusal(METHOD_NOT_FOUND, "Method not found")
 
     async def _declares(self, name: str, part: str | None = None) -> bool:
+        """Whether the server declares a capability, and a part of it if given."""
         declared: Any = (await self._open()).peer.capabilities.get(name)
         return isinstance(declared, dict) and (part is None or declared.get(part) is True)
 

@@ -1,7 +1,8 @@
 """Open question of a modern server: `RoundQuestion`, in a round of a call or of a server's task.
 
-`questions` and `task_questions` create it as its `Asker` and give it to the call's listener. They
-send the answer to the server.
+`questions` and `task_questions` create it and give it to the call's listener. It is open until it
+is answered or refused by the host's side, or withdrawn by its creator. Its creator is its `Asker`,
+which gets the answer and sends it to the server.
 """
 
 from collections.abc import Callable
@@ -13,21 +14,23 @@ from taskgate.upstream.principal import Principal
 
 
 class Asker(Protocol):
-    """Receiver of the answer."""
+    """Creator of a question, which receives the answer."""
 
     def answered(self, name: str, answer: Answer, principal: Principal | None) -> None:
-        """Receive the answer; called once."""
+        """Receive the answer to the question that the server calls `name`. Called once, at the
+        first answer or refusal."""
         ...
 
     def no_answer(self, question: Question) -> Answer:
-        """Return the answer for a host that gave none."""
+        """Return the answer that the server gets if the host gave none."""
         ...
 
 
 class RoundQuestion:
     """A `ServerQuestion` that the server calls `name`.
 
-    `lasts`: the name is valid beyond the next request, so that another process can answer by it.
+    `lasts`: the name stays valid until the question is answered, so that another process can answer
+    by it.
     """
 
     __slots__ = ("_asker", "_forgets", "_name", "_was_withdrawn", "key", "question")
@@ -35,9 +38,10 @@ class RoundQuestion:
     def __init__(self, name: str, question: Question, asker: Asker, *, lasts: bool = False) -> None:
         self.question = question
         self.key = name if lasts else None
-        """The server's name, if it is valid in other processes; None otherwise."""
+        """The server's name, if another process can answer by it; None otherwise."""
         self._name = name
         self._asker: Asker | None = asker
+        # Callbacks of `when_withdrawn`.
         self._forgets: list[Callable[[], None]] = []
         self._was_withdrawn = False
 
@@ -65,7 +69,8 @@ class RoundQuestion:
             forget()
 
     def withdraw(self) -> None:
-        """Withdraw the question: it can no longer be answered."""
+        """Withdraw the question: it can no longer be answered, and those who wait for that are
+        told."""
         self._asker, self._was_withdrawn = None, True
         forgets, self._forgets = self._forgets, []
         for forget in forgets:

@@ -1,8 +1,9 @@
 """Questions of one round of a modern call: `OpenRound` asks each once and gathers the answers.
 
-The round is over when all are answered, or one answer cannot be expressed in this era. The server
-gets all answers of a round in one request, which `rounds` sends. A next round may reuse the names
-of questions.
+`RoundRunner` creates one for each answer of the server that asks something, awaits `gather`, and
+sends all answers in the next request. The round is over when all questions are answered, or one
+answer cannot be expressed in this era. Questions that are open at its end are withdrawn. A next
+round may reuse their names.
 """
 
 import asyncio
@@ -21,8 +22,9 @@ from taskgate.upstream.resume_points import Leave
 class OpenRound:
     """The questions of one round.
 
-    `principal` is the last one who answered, None if unknown. `leave` is set while the round's
-    checkpoint is stored.
+    After `gather`, `principal` is the caller who answered last, None if unknown. `leave` is what
+    the listener's `keep` returned, to be awaited before the next round is sent. It is None if the
+    listener stores no checkpoint.
     """
 
     def __init__(self, dialect: ModernUpstreamDialect, call: Call, asked: ServerRound) -> None:
@@ -59,6 +61,7 @@ class OpenRound:
         )
 
     def answered(self, name: str, answer: Answer, principal: Principal | None) -> None:
+        """Take an answer, as the `Asker` of the questions."""
         del self._open[name]
         self._call.asks(-1)
         self.principal = principal or self.principal
@@ -68,6 +71,8 @@ class OpenRound:
         return self._dialect.default_answer(question)
 
     def _ask(self) -> None:
+        """Give the questions to the call's listener, then have it store a checkpoint of the
+        round."""
         listener = self._call.listener
         assert listener is not None, "only a call with a listener has rounds"
         heard = dict(self._open)
@@ -80,6 +85,8 @@ class OpenRound:
             self.leave = listener.keep(Between(self._state, asked, self._answers))
 
     def _take(self, key: str, answer: Answer) -> None:
+        """Store an answer; the round is over with the last one, or with one that cannot be
+        expressed."""
         self._answers[key] = answer
         cannot_be_told = self._dialect.input_responses({key: (self._questions[key], answer)}) is None
         if cannot_be_told or len(self._answers) == len(self._questions):

@@ -3,8 +3,9 @@
     request                  -> input required: questions, state
     request, answers, state  -> input required, or a task, or the result
 
-Each round has a new request id (M-MRTR-3). `OpenRound` asks the questions, `ServerTasks` follows a
-task, `ModernExchanges` does the HTTP, and `ModernSession` bounds the time.
+The server keeps nothing between rounds: the state goes back to it as it wrote it. Each round has a
+new request id (M-MRTR-3). `OpenRound` asks the questions, `ServerTasks` follows a task,
+`ModernExchanges` does the HTTP, and `ModernSession` bounds the time.
 """
 
 import asyncio
@@ -32,156 +33,180 @@ MAX_ROUNDS: Final = 64
 """Rounds of one call: more than any tool needs, and an end for one without end."""
 
 MAX_EMPTY: Final = 12
-"""Rounds in a row without questions: the server only asks for more time."""
+"""Rounds in a row without questions: by such a round the server asks for more time."""
 
 PAUSE_FIRST: Final = 0.05
 PAUSE_MOST: Final = 5.0
-"""PAUSE_FIRST to PAUSE_MOST: seconds before such a round is sent again; doubles."""
+"""PAUSE_FIRST to PAUSE_MOST: seconds before a request is sent again after a round without
+questions; doubles."""
 
 MOST_NOTED: Final = 1024
-"""Tools that are known to run as tasks only; others are found out with each call."""
+"""Tools that are remembered to need the tasks extension. For others each call is refused once and
+sent again."""
 
 Mirrored = Mapping[str, tuple[str, ...]]
+"""Arguments of a tool that headers of its calls repeat: the rest of the header's name, and the path
+of the argument."""
 
 
 class RoundRunner:
-    """Calls to one server for one host. `mirrored_anew` reads again what headers of a tool's calls
-    repeat.
+    """Sends calls to one server for one host.
 
-    The tasks extension is declared with a call that may become a task
-    (`RequestDraft.follows_tasks`). It is also declared with calls of a tool that the server refused
-    without it, if `serves_tasks`: so hosts without tasks can use such tools.
+    `mirrored_anew` reads the tool list again and returns which arguments headers of a tool's calls
+    repeat. `serves_tasks` tells whether the server declares the tasks extension.
+
+    A request declares that extension if its draft has `follows_tasks`: the call may then become a
+    task. Some tools run as tasks only, and the server refuses their calls without it. Such a call
+    is sent again with it if the server has tasks. So hosts that know no tasks can use such tools.
     """
 
     def __init__(
         self,
         upstream_context: ModernUpstreamContext,
         exchanges: ModernExchanges,
-        natives: ServerTasks,
+        server_tasks: ServerTasks,
         host: Peer | None,
         mirrored_anew: Callable[[str], Awaitable[Mirrored]],
         serves_tasks: Callable[[], bool],
     ) -> None:
         self._upstream_context = upstream_context
         self._exchanges = exchanges
-        self._natives = natives
+        self._server_tasks = server_tasks
         self._host = host
         self._mirrored_anew = mirrored_anew
         self._serves_tasks = serves_tasks
         self._only_as_tasks: set[str] = set()
 
-    async def ask(self, call: Call, saying: RequestDraft, tool: str | None, first_byte: timedelta | None) -> Response:
-        """Return the server's last answer. Raises UpstreamFailed. Each round has an id of its own
-        (M-MRTR-3)."""
+    async def ask(self, call: Call, draft: RequestDraft, tool: str | None, first_byte: timedelta | None) -> Response:
+        """Send a request, in rounds if the server asks something, and return its last answer.
+
+        A call with `resumes` begins with the next round of another process. Raises UpstreamFailed.
+        """
         if call.resumes is not None:
-            resumed = await self._resumed(saying, call.resumes)
+            resumed = await self._resumed_round(draft, call.resumes)
             if resumed is None:
                 return self._upstream_context.dialect.unanswered_error(call.id)
-            saying = resumed
-        saying, response = await self._begun(call, saying, tool, first_byte)
+            draft = resumed
+        draft, response = await self._first_answer(call, draft, tool, first_byte)
         empty = 0
         for turn in count():
             task = (
-                self._upstream_context.dialect.read_created_task(saying.method, response)
-                if saying.follows_tasks
+                self._upstream_context.dialect.read_created_task(draft.method, response)
+                if draft.follows_tasks
                 else None
             )
             if task is not None:
-                return await self._natives.follow(call, task)
-            asked = self._upstream_context.dialect.round_of(saying.method, call.id, response)
-            if asked is None or (call.listener is not None and call.listener.passes_rounds):
+                return await self._server_tasks.follow(call, task)
+            asks = self._upstream_context.dialect.round_of(draft.method, call.id, response)
+            # With `passes_rounds` the host gets the round as it is, and answers it itself.
+            if asks is None or (call.listener is not None and call.listener.passes_rounds):
                 return response
             if turn == MAX_ROUNDS:
                 break
-            empty = 0 if asked.questions else empty + 1
-            again = await self._answered(call, saying, asked, empty)
+            empty = 0 if asks.questions else empty + 1
+            again = await self._next_round(call, draft, asks, empty)
             if again is None:
                 return self._upstream_context.dialect.unanswered_error(call.id)
-            saying = again
+            draft = again
             try:
-                response = await self._send_again(call, saying, first_byte)
+                response = await self._send_again(call, draft, first_byte)
             except UpstreamFailed as failure:
                 # The server may have acted on earlier rounds.
                 raise failures.sent(failure) from None
         raise failures.malformed("it requests input without end")
 
-    async def _begun(
-        self, call: Call, saying: RequestDraft, tool: str | None, first_byte: timedelta | None
+    async def _first_answer(
+        self, call: Call, draft: RequestDraft, tool: str | None, first_byte: timedelta | None
     ) -> tuple[RequestDraft, Response]:
-        """Return the first answer that is no refusal of the request's form, and the request that
-        got it."""
+        """Send the first request, and again with another form if the server refuses its form before
+        it acts.
+
+        Returns the request of the last attempt, and the answer to it.
+        """
         if tool in self._only_as_tasks:
-            saying = saying._replace(follows_tasks=True)
-        response = await self._send(call, saying, first_byte)
-        if tool is not None and not saying.follows_tasks and self._runs_only_as_task(response):
+            draft = draft._replace(follows_tasks=True)
+        response = await self._send(call, draft, first_byte)
+        if tool is not None and not draft.follows_tasks and self._runs_only_as_task(response):
             if len(self._only_as_tasks) < MOST_NOTED:
                 self._only_as_tasks.add(tool)
-            saying = saying._replace(follows_tasks=True)
-            response = await self._send_again(call, saying, first_byte)
-        if tool is not None and saying.method == TOOLS_CALL and _is_mismatch(response):
+            draft = draft._replace(follows_tasks=True)
+            response = await self._send_again(call, draft, first_byte)
+        if tool is not None and draft.method == TOOLS_CALL and _is_mismatch(response):
             # The server refused before it acted; the headers that it requires may have changed
             # (H-MOD-7).
             mirrored = await self._mirrored_anew(tool)
-            if mirrored != saying.header_paths:
-                saying = saying._replace(header_paths=mirrored)
-                response = await self._send_again(call, saying, first_byte)
-        return saying, response
+            if mirrored != draft.header_paths:
+                draft = draft._replace(header_paths=mirrored)
+                response = await self._send_again(call, draft, first_byte)
+        return draft, response
 
     def _runs_only_as_task(self, response: Response) -> bool:
+        """Whether the server refused the call because it runs as a task only."""
         return (
             response.error is not None and self._upstream_context.dialect.needs_tasks(response) and self._serves_tasks()
         )
 
-    async def _answered(self, call: Call, saying: RequestDraft, asked: ServerRound, empty: int) -> RequestDraft | None:
-        """Return the request with the answers of a round; None if an answer cannot be expressed."""
-        if not asked.questions:
+    async def _next_round(self, call: Call, draft: RequestDraft, asks: ServerRound, empty: int) -> RequestDraft | None:
+        """Gather the answers to a round, and return the request of the next one; None if an answer
+        cannot be expressed.
+
+        `empty` is the number of rounds in a row without questions; such a round is only waited out.
+        """
+        if not asks.questions:
             if empty > MAX_EMPTY:
                 raise failures.malformed("it requests input without end")
             await asyncio.sleep(min(PAUSE_FIRST * 2 ** (empty - 1), PAUSE_MOST))
-            return saying._replace(answers=None, state=asked.state)
-        open_round = OpenRound(self._upstream_context.dialect, call, asked)
+            return draft._replace(answers=None, state=asks.state)
+        open_round = OpenRound(self._upstream_context.dialect, call, asks)
         answers = await open_round.gather(self._host)
-        # The newest token of the caller is as valid as the call's, and lasts longer.
+        # The same caller with a newer token, which is valid for longer than that of the call.
         call.principal = open_round.principal or call.principal
         if answers is None:
             return None
         if open_round.leave is not None:
-            await _left(open_round.leave)
-        return saying._replace(answers=answers, state=asked.state)
+            await _expect_ours(open_round.leave)
+        return draft._replace(answers=answers, state=asks.state)
 
-    async def _resumed(self, saying: RequestDraft, resumes: NextRound) -> RequestDraft | None:
-        """Return the request with the answers of a round that another process gathered; None as in
-        `_answered`."""
+    async def _resumed_round(self, draft: RequestDraft, resumes: NextRound) -> RequestDraft | None:
+        """Return the request of a round whose answers another process gathered; None if an answer
+        cannot be expressed."""
         dialect = self._upstream_context.dialect
         given = {
-            key: (asked, dialect.default_answer(asked) if answer is None else answer)
-            for key, (asked, answer) in resumes.answers.items()
+            key: (question, dialect.default_answer(question) if answer is None else answer)
+            for key, (question, answer) in resumes.answers.items()
         }
         answers = dialect.input_responses(given)
         if answers is None:
             return None
-        await _left(resumes.leave)
-        return saying._replace(answers=answers, state=resumes.state)
+        await _expect_ours(resumes.leave)
+        return draft._replace(answers=answers, state=resumes.state)
 
-    async def _send_again(self, call: Call, saying: RequestDraft, first_byte: timedelta | None) -> Response:
+    async def _send_again(self, call: Call, draft: RequestDraft, first_byte: timedelta | None) -> Response:
+        """Send a request of the same call, under a new id."""
         call.id = next(self._upstream_context.ids)
-        return await self._send(call, saying, first_byte)
+        return await self._send(call, draft, first_byte)
 
-    def _send(self, call: Call, saying: RequestDraft, first_byte: timedelta | None) -> Coroutine[Any, Any, Response]:
-        if saying.params is not None and len(saying.params.head) > LARGE:
-            asked = self._send_large(call, saying, first_byte)
+    def _send(self, call: Call, draft: RequestDraft, first_byte: timedelta | None) -> Coroutine[Any, Any, Response]:
+        """Send one request and return its answer. If it may become a task, `ServerTasks` sees to
+        late answers."""
+        if draft.params is not None and len(draft.params.head) > LARGE:
+            request = self._send_large(call, draft, first_byte)
         else:
-            written = self._upstream_context.dialect.request(call.id, saying, self._host)
-            asked = self._exchanges.ask(call, written, first_byte)
-        return self._natives.asked(call, asked) if saying.follows_tasks else asked
+            written = self._upstream_context.dialect.request(call.id, draft, self._host)
+            request = self._exchanges.ask(call, written, first_byte)
+        return self._server_tasks.asked(call, request) if draft.follows_tasks else request
 
-    async def _send_large(self, call: Call, saying: RequestDraft, first_byte: timedelta | None) -> Response:
-        written = await in_thread(partial(self._upstream_context.dialect.request, call.id, saying, self._host))
+    async def _send_large(self, call: Call, draft: RequestDraft, first_byte: timedelta | None) -> Response:
+        written = await in_thread(partial(self._upstream_context.dialect.request, call.id, draft, self._host))
         return await self._exchanges.ask(call, written, first_byte)
 
 
-async def _left(leave: Leave) -> None:
-    """Raise if the call was given up, or another process has it now."""
+async def _expect_ours(leave: Leave) -> None:
+    """Remove the call's checkpoint by `leave`, right before the next round is sent.
+
+    From then on no other process can take the call over and send the same round again. Raises
+    UpstreamFailed if the call has ended, or another process has taken it over.
+    """
     if not await leave():
         raise failures.let_go(dispatched=True)
 

@@ -1,8 +1,9 @@
 """Session with a modern server as the gateway uses it: `ModernSession`, an `UpstreamSession`.
 
-The server only sees requests. No request is sent twice, except one that the server refused for its
-headers (H-MOD-7). A request first waits for `discovery`, a call also for `catalogue`; then `rounds`
-runs it within the time limits of `waits`. Notifications come by `listening`.
+Modern servers have no sessions and only see requests. A request first waits for `discovery`, a call
+also for `catalogue`; then `rounds` runs it within the time limits of `waits`. No request is sent
+twice, except one that the server refused for its form before it acted (H-MOD-7). Notifications come
+by `listening`. The session opens with its first request and ends with `close`.
 """
 
 from collections.abc import Coroutine, Mapping
@@ -41,7 +42,10 @@ from taskgate.upstream.single import Abandoned
 
 
 class ModernSession:
-    """One session with one server."""
+    """One session with one server. The server is told what `host` declared, nothing if it is None.
+
+    `listener` gets the notifications of no call.
+    """
 
     era: Final = Era.MODERN
 
@@ -73,6 +77,7 @@ class ModernSession:
             lost=self._catalogue.forget,
             clock=clock,
         )
+        # Follows and cancels the tasks that the server makes of calls.
         self._natives = ServerTasks(upstream_context, self._exchanges, host, clock)
         serves = partial(getattr, self._discovery, "serves_tasks")
         self._rounds = RoundRunner(
@@ -103,12 +108,12 @@ class ModernSession:
             return self._local.answer(method, params)
         level = log_level or self._local.log_level
         follows = method == TOOLS_CALL and self._host_knows_tasks
-        saying = RequestDraft(
+        draft = RequestDraft(
             method=method, params=params, log_level=level, host_headers=repeated, follows_tasks=follows
         )
         bounds = self._upstream_context.patience.of(tool, method)
         call = Call(next(self._upstream_context.ids), listener, bounds, principal=principal)
-        return self._ask_for_tools(call, saying) if method == TOOLS_LIST else self._ask(call, saying, tool)
+        return self._ask_for_tools(call, draft) if method == TOOLS_LIST else self._ask(call, draft, tool)
 
     async def run(
         self,
@@ -130,7 +135,7 @@ class ModernSession:
             return await self._waits.bounded(call, TOOLS_CALL, resumed, self._discovery.expect_era)
         call.resumes = resumes
         level = log_level or self._local.log_level
-        saying = RequestDraft(
+        draft = RequestDraft(
             method=TOOLS_CALL,
             params=Params(params),
             wants_progress=True,
@@ -138,7 +143,7 @@ class ModernSession:
             host_headers=repeated,
             follows_tasks=True,
         )
-        return await self._ask(call, saying, tool)
+        return await self._ask(call, draft, tool)
 
     def outcome(self, response: Response) -> CallSucceeded | CallFaulted:
         return self._upstream_context.dialect.outcome(response)
@@ -164,7 +169,8 @@ class ModernSession:
         return filters & self._listening.granted
 
     async def close(self) -> None:
-        """The server has no session, so it is not told."""
+        """End the waits of all requests, then everything that runs for them. The server has no
+        session, so it is not told."""
         self._closed = True
         self._waits.let_go()
         await self._discovery.close()
@@ -172,46 +178,49 @@ class ModernSession:
         await self._catalogue.close()
         await self._listening.close()
 
-    async def _ask_for_tools(self, call: Call, saying: RequestDraft) -> Response:
-        response = await self._ask(call, saying)
+    async def _ask_for_tools(self, call: Call, draft: RequestDraft) -> Response:
+        """Send `tools/list` of a host, and return the answer without tools that are not sound."""
+        response = await self._ask(call, draft)
         what_is_left(self._upstream_context.settings.catalogue, response)
         return await offload(
             len(response.text), partial(self._upstream_context.dialect.without_unsound_tools, response)
         )
 
-    async def _ask(self, call: Call, saying: RequestDraft, tool: str | None = None) -> Response:
-        asked = self._asked(call, saying, tool)
+    async def _ask(self, call: Call, draft: RequestDraft, tool: str | None = None) -> Response:
+        """Send a request within its time limits. Its answer may cast doubt on the server's era."""
+        asked = self._prepared(call, draft, tool)
         try:
-            response = await self._waits.bounded(call, saying.method, asked, self._discovery.expect_era)
+            response = await self._waits.bounded(call, draft.method, asked, self._discovery.expect_era)
         except failures.Unwelcome:
             await self._discovery.see()
             raise
         self._discovery.doubt(response)
         return response
 
-    def _asked(self, call: Call, saying: RequestDraft, tool: str | None) -> Coroutine[Any, Any, Response]:
-        """Prepare a request: discovery first, then for a call the headers that its tool requires."""
+    def _prepared(self, call: Call, draft: RequestDraft, tool: str | None) -> Coroutine[Any, Any, Response]:
+        """Return the sending of a request: after discovery, and for a call with the headers that
+        its tool requires."""
         if self._discovery.value is None:
-            return self._asked_when_met(call, saying, tool)
-        if saying.method != TOOLS_CALL:
-            return self._rounds.ask(call, saying, None, self._upstream_context.settings.first_byte)
-        if saying.follows_tasks and not self._discovery.serves_tasks:
-            saying = saying._replace(follows_tasks=False)
+            return self._ask_when_met(call, draft, tool)
+        if draft.method != TOOLS_CALL:
+            return self._rounds.ask(call, draft, None, self._upstream_context.settings.first_byte)
+        if draft.follows_tasks and not self._discovery.serves_tasks:
+            draft = draft._replace(follows_tasks=False)
         if tool is None:
-            return self._rounds.ask(call, saying, None, None)
+            return self._rounds.ask(call, draft, None, None)
         listed = self._catalogue.listed(tool)
         if listed is None:
-            return self._asked_when_listed(call, saying, tool)
-        said = saying._replace(header_paths=listed.header_paths) if listed.header_paths else saying
+            return self._ask_when_listed(call, draft, tool)
+        said = draft._replace(header_paths=listed.header_paths) if listed.header_paths else draft
         return self._rounds.ask(call, said, tool, None)
 
-    async def _asked_when_met(self, call: Call, saying: RequestDraft, tool: str | None) -> Response:
+    async def _ask_when_met(self, call: Call, draft: RequestDraft, tool: str | None) -> Response:
         await self.open()
-        return await self._asked(call, saying, tool)
+        return await self._prepared(call, draft, tool)
 
-    async def _asked_when_listed(self, call: Call, saying: RequestDraft, tool: str) -> Response:
+    async def _ask_when_listed(self, call: Call, draft: RequestDraft, tool: str) -> Response:
         mirrored = await self._catalogue.mirrored(tool)
-        said = saying._replace(header_paths=mirrored) if mirrored else saying
+        said = draft._replace(header_paths=mirrored) if mirrored else draft
         return await self._rounds.ask(call, said, tool, None)
 
     async def _ask_for_page(self, call: Call, written: EncodedRequest) -> Response:
@@ -223,10 +232,12 @@ class ModernSession:
             raise
 
     async def _begin(self, server: ServerDescription) -> None:
+        """Take a new identity of the server: store it for hosts, and listen to what it declares."""
         self._welcome.met(server)
         await self._listening.begin(server)
 
     def _hear_aside(self, notification: Notification) -> None:
+        """Receive a notification of no call."""
         if notification.method == NOTE_TOOLS_CHANGED:
             self._catalogue.forget()
         self._listener.on_notification(notification)

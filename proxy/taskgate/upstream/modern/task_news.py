@@ -1,7 +1,7 @@
 """Task notifications of a modern server: `ServerTaskNews` opens a stream per task, for early polls.
 
-Polls remain in any case; nothing depends on the streams. `FollowedTask` asks for one after its
-first poll.
+A report only brings the next poll forward. Polls remain in any case, and nothing depends on the
+streams. `FollowedTask` asks for one after its first poll, and stops it at its end.
 """
 
 import asyncio
@@ -20,19 +20,20 @@ RARE: Final = 2.0
 
 
 class ServerTaskNews:
-    """The streams of one session. After the server refused one, or reports no tasks, no other is
-    opened."""
+    """The streams of one session. No more are opened after the server has refused one, or does not
+    report the task of one."""
 
     def __init__(self, upstream_context: ModernUpstreamContext, host: Peer | None, clock: Clock) -> None:
         self._upstream_context = upstream_context
         self._host = host
         self._clock = clock
         self._streams: set[SubscriptionStream] = set()
+        # Whether a stream may be of use, as far as known.
         self._are_told = True
 
     def listen(self, task: str, interval: float | None, tell: Callable[[], None]) -> SubscriptionStream | None:
-        """Open a stream that calls `tell` for each report on the task; None if it is of no use. To
-        be stopped.
+        """Open a stream that calls `tell` for each report on the task; None if it is of no use. The
+        caller must stop it.
 
         `interval` is the poll interval in seconds.
         """

@@ -1,8 +1,10 @@
 """Input requests of a server task: `TaskQuestions` asks each once and gets its answer accepted.
 
-The server shows the open questions in each poll. `FollowedTask` passes them on, and sends the
-answers by `tasks/update`. A question that the server no longer shows is withdrawn. Keys of a task's
-questions are unique (M-UPD-4).
+The server shows the open questions of its task in each poll. A new one is asked; its answer is then
+"given", which means to be sent, and after `tasks/update` "brought". If the server shows it again
+all the same, the answer is sent again. A question that the server no longer shows is withdrawn and
+forgotten. `FollowedTask` passes on the polls and sends the answers. Keys of a task's questions are
+unique (M-UPD-4).
 """
 
 from collections.abc import Callable, Mapping
@@ -22,8 +24,10 @@ TRIES: Final = 3
 
 
 class TaskQuestions:
-    """The questions of the task that `call` became. `stir` is called when there is an answer to
-    send."""
+    """The questions of the task that `call` became.
+
+    `stir` is called when there is an answer to send, or one that cannot be expressed.
+    """
 
     def __init__(
         self, upstream_context: ModernUpstreamContext, host: Peer | None, call: Call, stir: Callable[[], None]
@@ -32,28 +36,32 @@ class TaskQuestions:
         self._host = host
         self._call = call
         self._stir = stir
+        # By the server's keys: all that it shows, those without an answer, answers to send, answers
+        # sent, and its refusals of answers.
         self._asked: dict[str, Question] = {}
         self._open: dict[str, RoundQuestion] = {}
         self._given: dict[str, Answer] = {}
         self._brought: dict[str, Answer] = {}
         self._refusals: dict[str, list[Response]] = {}
         self.is_hopeless = False
-        """Whether there is an answer that cannot be expressed in this era."""
+        """Whether there is an answer that cannot be expressed in this era; the call then ends."""
         self.refusal: Response | None = None
-        """The server's refusal of an answer that it nevertheless waits for."""
+        """The server's refusal of an answer, if it waits for a different one; it is then the call's
+        response."""
 
     @property
     def given(self) -> Mapping[str, Answer]:
-        """The answers that are still to be sent."""
+        """The answers that are still to be sent, by the server's keys."""
         return self._given
 
     def recall(self, asked: Mapping[str, Question]) -> None:
-        """Ask questions again that were open when another process followed the task."""
+        """Ask questions again that another process may have left open."""
         for key, question in asked.items():
             self._hear(key, question)
 
     def show(self, questions: Mapping[str, Question]) -> None:
-        """Take the open questions of a poll: new ones are asked, missing ones withdrawn."""
+        """Take the open questions of a poll: ask new ones, withdraw missing ones, have answers sent
+        again that are still missing."""
         for key in [key for key in self._asked if key not in questions]:
             self._forget(key)
         for key, question in questions.items():
@@ -68,7 +76,8 @@ class TaskQuestions:
         return {key: (self._asked[key], answer) for key, answer in self._given.items()}
 
     def brought(self, given: Mapping[str, tuple[Question, Answer]], response: Response) -> None:
-        """Take the server's response to these answers: accepted or refused."""
+        """Note that these answers were sent, and the server's response to them: accepted or
+        refused."""
         for key, (_, answer) in given.items():
             self._given.pop(key, None)
             self._brought[key] = answer
@@ -76,7 +85,7 @@ class TaskQuestions:
                 self._refusals.setdefault(key, []).append(response)
 
     def close(self) -> None:
-        """Withdraw all questions."""
+        """Withdraw and forget all questions."""
         for key in tuple(self._asked):
             self._forget(key)
 
@@ -85,7 +94,7 @@ class TaskQuestions:
     def answered(self, name: str, answer: Answer, principal: Principal | None) -> None:
         del self._open[name]
         self._call.asks(-1)
-        # The newest token of the caller is as valid as the call's, and lasts longer.
+        # The same caller with a newer token, which is valid for longer than that of the call.
         self._call.principal = principal or self._call.principal
         self._take(name, answer)
 
@@ -93,6 +102,7 @@ class TaskQuestions:
         return self._dialect.default_answer(question)
 
     def _put(self, key: str, question: Question) -> None:
+        """Ask a new question, or answer it for a host that cannot be asked."""
         if self._dialect.can_ask(self._host, question):
             self._hear(key, question)
         else:
@@ -111,6 +121,7 @@ class TaskQuestions:
         listener.asked(asked)
 
     def _take(self, key: str, answer: Answer) -> None:
+        """Take an answer, to be sent."""
         if self._dialect.input_responses({key: (self._asked[key], answer)}) is None:
             self.is_hopeless = True
         else:
@@ -118,7 +129,7 @@ class TaskQuestions:
         self._stir()
 
     def _is_refused(self, key: str) -> bool:
-        """Whether the server waits for a different answer than the one it got."""
+        """Whether the server refused the answer for good, or too often; sets `refusal`."""
         refusals = self._refusals.get(key, [])
         if len(refusals) >= TRIES or any(_is_about_it(each) for each in refusals):
             self.refusal = refusals[-1]

@@ -17,7 +17,7 @@ from taskgate.upstream.modern.context import ModernUpstreamContext
 
 
 class RequestWaits:
-    """The waiting requests of one session."""
+    """The requests of one session that wait for answers."""
 
     def __init__(self, upstream_context: ModernUpstreamContext, clock: Clock) -> None:
         self._upstream_context = upstream_context
@@ -25,12 +25,14 @@ class RequestWaits:
         self._calls: set[Call] = set()
 
     async def bounded(
-        self, call: Call, method: str, asked: Coroutine[Any, Any, Response], judge: Callable[[Response], None]
+        self, call: Call, method: str, request: Coroutine[Any, Any, Response], judge: Callable[[Response], None]
     ) -> Response:
-        """Await `asked` within the call's timeouts and return its response; reported to the
-        observer in any case.
+        """Await `request`, which sends the call, within the call's timeouts, and return its
+        response.
 
-        `judge` raises UpstreamFailed for an invalid response.
+        The outcome is reported to the observer in any case. `judge` is called with the response and
+        raises UpstreamFailed if it is invalid. A timeout, or `let_go`, cancels `request` and raises
+        UpstreamFailed.
         """
         clock, began = self._clock, self._clock.elapsed()
         error: str | None = "cancelled"
@@ -38,7 +40,7 @@ class RequestWaits:
         call.begin(self._upstream_context.alarms, self._upstream_context.running)
         try:
             with call.wait:
-                response = await asked
+                response = await request
             error = None if response.error is None else str(response.error_code)
             if not call.is_task:
                 # A server that made a task did act, whatever the response is.
@@ -58,7 +60,7 @@ class RequestWaits:
         return response
 
     def let_go(self) -> None:
-        """End all waits: the session is closed."""
+        """End all waits with a failure: the session is closed."""
         for call in tuple(self._calls):
             call.was_let_go = True
             call.wake()

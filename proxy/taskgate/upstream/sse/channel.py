@@ -7,8 +7,9 @@ and answers arrive on the stream:
     POST /messages?id=1    -> 202
                            <- event: message, data: {"jsonrpc": "2.0", …}
 
-All messages before the end of the stream are delivered before the end is reported. Messages are
-only sent to the server's own origin. `provider` opens the stream.
+`provider` opens the stream and creates the channel, which reads from then on. It can be used once
+it is `ready`. It ends with the stream, or by `drop`. All messages before the end of the stream are
+delivered before the end is reported. Messages are only sent to the server's own origin.
 """
 
 import asyncio
@@ -38,8 +39,8 @@ log = getLogger("taskgate.upstream")
 class SseChannel:
     """A `MessageChannel` (`duplex.base`); `listen` sets its listener, called `ears`.
 
-    `place` resolves the address that the server names, or raises UpstreamFailed. `gone` is called
-    once when the stream has ended.
+    `place` is called with the address that the server names, and returns it resolved or raises
+    UpstreamFailed. `gone` is called once when the stream has ended, before the listener is told.
     """
 
     acknowledges: Final = True
@@ -56,9 +57,12 @@ class SseChannel:
         self._place = place
         self._gone = gone
         self._ears: Ears | None = None
+        # Set while there is a listener that has not paused the channel.
         self._going = asyncio.Event()
+        # Why the stream ended; None while it is open.
         self._failure: UpstreamFailed | None = None
         self._was_dropped = False
+        # Whether the log already has a message that was none.
         self._told_junk = False
         loop = asyncio.get_running_loop()
         self._target: asyncio.Future[Target] = loop.create_future()
@@ -85,7 +89,7 @@ class SseChannel:
         self._going.set()
 
     async def send(self, outgoing: Outgoing) -> int:
-        """Any success status is accepted."""
+        """POST a message and return the status, when the server has accepted or refused it."""
         if self._failure is not None or not self._target.done():
             raise trouble.ended(dispatched=False)
         headers = {name: value for name, value in outgoing.headers.items() if name.lower() not in _OURS}
@@ -121,6 +125,7 @@ class SseChannel:
     # --- reading ------------------------------------------------------------------------------------------------------
 
     async def _read(self) -> None:
+        """Deliver the messages of the stream until it ends; always raises."""
         try:
             async for message in self._stream.messages(self._hear_other):
                 await self._going.wait()
@@ -138,6 +143,7 @@ class SseChannel:
             log.warning("a server sent something that is not a message; this and all like it are ignored")
 
     def _hear_other(self, type: bytes, data: bytes) -> None:
+        """Receive an event that is no message; `endpoint` has the address for messages."""
         # Only the first one counts: a later one would move the session.
         if type == ENDPOINT and not self._target.done():
             try:
@@ -148,6 +154,7 @@ class SseChannel:
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def _ended(self, reading: "asyncio.Task[None]") -> None:
+        """Called once when reading has ended: report the end."""
         failure = self._failure = self._why(reading)
         if not self._target.done():
             self._target.set_exception(self._why_at_once(failure))
@@ -169,6 +176,7 @@ class SseChannel:
             self._over.set_result(None)
 
     def _why(self, reading: "asyncio.Task[None]") -> UpstreamFailed:
+        """Return the failure for requests in flight."""
         if reading.cancelled():
             return trouble.given_up(dispatched=True)
         failure = reading.exception()
@@ -178,6 +186,8 @@ class SseChannel:
         return trouble.ended(dispatched=True) if failure.reason == UpstreamReason.CLOSED.value else failure
 
     def _why_at_once(self, failure: UpstreamFailed) -> UpstreamFailed:
+        """Return the failure for a stream that ended before the address was known, so that nothing
+        was sent."""
         if failure.reason == UpstreamReason.CLOSED.value and not self._was_dropped:
             return trouble.ended_at_once()
         return failures.unsent(failure)

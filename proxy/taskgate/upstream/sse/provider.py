@@ -26,10 +26,10 @@ LONGEST: Final = 4096
 
 
 class SseChannelProvider:
-    """A `ChannelProvider` (`duplex.base`). `retried` is called with the reason of every further
-    attempt.
+    """A `ChannelProvider` (`duplex.base`) for one server.
 
-    After the stream is open, the server has the connect timeout again to send its address. Raises
+    `retried` is called with the reason of every further attempt to connect. After the stream is
+    open, the server has the connect timeout again to send its address. Its creation raises
     TlsFileRefused.
     """
 
@@ -46,7 +46,8 @@ class SseChannelProvider:
         if self._closed:
             raise failures.let_go(dispatched=False)
         if wish.outgoing.only_listens:
-            # A channel of its own carries nothing to listen to.
+            # The request needs the channel of a session that exists; a new one carries nothing to
+            # listen to.
             raise failures.unreachable()
         stream, seen_at = await self._opened(wish.outgoing)
         if not 200 <= stream.status < 300:
@@ -97,6 +98,8 @@ class SseChannelProvider:
             raise trouble.no_stream() from None
 
     def _place(self, seen_at: Target, reference: bytes) -> Target:
+        """Return the target for an address that a server names, as seen at `seen_at`. Raises
+        UpstreamFailed if it is invalid or of another origin."""
         written = reference.decode(errors="replace").strip()
         if not written or len(reference) > LONGEST or "\ufffd" in written:
             raise failures.unsent(failures.malformed("its message endpoint is invalid"))

@@ -1,9 +1,12 @@
 """Message channel to one program: `ProgramChannel`, its messages and how it ends.
 
-Messages are lines on standard input and output (U-STDIO-1). `starting` connects the pipes, `slots`
-observes the channel, and `pool` decides when it ends. All output before the end of a program is
-delivered before the end is reported. A program whose channel has ended is stopped, if it still
-runs.
+Messages are lines on standard input and output (U-STDIO-1). `starting` connects the pipes and calls
+`begin` when the program runs. `slots` observes the channel.
+
+The channel ends (`end`) when the pool ends it, the program exits or closes a pipe, or its output is
+too large. A program that still runs is then stopped. The observer hears `over` when the channel
+ends, `exited` when the program has exited, and last `gone`. All output before the end of a program
+is delivered before the end is reported.
 """
 
 import asyncio
@@ -32,7 +35,8 @@ SOFT: Final = 2.0
 HARD: Final = 2.0
 """Seconds after SIGTERM, before SIGKILL."""
 MOMENT: Final = 1.0
-"""Seconds for the other signs of an end to arrive after the first."""
+"""Seconds after the first sign of an end (an exit, a closed pipe) for the others to arrive. They
+tell the cause, and may bring output."""
 REASON: Final = 0.25
 """Seconds that a failed send waits for the reason: the exit is reported after the pipe breaks."""
 
@@ -47,11 +51,13 @@ class ChannelObserver(Protocol):
     """Receives the events of a channel; implemented by its slot. No method raises or waits."""
 
     def rested(self, line: "ProgramChannel") -> None:
-        """A message was exchanged, and no request waits for an answer now."""
+        """Messages were exchanged, and no request waits for an answer now. Called after each such
+        exchange."""
         ...
 
     def over(self, line: "ProgramChannel", ending: Ending) -> None:
-        """The channel must not be given to a session; called once, before its listener is told."""
+        """The channel has ended and must not be given to a session. Called once, before its
+        listener is told."""
         ...
 
     def exited(self, line: "ProgramChannel") -> None:
@@ -59,15 +65,16 @@ class ChannelObserver(Protocol):
         ...
 
     def gone(self, line: "ProgramChannel") -> None:
-        """The program and its pipes are gone; called once, and last."""
+        """The channel has ended, and the program and its pipes are gone. Called once, and last."""
         ...
 
 
 class ProgramChannel:
     """A `MessageChannel` to one program. Messages of more than `limit` bytes are cut.
 
-    Besides answers, `limit` bytes are read at once, and then as many per second as of an event
-    stream; the rest waits in the pipe.
+    `told` is the log for output that is no message, `keeper` the observer. Besides answers, `limit`
+    bytes are read at once, and then as many per second as of an event stream; the rest waits in the
+    pipe.
     """
 
     acknowledges: bool = False
@@ -79,16 +86,24 @@ class ProgramChannel:
         self._told = told
         self._keeper = keeper
         self._ears: Ears | None = None
+        # Output that came before there was a listener.
         self._early: list[bytes] = []
+        # Messages still to be delivered, and what will go on with them: a timer, or the delivery of
+        # a large one.
         self._unheard: deque[bytes | Cut] = deque()
         self._later: asyncio.Handle | asyncio.Task[None] | None = None
+        # Whether the listener has paused the channel.
         self._is_held = False
+        # Lines of the current second, which began at that loop time.
         self._lines = 0
         self._lines_from = -math.inf
         self._child: Child | None = None
         self._status: int | None = None
+        # Set when the cause of the end is known.
         self._is_known = asyncio.Event()
+        # The exit status, if it was reported before the start.
         self._early_status: int | None = None
+        # Runs between the first sign of an end and the end.
         self._waiting: asyncio.TimerHandle | None = None
         self._reading = Reading(self._received, self._output_ended)
         self._writing = Writing(self._input_ended)
@@ -97,9 +112,10 @@ class ProgramChannel:
         self.ending: Ending | None = None
         """How it ended; None while it is open."""
         self.used = asyncio.get_running_loop().time()
-        """The loop time of the last message on it."""
+        """The loop time of the last message on it, or of the start or the last taker if that was
+        later."""
         self.spoke: float | None = None
-        """The loop time of the program's first message."""
+        """The loop time of the program's first message; None before it."""
 
     @property
     def pid(self) -> int:
@@ -113,7 +129,8 @@ class ProgramChannel:
 
     @property
     def stands(self) -> bool:
-        """Whether a message can be sent, as far as known."""
+        """Whether a message can be sent, as far as known: neither the channel nor the program has
+        ended."""
         return self.ending is None and self._status is None and not self._reading.is_gone and self._writing.is_read
 
     @property
@@ -122,8 +139,8 @@ class ProgramChannel:
         return 0 if self._ears is None else self._ears.in_flight
 
     async def why_unsent(self) -> UpstreamFailed:
-        """Return the failure of a message that could not be written: the ending, if known within a
-        moment."""
+        """Return the failure of a message that could not be written, with the cause of the end if
+        it becomes known soon."""
         with suppress(TimeoutError):
             async with asyncio.timeout(REASON):
                 await self._is_known.wait()
@@ -148,7 +165,7 @@ class ProgramChannel:
         await self._chatter.reading.connect(stderr)
 
     def begin(self, child: Child) -> None:
-        """The program runs."""
+        """Note that the program runs; called once by `starting`."""
         self._child = child
         self._chatter.pid = child.pid
         self._chatter.reading.resume()
@@ -160,14 +177,16 @@ class ProgramChannel:
             asyncio.get_running_loop().call_soon(self.exited, self._early_status, context=Context())
 
     async def discard(self) -> None:
-        """Close the pipes: no program will run. No observer is called."""
+        """Close the pipes of a channel whose program could not be started. No observer is
+        called."""
         self.ending = endings.OURS
         for end in (self._writing, self._reading, self._chatter.reading):
             end.close()
         await asyncio.sleep(0)
 
     def exited(self, status: int) -> None:
-        """The program exited. Before the start is known, that is reported right after the start."""
+        """Receive the exit status, once. If it comes before `begin`, it is handled right after
+        that."""
         if self._child is None:
             self._early_status = status
             return
@@ -178,7 +197,7 @@ class ProgramChannel:
         self._keeper.exited(self)
         if self._ears is None or self._reading.is_gone:
             self.end(endings.of_status(status))
-        # Child processes may keep its pipes open.
+        # Child processes may keep its pipes open: the channel ends a moment later in any case.
         self._wait_no_more()
         self._wait()
         self._look_if_gone()
@@ -220,6 +239,7 @@ class ProgramChannel:
     # --- reading ------------------------------------------------------------------------------------------------------
 
     def _received(self, received: bytes) -> None:
+        """Split output into messages and deliver them; keep it if there is no listener yet."""
         if self.ending is not None:
             # The output is still read, so that the program does not block on it.
             return
@@ -234,7 +254,7 @@ class ProgramChannel:
             self._hear_some(self._ears)
 
     def _hear_some(self, ears: Ears) -> None:
-        """Deliver as many lines as one turn allows; then read on, now or in the next second."""
+        """Deliver as many messages as one turn allows; then read on, now or in the next second."""
         self._later = None
         loop = asyncio.get_running_loop()
         for _ in range(min(LINES_A_TURN, len(self._unheard))):
@@ -268,6 +288,7 @@ class ProgramChannel:
             self._reading.resume()
 
     def _hear(self, message: bytes | Cut, ears: Ears) -> None:
+        """Deliver one message, or log what is none."""
         if isinstance(message, Cut):
             self._told.tell_cut(message.size, self.pid)
             was_message = ears.cut(message.ends)
@@ -293,6 +314,7 @@ class ProgramChannel:
             self.spoke = asyncio.get_running_loop().time()
 
     def _note_use(self) -> None:
+        """Note that a message was exchanged."""
         self.used = asyncio.get_running_loop().time()
         if not self.in_flight:
             self._keeper.rested(self)
@@ -300,7 +322,8 @@ class ProgramChannel:
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def end(self, ending: Ending) -> None:
-        """End the channel: tell its listener, and stop the program if it runs."""
+        """End the channel: tell its observer and its listener, and stop the program if it runs. A
+        second call does nothing."""
         if self.ending is not None:
             return
         self.ending = ending
@@ -333,12 +356,14 @@ class ProgramChannel:
         self._look_if_gone()
 
     def _wait(self) -> None:
-        """Wait a moment for other signs of the end after the first."""
+        """Have the channel end in a moment: this is the first sign of an end, and others may
+        follow."""
         began = self._child is not None or self._status is not None
         if began and self._waiting is None:
             self._waiting = asyncio.get_running_loop().call_later(MOMENT, self._waited, context=Context())
 
     def _waited(self) -> None:
+        """End the channel, after all output; pipes that child processes keep open are closed."""
         self._waiting = None
         if self.ending is None and self._reading.is_paused:
             # There may be output to deliver first.
@@ -356,6 +381,7 @@ class ProgramChannel:
             self._waiting = None
 
     def _look_if_gone(self) -> None:
+        """Tell the observer once the channel has ended, and the program and its pipes are gone."""
         if self._status is None or not (self._reading.is_gone and self._chatter.reading.is_gone):
             return
         if self._writing.is_gone and self.ending is not None and not self._is_gone:

@@ -25,7 +25,10 @@ _MESSAGES: Final = (b"{", b"[")
 
 
 class ProgramLog:
-    """The log of one server's programs; the rate limit is for all of them together."""
+    """The log of one server's programs; the rate limit is for all of them together.
+
+    Lines above the rate are dropped and counted. The next line that is logged carries their number.
+    """
 
     def __init__(self, upstream: str, redaction: SecretRedaction) -> None:
         self._upstream = upstream
@@ -34,7 +37,7 @@ class ProgramLog:
         self._dropped = 0
         self._began = float("-inf")
         self.needed = redaction.needed * 4
-        """Bytes of a line that are needed; the rest of a longer one may be omitted."""
+        """Bytes of a line that must be given to `tell`; the rest of a longer one may be omitted."""
 
     @property
     def room(self) -> int:
@@ -45,7 +48,7 @@ class ProgramLog:
         return self._left
 
     def tell(self, said: bytes, pid: int, *, stream: str = "stderr", is_whole: bool = True) -> None:
-        """Log one line, or count it as dropped."""
+        """Log one line, or count it as dropped. `is_whole`: nothing of it was omitted."""
         if not said.strip():
             return
         if self.room:
@@ -71,7 +74,7 @@ class ProgramLog:
         self._dropped += lines
 
     def flush(self, pid: int) -> None:
-        """Log the number of dropped lines, if any: no further line may follow."""
+        """Log the number of dropped lines, if any: called at the end of a program's output."""
         if self._dropped:
             self._log("", pid, "stderr")
 
@@ -83,16 +86,19 @@ class ProgramLog:
 
 
 class Chatter:
-    """The standard error of one program. `ended` is called once at its end."""
+    """The standard error of one program, read and logged line by line. `ended` is called once at
+    its end."""
 
     def __init__(self, told: ProgramLog, ended: Callable[[], None]) -> None:
         self._told = told
         self._ended = ended
         self.reading = Reading(self._received, self._end)
         self.pid = 0
-        """The process id, for the log."""
+        """The process id, for the log; 0 before the start."""
+        # The unfinished line. If it is cut, it was logged, and the rest of it is ignored.
         self._begun = b""
         self._is_cut = False
+        # The loop time at which the current second began, and how many bytes it may still have.
         self._began = float("-inf")
         self._left = 0
         self._resting: asyncio.TimerHandle | None = None
@@ -103,6 +109,7 @@ class Chatter:
         self._read_on()
 
     def _received(self, said: bytes) -> None:
+        """Log the complete lines, as many as the log has room for; count the others as dropped."""
         self._pace(len(said))
         *lines, rest = said.split(b"\n", self._told.room)
         for line in lines:
@@ -129,6 +136,7 @@ class Chatter:
         self._begun, self._is_cut = b"", False
 
     def _pace(self, size: int) -> None:
+        """Count bytes; when a second has had enough of them, reading pauses until the next."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         if now - self._began >= 1 and self._left < BYTES_A_SECOND:

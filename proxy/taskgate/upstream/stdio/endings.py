@@ -35,7 +35,7 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """End of a channel, with its cause; `text` is for requests that wait for answers on it."""
+    """End of a channel, with its cause; `text` tells it to hosts whose requests fail."""
 
     cause: Cause
     text: str
@@ -46,18 +46,22 @@ class Ending:
         return self.cause is Cause.OURS
 
     def failure(self, *, dispatched: bool) -> UpstreamFailed:
-        """Return the failure of a request; `dispatched`: some of it may have been read."""
+        """Return the failure of a request on the channel. `dispatched`: the program may have read
+        some of it."""
         kind = failures.Ours if self.is_ours else UpstreamFailed
         return kind(UpstreamReason.CLOSED, self.text, dispatched=dispatched)
 
 
 OURS: Final = Ending(Cause.OURS, str(failures.let_go(dispatched=True)))
+"""The gateway ended the channel."""
 ENDLESS: Final = Ending(
     Cause.TOO_LARGE, "The server's program was stopped because it wrote a message that is too large"
 )
+"""A message was so large that its end was not waited for."""
 CLOSED_OUTPUT: Final = Ending(Cause.CLOSED, "The server's program closed its output before it answered")
 CLOSED_INPUT: Final = Ending(Cause.CLOSED, "The server's program closed its input before it answered")
 UNREAD: Final = Ending(Cause.CLOSED, "The server's program has ended or no longer reads its input")
+"""A message could not be written, and the cause is not known yet."""
 _UNKNOWN: Final = Ending(Cause.NURSERY, "The server's program ended before it answered; its exit status is unknown")
 
 

@@ -65,7 +65,7 @@ class Framing:
         return lines
 
     def begun(self) -> Cut:
-        """Return what is known of the current line, which is too long; its end is missing."""
+        """Return what is known of the current line once it is endless; its end is missing."""
         return Cut((self._head or b"") + _GAP, self._size)
 
     def _add(self, piece: bytes) -> None:

@@ -1,7 +1,8 @@
 """Client of the supervisor process ("nursery"): `Nurse` starts programs, one per gateway.
 
-The supervisor is started with the first program, and again after it died. `Nursing` is one run of
-it. `wiring` creates the nurse; the `Starter` of each server uses it.
+The supervisor starts the programs, and ends them when the gateway is gone. It is started with the
+first program, and again with the next one after it died; `Nursing` is one run of it. `wiring`
+creates the nurse and closes it at the end; the `Starter` of each server uses it.
 """
 
 from collections.abc import Callable
@@ -27,11 +28,11 @@ class Nurse:
         return None if self._nursing is None or self._nursing.is_over else self._nursing.pid
 
     async def start(self, order: Order, ended: Callable[[int], None]) -> Child:
-        """Start a program in a session of its own; `ended` gets its status once, maybe before this
-        returns.
+        """Start a program in a session of its own. `ended` is called once with its status, maybe
+        before this returns.
 
-        Raises ProgramNotStarted. The streams stay open here. A program whose start is cancelled is
-        ended.
+        The status is as of `nursing.Child`. Raises ProgramNotStarted. The streams stay open here. A
+        program whose start is cancelled is ended.
         """
         return await self._present().start(order, ended)
 
@@ -42,6 +43,8 @@ class Nurse:
             await nursing.close()
 
     def _present(self) -> Nursing:
+        """Return the current run of the supervisor; start one if there is none. Raises
+        ProgramNotStarted."""
         if self._closed:
             raise ProgramNotStarted(0)
         if self._nursing is None or self._nursing.is_over:
@@ -51,5 +54,6 @@ class Nurse:
                 self._nursing = Nursing()
             except OSError as refused:
                 raise ProgramNotStarted(refused.errno or 0) from None
+            # A run that is over may still be about to exit; `close` waits for it.
             self._runs = [*(run for run in self._runs if not run.is_gone), self._nursing]
         return self._nursing

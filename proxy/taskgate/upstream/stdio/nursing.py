@@ -6,8 +6,8 @@ and exits:
     start, with three descriptors -> started | failed
     end                           -> exited
 
-When the run is over, no program of it is left, and every `ended` callback was called. `Nurse`
-starts another run.
+A run begins with its creation and is over when the supervisor closes its socket. Then no program of
+it is left, and every `ended` callback was called. `Nurse` starts another run.
 """
 
 import asyncio
@@ -67,7 +67,8 @@ class ProgramNotStarted(Exception):
 class Child:
     """A program that was ordered; `pid` is its process once it runs.
 
-    `ended` gets its status once: the exit status, the negative of a signal, or LOST.
+    `ended` is called once with its status: the exit status, the negative of a signal, or LOST. It
+    is not called for a program that was not started, or whose start was cancelled.
     """
 
     __slots__ = ("_post", "_started", "ended", "number", "pid")
@@ -89,7 +90,7 @@ class Child:
             raise
 
     def settle(self, pid: int, refused: ProgramNotStarted | None = None) -> None:
-        """Report the start, or `refused`."""
+        """Receive the result of the start: `pid`, or `refused`."""
         self.pid = pid
         if self._started.done():
             return
@@ -105,7 +106,10 @@ class Child:
 
 
 class Nursing:
-    """One supervisor process, started now. Raises OSError if it cannot be started."""
+    """One supervisor process, started now. Raises OSError if it cannot be started.
+
+    `is_over`: the supervisor is gone or about to exit, and starts no program any more.
+    """
 
     def __init__(self) -> None:
         ours, theirs = socket.socketpair()
@@ -159,6 +163,7 @@ class Nursing:
             self._posting.send(said, streams)
 
     def _heard(self, message: words.Message) -> None:
+        """Receive a message of the supervisor about a child."""
         child = self._children[message["id"]]
         match message["verb"]:
             case words.STARTED:
@@ -186,6 +191,7 @@ class Nursing:
         Context().run(self._look)
 
     def _look(self) -> None:
+        """Check for the exit of the supervisor until it has exited."""
         if self._nursery.poll() is None:
             asyncio.get_running_loop().call_later(_LOOK, self._look)
         else:

@@ -16,7 +16,11 @@ _HIGH: Final = 2**16
 
 
 class Reading(asyncio.Protocol):
-    """Reads a pipe. `received` gets the bytes, `ended` is called once at the end."""
+    """Reads a pipe. `received` is called with all bytes that arrive, `ended` once when the pipe is
+    closed by either side.
+
+    It may be paused before it is connected.
+    """
 
     def __init__(self, received: Callable[[bytes], None], ended: Callable[[], None]) -> None:
         self._received = received
@@ -47,7 +51,7 @@ class Reading(asyncio.Protocol):
         return not self._wants
 
     def close(self) -> None:
-        """Close the pipe; `ended` is called if it was not."""
+        """Close the pipe; `ended` is called then."""
         if self._transport is not None:
             self._transport.close()
 
@@ -74,7 +78,8 @@ class Reading(asyncio.Protocol):
 
 
 class Writing(asyncio.BaseProtocol):
-    """Writes a pipe, one message after another. `ended` is called once when its reader is gone."""
+    """Writes a pipe, one message after another. `ended` is called once when the pipe is closed by
+    either side."""
 
     def __init__(self, ended: Callable[[], None]) -> None:
         self._ended = ended
@@ -101,9 +106,11 @@ class Writing(asyncio.BaseProtocol):
         transport.set_write_buffer_limits(_HIGH)
 
     async def write(self, message: bytes, left: Callable[[], None] | None) -> bool:
-        """Write a line in its turn; False if there is no reader, and nothing was written.
+        """Write a line in its turn, when there is room. False if there is no reader, and nothing
+        was written.
 
-        `left` is called right before. If the wait is cancelled, nothing is written.
+        `left` is called right before the line is written. If the wait is cancelled, nothing is
+        written.
         """
         async with self._turn:
             if not self._room.is_set():

@@ -1,9 +1,13 @@
 """Programs of one server: `StdioChannels` shares, limits, ends and restarts them.
 
-A `ProgramSlot` is the place of one program. Callers of different auth contexts never share a
-program, unless the server is configured as `shared`. At most `processes` run, plus one for an era
-probe. A request does not wait for the start of another caller's program. `room` chooses the idle
-program that makes room; `restarts` delays the next start after failures.
+A `ProgramSlot` is the place of one program, from before its start until it has exited. Its `key`
+tells which requests may use it, its `owner` whose program it counts as. Callers of different auth
+contexts never share a program, unless the server is configured as `shared`. At most `processes`
+run, plus one for an era probe.
+
+A request gets a program of its key, or a new one, or waits until there is room. A request does not
+wait for the start of another caller's program. `room` chooses the idle program that makes room;
+`restarts` delays the next start after failures.
 """
 
 import asyncio
@@ -51,11 +55,16 @@ class StdioChannels:
         self._idle = settings.idle.total_seconds()
         self._starter = Starter(program, nurse)
         self._restarts = Restarts(settings.backoff.total_seconds(), settings.max_backoff.total_seconds())
+        # Programs that are starting or run, which count towards the limit.
         self._slots: list[ProgramSlot] = []
+        # The slot of each channel, until the program and its pipes are gone.
         self._of: dict[MessageChannel, ProgramSlot] = {}
+        # Requests that wait for room, by ticket: lower numbers came first.
         self._tickets = count()
         self._waiting: dict[int, RoomWaiter] = {}
+        # The timer for the next check for an idle program.
         self._looking: asyncio.TimerHandle | None = None
+        # Set by `close`, for the end of the last program.
         self._empty: asyncio.Future[None] | None = None
         self._closed = False
 
@@ -79,12 +88,13 @@ class StdioChannels:
             self._let_go(slot)
 
     def _let_go(self, slot: ProgramSlot) -> None:
+        """End one use of a slot. Without any, its program becomes idle and is ended later."""
         slot.let_go()
         if slot.holders:
             return
         slot.probes = False
         if len(self._slots) > self._most:
-            # It was the one above the limit.
+            # With a probe there was one above the limit.
             slot.end()
         slot.rest(self._idle)
         self._tell_waiting()
@@ -108,7 +118,11 @@ class StdioChannels:
     # --- choice of a program ------------------------------------------------------------------------------------------
 
     async def _slot(self, wish: Wish) -> ProgramSlot:
-        """Return the slot of a suitable program that runs or is starting. Raises UpstreamFailed."""
+        """Return the slot of a suitable program that runs or is starting; start one, or wait, if
+        there is none.
+
+        Raises UpstreamFailed: the next start is delayed for too long, or there was no room in time.
+        """
         key = wish.declared if self._program.settings.shared else (wish.context, wish.declared)
         owner = self._owner(wish)
         ticket = next(self._tickets)
@@ -129,7 +143,8 @@ class StdioChannels:
                 self._tell_waiting()
 
     async def _change(self, ticket: int, wish: Wish) -> None:
-        """Wait until there may be room, and make some. Raises UpstreamFailed if it takes too long."""
+        """Wait until something has changed that may make room, and begin to make room. Raises
+        UpstreamFailed if it takes too long."""
         loop, patience = asyncio.get_running_loop(), wish.outgoing.first_byte
         since = self._waiting[ticket].since if ticket in self._waiting else loop.time()
         self._waiting[ticket] = RoomWaiter(self._owner(wish), since, loop.create_future())
@@ -145,8 +160,10 @@ class StdioChannels:
             raise endings.no_room() from None
 
     def _present(self, key: Hashable, wish: Wish) -> ProgramSlot | None:
-        """Return an existing slot; None if a program is to be started. Raises UpstreamFailed if
-        none may be."""
+        """Return the least used suitable slot; None if a program is to be started.
+
+        Raises UpstreamFailed for a request that only listens, for which none is started.
+        """
         fit = [slot for slot in self._slots if slot.key == key and not slot.probes and slot.may_be_given]
         least = min(fit, key=lambda slot: slot.load, default=None)
         if wish.outgoing.only_listens:
@@ -155,7 +172,8 @@ class StdioChannels:
             return least
         if least is None or wish.probes:
             return None
-        # Shared programs are spread: up to a number, a new one starts while all others are in use.
+        # Shared programs are spread: up to a number, one more is started while all others are in
+        # use.
         spreads = least.holders > 0 and len(self._slots) < self._spreads_up_to
         return None if spreads and not (self._waiting or self._restarts.wait(key, _now())) else least
 
@@ -170,7 +188,7 @@ class StdioChannels:
         return pause > 0
 
     def _may_start(self, ticket: int, owner: Hashable, *, probes: bool) -> bool:
-        """Whether there is room, and no earlier waiter that could use it."""
+        """Whether there is room for one more program, and no earlier waiter that could use it."""
         if probes:
             return len(self._slots) <= self._most
         if len(self._slots) >= self._most or not self._may_have_more(owner):
@@ -182,6 +200,7 @@ class StdioChannels:
         return wish.declared if self._program.settings.shared else wish.context
 
     def _may_have_more(self, owner: Hashable) -> bool:
+        """Whether the owner has fewer programs than one owner may have."""
         return sum(slot.owner == owner for slot in self._slots) < self._most_of_one
 
     def _tell_waiting(self) -> None:
@@ -193,6 +212,7 @@ class StdioChannels:
     # --- number of programs -------------------------------------------------------------------------------------------
 
     def _start(self, key: Hashable, owner: Hashable, *, probes: bool) -> ProgramSlot:
+        """Begin to start a program, and return its slot."""
         slot = ProgramSlot(self, key, owner, probes=probes)
         self._slots.append(slot)
         self._program.running(len(self._slots))
@@ -212,6 +232,7 @@ class StdioChannels:
             self._leave(slot)
             return
         slot.line = line
+        # It ended during the start.
         if slot.is_gone:
             return
         self._of[line] = slot
@@ -228,10 +249,15 @@ class StdioChannels:
         self._tell_waiting()
 
     def _make_room(self) -> None:
-        """End an idle program, unless one is ending; or check again when there is one."""
+        """End an idle program for the first waiter that can use the room; if none may go yet, check
+        again later.
+
+        Nothing is done while a program is ending: its exit makes room.
+        """
         if any(slot.is_ending for slot in self._slots):
             return
         now = _now()
+        # Waiters whose owners have all that they may have can only replace a program of their own.
         first = next((each for each in self._waiting.values() if self._may_have_more(each.owner)), None)
         wants = first or next(iter(self._waiting.values()))
         slot = first_to_go(self._slots, wants, now, may_have_more=first is not None)
@@ -263,6 +289,7 @@ class StdioChannels:
             self._make_room()
 
     def over(self, slot: ProgramSlot, line: ProgramChannel, ending: Ending) -> None:
+        """Log the end of a channel, and note what it says about the next start."""
         of = {"upstream": self._program.name, "pid": line.pid, "cause": ending.cause.value}
         now = _now()
         was_of_use = line.spoke is not None and now - line.spoke >= LIVES

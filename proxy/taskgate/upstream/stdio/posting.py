@@ -18,7 +18,8 @@ _AT_ONCE: Final = 2**16
 
 
 class Posting:
-    """The gateway's end of the socket. `heard` gets each message; `lost` is called once at its end."""
+    """The gateway's end of the socket. `heard` is called with each message, `lost` once when the
+    supervisor closed its end."""
 
     def __init__(self, end: socket.socket, heard: Callable[[Message], None], lost: Callable[[], None]) -> None:
         end.setblocking(False)
@@ -26,6 +27,7 @@ class Posting:
         self._heard = heard
         self._lost = lost
         self._unpacker = Unpacker()
+        # What the socket had no room for: the rest of each message, with descriptors of its own.
         self._unsent: deque[tuple[bytes, list[int]]] = deque()
         self._loop = asyncio.get_running_loop()
         # An empty context: the socket serves all callers.
@@ -49,7 +51,7 @@ class Posting:
             return
 
     def close(self) -> None:
-        """Close the socket; no callback follows."""
+        """Close the socket; no callback follows. Called at its end."""
         self._loop.remove_reader(self._end)
         self._loop.remove_writer(self._end)
         self._end.close()
@@ -57,7 +59,7 @@ class Posting:
             _close(self._unsent.popleft()[1])
 
     def _sent(self, said: bytes, streams: Sequence[int]) -> tuple[bytes, Sequence[int]]:
-        """Send as much as fits; returns the rest."""
+        """Send as much as fits; returns the rest, and the descriptors that still go with it."""
         try:
             count = socket.send_fds(self._end, [said], streams) if streams else self._end.send(said)
         except (BlockingIOError, InterruptedError):

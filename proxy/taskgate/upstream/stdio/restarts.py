@@ -1,6 +1,8 @@
 """Restart backoff of programs: `Restarts` gives the delay before the next start, by key. Pure.
 
-Used by `pool`. A program that ends soon after its start doubles the delay.
+`pool` reports each start and each end of a program; the key is that of its slot. A program that
+could not be started, or ended by itself soon, is a failure: each one in a row doubles the delay. A
+program that was useful for some time ends the row.
 """
 
 from collections.abc import Hashable
@@ -10,8 +12,8 @@ from typing import Final
 from taskgate.upstream.stdio.endings import Cause
 
 LIVES: Final = 10.0
-"""Seconds for which a program must have been useful; one that ended sooner will probably do so
-again."""
+"""Seconds from its first message for which a program must have run to count as useful. One that
+ended sooner will probably do so again."""
 
 _MOST: Final = 1024
 """Keys that are stored."""
@@ -19,7 +21,8 @@ _MOST: Final = 1024
 
 @dataclass(slots=True)
 class _Past:
-    """History of one key: failures in a row, time of the next start, cause of the last end."""
+    """History of one key: failures in a row, loop time before which no start is allowed, cause of
+    the last end."""
 
     failures: int
     until: float
@@ -27,7 +30,8 @@ class _Past:
 
 
 class Restarts:
-    """History of programs, by key. `first` is the delay in seconds after the first failure."""
+    """History of programs, by key. `first` is the delay in seconds after the first failure, `most`
+    the longest."""
 
     def __init__(self, first: float, most: float) -> None:
         self._first = first
@@ -35,7 +39,7 @@ class Restarts:
         self._pasts: dict[Hashable, _Past] = {}
 
     def wait(self, key: Hashable, now: float) -> float:
-        """Return the seconds until the next start."""
+        """Return the seconds until the next start is allowed; 0 if it is now."""
         past = self._pasts.get(key)
         return 0.0 if past is None else max(0.0, past.until - now)
 
@@ -45,7 +49,8 @@ class Restarts:
         return 0 if past is None else past.failures
 
     def started(self, key: Hashable) -> Cause | None:
-        """Report a start; returns why the program before ended, if by itself."""
+        """Note a start. Returns why the program before ended, None if there was none or the gateway
+        ended it: then it is no restart."""
         past = self._pasts.get(key)
         if past is None:
             return None

@@ -1,6 +1,9 @@
 """Place of one program among those of a server: `ProgramSlot`, from before its start to its end.
 
 `StdioChannels` owns the slots (`Owner`) and decides who gets which; the slot observes its channel.
+A slot is starting, until `line` or `failure` is set. With a `line` it stands until the channel
+ends, and is gone when the program and its pipes are. While no session holds it, it rests: its
+program is idle and ends after a time.
 """
 
 import asyncio
@@ -15,7 +18,8 @@ from taskgate.upstream.stdio.endings import Ending
 
 
 class Owner(Protocol):
-    """Receives the events of a slot. No method raises or waits."""
+    """Receives the events of a slot, which are those of its channel (`ChannelObserver`). No method
+    raises or waits."""
 
     def rested(self, slot: "ProgramSlot") -> None:
         """No request waits for an answer of the program now."""
@@ -37,7 +41,9 @@ class Owner(Protocol):
 class ProgramSlot:
     """One place. `key` tells which requests may use its program, `owner` whose it counts as.
 
-    While it `probes`, it is used by one request only, and its end is no evidence.
+    `holders` counts the sessions and modern requests that use it. While it `probes`, it is used by
+    one request only, and its end is no evidence against the program. `line` is the channel once the
+    program runs, `failure` why it did not start.
     """
 
     def __init__(self, keeper: Owner, key: Hashable, owner: Hashable, *, probes: bool) -> None:
@@ -56,29 +62,30 @@ class ProgramSlot:
     # --- its program --------------------------------------------------------------------------------------------------
 
     def begin(self, start: Callable[["ProgramSlot"], Coroutine[Any, Any, None]]) -> None:
-        """Start the program; the start continues if its waiter is cancelled."""
+        """Start the program by `start`, which sets `line` or `failure`; the start continues if its
+        waiter is cancelled."""
         self._starting = asyncio.get_running_loop().create_task(start(self), context=Context())
 
     async def settled(self) -> None:
-        """Wait until the program runs or failed to start; then `line` or `failure` is set."""
+        """Wait until the start is over; then `line` or `failure` is set."""
         assert self._starting is not None, "begin() comes first"
         if not self._starting.done():
             await asyncio.wait((self._starting,))
 
     def hold(self) -> None:
-        """Count one more session that uses it."""
+        """Count one more holder; a program that rested is not ended."""
         self._rest_no_more()
         self.holders += 1
         if self.line is not None:
             self.line.used = asyncio.get_running_loop().time()
 
     def let_go(self) -> None:
-        """Count one session less."""
+        """Count one holder less."""
         self.holders -= 1
 
     async def standing(self) -> ProgramChannel:
-        """Return the channel to its program. Raises UpstreamFailed if it did not start, or has
-        ended."""
+        """Return the channel to its program. Raises UpstreamFailed if the program did not start, or
+        has ended."""
         if self.failure is not None:
             raise endings.again(self.failure)
         assert self.line is not None, "a slot without a failure has a channel"
@@ -87,7 +94,8 @@ class ProgramSlot:
         return self.line
 
     def rest(self, seconds: float) -> None:
-        """End the program after so many seconds, unless a session takes it before."""
+        """End the program after so many seconds, unless it is held again before. Called when it has
+        no holder."""
         self._rest_no_more()
         if self.line is not None and self.line.stands:
             self._idle = asyncio.get_running_loop().call_later(seconds, self._rested, seconds, context=Context())
@@ -113,7 +121,7 @@ class ProgramSlot:
 
     @property
     def load(self) -> tuple[int, int]:
-        """How much its program is used: waiting requests, then sessions."""
+        """How much its program is used, for comparison: waiting requests, then holders."""
         return (0 if self.line is None else self.line.in_flight), self.holders
 
     @property
@@ -123,11 +131,12 @@ class ProgramSlot:
 
     @property
     def is_ending(self) -> bool:
-        """Whether its program is about to exit."""
+        """Whether its channel has ended, and its program is about to exit."""
         return self.line is not None and not self.line.stands
 
     def idle_since(self) -> float | None:
-        """The loop time of the last message; None while the program must not be ended."""
+        """Return the loop time of the last message, minus infinity without a holder; None while the
+        program must not be evicted."""
         line = self.line
         if line is None or self.probes or not line.stands or line.in_flight:
             return None

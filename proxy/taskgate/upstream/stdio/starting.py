@@ -30,8 +30,9 @@ class Program:
     """One configured server's program, with its observers.
 
     `name` is the server's, `limit` bytes of one message, `connect` the timeout of a start.
-    `restarted` gets the cause of the end of the program before, `running` the number of programs.
-    Neither may raise or wait.
+    `restarted` is called at each start after a program that ended by itself, with the cause of that
+    end. `running` is called with the number of programs whenever it changes. Neither may raise or
+    wait.
     """
 
     name: str
@@ -52,7 +53,8 @@ class Starter:
         self._left_out = LeftOut(program.name)
 
     async def start(self, keeper: ChannelObserver) -> ProgramChannel:
-        """Start a program and return its channel. Raises UpstreamFailed. Must not be cancelled."""
+        """Start a program and return its channel, which `keeper` observes. Raises UpstreamFailed.
+        Must not be cancelled."""
         line = ProgramChannel(self._program.limit, self._told, keeper, self._left_out)
         try:
             await self._start(line)
@@ -72,6 +74,7 @@ class Starter:
         raise failure
 
     async def _start(self, line: ProgramChannel) -> None:
+        """Connect the channel to a new program. Raises ProgramNotStarted, TimeoutError."""
         settings = self._program.settings
         (stdin, ours_in), (ours_out, stdout), (ours_err, stderr) = _pipes()
         try:

@@ -1,7 +1,9 @@
 """Response of a server as it is read: `HttpIncoming`, its head and the messages of its body.
 
-`transport` and `sse` make one for each response. Limits on size, rate and noise apply while it is
-read and end in UpstreamFailed; exceptions of aiohttp stay inside.
+`transport` and `sse` make one for each response when its head has arrived. The reader takes the
+messages, and calls `release` in any case, which gives the connection back or drops it. Limits on
+size, rate and noise apply while it is read and end in UpstreamFailed; exceptions of aiohttp stay
+inside.
 """
 
 import asyncio
@@ -32,20 +34,21 @@ _BROKEN: Final = (ClientError, HttpProcessingError, OSError)
 A_TURN: Final = 32 * 1024
 """Bytes of an event stream that are processed before the event loop runs other tasks."""
 NOISE: Final = 64 * 1024
-"""Bytes of an event stream that may contain no message: comments, empty lines, events of other
-types."""
+"""Bytes of an event stream that are no messages: comments, empty lines, events of other types. More
+are too many."""
 NOISE_WITHIN: Final = 16.0
-"""Seconds in which the noise limit may be reached once. The first time is allowed, since the start
-of the noise is unknown."""
+"""Seconds in which the noise limit may be reached once. The first time is allowed always, since the
+start of the noise is unknown."""
 
 
 class HttpIncoming:
     """An `Incoming` over HTTP. It is its own iterator, so that abandoning it half read costs
     nothing.
 
-    All bytes of an event stream count towards its limit, except answers, which its reader reports
-    by `answered`. `left_out` logs messages that are dropped. Raises ValueError where the media type
-    names an encoding that its own bytes break.
+    `limit` is the largest message in bytes. All bytes of an event stream count towards its limit,
+    except answers, which its reader reports by `answered`. `idle` is the allowed silence in
+    seconds. `left_out` logs messages that are dropped. `placed` is as in `Outgoing`. Raises
+    ValueError where the media type names an encoding that its own bytes break.
     """
 
     __slots__ = (
@@ -91,12 +94,17 @@ class HttpIncoming:
         self._placed = placed
         self._place: str | None = None
         self._decoder: EventDecoder | None = None
+        # Messages to deliver; None before `messages`.
         self._ready: deque[bytes] | None = None
+        # The part of a large chunk that is decoded later.
         self._rest = b""
+        # Bytes of the stream that count towards the limit.
         self._fed = 0
         self._beside: NotificationBudget | None = None
         self._left_out = left_out
+        # Seconds to wait before more is read.
         self._wait = 0.0
+        # The loop times since which the bytes, and the noise, are counted.
         self._fed_from = self._noise_from = -math.inf
         self._was_read = False
         written = headers.get(hdrs.CONTENT_TYPE)
@@ -106,7 +114,8 @@ class HttpIncoming:
         self.streams = self._media_type == "text/event-stream"
 
     def messages(self, other: Callable[[bytes, bytes], None] | None = None) -> Self:
-        """`other` is called with type and data of events that are no message."""
+        """Begin to read the body. `other` is called with type and data of events that are no
+        message."""
         if self._ready is None:
             if not self.streams and self._media_type != "application/json":
                 raise failures.malformed("its answer is neither JSON nor an event stream")
@@ -205,6 +214,7 @@ class HttpIncoming:
             connection.release(linger=answered)
 
     async def _document(self) -> bytes:
+        """Return the whole body, the one message; StopAsyncIteration the second time."""
         if self._was_read:
             raise StopAsyncIteration
         if self._limit < int(self._headers.get(hdrs.CONTENT_LENGTH, 0)):
@@ -222,6 +232,7 @@ class HttpIncoming:
         return b"".join(pieces)
 
     def _tell_place(self, placed: Callable[[str], None], last_id: str | None) -> None:
+        """Call `placed` with the newest event id if it has changed."""
         if last_id is not None and last_id != self._place:
             self._place = last_id
             placed(last_id)

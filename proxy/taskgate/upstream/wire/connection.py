@@ -1,7 +1,9 @@
 """One HTTP/1.1 connection: `Connection`, an asyncio protocol on aiohttp's response parser.
 
-It has one request at a time. `pool` owns it and is its `ConnectionObserver`; `dialing` opens it. A
-connection is reused only if its last answer was read to the end and nothing else arrived.
+It has one request at a time. `ask` sends it and returns the head of the answer; the caller reads
+the body and then calls `release`. `pool` owns the connection and is its `ConnectionObserver`;
+`dialing` opens it. A connection is reused only if its last answer was read to the end and nothing
+else arrived. Otherwise `release` drops it.
 """
 
 import asyncio
@@ -38,27 +40,32 @@ _Head = asyncio.Future[tuple[RawResponseMessage, StreamReader]]
 
 
 class ConnectionObserver(Protocol):
-    """Receives the events of a connection; implemented by the pool."""
+    """Receives the events of a connection; implemented by the pool. No method waits."""
 
     def made(self, connection: "Connection") -> None:
-        """The connection is open."""
+        """The connection is open. Called once."""
         ...
 
     def keep(self, connection: "Connection") -> None:
-        """The connection can be used for another request."""
+        """The connection is idle and can be used for another request. Called after each answer for
+        which this is so."""
         ...
 
     def forget(self, connection: "Connection") -> None:
-        """The connection must not get another request."""
+        """The connection must not get another request: it is about to be closed."""
         ...
 
     def lost(self, connection: "Connection") -> None:
-        """The connection is closed."""
+        """The connection is closed. Called once, and last."""
         ...
 
 
 class Connection(BaseProtocol):
-    """One connection. `ask` and `release` alternate; `drop` may be called at any time."""
+    """One connection. `ask` and `release` alternate; `drop` may be called at any time.
+
+    An answer that is over early, by an error or a closed connection, fails `ask` or the reader of
+    the body.
+    """
 
     __slots__ = ("_body", "_came", "_head", "_keeper", "_lingering", "_reusable", "_unsent")
 
@@ -77,11 +84,14 @@ class Connection(BaseProtocol):
             max_headers=128,
         )
         self._keeper = keeper
+        # While `ask` waits for the head of the answer; then, until `release`, the body.
         self._head: _Head | None = None
         self._body: StreamReader | None = None
         self._lingering: asyncio.TimerHandle | None = None
         self._reusable = True
+        # The rest of a large request body.
         self._unsent = _NOTHING
+        # Bytes that came since the request.
         self._came = 0
 
     @property
@@ -124,8 +134,11 @@ class Connection(BaseProtocol):
                 timer.cancel()
 
     def release(self, *, linger: bool = False) -> None:
-        """Stop reading the answer. `linger` waits a moment for its end; without its end the
-        connection is dropped."""
+        """End the reading of the answer, so that the connection can be reused.
+
+        If the body has not ended, the connection is dropped; with `linger`, only if the end does
+        not come within a moment.
+        """
         if self._body is None or self._body.is_eof():
             self._settle()
         elif linger:
@@ -134,7 +147,7 @@ class Connection(BaseProtocol):
             self.drop()
 
     def drop(self) -> None:
-        """Abort the connection and what runs on it."""
+        """Abort the connection and what runs on it; a second call does nothing."""
         self._keeper.forget(self)
         if self.transport is not None:
             self.transport.abort()
@@ -150,6 +163,7 @@ class Connection(BaseProtocol):
             self._unsent = _NOTHING
 
     def _settle(self) -> None:
+        """Keep the connection for another request if nothing of this one is left, else drop it."""
         self._body = None
         self._stop_lingering()
         transport = self.transport
@@ -175,10 +189,12 @@ class Connection(BaseProtocol):
             return True
 
     def _expire(self) -> None:
+        """Called when the head of the answer did not come in time."""
         self._fail(failures.silent())
         self.drop()
 
     def _fail(self, failure: Exception) -> None:
+        """Fail the `ask` that waits, if any."""
         answer, self._head = self._head, None
         if answer is not None and not answer.done():
             answer.set_exception(failure)
@@ -217,6 +233,7 @@ class Connection(BaseProtocol):
             self._settle()
 
     def _hear(self, message: RawResponseMessage, body: StreamReader) -> None:
+        """Receive the head of an answer; interim answers (1xx) are ignored."""
         status, answer = message.code, self._head
         if message.should_close or status == _SWITCHED:
             self._reusable = False

@@ -1,7 +1,7 @@
 """Opening of connections to one origin: `Dialer` resolves, races addresses, and adds TLS.
 
-The race starts another address beside one that does not answer soon ("happy eyeballs"). Cancelling
-`connect` leaves no socket open. Used by `pool`.
+An attempt at another address starts beside one that does not connect soon or has failed ("happy
+eyeballs"); the first connection wins. Cancelling `connect` leaves no socket open. Used by `pool`.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ NEXT_ADDRESS: Final = 0.25
 
 
 class Dialer:
-    """Connects to one http or https origin. Raises TlsFileRefused."""
+    """Connects to one http or https origin. Its creation raises TlsFileRefused."""
 
     __slots__ = ("_ceiling", "_host", "_name", "_port", "_tls")
 
@@ -40,8 +40,8 @@ class Dialer:
         self._name = None if self._tls is None else tls.server_name or self._host.rstrip(".")
 
     async def connect(self, new: Callable[[], Connection]) -> Connection:
-        """Return an open connection made by `new`. OSError without one, ValueError for an
-        impossible host name."""
+        """Return an open connection made by `new`. Raises OSError if no address can be reached,
+        ValueError for an impossible host name."""
         return await self._first_of(await self._addresses(), new)
 
     async def _addresses(self) -> list[str]:
@@ -54,6 +54,7 @@ class Dialer:
         return [self._host]
 
     async def _reach(self, address: str, new: Callable[[], Connection]) -> Connection:
+        """Connect to one address."""
         # Does not use the race in asyncio: cancelled at a bad moment, that loses a socket.
         transport, connection = await asyncio.get_running_loop().create_connection(
             new, address, self._port, ssl=self._tls, server_hostname=self._name
@@ -64,6 +65,7 @@ class Dialer:
         return connection
 
     async def _first_of(self, addresses: list[str], new: Callable[[], Connection]) -> Connection:
+        """Return the first connection; end all other attempts."""
         loop = asyncio.get_running_loop()
         started: set[asyncio.Task[Connection]] = set()
         running: set[asyncio.Task[Connection]] = set()
@@ -94,6 +96,7 @@ class Dialer:
 
 
 async def _end(attempts: set[asyncio.Task[Connection]]) -> None:
+    """Cancel attempts, and drop connections that were made all the same."""
     for attempt in attempts:
         attempt.cancel()
     if attempts:

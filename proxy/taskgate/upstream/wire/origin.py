@@ -31,13 +31,16 @@ _UNMADE: Final = frozenset({UpstreamReason.UNREACHABLE.value, UpstreamReason.INT
 """Reasons of failures to get a connection, by the server's fault or the gateway's."""
 REDIRECTS: Final = range(300, 400)
 Answer = tuple[Connection, RawResponseMessage, StreamReader]
+"""The connection of an answer, its head, and the reader of its body; the receiver must release or
+drop the connection."""
 
 
 class Origin:
     """Makes requests to one server. Connections are opened on demand, one for each concurrent
     request.
 
-    `retried` is called with the reason of every further attempt. Raises TlsFileRefused.
+    `retried` is called with the reason of every further attempt to connect. Its creation raises
+    TlsFileRefused.
     """
 
     def __init__(self, settings: UpstreamSettings, retried: Callable[[str], None]) -> None:
@@ -54,8 +57,12 @@ class Origin:
         self._closed = False
 
     async def request(self, outgoing: Outgoing, target: Target, until: float | None) -> Answer:
-        """Send one request. Tries to connect as often as configured; the first connection gets the
-        request."""
+        """Send one request and return the head of its answer, at most until the loop time `until`.
+        Raises UpstreamFailed.
+
+        Connecting is tried as often as configured. The request is written once, to the first
+        connection that is made.
+        """
         pauses: Iterator[float] | None = None
         while True:
             try:
@@ -79,8 +86,11 @@ class Origin:
     async def follow(
         self, outgoing: Outgoing, answer: Answer, target: Target, until: float | None
     ) -> tuple[Answer, Target]:
-        """Follow one redirect of `target`, within the configured origin only; returns answer and
-        new target."""
+        """Follow one redirect, the `answer` of `target`, within the configured origin only. Returns
+        the answer and the new target.
+
+        Raises UpstreamFailed for any other redirect, and for a second one.
+        """
         connection, message, _ = answer
         connection.release()
         inside = None
@@ -120,6 +130,7 @@ def seconds(bound: timedelta | None) -> float | None:
 
 def _head(outgoing: Outgoing, target: Target) -> bytes:
     try:
+        # Control characters in a header: it cannot be sent.
         return target.head(outgoing)
     except ValueError:
         raise failures.unreachable() from None

@@ -21,13 +21,15 @@ from taskgate.upstream.wire.dialing import Dialer
 class Pool:
     """One connection for each concurrent request. `connect` and `reuse_within` are seconds.
 
-    Raises TlsFileRefused.
+    A connection is in use, from `dial` or `take` until its `keep`, or idle. An idle one is dropped
+    after `reuse_within`. The creation raises TlsFileRefused.
     """
 
     def __init__(self, origin: URL, *, connect: float, reuse_within: float, tls: UpstreamTls) -> None:
         self._way = Dialer(origin, tls)
         self._connect = connect
         self._reuse_within = reuse_within
+        # Idle connections and since when; all open connections; connections being opened.
         self._idle: dict[Connection, float] = {}
         self._standing: set[Connection] = set()
         self._dials: set[asyncio.Timeout] = set()
@@ -36,8 +38,10 @@ class Pool:
         self._closed = False
 
     def take(self) -> Connection | None:
-        """Return the idle connection that was used last; a server closes the longest idle one
-        first."""
+        """Return the idle connection that was used last; None if there is none.
+
+        The last one is the safest: a server closes the longest idle one first.
+        """
         idle = self._idle
         if not idle:
             return None
@@ -50,8 +54,8 @@ class Pool:
         return None
 
     async def dial(self, until: float | None) -> Connection:
-        """Open a connection. `until` is the loop time at which the caller's wait ends. Raises
-        UpstreamFailed."""
+        """Open a connection, which is then in use. `until` is the loop time at which the caller's
+        wait ends. Raises UpstreamFailed."""
         if self._closed:
             raise failures.let_go(dispatched=False)
         loop = asyncio.get_running_loop()
@@ -111,6 +115,7 @@ class Pool:
         self._tell_if_empty()
 
     def _sweep(self) -> None:
+        """Drop connections that were idle for too long."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         self._sweeping = None
@@ -127,4 +132,6 @@ class Pool:
 
 
 def _unmade(*, in_a_hurry: bool) -> UpstreamFailed:
+    """Return the failure without a connection; `in_a_hurry`: the caller's time ended before the
+    connect timeout."""
     return failures.too_late(dispatched=False) if in_a_hurry else failures.unreachable()

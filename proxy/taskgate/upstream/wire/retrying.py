@@ -1,6 +1,7 @@
 """Retries of failed connects: `Retrying` has the pauses, which double and vary.
 
-`Origin` uses it and decides which failure is retried. A pause never outlasts the caller's timeout,
+`Origin` decides which failure is retried. For each further attempt of a request it takes a pause
+from `pauses`, waits by `wait`, and reports by `tell`. A pause never outlasts the caller's timeout,
 and ends at `close`.
 """
 
@@ -18,7 +19,8 @@ CONNECT: Final = "connect"
 
 
 class Retrying:
-    """Retries for one server. `retries` None allows one attempt; `retried` is called by `tell`."""
+    """Retries for one server. `retries` None allows one attempt. `retried` is called by `tell` with
+    the reason."""
 
     def __init__(self, retries: Retries | None, name: str, retried: Callable[[str], None]) -> None:
         self._pauses = [] if retries is None else list(_pauses(retries))
@@ -36,7 +38,8 @@ class Retrying:
             yield pause * share(request, turn)
 
     async def wait(self, pause: float, until: float | None) -> bool:
-        """Wait for the pause; False at once if the loop time `until` would come first."""
+        """Wait for the pause, or until `close`. False at once if the loop time `until` would come
+        first: there is no further attempt."""
         if until is not None and asyncio.get_running_loop().time() + pause >= until:
             return False
         with suppress(TimeoutError):

@@ -16,8 +16,8 @@ _WITHOUT_LENGTH: Final = frozenset({"GET", "HEAD"})
 
 
 class Target:
-    """One URL within a server's origin. ValueError for an invalid URL; a user name in it is
-    dropped."""
+    """One URL within a server's origin. A user name in it is dropped. Its creation raises
+    ValueError for an invalid URL."""
 
     __slots__ = ("_same", "url")
 
@@ -29,8 +29,8 @@ class Target:
         self._same = f" {path} HTTP/1.1\r\nHost: {authority}\r\nAccept-Encoding: identity\r\nUser-Agent: taskgate\r\n"
 
     def head(self, outgoing: Outgoing) -> bytes:
-        """Return the head of a request. ValueError for control characters, which could inject
-        another request."""
+        """Return the head of a request. Raises ValueError for control characters, which could
+        inject another request."""
         verb, body = outgoing.verb, outgoing.body
         lines = [f"{name}: {value}" for name, value in outgoing.headers.items()]
         text = "".join((verb, *lines))

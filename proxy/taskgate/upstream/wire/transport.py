@@ -21,7 +21,8 @@ UNKNOWN: Final = 404
 class HttpTransport:
     """The `Transport` over HTTP. Connections are opened on demand, one for each concurrent request.
 
-    `retried` is called with the reason of every further attempt. Raises TlsFileRefused.
+    `retried` is called with the reason of every further attempt to connect. Its creation raises
+    TlsFileRefused.
     """
 
     def __init__(self, settings: UpstreamSettings, retried: Callable[[str], None] = lambda reason: None) -> None:

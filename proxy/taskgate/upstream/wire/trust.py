@@ -12,8 +12,8 @@ from taskgate.upstream.settings import UpstreamTls
 
 
 class TlsFileRefused(Exception):
-    """A file is unusable. The text is for the operator: the key under `tls` that names it, no path,
-    no content."""
+    """A file is unusable. The text is for the operator: the key under `tls` that names it and what
+    is wrong, no path, no content."""
 
 
 def tls_context(tls: UpstreamTls) -> ssl.SSLContext:
@@ -29,6 +29,8 @@ def tls_context(tls: UpstreamTls) -> ssl.SSLContext:
 
 
 def _trusting(ca_file: Path | None) -> ssl.SSLContext:
+    """Return a context that trusts the authorities of a file, or without one those of the
+    system."""
     if ca_file is None:
         return ssl.create_default_context()
     _expect_readable("tls.ca_file", ca_file)
@@ -39,6 +41,7 @@ def _trusting(ca_file: Path | None) -> ssl.SSLContext:
 
 
 def _show(context: ssl.SSLContext, cert_file: Path, key_file: Path | None) -> None:
+    """Have the context show the gateway's certificate."""
     _expect_readable("tls.cert_file", cert_file)
     if key_file is not None:
         _expect_readable("tls.key_file", key_file, is_secret=True)

@@ -1,7 +1,8 @@
 """Process trees of the system: adopting orphans, death signals, and the children of this process.
 
-It uses prctl and /proc of Linux; on other systems the functions do nothing. `wards` uses them to
-find what programs leave behind.
+It uses prctl and /proc of Linux; on other systems the functions do nothing. An orphan is a process
+whose parent has exited: one that a server's program started and left behind. `wards` uses this to
+find and end orphans.
 """
 
 import os

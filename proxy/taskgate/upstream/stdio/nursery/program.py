@@ -29,7 +29,7 @@ _MOST_STREAMS: Final = 240
 
 
 class Nursery:
-    """One run of the process, over one socket."""
+    """One run of the process. `gateway` is the socket to the gateway."""
 
     def __init__(self, gateway: socket.socket) -> None:
         self._gateway = gateway
@@ -39,11 +39,13 @@ class Nursery:
         self._unpacker = words.Unpacker()
         self._streams: list[int] = []
         self._unsent = b""
+        # Whether the gateway is there: it has not closed the socket.
         self._listens = True
+        # The events that the selector reports of the socket.
         self._watched = 0
 
     def run(self) -> None:
-        """Serve until the gateway and every program are gone."""
+        """Serve until the gateway and every child process are gone."""
         kinship.take_in_orphans()
         woken = self._wake_on_signals()
         self._gateway.setblocking(False)
@@ -70,7 +72,7 @@ class Nursery:
     # --- messages with the gateway ------------------------------------------------------------------------------------
 
     def _speak(self) -> None:
-        """Send what is pending, and handle what arrived."""
+        """Handle an event of the socket: send what is pending, and obey what arrived."""
         self._say(b"")
         if not self._listens:
             return
@@ -89,12 +91,15 @@ class Nursery:
             self._obey(message)
 
     def _obey(self, message: words.Message) -> None:
+        """Do what a message of the gateway says: start or end a program."""
         if message["verb"] == words.START:
             self._start(message)
         else:
             self._wards.end(message["id"], message["soft"], message["hard"])
 
     def _start(self, message: words.Message) -> None:
+        """Start a program with the three oldest descriptors that were received, and send the
+        result."""
         streams = [self._streams.pop(0) for _ in range(words.STREAMS)]
         try:
             pid = self._wards.start(message, streams)
@@ -146,7 +151,8 @@ class Nursery:
         self._timetable.after(SOFT + HARD, self._end_orphans)
 
     def _end_orphans(self) -> None:
-        # Their own orphans come here, too.
+        """Kill what the programs left behind, again and again until no child is left."""
+        # What they leave behind becomes a child of this process, too.
         self._wards.end_orphans()
         self._timetable.after(0.1, self._end_orphans)
 

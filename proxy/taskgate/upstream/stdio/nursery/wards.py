@@ -1,8 +1,8 @@
 """Child programs of the supervisor process: `Wards` starts and ends them.
 
-A program that was told to end is gone when its time is up, with all processes of its session. A
-process that left that session is ended once no running program can have started it. `Nursery` calls
-it.
+A program that was told to end is gone when its time is up, with all processes of its session. When
+a program has exited, its process group gets SIGTERM, and SIGKILL after `GRACE`. A process that left
+that session is ended once no running program can have started it. `Nursery` calls it.
 """
 
 import os
@@ -53,7 +53,7 @@ class Ward:
 
 
 class Wards:
-    """All programs. `exited` gets the number and the status of one that exited."""
+    """All programs. `exited` is called with the number and the status of each one that exited."""
 
     def __init__(self, timetable: Timetable, exited: Callable[[int, int], None]) -> None:
         self._timetable = timetable
@@ -88,8 +88,8 @@ class Wards:
         return ward.pid
 
     def end(self, number: int, soft: float, hard: float) -> None:
-        """End a program after `soft` seconds, by SIGKILL `hard` seconds later; nothing if it has
-        exited."""
+        """Send a program SIGTERM after `soft` seconds and SIGKILL `hard` seconds later; nothing if
+        it has exited by then."""
         ward = self._by_number.get(number)
         if ward is not None:
             self._timetable.after(soft, partial(self._signal, ward, signal.SIGTERM))
@@ -121,6 +121,7 @@ class Wards:
             _kill_group(ward.pid, signal_)
 
     def _ended(self, pid: int, status: int) -> None:
+        """Handle the exit of a child: report it if it was a program, and look for orphans soon."""
         ward = self._by_pid.pop(pid, None)
         if ward is not None:
             del self._by_number[ward.number]
@@ -149,7 +150,8 @@ class Wards:
             self._timetable.after(GRACE, self._look)
 
     def _may_stay(self, kin: Kin) -> bool:
-        """Whether a running program may have started it: by its session, or by their start times."""
+        """Whether a running program may have started it: it is in the session or group of one, or
+        is not older than one."""
         if kin.session in self._by_pid or kin.group in self._by_pid:
             return True
         return any(ward.began <= kin.began for ward in self._by_pid.values())
