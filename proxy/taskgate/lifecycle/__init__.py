@@ -1,5 +1,11 @@
 """The life of a task, from its creation to its purge.
 
+A task is a record in the store, and a call to a server that one process runs. The record is stored
+first. Then the call waits for a permit, is marked as dispatched, and is sent. The server may ask
+questions meanwhile. The task ends once: with a result, a failure or a cancellation, which is stored
+in the record. Hosts fetch it until the record expires. If the process is gone before the end,
+another one sends the call again, resumes it, or ends the task as lost.
+
 `task_service` creates and cancels tasks, by the operator's rules (`terms`). `runner` has the calls
 of tasks in this process; `execution` runs one: `dispatch`, `calling`, `completions`. Every change
 of a record goes through `changes`. `inputs`, `offers` and `following` bring a server's questions to

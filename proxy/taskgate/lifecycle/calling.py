@@ -1,7 +1,8 @@
-"""The wait for the call of a task: `come_of`. It turns every way in which a call can end into the
-event that ends the task, or into None.
+"""The wait for the call of a task: `come_of`. It maps every end of a call to the event that
+ends the task, or to None if no event is to be written.
 
-`TaskExecutor` uses it after the call was dispatched (`dispatch`). `Completions` writes the event.
+`TaskExecutor` uses it once for each call, after the call was dispatched (`dispatch`). `Completions`
+writes the event.
 """
 
 from collections.abc import Callable
@@ -32,11 +33,17 @@ async def come_of(
 ) -> CallSucceeded | CallFaulted | None:
     """Await a call, and return the event that ends its task.
 
-    Returns None if the task ended before, or another process continues the call. The permit is
-    released at the end of the call: the time to store the event is not the server's. Raises Gone if
-    a resumed call no longer exists at its server and may be sent again.
+    `call` makes the call, and `outcome` maps its response. If the run is stopped, the call is
+    cancelled. Then the result depends on why. It is None if the task was ended elsewhere, or another
+    process has it or continues the call. It is a failure if the gateway shuts down and no process
+    continues the call.
+
+    `ticket` is released on every path when the call is over: the time to store the event does not
+    occupy the server. Raises Gone if a resumed call no longer exists at its server and may be sent
+    again; every other error becomes a failure.
     """
     try:
+        # A stop before this line has cancelled nothing, so it is checked here.
         with run.scope:
             if not run.stopped:
                 return outcome(await call())

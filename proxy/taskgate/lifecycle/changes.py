@@ -3,7 +3,10 @@
 Several processes may change a record at the same time. `make` loads it, asks a function for an
 event, and applies the event (`domain.machine`). Then it swaps the record if its revision is
 unchanged; else it starts again. Most modules of this folder change records with it. Final states
-are written by `Completions`, which waits as long as it takes.
+are written by `Completions`.
+
+There are two variants. The one for hosts' requests changes any record. The one for running calls
+(`of_runs`) has a `hold`, and changes only records whose lease this process has.
 """
 
 import asyncio
@@ -26,42 +29,47 @@ RETRY_MOST: Final = 5.0
 """Seconds between attempts while the store fails, from the first to the longest pause."""
 
 Choose = Callable[[TaskRecord], TaskEvent | None]
-"""Returns the event that shall happen to the record; None for no change."""
+"""Returns the event that shall happen to the record; None for no change.
+
+It is called again with the newer record each time that a swap fails."""
 
 
 class Hold(Protocol):
-    """The leases of this process in a shared store. A process changes only tasks whose lease it
-    has. `Leasing` implements it.
+    """The leases of this process in a store that replicas share. `Leasing` implements it.
+
+    The gateway has no `Hold` if it is the only process of its store.
     """
 
     def holds(self, record: TaskRecord) -> bool:
-        """Return whether this process has the lease of an unfinished record, and did not lose it
-        meanwhile.
+        """Return whether this process has the lease of an unfinished record.
+
+        False if the record names it as the holder, but a heartbeat found that it has lost the task.
         """
         ...
 
     def wrote(self, record: TaskRecord) -> None:
-        """Handle that a record was stored. It may be a head, unless it has just ended with a
+        """Update the copy from which the record is restored if the store loses it.
+
+        Called with each record that was stored. It may be a head, unless it has just ended with a
         result.
         """
         ...
 
     def overslept(self, since: float) -> bool:
-        """Return whether so much time has passed since then that another process may have the
-        lease.
-        """
+        """Return whether a whole lease has passed since then, so that another process may have it."""
         ...
 
     async def healed(self, task: TaskId, found: TaskRecord | None) -> bool:
         """Restore a task of this process that the store, which has `found`, has lost.
 
-        Returns whether to load it again. Raises StoreUnavailable.
+        Called after each load. Returns True if it was restored, so that the caller must load it
+        again. Raises StoreUnavailable.
         """
         ...
 
 
 class Changes:
-    """The changes of stored records. With a `hold`, only records whose lease it has are changed."""
+    """The changes of stored records. With a `hold`, only records whose lease this process has."""
 
     def __init__(self, *, store: TaskStore, event_sink: EventSink, clock: Clock, hold: Hold | None = None) -> None:
         self._store = store
@@ -73,7 +81,7 @@ class Changes:
         """Marks fetched results in the background."""
 
     def of_runs(self, hold: Hold) -> "Changes":
-        """Return the variant for running calls: it does not change tasks of other processes."""
+        """Return the variant for running calls, which does not change tasks of other processes."""
         changes = Changes(store=self._store, event_sink=self._event_sink, clock=self._clock, hold=hold)
         changes._suspicions, changes.retrievals = self._suspicions, self.retrievals
         return changes
@@ -81,8 +89,9 @@ class Changes:
     async def make(self, owner: OwnerKey, task: TaskId, choose: Choose) -> TaskRecord | None:
         """Apply the event that `choose` returns, and return the changed record.
 
-        Returns None if there is no record, no event, or the record's state does not allow it.
-        Raises StoreUnavailable: the change may have happened then.
+        Returns None if nothing was changed. Then there is no record or no event, the record's state
+        does not allow it, or another process has the task. Raises StoreUnavailable: the change may
+        have happened then.
         """
         while True:
             now = self._clock.now()

@@ -1,10 +1,14 @@
 """The writer of a running call's checkpoint: `CheckpointWriter`, one for each task.
 
 A call at a server that supports resumption has a resume point: a session, the server's own task id,
-or an event id. It moves with each event. The newest is written into the record about once a second.
-A process that takes the task over resumes there, and the server does not repeat earlier events. So
-a resume point is written only after the questions before it are in the record. `TaskInputs` creates
-this object. `checkpoints` seals the text, `continuing` resumes the call.
+or an event id. Each event of the server gives a newer one. The newest is written into the record
+about once a second. A process that takes the task over resumes there, and the server does not
+repeat earlier events. So a resume point is written only after the questions before it are in the
+record.
+
+`TaskInputs` creates this object at the first resume point, or when the call itself was taken over.
+It calls `hold` with each newer one, and then runs `write` in the background if that returned True.
+`checkpoints` seals the text, `continuing` resumes the call.
 """
 
 import asyncio
@@ -23,14 +27,17 @@ KEEP_EVERY: Final = timedelta(seconds=1)
 
 
 class QuestionState(Protocol):
-    """The questions of the call, as the writer needs them. `TaskInputs` implements it."""
+    """The call's questions, as far as the writer needs them. `TaskInputs` implements it."""
 
     def asked_in(self, record: TaskRecord) -> tuple[AskedQuestion, ...]:
-        """Return the questions in a record that have a key of the server and may lack their answer."""
+        """Return the questions in a record whose answer may be missing at the server.
+
+        They are those that have an input request or an answer in the record.
+        """
         ...
 
     def arrived(self, keys: frozenset[str]) -> None:
-        """Forget the answers under those keys: the server has them, and the record says so."""
+        """Forget the answers under those keys: the server has them, and the record dropped them."""
         ...
 
     async def settled(self) -> None:
@@ -39,7 +46,13 @@ class QuestionState(Protocol):
 
 
 class CheckpointWriter:
-    """The checkpoint of one running call."""
+    """The checkpoint of one running call.
+
+    `_newest` is the newest resume point, None if the call must not be resumed elsewhere. `_safe` is
+    the one that the record has. `_arrived` are keys of answers that the server has, and that the
+    next write drops from the record. `_is_due` is whether `hold` was called since the last write
+    began; `_writing` is whether `write` runs.
+    """
 
     __slots__ = (
         "_arrived",
@@ -69,11 +82,11 @@ class CheckpointWriter:
         self._is_due = False
         self._writing = False
         self.is_kept = False
-        """Whether another process could resume the call now."""
+        """Whether another process could resume the call now: the record has a checkpoint of it."""
 
     @property
     def holds(self) -> bool:
-        """Whether the call has a resume point to write."""
+        """Whether the call has a resume point, written or to be written."""
         return self._newest is not None
 
     def stand(self, resume_point: ResumePoint) -> None:
@@ -82,9 +95,10 @@ class CheckpointWriter:
         self.is_kept = True
 
     def hold(self, resume_point: ResumePoint | None, arrived: frozenset[str]) -> bool:
-        """Set the newest resume point, and return whether `write` must be started.
+        """Set the newest resume point; return True if the caller must start `write`.
 
-        None removes the checkpoint. The server has the answers under the keys `arrived`.
+        It returns False while `write` already runs, which then repeats. None removes the
+        checkpoint. `arrived` are keys of answers that the server has by now.
         """
         self._newest = resume_point
         self._arrived |= arrived
@@ -94,23 +108,28 @@ class CheckpointWriter:
         return is_first
 
     def including(self, record: TaskRecord, asked: AskedQuestion) -> SealedCheckpoint | None:
-        """Return a checkpoint that contains one more question.
+        """Return the stored checkpoint with one more question, which the same write adds.
 
-        Returns None if there is none yet, or the stored one may stay.
+        Returns None if no checkpoint is stored, or the new one is too large. The record's
+        checkpoint, if any, then stays as it is.
         """
         if self._safe is None:
             return None
         return self._sealed(self._safe, (*self._questions.asked_in(record), asked))
 
     async def write(self) -> None:
-        """Write the newest resume point, and repeat while there is a newer one."""
+        """Write the newest resume point, and repeat while there is a newer one.
+
+        Each write waits first until all earlier questions are in the record.
+        """
         while self._is_due:
             self._is_due = False
             resume_point, arrived = self._newest, self._arrived
             await self._questions.settled()
             if self._newest is None and resume_point is not None:
+                # Meanwhile the checkpoint was removed: only that is written now.
                 continue
-            written = await self._changes.insist(self._owner, self._task, partial(self._kept, resume_point, arrived))
+            written = await self._changes.insist(self._owner, self._task, partial(self._event, resume_point, arrived))
             self._arrived -= arrived
             if written is not None:
                 self._questions.arrived(arrived)
@@ -119,14 +138,16 @@ class CheckpointWriter:
         self._writing = False
 
     def _note(self, resume_point: ResumePoint | None, written: TaskRecord | None) -> None:
+        # After a removal meanwhile, `hold` has already reset both.
         if self._newest is not None:
             self.is_kept = written is not None and written.checkpoint is not None
             self._safe = resume_point if self.is_kept else None
 
-    def _kept(
+    def _event(
         self, resume_point: ResumePoint | None, arrived: frozenset[str], record: TaskRecord
     ) -> CheckpointSaved | None:
         arrived = arrived.intersection(record.answers)
+        # The questions as they are after this write: answers that arrived are gone.
         left = {key: answer for key, answer in record.answers.items() if key not in arrived}
         asked = self._questions.asked_in(evolve(record, answers=left))
         kept = None if resume_point is None else self._sealed(resume_point, asked)

@@ -2,14 +2,15 @@
 
 From a checkpoint another process resumes a call. There are two kinds:
 
-- `RoundCheckpoint`: a modern server has asked something in its answer, and the call waits for the
-  next round. It has the server's state and the questions.
-- `CallCheckpoint`: the server is working on the call. It has the resume point, and the questions
-  that may have no answer.
+- `RoundCheckpoint`: a modern server has answered with questions, and waits for no request at the
+  moment. The next round needs the server's state, and an answer to each question.
+- `CallCheckpoint`: the server is working on the call. It is resumed at the resume point (the
+  server's task, or an event id). The server may still wait for answers to the questions.
 
-Both have, for each question, the server's key and the key of the input request. The text is sealed,
-so that only checkpoints written by this deployment count (T25). `checkpoint_writer` and
-`round_checkpoints` write them, `takeovers` and `runner` open them, `continuing` resumes the call.
+Both have, for each question, the server's key and the key of the input request. The text is sealed:
+it has a signature, so that only checkpoints written by this deployment count (T25).
+`checkpoint_writer` and `round_checkpoints` write them, `takeovers` and `runner` open them,
+`continuing` resumes the call.
 """
 
 import json
@@ -29,8 +30,10 @@ writes its head, which contains the checkpoint."""
 
 
 class AskedQuestion(NamedTuple):
-    """A question of a server: the server's key, the method, and the key of the input request, if
-    any.
+    """A question of a server in a checkpoint.
+
+    `key` is the server's own key of it. `input` is the key of the input request in the record;
+    None for a question that no host was asked.
     """
 
     key: str
@@ -39,54 +42,56 @@ class AskedQuestion(NamedTuple):
 
 
 class RoundCheckpoint(NamedTuple):
-    """A call between two rounds: the server's state, as written, and its questions."""
+    """A call between two rounds: the server's state, to be sent back unchanged, and its questions."""
 
     state: RawJson | None
     asked: tuple[AskedQuestion, ...]
 
 
 class CallCheckpoint(NamedTuple):
-    """A call at its server: the resume point, and the questions that may have no answer."""
+    """A call at its server: the resume point, and the questions whose answer may be missing there."""
 
     resume_point: ResumePoint
     asked: tuple[AskedQuestion, ...]
 
 
 class CheckpointSeals:
-    """The seals of checkpoints. A sealed text is valid for one task."""
+    """Writes and reads sealed checkpoints. A sealed text is valid for one task of one owner."""
 
     def __init__(self, seals: Seals) -> None:
         self._seals = seals
 
-    def seal(self, owner: OwnerKey, task: TaskId, kept: RoundCheckpoint | CallCheckpoint) -> str | None:
+    def seal(self, owner: OwnerKey, task: TaskId, checkpoint: RoundCheckpoint | CallCheckpoint) -> str | None:
         """Return the sealed text for the record; None if it is too large."""
-        text = json.dumps([*owner, task, *kept] if isinstance(kept, RoundCheckpoint) else [*owner, task, kept])
+        fields = [*checkpoint] if isinstance(checkpoint, RoundCheckpoint) else [checkpoint]
+        text = json.dumps([*owner, task, *fields])
         if len(text) > MAX_SEALED:
             return None
         sealed = urlsafe_b64encode(self._seals.seal(text.encode())).decode()
         return sealed if len(sealed) <= MAX_SEALED else None
 
     def open(self, record: TaskRecord) -> RoundCheckpoint | CallCheckpoint | None:
-        """Return the checkpoint of a record; None if it has none, or the seal is invalid."""
+        """Return the checkpoint of a record; None if it has none, or not a valid one of this task."""
         if record.checkpoint is None:
             return None
         try:
             text = self._seals.open(urlsafe_b64decode(record.checkpoint.sealed))
-            context, mount, task, *said = json.loads(text or b"null")
-            kept = _footing(*said) if len(said) == 1 else _rest(*said)
+            context, mount, task, *fields = json.loads(text or b"null")
+            # One field is a whole CallCheckpoint, two are the fields of a RoundCheckpoint.
+            checkpoint = _call_checkpoint(*fields) if len(fields) == 1 else _round_checkpoint(*fields)
         except (Error, ValueError, TypeError):
             return None
-        return kept if (OwnerKey(context, mount), task) == (record.owner, record.id) else None
+        return checkpoint if (OwnerKey(context, mount), task) == (record.owner, record.id) else None
 
 
-def _rest(state: RawJson | None, asked: Iterable[Iterable[Any]]) -> RoundCheckpoint:
+def _round_checkpoint(state: RawJson | None, asked: Iterable[Iterable[Any]]) -> RoundCheckpoint:
     return RoundCheckpoint(state, tuple(AskedQuestion(*each) for each in asked))
 
 
-def _footing(said: tuple[Iterable[Any], Iterable[Iterable[Any]]]) -> CallCheckpoint:
-    at, asked = said
+def _call_checkpoint(fields: tuple[Iterable[Any], Iterable[Iterable[Any]]]) -> CallCheckpoint:
+    at, asked = fields
     return CallCheckpoint(ResumePoint(*at), tuple(AskedQuestion(*each) for each in asked))
 
 
 UNSEALED: Final = CheckpointSeals(SealKeys())
-"""For a gateway without a key."""
+"""For a gateway without a key: its checkpoints have no signature."""

@@ -2,7 +2,8 @@
 it.
 
 `TaskExecutor` calls `settle` with the event that ended a call, `Runner` and `Takeovers` with
-cancellations and failures. While the store is unavailable, results wait in memory, within a limit.
+cancellations and failures. The first final state counts; every later one is dropped. While the
+store is unavailable, results wait in memory, within a limit.
 """
 
 import asyncio
@@ -26,52 +27,58 @@ MAX_WAITING: Final = 64 * 1024 * 1024
 NOT_KEPT: Final = "The call ended, but its result could not be stored: the task store was not available"
 
 Written = Callable[[int], None]
-"""Called with the revision that is about to be written."""
+"""Called right before each attempt to write, with the revision that is about to be written."""
 
 
 class Completions:
-    """The writer of final states. With a `hold`, a task of another process can only be cancelled."""
+    """The writer of final states.
+
+    `hold` is given if replicas share the store. Then a task whose lease another process has can
+    only be cancelled from here.
+    """
 
     def __init__(self, *, store: TaskStore, event_sink: EventSink, clock: Clock, hold: Hold | None = None) -> None:
         self._store = store
         self._event_sink = event_sink
         self._clock = clock
         self._hold = hold
-        self._waiting = 0
+        self._waiting_size = 0
 
     async def settle(
         self, owner: OwnerKey, task: TaskId, event: TaskEvent, *, written: Written = lambda _: None
     ) -> bool:
-        """Write the final state of a task.
+        """Write the final state of a task, however long the store takes.
 
-        Returns False if the task had ended before, or belongs to another process. While the store
-        is unavailable, the result waits; if too many wait, a failure is written in its place.
+        Returns True if it was written, or the task has expired. Returns False if the task had ended
+        before, or belongs to another process. If the results that wait for the store are too large
+        together, a failure is written in place of this one.
         """
         with suppress(StoreUnavailable):
-            if (stands := await self._tried(owner, task, event, written)) is not None:
-                return stands
+            if (was_written := await self._try(owner, task, event, written)) is not None:
+                return was_written
         size = len(event.result) if isinstance(event, CallSucceeded) else 0
-        if self._waiting + size > MAX_WAITING:
+        if self._waiting_size + size > MAX_WAITING:
             event, size = call_ended(FaultReason.INTERNAL, NOT_KEPT, dispatched=True), 0
-        self._waiting += size
+        self._waiting_size += size
         try:
             return await self._insist(owner, task, event, written)
         finally:
-            self._waiting -= size
+            self._waiting_size -= size
 
     async def _insist(self, owner: OwnerKey, task: TaskId, event: TaskEvent, written: Written) -> bool:
         pause = RETRY_FIRST
         while True:
             try:
-                if (stands := await self._tried(owner, task, event, written)) is not None:
-                    return stands
+                if (was_written := await self._try(owner, task, event, written)) is not None:
+                    return was_written
             except StoreUnavailable:
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, RETRY_MOST)
 
-    async def _tried(self, owner: OwnerKey, task: TaskId, event: TaskEvent, written: Written) -> bool | None:
-        """Try `settle` once; return None if the record was changed meanwhile and the attempt must
-        be repeated.
+    async def _try(self, owner: OwnerKey, task: TaskId, event: TaskEvent, written: Written) -> bool | None:
+        """Try `settle` once; return None if it must be tried again.
+
+        That is so if the record was changed meanwhile, or was just restored to the store.
         """
         now = self._clock.now()
         record = await self._store.load(owner, task, now=now)

@@ -1,8 +1,9 @@
 """The continuation of a call that an earlier process began: `going_on` between two rounds,
 `standing` at a server that works on the call.
 
-`TaskExecutor` uses them for a task that was taken over, with the checkpoint of its record. Each
-returns a `Call`: a function that awaits the response.
+`TaskExecutor` uses them for a task that was taken over, with the checkpoint of its record. Neither
+sends the call itself again. Each returns a `Call`: a function that continues it and returns the
+server's response.
 """
 
 from collections.abc import Awaitable, Callable
@@ -23,7 +24,11 @@ from taskgate.upstream.resume_points import NextRound, Resumed
 
 
 class CallRoute(NamedTuple):
-    """The route of a call to its server: the upstream session, the principal, the permit."""
+    """The route of a call to its server: the upstream session, the principal, the permit.
+
+    `principal_source` is the caller of a new task. It is None for a task that was taken over, whose
+    session knows the principal. `ticket` may not be granted yet.
+    """
 
     upstream: UpstreamSession
     principal_source: Principal | None
@@ -31,17 +36,17 @@ class CallRoute(NamedTuple):
 
 
 def going_on(run: TaskRun, record: TaskRecord, rest: RoundCheckpoint, way: CallRoute, clock: Clock) -> Call:
-    """Return the call that sends the next round, after the host has answered the questions.
+    """Return the call that waits for the host's answers and then sends the next round.
 
-    The server gets no message before that.
+    The server gets no message before that, so the permit is waiter only after the answers.
     """
     params, tool = record.call.params, record.call.tool
     assert params is not None, "a recovered record has its bodies"
-    awaited = run.listener.awaits(record, rest)
+    waiter = run.listener.awaits(record, rest)
     ends = record.expires_at
 
     async def call() -> Response:
-        answers = await awaited.answers()
+        answers = await waiter.answers()
         left = max(ends - clock.now(), timedelta())
         if not way.ticket.is_granted:
             await way.ticket.wait(min(way.ticket.max_wait, left))
@@ -51,7 +56,7 @@ def going_on(run: TaskRun, record: TaskRecord, rest: RoundCheckpoint, way: CallR
             within=left,
             listener=run.listener,
             principal=run.listener.principal,
-            resumes=NextRound(rest.state, answers, awaited.leave),
+            resumes=NextRound(rest.state, answers, waiter.leave),
         )
 
     return wholly_bounded(call, record, clock.now())
@@ -65,7 +70,11 @@ def standing(
     clock: Clock,
     is_last: Callable[[], Awaitable[bool]],
 ) -> Call:
-    """Return the call that resumes at its server. It needs no permit: the server is working on it."""
+    """Return the call that resumes at its server: its stream is reopened, or its task polled.
+
+    It does not wait for the permit, because the server is working on the call already. `is_last` is
+    whether no other task uses the upstream session; it is asked when the call is over.
+    """
     params, tool = record.call.params, record.call.tool
     assert params is not None, "a recovered record has its bodies"
     asked, now = run.listener.stands(record, call_checkpoint), clock.now()

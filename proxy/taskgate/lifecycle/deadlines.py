@@ -1,8 +1,9 @@
 """The time limits of a task's call: `bounded` and `wholly_bounded`.
 
-A call may take as long as its task lives, or its own deadline if that is shorter. Both count from
-the moment that the call is sent. `TaskExecutor` and `Runner` wrap calls with these functions. The
-limit of a call that is silent belongs to the upstream (`upstream`).
+A call may take until its task expires, and no longer than its own deadline if it has one. The
+deadline counts from the moment that the wrapped call starts. At either limit the call is cancelled
+and fails with UpstreamFailed. `TaskExecutor`, `Runner` and `continuing` wrap calls with these
+functions. The limit on a server's silence belongs to the upstream (`upstream`).
 """
 
 import asyncio
@@ -28,14 +29,20 @@ def time_left(record: TaskRecord, now: datetime) -> timedelta:
 
 
 def bounded(call: Call, record: TaskRecord, now: datetime) -> Call:
-    """Limit a call by its task's deadline. The call itself knows how long its task lives."""
+    """Limit a call by its task's deadline.
+
+    For a call that gets the remaining lifetime itself (`UpstreamSession.run`, parameter `within`).
+    """
     if record.deadline is None or record.deadline >= time_left(record, now):
         return call
     return partial(_within, call, record.deadline, _past_deadline)
 
 
 def wholly_bounded(call: Call, record: TaskRecord, now: datetime) -> Call:
-    """Limit a call by deadline and lifetime. For a call that was sent before it had a task."""
+    """Limit a call by deadline and lifetime, both from now on.
+
+    For a call that was sent before it had a task, or by an earlier process.
+    """
     living = partial(_within, call, time_left(record, now), partial(failures.too_late, dispatched=True))
     return bounded(living, record, now)
 

@@ -1,8 +1,9 @@
 """The dispatch of a task's call: `Dispatcher`. It waits for the permit, writes the position in the
 queue into the record, and marks the record as dispatched before the call is sent.
 
-A call is sent only after its mark is stored, so that no crash can send it twice. `TaskExecutor`
-calls `leave`, then sends the call. The order of permits is decided by `admission.bulkhead`.
+The mark says that the call may have been sent. It is stored before the first byte, so that no crash
+can lead to a second sending. `TaskExecutor` calls `leave` once, and sends the call if that returns
+None. The order of permits is decided by `admission.bulkhead`.
 """
 
 from contextlib import suppress
@@ -29,7 +30,7 @@ NO_STORE: Final = "The call was not sent: the task store was not available"
 
 
 class Dispatcher:
-    """The dispatcher of calls of tasks."""
+    """The dispatcher of calls of tasks. `hold` is given if replicas share the store."""
 
     def __init__(
         self, *, store: TaskStore, changes: Changes, event_sink: EventSink, clock: Clock, hold: Hold | None = None
@@ -41,10 +42,11 @@ class Dispatcher:
         self._hold = hold
 
     async def leave(self, run: TaskRun, record: TaskRecord, ticket: Permit) -> CallFaulted | None:
-        """Wait for the permit and store the mark; return None if the call may be sent.
+        """Wait for the permit and store the mark; return None if the call may be sent now.
 
-        Otherwise returns the failure that ends the task unsent. Raises Interrupted if the task was
-        ended, or another process has it now.
+        Otherwise returns the failure that ends the task unsent. Raises ScopeCancelled if nothing is
+        to be sent or written: the task was ended, or another process has it or will send it. The
+        permit stays with the caller in any case.
         """
         # A call that is sent again may have run before.
         unsent = partial(call_ended, dispatched=record.dispatched)
@@ -57,6 +59,7 @@ class Dispatcher:
                     raise ScopeCancelled
                 return unsent(FaultReason.SHUTDOWN, SHUT_DOWN_UNSENT)
             since = self._clock.elapsed()
+            # A position in the queue may have been written: then the record is read again.
             if run.revision != record.revision or (marked := await self._mark_at_once(run, record)) is None:
                 marked = await self._mark(run)
         except QueueFull as full:
@@ -64,13 +67,14 @@ class Dispatcher:
         except StoreUnavailable:
             return unsent(FaultReason.INTERNAL, NO_STORE)
         if self._hold is not None and self._hold.overslept(since):
-            # The process was suspended in between: another may have read the mark and declared the
-            # call lost.
+            # The process was suspended for longer than a lease. Another may have read the mark and
+            # declared the call lost, so it must not be sent.
             raise ScopeCancelled
         self._event_sink.emit(TaskDispatched(marked, self._clock.now() - record.created_at))
         return None
 
     async def _wait(self, run: TaskRun, record: TaskRecord, ticket: Permit) -> None:
+        """Wait for the permit. Returns early at a shutdown; raises ScopeCancelled at another stop."""
         left = max(record.expires_at - self._clock.now(), timedelta())
         try:
             with run.scope:
@@ -89,8 +93,8 @@ class Dispatcher:
         """Write the number of calls ahead into the record. If the store fails, a later position is
         written.
 
-        Raises Interrupted if the task was ended. The end may have the revision that was expected
-        here, and its notification would then be ignored as the process's own.
+        Raises ScopeCancelled if the task was ended. `RecordWatcher` may not notice that end: it can
+        have the revision that `run.wrote` announced here, and then counts as this process's own.
         """
 
         def place(record: TaskRecord) -> Progressed:
@@ -102,30 +106,31 @@ class Dispatcher:
                 raise ScopeCancelled
 
     async def _mark_at_once(self, run: TaskRun, record: TaskRecord) -> TaskRecord | None:
-        """Try `_mark` without a load: usually the record is unchanged since it was created. Else
-        return None.
+        """Store the mark without a load first: usually the record is unchanged since it was created.
+
+        Returns None if it has changed; then `_mark` must do it.
         """
-        leaving = Dispatched()
-        marked = advance(record, leaving, self._clock.now())
+        dispatched_event = Dispatched()
+        marked = advance(record, dispatched_event, self._clock.now())
         # Before the write, because the change notification may arrive first.
         run.wrote(marked.revision)
         if not await self._store.swap(marked, expected=record.revision):
             return None
         if self._hold is not None:
             self._hold.wrote(marked)
-        report(self._event_sink, record, leaving, marked)
+        report(self._event_sink, record, dispatched_event, marked)
         return marked
 
     async def _mark(self, run: TaskRun) -> TaskRecord:
-        """Mark the record as dispatched, whatever its state: from here on the call counts as sent."""
+        """Load the record and mark it as dispatched. Raises ScopeCancelled if that is not possible."""
 
-        def leaving(found: TaskRecord) -> Dispatched:
+        def dispatched_event(found: TaskRecord) -> Dispatched:
             run.wrote(found.revision + 1)
             return Dispatched()
 
-        # Meanwhile its position was written, a host answered a question of an earlier run, or it
-        # was ended.
-        marked = await self._changes.make(run.owner, run.id, leaving)
+        # The record has changed since: its position was written, a host answered a question of an
+        # earlier run, or it was ended. Only the last one prevents the mark.
+        marked = await self._changes.make(run.owner, run.id, dispatched_event)
         if marked is None:
             raise ScopeCancelled
         return marked

@@ -2,9 +2,17 @@
 
 A call is sent at most once. Before its first byte the record says durably that it was dispatched
 (`dispatch`). For a call that became a task after it was sent, the new record says it. A call is
-sent again only if its process was lost and the operator allows it. `Runner` decides which calls
-run, and starts an execution as an asyncio task. It ends with a final state (`completions`), or
-leaves the call to another process.
+sent again only if its process was lost and the operator allows it.
+
+`Runner` decides which calls run, and starts one of the four public methods as an asyncio task:
+
+- `run`: a call that is to be sent;
+- `see_through`: a call that was already sent by this process;
+- `go_on`: a call taken over that waits between two rounds;
+- `stand`: a call taken over that its server works on.
+
+Each ends with a stored final state (`completions`), or writes none because another process has the
+task or resumes the call.
 """
 
 from collections import Counter
@@ -31,7 +39,7 @@ from taskgate.upstream.failures import Gone
 
 
 class TaskExecutor:
-    """The executor of calls of tasks."""
+    """The executor of calls of tasks. `leasing` is given if replicas share the store."""
 
     def __init__(
         self,
@@ -52,11 +60,12 @@ class TaskExecutor:
         self._counts: Counter[str] = Counter()
 
     async def run(self, run: TaskRun, record: TaskRecord, way: CallRoute) -> None:
-        """Dispatch a call, send it, and store its result."""
+        """Wait for the permit, dispatch a call, send it, and store its result."""
         assert record.call.params is not None, "a new or recovered record has its bodies"
         try:
             unsent = await self._dispatcher.leave(run, record, way.ticket)
         except ScopeCancelled:
+            # The task was ended, or another process has it: nothing is sent or written.
             return
         if unsent is not None:
             way.ticket.release()
@@ -73,10 +82,10 @@ class TaskExecutor:
             listener=run.listener,
             principal=way.principal_source,
         )
-        has_bound = bounded(call, record, now)
+        limited = bounded(call, record, now)
         # A running call holds little memory: its record is in the store.
         del record
-        await self.see_through(run, has_bound, way.upstream.outcome, way.ticket)
+        await self.see_through(run, limited, way.upstream.outcome, way.ticket)
 
     def go_on(
         self, run: TaskRun, record: TaskRecord, rest: RoundCheckpoint, way: CallRoute
@@ -95,8 +104,8 @@ class TaskExecutor:
     ) -> None:
         """Resume a call of an earlier process at its server.
 
-        If the server no longer has the call and it may be sent again, it is sent over a new route
-        from `anew`.
+        If the server no longer has the call and it may be sent again, it is sent over a new route.
+        `anew` makes that route, and returns it with the function that closes it.
         """
         run.may_be_made_again = record.is_dispatchable
         is_last = partial(self._takeovers.is_last_in, record, call_checkpoint.resume_point.session)
@@ -106,16 +115,17 @@ class TaskExecutor:
         except Gone:
             run.may_be_made_again = False
             run.listener.sinks()
-            other, part = anew()
+            other, close = anew()
             try:
                 await self.run(run, record, other)
             finally:
-                part()
+                close()
 
     async def see_through(self, run: TaskRun, call: Call, outcome: Outcome, ticket: Permit | None = None) -> None:
-        """Await a sent call and store its final state, unless another process continues it.
+        """Await a call that counts as sent, and store its final state.
 
-        Raises Gone if a resumed call no longer exists at its server and may be sent again.
+        No state is stored if another process continues the call. `ticket` is released when the call
+        is over. Raises Gone if a resumed call no longer exists at its server and may be sent again.
         """
         self._count(run.owner.mount, 1)
         try:
@@ -128,8 +138,9 @@ class TaskExecutor:
             return
         # Before the final state is written: no notification of a task follows it.
         run.listener.close()
-        stands = event is not None and await self._settle(run, event)
-        if self._leasing is not None and not stands and await self._takeovers.was_taken(run):
+        is_ours = event is not None and await self._settle(run, event)
+        # The task ended by another hand: by a host, or by a process that took it over.
+        if self._leasing is not None and not is_ours and await self._takeovers.was_taken(run):
             self._leasing.lose(run)
 
     async def _settle(self, run: TaskRun, event: CallSucceeded | CallFaulted) -> bool:

@@ -1,10 +1,15 @@
 """The wait of a legacy host for the result of a task: `ResultWaiter`, for `tasks/result`.
 
-`InSessionMessages` calls `outcome`. A host that accepts an event stream gets one, which also
-delivers the task's questions and notifications. The host answers a question with another POST
-request, which reaches `answer`. A host that lost the stream may resume it with a GET request, also
-at another replica: `Resuming` calls `hold` and `take_up`. `inputs` stores questions in the record,
-`offers` claims them for a stream.
+`InSessionMessages` calls `outcome`, which waits until the task has ended. A host that accepts an
+event stream gets one, which also delivers the task's questions and notifications. The host answers
+a question with another POST request, which reaches `answer`.
+
+A host that lost the stream may resume it with a GET request. Then `Resuming` calls:
+
+- in the same process: `go_on` and `hold`, while the wait of `outcome` still runs;
+- in another replica: `take_up`, which continues the wait there, and `hold`.
+
+`inputs` stores questions in the record, `offers` claims them for a stream.
 """
 
 import asyncio
@@ -44,10 +49,10 @@ log = getLogger("taskgate.following")
 
 
 class Moved(NamedTuple):
-    """A wait that began in another process: the stream that continues it, and where it began.
+    """A wait that began in another process, and continues in this one.
 
-    `ahead` is the number of notifications that the host has received beyond the last known
-    position.
+    `feed` is the stream that continues the old one, `about` the purpose of the old one. `ahead` is
+    the number of notifications that the host has received after `about.last_note`.
     """
 
     feed: ResumableEventStream
@@ -56,7 +61,11 @@ class Moved(NamedTuple):
 
 
 class ResultWaiter:
-    """The waits for results in this process, and the receiver of answers."""
+    """The waits for results in this process, and the receiver of answers.
+
+    `_waits` are the streams of waits, each with the record as it was at the start. `_waiting` are
+    the scopes that end a wait early. `_left` is the retry delay that `leave` was given; None before.
+    """
 
     def __init__(
         self,
@@ -91,7 +100,7 @@ class ResultWaiter:
         GET stream of the session that created the task does.
 
         Raises TooManyTasks for too many open waits, and TaskNotFound, also if the task expires
-        meanwhile. Raises Interrupted when the host disconnects for good, and Draining when the
+        meanwhile. Raises ScopeCancelled when the host disconnects for good, and Draining when the
         gateway shuts down before the task ends. Raises Unauthenticated when the token expires:
         nothing is sent after that (T9). A resumable stream only closes then, and the host may
         resume it with a new token.
@@ -102,9 +111,9 @@ class ResultWaiter:
         return await self._whole(record, caller)
 
     def leave(self, tasks: frozenset[TaskId], patience: timedelta) -> None:
-        """End the waits for tasks that do not end in this process; their hosts are told to retry.
+        """End the waits for `tasks` with Draining: their calls were left to the next process.
 
-        `patience` is the retry delay.
+        Called at a shutdown. `patience` is the retry delay that hosts get.
         """
         self._left = patience
         for waiting, task in self._waiting.items():
@@ -122,7 +131,7 @@ class ResultWaiter:
                 if exchange.head.accepts_stream:
                     record = await self._follow(record, caller, exchange.stream(), host_session)
                 while not record.status.is_terminal:
-                    await self._news(record, caller.expires_at)
+                    await self._wait_for_change(record, caller.expires_at)
                     record = await self._lookups.reload(record)
         except ScopeCancelled:
             if self._left is None:
@@ -133,10 +142,11 @@ class ResultWaiter:
         return record
 
     async def take_up(self, exchange: Exchange, caller: AuthContext, host_session: HostSession, moved: Moved) -> None:
-        """Continue a wait of another process on its stream, and end that with the answer.
+        """Continue a wait of another process on `moved.feed`, and end that stream with the answer.
 
-        Raises only CancelledError. `exchange` is the request that resumes the stream; the wait
-        outlives it.
+        Runs in the background, and raises only CancelledError. `exchange` is the request that
+        resumes the stream; the wait outlives it. If no host resumes the stream in time, the wait
+        ends.
         """
         feed, about, waiting = moved.feed, moved.about, CancelScope()
         assert about.request is not None
@@ -167,22 +177,24 @@ class ResultWaiter:
         return whole
 
     async def hold(self, feed: ResumableEventStream, caller: AuthContext) -> None:
-        """Serve a stream on its present connection until it closes or, for a wait, the token
-        expires.
+        """Return when the stream's present connection has ended.
+
+        If the stream belongs to a wait, the connection is closed when the caller's token expires.
         """
         if caller.expires_at is None or feed not in self._waits:
             await feed.wait_closed()
             return
-        line = feed.connection
+        connection = feed.connection
         try:
             async with asyncio.timeout((caller.expires_at - self._clock.wall()).total_seconds()):
                 await feed.wait_closed()
         except TimeoutError:
-            if feed.connection is line:
+            # Another request may have resumed the stream meanwhile, with its own token.
+            if feed.connection is connection:
                 feed.close()
 
     async def go_on(self, feed: EventStream, peer: Peer) -> None:
-        """Send the task's questions on a stream that a host has resumed."""
+        """Send the questions of a wait whose stream a host has resumed; ignores other streams."""
         waiting = self._waits.get(feed)
         if waiting is not None:
             record = await self._lookups.reload(waiting)
@@ -204,8 +216,10 @@ class ResultWaiter:
                     await self._changes.make(owner, given.task, lambda now: self._answered(now, given))
 
     def _answered(self, record: TaskRecord, given: AnswerInput) -> TaskEvent:
-        """Return the event for an answer: the final answer, or the handle of the host's own task
-        for it.
+        """Return the event for an answer.
+
+        A host may answer with the handle of a task of its own, if the question allows that. Then
+        the input request stays open until that task has ended.
         """
         asked = next((each.params for each in record.inputs if each.key == given.key), "")
         if given.host_task is not None and self._dialect.wants_task(asked):
@@ -220,43 +234,48 @@ class ResultWaiter:
         host_session: HostSession,
         heard: Heard | None = None,
     ) -> TaskRecord:
-        """Wait until the task has ended; send its questions and notifications meanwhile (T-18,
-        T-19).
+        """Wait until the task has ended, and return its last record (T-18, T-19).
+
+        Meanwhile its questions and notifications go out on the stream `feed`. `heard` is given if
+        the wait began in another process.
         """
         feed.on_connection_lost(lambda: self._offers.give_back(feed))
         self._waits[feed] = record
-        listening = self._listening(feed, host_session, heard)
+        remote = self._remote_wait(feed, host_session, heard)
         good_until, first = caller.expires_at, feed.connection
         try:
-            with ExitStack() as told:
-                told.enter_context(self._streams.result(record.id, feed))
+            with ExitStack() as direct:
+                direct.enter_context(self._streams.result(record.id, feed))
                 while not record.status.is_terminal:
-                    if listening is not None and listening.follow(record):
-                        told.close()
+                    if remote is not None and remote.follow(record):
+                        # Notes come from the shared log from now on, so none must come directly.
+                        direct.close()
                     await self._offer(record, feed, host_session.peer)
                     try:
-                        await self._news(record, good_until)
+                        await self._wait_for_change(record, good_until)
                     except Unauthenticated:
                         if not isinstance(feed, ResumableEventStream):
                             raise
                         # As if the connection were lost: the host reconnects with another token.
+                        # The wait goes on, and `hold` watches the token of the next connection.
                         good_until = None
                         if feed.connection is first:
                             feed.close()
                     record = await self._lookups.reload(record)
                     self._offers.settle(record.id, record)
-            if listening is not None:
-                await listening.last_words()
+            if remote is not None:
+                await remote.last_words()
             return record
         finally:
             del self._waits[feed]
             self._offers.give_back(feed)
-            if listening is not None:
-                await listening.close()
+            if remote is not None:
+                await remote.close()
 
-    def _listening(self, feed: EventStream, host_session: HostSession, heard: Heard | None) -> RemoteWait | None:
-        """Return the receiver of notifications while the task runs elsewhere; None without other
-        replicas.
+    def _remote_wait(self, feed: EventStream, host_session: HostSession, heard: Heard | None) -> RemoteWait | None:
+        """Return the receiver of notifications while the task runs at another replica.
+
+        None without other replicas, or if the host cannot resume the stream.
         """
         resumable = host_session.resumable
         if self._streams.afar is None or resumable is None or not isinstance(feed, ResumableEventStream):
@@ -277,7 +296,8 @@ class ResultWaiter:
             # that for a change of the record, without end.
             await self._offers.offer(record, feed, peer)
 
-    async def _news(self, record: TaskRecord, good_until: datetime | None) -> None:
+    async def _wait_for_change(self, record: TaskRecord, good_until: datetime | None) -> None:
+        """Wait until the record may have changed. Raises Unauthenticated when the token expires."""
         left = min(PATIENCE, record.expires_at - self._clock.now())
         if good_until is not None:
             left = min(left, good_until - self._clock.wall())

@@ -7,8 +7,12 @@ A server sends messages while it works on a call. Each goes where it belongs:
 - questions: into the record as input requests (`inputs`);
 - checkpoints: into the record (`checkpoint_writer`, `round_checkpoints`).
 
-`Runner` creates a listener for each call, from the shared `TaskListeners`. The constant at the end
-is the listener of sessions that have no host.
+`Runner` creates a listener for each run, from the shared `TaskListeners`, and gives it to the
+upstream session, which calls the methods of `CallListener`. `Runner` and `RecordWatcher` call the
+others. A listener ends with `close`, when the call is over here, or with `leave`, when the run is
+stopped. `leave` also decides whether the call is left to another process.
+
+The constant at the end is the listener of sessions that have no host.
 """
 
 import asyncio
@@ -42,7 +46,7 @@ WRITE_EVERY: Final = timedelta(seconds=1)
 class TaskListeners:
     """The factory of task listeners, with what they share.
 
-    `outlives` is whether records survive this process.
+    `outlives` is whether records survive this process: only then are checkpoints stored.
     """
 
     def __init__(
@@ -69,7 +73,13 @@ class TaskListeners:
 
 
 class TaskListener:
-    """A `CallListener` for the call of one task. After `close` it ignores messages."""
+    """A `CallListener` for the call of one task. After `close` it ignores messages.
+
+    - `_token`: the progress token of the host's call; None if it wants no progress.
+    - `_done`: the last progress value; `_unwritten`: the status message that is still to be written.
+    - `_inputs`: the questions, None until the first one or the first checkpoint.
+    - `_round`: the checkpoint of the last wait between two rounds, written or taken over.
+    """
 
     __slots__ = (
         "_background",
@@ -80,9 +90,9 @@ class TaskListener:
         "_inputs",
         "_origin",
         "_owner",
-        "_resting",
+        "_round",
         "_token",
-        "_told",
+        "_unwritten",
         "_writing",
         "leaves",
         "principal",
@@ -96,14 +106,17 @@ class TaskListener:
         self._origin = origin
         self._token = token
         self._done: float | None = None
-        self._told: str | None = None
+        self._unwritten: str | None = None
         self._writing = False
         self._inputs: TaskInputs | None = None
-        self._resting: RoundCheckpointWriter | RoundWaiter | None = None
+        self._round: RoundCheckpointWriter | RoundWaiter | None = None
         self._background: Background | None = None
         self._closed = False
         self.leaves = False
-        """Whether the call stays as it is at its server when it is cancelled here."""
+        """Whether the call was left to another process: `leave` has set it.
+
+        The upstream session then sends the server no cancellation when the call is cancelled here.
+        """
         self.principal: Principal | None = None
         """The caller who answered last; the server gets the answers as from them."""
 
@@ -134,41 +147,47 @@ class TaskListener:
 
     def asked(self, question: ServerQuestion) -> None:
         if not self._closed:
-            self._asking().ask(question)
+            self._get_inputs().ask(question)
         elif not self.leaves:
+            # A question of a call that was left stays open for the process that resumes it.
             question.refuse()
 
     def keep(self, between: Between) -> Leave | None:
         if self._closed or self._inputs is None:
             return None
-        self._resting = resting = self._inputs.rest(between, self._hearing.checkpoints)
+        self._round = resting = self._inputs.rest(between, self._hearing.checkpoints)
         return resting.leave
 
     def awaits(self, record: TaskRecord, rest: RoundCheckpoint) -> RoundWaiter:
-        """Return the waiter for the round that an earlier process began."""
-        self._resting = awaited = RoundWaiter(record, rest, changes=self._hearing.changes, wait=self._bounds.wait)
+        """Return the waiter for the answers of the round in an earlier process's checkpoint.
+
+        Called once, instead of `stands`, for a call that was taken over.
+        """
+        self._round = awaited = RoundWaiter(record, rest, changes=self._hearing.changes, wait=self._bounds.wait)
         return awaited
 
     def on_checkpoint(self, resume_point: ResumePoint) -> None:
         if self._hearing.outlives and not self._closed:
-            self._asking().on_checkpoint(resume_point, self._hearing.checkpoints)
+            self._get_inputs().on_checkpoint(resume_point, self._hearing.checkpoints)
 
     def stands(self, record: TaskRecord, call_checkpoint: CallCheckpoint) -> Mapping[str, Question]:
-        """Resume the checkpoint of an earlier process.
+        """Continue from the checkpoint of an earlier process, of a call at its server.
 
         Returns the questions that the server may still wait for, by the server's keys.
         """
-        return self._asking().stand(record, call_checkpoint, self._hearing.checkpoints)
+        return self._get_inputs().stand(record, call_checkpoint, self._hearing.checkpoints)
 
     def sinks(self) -> None:
-        """Drop the checkpoint: the call cannot be resumed and starts again."""
+        """Drop the checkpoint: the server no longer has the call, which is sent again."""
         if self._inputs is not None:
             self._inputs.sink()
 
     def leave(self) -> bool:
-        """Cancel the call here, and return whether another process resumes it.
+        """Decide, before the run is stopped, whether the call is left to another process.
 
-        If it does, the questions are not withdrawn.
+        Returns True if the record has a checkpoint from which another process can resume it. Then
+        the listener closes, and neither the call nor its questions are cancelled. On False nothing
+        has changed, and the caller cancels the call.
         """
         self.leaves = self.leaves or (self.is_resting and self._hearing.outlives)
         if self.leaves:
@@ -177,31 +196,31 @@ class TaskListener:
 
     @property
     def is_resting(self) -> bool:
-        """Whether another process could resume the call now."""
-        checkpoints, stands = self._resting, self._inputs
+        """Whether another process could resume the call now: the record has a checkpoint of it."""
+        checkpoints, stands = self._round, self._inputs
         return (checkpoints is not None and checkpoints.is_kept) or (stands is not None and stands.is_kept)
 
     def refused(self, required: Mapping[str, Any]) -> None:
         """Ignore it: a task ends as its server ends it."""
 
     def obey(self, record: TaskRecord) -> None:
-        """Act on changes that others made to the record."""
-        if isinstance(self._resting, RoundWaiter):
-            self._resting.obey(record)
+        """Act on changes that others made to the record: pass on the answers of hosts."""
+        if isinstance(self._round, RoundWaiter):
+            self._round.obey(record)
         if self._inputs is not None and record.answers:
             self._inputs.obey(record, self.principal)
 
     def free(self, key: str, claim: str) -> None:
-        """Release a question from the stream that claimed it, whose process is gone."""
+        """Remove the claim of a stream from a question, because the stream's process is gone."""
         if self._inputs is not None and not self._closed:
             self._inputs.free(key, claim)
 
     def find(self, key: str) -> ServerQuestion | None:
-        """Return the open question under a key of an input request."""
+        """Return the question that is open here under a key of an input request."""
         return None if self._inputs is None else self._inputs.find(key)
 
     def close(self) -> None:
-        """End the notifications of the task, because its call is over."""
+        """Stop all work for the call, because it is over here or was left to another process."""
         if not self._closed:
             self._hearing.streams.fall_silent(self._origin.task)
         self._closed = True
@@ -210,7 +229,7 @@ class TaskListener:
         if self._background is not None:
             self._background.cancel()
 
-    def _asking(self) -> TaskInputs:
+    def _get_inputs(self) -> TaskInputs:
         if self._inputs is None:
             hearing = self._hearing
             self._inputs = TaskInputs(
@@ -229,7 +248,7 @@ class TaskListener:
         # Hosts may rely on growing progress (L-PROG-1); the text may change without it.
         is_further = self._done is None or progress.done > self._done
         self._done = progress.done
-        self._told = progress.status_message
+        self._unwritten = progress.status_message
         if self._token is not None and is_further:
             self._tell(notification, self._token)
         if not self._writing:
@@ -250,10 +269,10 @@ class TaskListener:
 
         def newest(_: TaskRecord) -> TaskEvent:
             nonlocal told
-            told, self._told = self._told or told, None
+            told, self._unwritten = self._unwritten or told, None
             return Progressed(message=told)
 
-        while self._told is not None:
+        while self._unwritten is not None:
             await self._hearing.changes.insist(self._owner, self._origin.task, newest)
             await asyncio.sleep(WRITE_EVERY.total_seconds())
         self._writing = False

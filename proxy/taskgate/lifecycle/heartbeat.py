@@ -1,8 +1,8 @@
 """The heartbeats of this process in a shared store: `Heartbeat`, on a thread of its own.
 
 The thread has its own event loop and its own connection. So the leases survive a moment in which
-the main loop is blocked. `Leasing` provides the function that sends one heartbeat and handles the
-reply.
+the main loop is blocked. `Leasing` starts and stops it, and provides `beat`. That function sends one
+heartbeat over the given store, and passes the reply to the main loop.
 """
 
 import asyncio
@@ -22,7 +22,11 @@ log = getLogger("taskgate.leases")
 
 
 class Heartbeat:
-    """A thread that calls `beat` periodically. `beat` returns whether the store received it."""
+    """A thread that calls `beat` every `every`, and sooner after a failure.
+
+    `apart` opens the thread's own lease store. `beat` runs on the thread; it returns False if the
+    store failed.
+    """
 
     def __init__(
         self, apart: LeaseStoreFactory, beat: Callable[[LeaseStore], Awaitable[bool]], *, every: timedelta
@@ -40,7 +44,7 @@ class Heartbeat:
         self._thread.start()
 
     async def stop(self) -> None:
-        """Stop the thread. A heartbeat under way is cancelled."""
+        """Stop the thread and wait for its end. A heartbeat under way is cancelled."""
         loop, thread = self._loop, self._thread
         self._loop = self._thread = None
         if loop is not None and thread is not None:
@@ -51,9 +55,9 @@ class Heartbeat:
     def _run(self, loop: asyncio.AbstractEventLoop) -> None:
         asyncio.set_event_loop(loop)
         with suppress(asyncio.CancelledError):
-            loop.run_until_complete(self._live())
+            loop.run_until_complete(self._beat_with_reconnects())
 
-    async def _live(self) -> None:
+    async def _beat_with_reconnects(self) -> None:
         while True:
             try:
                 async with self._apart() as leases:
@@ -66,8 +70,8 @@ class Heartbeat:
 
     async def _beat_on(self, leases: LeaseStore) -> None:
         while True:
-            was_heard = await self._beat(leases)
-            await asyncio.sleep((self._every if was_heard else min(self._every, RETRY)).total_seconds())
+            succeeded = await self._beat(leases)
+            await asyncio.sleep((self._every if succeeded else min(self._every, RETRY)).total_seconds())
 
 
 def _cancel_all(loop: asyncio.AbstractEventLoop) -> None:

@@ -1,8 +1,12 @@
 """The copies of this process's task records: `Holdings`. From them lost tasks are restored.
 
-A shared store may lose data, for example after a failover. So a replica has the whole record of
-each task that it runs. It also has the record of a task that has just ended, until that is sure to
-stay stored. `Leasing` updates the copies, and `Restoring` writes them back.
+A shared store may lose data, for example after a failover. So a replica has a copy of the whole
+record of each task that it runs. It also has the copy of a task that has just ended, until that
+state is sure to stay stored.
+
+`Leasing` owns the object. A copy begins with the run (`begin`) and follows each write (`put`). It is
+dropped at the end of the run (`end`). If the task has ended, it stays until the store still has the
+final state after a while (`found`). `Restoring` writes copies back.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,8 +26,9 @@ class Holdings:
     """The copies of one process. It belongs to one event loop, except `revisions`, which any thread
     may call.
 
-    The copy of an ended task is dropped when the store reports it `patience` seconds or more after
-    it was stored. Times are those of the monotonic clock.
+    The copy of an ended task is dropped when a heartbeat finds it in the store `patience` seconds
+    or more after it was stored there. `_ended` has the time of that, by task. Times are those of the
+    monotonic clock.
     """
 
     def __init__(self, patience: float) -> None:
@@ -47,7 +52,7 @@ class Holdings:
         return self._records.values()
 
     def whole(self, task: TaskId, lease: Lease) -> TaskRecord | None:
-        """Return the copy of a task, with that lease if it is unfinished."""
+        """Return the copy of a task for restoration, with that lease if it is unfinished."""
         record = self._records.get(task)
         return record if record is None or record.status.is_terminal else evolve(record, lease=lease)
 
@@ -57,7 +62,10 @@ class Holdings:
         self._set(record)
 
     def put(self, record: TaskRecord, *, at: float) -> None:
-        """Update a copy with a record, or its head, that was stored at the time `at`."""
+        """Update a copy with a record, or its head, that was stored at the time `at`.
+
+        Ignored without a copy, and for a revision that is not newer.
+        """
         known = self._records.get(record.id)
         if known is None or known.revision >= record.revision or known.status.is_terminal:
             return
@@ -71,15 +79,15 @@ class Holdings:
                 self._ended[record.id] = at
 
     def put_back(self, task: TaskId, *, at: float) -> None:
-        """Handle that a copy was restored: the time until an ended task may be dropped starts
-        again.
-        """
+        """Handle that a copy was restored to the store at the time `at`."""
         if task in self._ended:
             self._ended[task] = at
 
     def end(self, task: TaskId, *, forget: bool = False) -> None:
-        """Drop the copy of a task. That of an ended task stays until the store reports it, unless
-        `forget`.
+        """Drop the copy of a task, because its run has ended.
+
+        The copy of an ended task stays until `found` drops it. With `forget` any copy is dropped
+        now: another process has the task, or the store needs no copy.
         """
         if forget or task not in self._ended:
             record = self._records.pop(task, None)
@@ -88,10 +96,12 @@ class Holdings:
                 self._bytes -= _size(record)
 
     def found(self, revisions: Mapping[TaskId, int], *, asked: float) -> None:
-        """Handle that the store had these revisions, or newer, at a heartbeat sent at the time
-        `asked`.
+        """Handle that a heartbeat, sent at the time `asked`, found these revisions in the store.
+
+        The store may have newer ones.
         """
         for task, revision in revisions.items():
+            # A heartbeat with an older revision says nothing about the final state.
             since = self._ended.get(task) if revision == self._revisions.get(task) else None
             # By time, not by number of heartbeats: a store's failover may take a while to lose the
             # record.

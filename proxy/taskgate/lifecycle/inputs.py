@@ -8,9 +8,15 @@ The record is the mailbox: any process may deliver a question (`offers`) and rec
     host answers     →  InputAnswered in the record             by any process
     `obey`           →  the server gets the answer              AnswerForwarded
 
-Every question gets an answer, a refusal, or the call is over. `TaskListener` creates this object at
-the first question or checkpoint. The second part of the class is for calls that another process can
-resume (`checkpoint_writer`).
+Every question ends in one of these ways. The server gets an answer, or a refusal (too many, too
+large, no answer in time). Or the server withdraws it, or its call ends. A host may also answer with
+a task of its own: the question is then *deferred*. The server gets that answer, and the input
+request stays in the record until the host's task has ended.
+
+`TaskListener` creates this object at the first question or checkpoint, and calls `close` when the
+call is over. The second part of the class is for calls that another process can resume
+(`checkpoint_writer`). Such a process needs the answers that the server may not have received. So
+an answer then stays in the record until a newer resume point proves that it arrived.
 """
 
 import asyncio
@@ -46,7 +52,12 @@ log = getLogger("taskgate.inputs")
 
 
 class TaskInputs:
-    """The questions of one task, in the process that runs its call."""
+    """The questions of one task, in the process that runs its call.
+
+    `_slots` are the questions that are open here, `_names` those known by name alone. Without a
+    checkpoint at its server, the call has no `_writer`. All writes run in the
+    background.
+    """
 
     def __init__(
         self,
@@ -63,32 +74,32 @@ class TaskInputs:
         self._dialect = dialect
         self._bounds = bounds
         self._slots = Slots()
-        self._has_told = False
+        self._has_warned = False
         self._in_turn = asyncio.Lock()
         self._background = Background()
-        self._keeping: CheckpointWriter | None = None
+        self._writer: CheckpointWriter | None = None
         self._names = QuestionNames()
 
     def ask(self, question: ServerQuestion) -> None:
-        """Store a question as an input request. One beyond the limits of number and size is
-        refused.
+        """Store a question of the server as an input request, in the background.
 
-        A question that an earlier process was asked is already in the record.
+        One beyond the limits of number and size is refused at once. One that an earlier process was
+        asked too is already in the record, and may have its answer there.
         """
         wait, outstanding = self._bounds
         timer = asyncio.get_running_loop().call_later(wait.total_seconds(), self._expire, question)
         slot = self._slots.take(question, timer)
         if (known := self._names.met(question.key)) is not None:
             slot.key, slot.is_there = known, True
-            self._background.run(partial(self._meet, slot))
+            self._background.run(partial(self._ask_known, slot))
             return
-        if self._keeping is not None and not is_name(question.key):
-            # A process that takes the call over could not answer it.
+        if self._writer is not None and not is_name(question.key):
+            # A process that takes the call over could not answer it, so remove the checkpoint.
             self._hold(None)
         if len(self._slots) > outstanding or self._slots.size > MAX_QUESTION:
-            if not self._has_told:
+            if not self._has_warned:
                 # Logged once, because the server decides how often it happens.
-                self._has_told = True
+                self._has_warned = True
                 log.warning(
                     "input requests of a server are rejected: too many or too large", extra={"upstream": self._mount}
                 )
@@ -98,25 +109,32 @@ class TaskInputs:
             self._background.run(partial(self._put, slot))
 
     def obey(self, record: TaskRecord, principal: Principal | None) -> None:
-        """Pass the record's answers to the server; `principal` is the caller who answered last."""
-        kept = {request.deferred_to: request.key for request in record.inputs if request.deferred_to is not None}
+        """Pass the record's answers to the server; each is passed once.
+
+        Called for each change of the record by others. `principal` is the caller who answered last.
+        """
+        # The input keys of deferred questions, by the id of the host's task.
+        deferred = {request.deferred_to: request.key for request in record.inputs if request.deferred_to is not None}
         for key, answer in record.answers.items():
             slot = self._slots.under(key)
             if slot is None or not slot.question.is_open:
                 continue
             slot.question.answer(answer, principal)
             self._forwarded(slot, key, answer)
-            if key not in kept.values():
+            if key not in deferred.values():
                 self._slots.free(slot)
             method, params = slot.question.question
-            last = None if params is None else self._dialect.settled_task(method, params.with_token(""), answer)
-            if last is not None and last in kept:
+            # The server follows the host's task with questions of its own, such as `tasks/result`.
+            settled = None if params is None else self._dialect.settled_task(method, params.with_token(""), answer)
+            if settled is not None and settled in deferred:
                 # Only now is the question answered for which the host runs a task of its own
                 # (L-HOST-5).
-                self._end(kept[last], InputResolution.ANSWERED)
+                self._end(deferred[settled], InputResolution.ANSWERED)
 
     def free(self, key: str, claim: str) -> None:
-        """Release a question from the stream that claimed it: its process is gone."""
+        """Remove the claim of a stream whose process is gone, so that another stream may deliver the
+        question.
+        """
 
         def give_back(record: TaskRecord) -> TaskEvent | None:
             is_claimed = any(each.key == key and each.claimed_by == claim for each in record.inputs)
@@ -125,35 +143,43 @@ class TaskInputs:
         self._background.run(partial(self._changes.insist, self._owner, self._task, give_back))
 
     def rest(self, between: Between, checkpoints: CheckpointSeals) -> RoundCheckpointWriter:
-        """Write the checkpoint between two rounds, whose questions were all asked here."""
+        """Start to write the checkpoint of the wait between two rounds; return its writer.
+
+        Called after `ask` was called with each question of the round that goes to a host. The
+        caller must await the writer's `leave` before the next round.
+        """
         slots = {key: self._slots.at(question) for key, (_, question) in between.asked.items() if question is not None}
         inputs = {key: slot.input for key, slot in slots.items() if slot is not None}
-        resting = RoundCheckpointWriter(
+        round_writer = RoundCheckpointWriter(
             self._owner, self._task, changes=self._changes, checkpoints=checkpoints, between=between, inputs=inputs
         )
-        self._background.run(partial(self._keep, resting))
-        return resting
+        self._background.run(partial(self._keep_round, round_writer))
+        return round_writer
 
     # --- checkpoints of a call at its server --------------------------------------------------------------------------
 
     def on_checkpoint(self, resume_point: ResumePoint, checkpoints: CheckpointSeals) -> None:
-        """Store where the call is, with its questions and their keys; see CallListener."""
+        """Store a newer resume point of the call, with the questions that lack an answer.
+
+        Nothing is stored while the server waits for a question without a name: after a takeover
+        no process could tell which one it is.
+        """
         if not self._slots.are_named:
             return
-        if self._keeping is None:
-            self._keeping = self._new_keeping(checkpoints)
+        if self._writer is None:
+            self._writer = self._new_writer(checkpoints)
         self._hold(resume_point)
 
     def stand(
         self, record: TaskRecord, call_checkpoint: CallCheckpoint, checkpoints: CheckpointSeals
     ) -> dict[str, Question]:
-        """Resume a checkpoint of an earlier process.
+        """Continue from the checkpoint of an earlier process. Called once, after a takeover.
 
-        Returns the questions that the server may still wait for, by its keys; it will ask them
-        again.
+        Returns the questions that the server may still wait for, by its keys. It asks them again;
+        those that it does not ask in time are withdrawn.
         """
-        self._keeping = self._new_keeping(checkpoints)
-        self._keeping.stand(call_checkpoint.resume_point)
+        self._writer = self._new_writer(checkpoints)
+        self._writer.stand(call_checkpoint.resume_point)
         still = {request.key for request in record.inputs}
         waited_for = [each for each in call_checkpoint.asked if each.input in still or each.input in record.answers]
         for each in waited_for:
@@ -166,9 +192,11 @@ class TaskInputs:
         return {each.key: Question(each.method, None) for each in waited_for}
 
     def sink(self) -> None:
-        """Remove the checkpoint, because the call could not be resumed."""
-        if self._keeping is not None:
+        """Remove the checkpoint, because the server no longer has the call and it is sent again."""
+        if self._writer is not None:
             self._hold(None)
+
+    # The QuestionState protocol: what the checkpoint writer needs.
 
     def asked_in(self, record: TaskRecord) -> tuple[AskedQuestion, ...]:
         there = {request.key for request in record.inputs} | record.answers.keys()
@@ -184,16 +212,16 @@ class TaskInputs:
 
     @property
     def is_kept(self) -> bool:
-        """Whether another process could resume the call now."""
-        return self._keeping is not None and self._keeping.is_kept
+        """Whether another process could resume the call now, at its server."""
+        return self._writer is not None and self._writer.is_kept
 
     def find(self, key: str) -> ServerQuestion | None:
-        """Return the open question under a key of an input request."""
+        """Return the question that is open here under a key of an input request."""
         slot = self._slots.under(key)
         return None if slot is None else slot.question
 
     def close(self) -> None:
-        """Stop all timers and writes, because the call is over."""
+        """Stop all timers and writes, because the call is over here. No question is answered by that."""
         for slot in self._slots:
             self._slots.free(slot)
         self._names.close()
@@ -204,6 +232,8 @@ class TaskInputs:
         return self._owner.mount
 
     async def _put(self, slot: QuestionSlot) -> None:
+        """Write a new question into the record; refuse it if that fails."""
+
         def request(record: TaskRecord) -> TaskEvent | None:
             if slot.key is not None and slot.key != record.next_input_key:
                 # Only this call adds input requests: the last attempt was stored, although the
@@ -214,7 +244,7 @@ class TaskInputs:
                 return None
             slot.key = record.next_input_key
             return InputRequested(
-                request=self._request(slot.key, slot.question), checkpoint=self._kept_with(record, slot)
+                request=self._request(slot.key, slot.question), checkpoint=self._checkpoint_with(record, slot)
             )
 
         # One at a time, so that the record has the questions in their order.
@@ -227,11 +257,15 @@ class TaskInputs:
         elif self._slots.at(slot.question) is not None:
             slot.question.when_withdrawn(partial(self._withdraw, slot, InputResolution.SUPERSEDED))
         elif slot.key is not None:
-            # It expired before it was known to be stored.
+            # Its time was over, and its slot freed, before it was known to be stored.
             self._make(InputWithdrawn(key=slot.key, resolution=InputResolution.EXPIRED))
 
-    async def _meet(self, slot: QuestionSlot) -> None:
-        """Continue a question that is in the record: it may be answered, or no longer wait."""
+    async def _ask_known(self, slot: QuestionSlot) -> None:
+        """Handle that the server asks a question again that an earlier process was asked.
+
+        If the record has its answer, the server gets it. If the record no longer has the question,
+        it is refused.
+        """
         is_waiting = False
 
         def look(record: TaskRecord) -> None:
@@ -246,29 +280,35 @@ class TaskInputs:
         elif self._slots.at(slot.question) is not None:
             slot.question.when_withdrawn(partial(self._withdraw, slot, InputResolution.SUPERSEDED))
 
-    async def _keep(self, resting: RoundCheckpointWriter) -> None:
+    async def _keep_round(self, round_writer: RoundCheckpointWriter) -> None:
         await self.settled()
-        await resting.keep()
+        await round_writer.keep()
 
-    def _new_keeping(self, checkpoints: CheckpointSeals) -> CheckpointWriter:
+    def _new_writer(self, checkpoints: CheckpointSeals) -> CheckpointWriter:
         return CheckpointWriter(self._owner, self._task, changes=self._changes, checkpoints=checkpoints, questions=self)
 
     def _hold(self, resume_point: ResumePoint | None) -> None:
-        assert self._keeping is not None, "a task with a checkpoint has a checkpoint writer"
-        if self._keeping.hold(resume_point, self._names.given):
-            self._background.run(self._keeping.write)
+        """Write a newer resume point in the background; None removes the checkpoint.
 
-    def _kept_with(self, record: TaskRecord, slot: QuestionSlot) -> SealedCheckpoint | None:
-        return None if self._keeping is None else self._keeping.including(record, slot.asked(record.next_input_key))
+        A newer one means that the server has all answers that were sent before it.
+        """
+        assert self._writer is not None, "a task with a checkpoint has a checkpoint writer"
+        if self._writer.hold(resume_point, self._names.given):
+            self._background.run(self._writer.write)
+
+    def _checkpoint_with(self, record: TaskRecord, slot: QuestionSlot) -> SealedCheckpoint | None:
+        return None if self._writer is None else self._writer.including(record, slot.asked(record.next_input_key))
 
     def _forwarded(self, slot: QuestionSlot, key: str, answer: RawJson) -> None:
-        """Record that the server was given an answer. A process that takes over may have to repeat
-        it.
+        """Drop an answer from the record that was sent to the server, now or later.
+
+        If another process could resume the call, it stays until a newer resume point: that process
+        may have to send it again. If too many answers wait for that, this one is dropped now.
         """
-        if self._keeping is None or not self._keeping.holds:
+        if self._writer is None or not self._writer.holds:
             self._make(AnswerForwarded(key=key))
         elif not self._names.answered(slot.asked(key), key, len(answer)):
-            self._background.run(partial(self._changes.insist, self._owner, self._task, partial(_dropped, key)))
+            self._background.run(partial(self._changes.insist, self._owner, self._task, partial(_drop_answer, key)))
 
     def _request(self, key: str, question: ServerQuestion) -> InputRequest:
         method, params = question.question
@@ -289,6 +329,7 @@ class TaskInputs:
             self._make(InputWithdrawn(key=key, resolution=InputResolution.EXPIRED))
 
     def _withdraw(self, slot: QuestionSlot, settled: InputResolution) -> None:
+        """Free a slot, unless that was done before, and remove its input request from the record."""
         if self._slots.at(slot.question) is not None:
             self._slots.free(slot)
             if slot.is_there and slot.key is not None:
@@ -300,8 +341,9 @@ class TaskInputs:
             self._withdraw(slot, settled)
 
     def _make(self, event: TaskEvent) -> None:
+        """Apply an event to the record in the background."""
         self._background.run(partial(self._changes.insist, self._owner, self._task, lambda _: event))
 
 
-def _dropped(key: str, record: TaskRecord) -> CheckpointSaved:
+def _drop_answer(key: str, record: TaskRecord) -> CheckpointSaved:
     return CheckpointSaved(checkpoint=record.checkpoint, delivered=frozenset({key}))

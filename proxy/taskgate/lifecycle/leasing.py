@@ -1,15 +1,17 @@
 """The leases of this process in a shared store: `Leasing`.
 
 Each running task has a lease, which heartbeats renew (`heartbeat`). A heartbeat sends the tasks of
-this process with their revisions. The reply tells what the store knows otherwise:
+this process with the revisions that it knows. The reply says where the store differs:
 
 - lost: another process took the task over, so its call is cancelled here;
 - ended: the task has ended, for example by a cancellation, so its call stops;
 - behind: the store lost the task or its newest state, so it is restored (`restoring`);
-- alive: the live processes. A question whose stream belonged to another is released.
+- alive: the live processes. If a missing one had sent a question to a host, the question's claim is
+  removed (`orphaned_claims`).
 
-Heartbeats are sent only while the main loop has shown activity within a lease: a process that hangs
-counts as gone. `Runner` runs the calls, the sweeper takes over tasks of other processes.
+`Runner` calls `begin` and `end` around each run. The sweeper takes over tasks of other processes,
+but only while `may_take_over`. Heartbeats are sent on a thread of their own. They are sent
+only while the main loop has shown activity within a lease: a process that hangs counts as gone.
 
 Call `open` after the store is open and before the runner is. Call `close` after the runner has
 stopped and before the store closes.
@@ -48,9 +50,12 @@ class LeaseRules(NamedTuple):
     heartbeat: timedelta
 
 
-class _Sign(NamedTuple):
-    """A heartbeat under way: the held tasks with their revisions, the time it was sent, the length
-    of the leases. `before` is the end of the leases that the previous one renewed.
+class _SentHeartbeat(NamedTuple):
+    """A heartbeat that was sent.
+
+    `held` are the tasks with their revisions, `asked` is the time of sending. `lease` is the length
+    to which it renews the leases. `before` is the time until which the previous heartbeat renewed
+    them; None if there was none.
     """
 
     held: Mapping[TaskId, int]
@@ -60,7 +65,17 @@ class _Sign(NamedTuple):
 
 
 class Leasing:
-    """The leases of one process, `holder`. It belongs to one event loop, as do `open` and `close`."""
+    """The leases of one process, `holder`. It belongs to one event loop, the main loop.
+
+    `leases` is the store for that loop, `apart` opens another one for the heartbeat thread. Times
+    are those of the monotonic clock, except `_until`, which is of the store's clock.
+
+    - `_runs`: the calls that run here; `_kept`: copies of their records, and of those just ended.
+    - `_alive`: when the main loop last showed activity.
+    - `_steady`: since when the store has answered without a sign of lost data; None if not now.
+    - `_zero`: the store's time at zero of the monotonic clock, at the last reply.
+    - `_until`: the end of the leases by the last reply; `_full`: whether the store has no room.
+    """
 
     def __init__(
         self,
@@ -93,7 +108,7 @@ class Leasing:
         self._full = False
 
     async def open(self) -> None:
-        """Read the store's clock, if it is available, and start the heartbeats."""
+        """Send a first heartbeat if the store is available, and start the heartbeat thread."""
         with suppress(StoreUnavailable):
             await self.beat()
         self._loop = asyncio.get_running_loop()
@@ -101,8 +116,9 @@ class Leasing:
         self._heartbeat.start()
 
     async def close(self) -> None:
-        """Stop the heartbeats, and announce that. Leases stay as they are: other processes take
-        over.
+        """Stop the heartbeats, and remove this process from the live ones.
+
+        Leases stay as they are. When they lapse, other processes take the tasks over.
         """
         loop, self._loop = self._loop, None
         if loop is None:
@@ -121,48 +137,52 @@ class Leasing:
 
     @property
     def is_heard(self) -> bool:
-        """Whether the store accepts work of this process: its last heartbeat is valid, and there is
-        room.
+        """Whether the store accepts work of this process.
+
+        So it does while the leases of the last heartbeat last, and there is room for data.
         """
         return self._until is not None and self._clock.now() < self._until and not self._full
 
     @property
     def may_take_over(self) -> bool:
-        """Whether a lapsed lease is reliable: the store has been available and complete for long
-        enough.
+        """Whether a lapsed lease proves that its process is gone.
+
+        Only if the store has been available and complete for STEADY_BEATS heartbeats. After an
+        outage or a loss of data, leases lapse although their processes live.
         """
         if self._steady is None:
             return False
         return self._clock.elapsed() - self._steady >= STEADY_BEATS * self.rules.heartbeat.total_seconds()
 
     async def beat(self) -> None:
-        """Send a heartbeat now, and handle the reply. Raises StoreUnavailable."""
-        sign = _Sign(self._kept.revisions(), self._clock.elapsed(), self.rules.length, self._until)
+        """Send a heartbeat now from the main loop, and handle the reply. Raises StoreUnavailable."""
+        sent = _SentHeartbeat(self._kept.revisions(), self._clock.elapsed(), self.rules.length, self._until)
         try:
-            said = await self._leases.beat(self.holder, sign.held, lease=sign.lease)
+            reply = await self._leases.beat(self.holder, sent.held, lease=sent.lease)
         except StoreUnavailable:
-            self._miss()
+            self._distrust_store()
             raise
-        self._hear(said, sign, self._clock.elapsed())
+        self._handle_reply(reply, sent, self._clock.elapsed())
 
     # --- tasks of this process ----------------------------------------------------------------------------------------
 
     def begin(self, run: TaskRun, record: TaskRecord) -> None:
-        """Add a call that runs here. Its whole record is stored with this process's lease."""
+        """Add a call that starts here. `record` is whole, and stored with this process's lease."""
         run.begun = self._clock.elapsed()
         self._runs[record.id] = run
         self._kept.begin(record)
 
     def end(self, run: TaskRun) -> None:
-        """Remove a call that is over."""
+        """Remove a run that has ended. Its record's copy may stay for a while (`Holdings.end`)."""
         if self._runs.get(run.id) is run:
             del self._runs[run.id]
             self._kept.end(run.id)
 
     def keeps(self, run: TaskRun, record: TaskRecord) -> bool:
-        """Return whether a call continues whose lease had lapsed; otherwise it is cancelled.
+        """Return whether a run continues here although its lease had lapsed; else it is cancelled.
 
-        It continues if no other process changed its record meanwhile.
+        It continues if no other process changed its record meanwhile. `record` is what the sweeper
+        found when it gave the lapsed lease to this process again.
         """
         if not run.is_lost and self._kept.revision(record.id) == record.revision:
             return True
@@ -170,7 +190,7 @@ class Leasing:
         return False
 
     def lose(self, run: TaskRun) -> None:
-        """Cancel a call whose task another process has or had, and report that once."""
+        """Cancel a run whose task another process has or had, and report that once."""
         if not run.is_lost:
             self._event_sink.emit(LeaseLost("task"))
             run.lose()
@@ -197,91 +217,105 @@ class Leasing:
     # --- heartbeats ---------------------------------------------------------------------------------------------------
 
     def _show_life(self) -> None:
+        """Note that the main loop is active, now and PULSES times in each heartbeat interval."""
         self._alive = self._clock.elapsed()
         if self._loop is not None:
             pause = self.rules.heartbeat.total_seconds() / PULSES
             self._pulse = self._loop.call_later(pause, self._show_life)
 
     async def _beat_apart(self, leases: LeaseStore) -> bool:
-        """Send a heartbeat on the heartbeat thread; return whether it succeeded or was not due."""
+        """Send a heartbeat on the heartbeat thread; its reply is handled on the main loop.
+
+        Returns False only if the store failed, so that it is tried again soon.
+        """
         asked = self._clock.elapsed()
         age = timedelta(seconds=asked - self._alive)
         if age >= self.rules.length:
+            # The main loop hangs: let the leases lapse.
             return True
-        # If the main loop shows no activity, its leases end as soon as that is certain.
+        # The longer the main loop shows no activity, the shorter are the leases. So they end soon
+        # after a whole lease without activity.
         lease = min(self.rules.length, self.rules.length - age + self.rules.heartbeat)
-        sign = _Sign(self._kept.revisions(), asked, lease, self._until)
+        sent = _SentHeartbeat(self._kept.revisions(), asked, lease, self._until)
         try:
-            said = await leases.beat(self.holder, sign.held, lease=lease)
+            reply = await leases.beat(self.holder, sent.held, lease=lease)
         except StoreUnavailable:
-            self._tell(self._miss)
+            self._call_on_main_loop(self._distrust_store)
             return False
-        self._tell(partial(self._hear, said, sign, self._clock.elapsed()))
+        self._call_on_main_loop(partial(self._handle_reply, reply, sent, self._clock.elapsed()))
         return True
 
-    def _tell(self, what: Callable[[], None]) -> None:
+    def _call_on_main_loop(self, callback: Callable[[], None]) -> None:
         loop = self._loop
         # After the main loop was closed, replies have no receiver.
         with suppress(RuntimeError):
             if loop is not None:
-                loop.call_soon_threadsafe(what)
+                loop.call_soon_threadsafe(callback)
 
-    def _miss(self) -> None:
+    def _distrust_store(self) -> None:
+        """Handle that the store failed or lost data: what it says of others proves nothing for now."""
         self._steady = None
         self._orphaned_claims.forget()
 
-    def _hear(self, said: HeartbeatReply, sign: _Sign, answered: float) -> None:
-        asked = sign.asked
-        self._clock.align(said.time, asked=asked, answered=answered)
-        self._others = said.alive - {self.holder}
-        self._until, self._full = said.time + sign.lease, said.full
-        forgotten = self._restoring.forgotten(said.behind)
+    def _handle_reply(self, reply: HeartbeatReply, sent: _SentHeartbeat, answered: float) -> None:
+        """Handle the reply to a heartbeat, on the main loop. `answered` is when it arrived."""
+        asked = sent.asked
+        self._clock.align(reply.time, asked=asked, answered=answered)
+        self._others = reply.alive - {self.holder}
+        self._until, self._full = reply.time + sent.lease, reply.full
+        forgotten = self._restoring.forgotten(reply.behind)
         refused = self._restoring.refused(forgotten)
         for run in self._running(refused, asked):
-            # It could not be restored and is not there as it was: another process has it.
+            # The store did not take it back, and is still behind: another process has the task.
             self.lose(run)
         for task in refused - self._runs.keys():
             self._kept.end(task, forget=True)
-        if forgotten or _is_older(said, sign) or self._was_set():
-            # Other processes may not know it yet: until they do, their leases may be missing.
-            self._miss()
-        elif self._steady is None or _is_late(said, sign):
+        if forgotten or _is_older(reply, sent) or self._clock_was_set():
+            # The store lost data. Other processes may not have noticed yet: until they do, their
+            # leases may be missing.
+            self._distrust_store()
+        elif self._steady is None or _is_late(reply, sent):
             self._steady = answered
         if forgotten:
             self._background.run(partial(self._restoring.restore_all, forgotten - refused))
-        for run in self._running(said.lost, asked):
+        for run in self._running(reply.lost, asked):
             self.lose(run)
-        for run in self._running(said.ended, asked):
+        for run in self._running(reply.ended, asked):
             run.stop()
-        found = {task: revision for task, revision in sign.held.items() if task not in said.behind}
+        found = {task: revision for task, revision in sent.held.items() if task not in reply.behind}
         self._kept.found(found, asked=asked)
-        self._free_strays(said.alive, asked)
+        self._free_orphaned_claims(reply.alive, asked)
 
-    def _was_set(self) -> bool:
-        """Return whether the store's clock was set since the last reply."""
+    def _clock_was_set(self) -> bool:
+        """Return whether the store's clock jumped since the last reply; remember its present state."""
         before, self._zero = self._zero, self._clock.now() - timedelta(seconds=self._clock.elapsed())
         return before is not None and abs(self._zero - before) > self.rules.heartbeat
 
-    def _free_strays(self, alive: frozenset[str], asked: float) -> None:
-        """Release questions whose streams belonged to processes that are gone."""
+    def _free_orphaned_claims(self, alive: frozenset[str], asked: float) -> None:
+        """Remove the claims of questions whose streams belonged to processes that are gone."""
         if self.may_take_over:
-            for stray in self._orphaned_claims.look(self._kept.records(), alive, asked):
-                if (run := self._runs.get(stray.task)) is not None:
-                    run.listener.free(stray.key, stray.claim)
+            for orphan in self._orphaned_claims.look(self._kept.records(), alive, asked):
+                if (run := self._runs.get(orphan.task)) is not None:
+                    run.listener.free(orphan.key, orphan.claim)
 
     def _running(self, tasks: Iterable[TaskId], asked: float) -> Iterator[TaskRun]:
-        """Return those that already ran here at that time. One that was taken over since is a new
-        run.
+        """Return the runs of those tasks that began before `asked`, when the heartbeat was sent.
+
+        A run that began later is not meant by the reply: its task was taken over here since.
         """
         runs = [self._runs[task] for task in tasks if task in self._runs]
         return (run for run in runs if run.begun <= asked)
 
 
-def _is_late(said: HeartbeatReply, sign: _Sign) -> bool:
-    """Return whether this process itself counted as gone: its cause may also delay others."""
-    return sign.before is not None and sign.before < said.time
+def _is_late(reply: HeartbeatReply, sent: _SentHeartbeat) -> bool:
+    """Return whether this process had counted as gone before the heartbeat.
+
+    What delayed it (an outage, a slow network) may have delayed others too, so their lapsed leases
+    prove nothing yet.
+    """
+    return sent.before is not None and sent.before < reply.time
 
 
-def _is_older(said: HeartbeatReply, sign: _Sign) -> bool:
-    """Return whether the store lost the last heartbeat, and so returned with an older state."""
-    return sign.before is not None and (said.before is None or said.before < sign.before)
+def _is_older(reply: HeartbeatReply, sent: _SentHeartbeat) -> bool:
+    """Return whether the store no longer knows the previous heartbeat: it has an older state again."""
+    return sent.before is not None and (reply.before is None or reply.before < sent.before)

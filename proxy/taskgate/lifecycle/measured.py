@@ -132,8 +132,9 @@ class MeasuredStore:
         return await self._timed("census", self._inner.census())
 
     async def check(self) -> None:
-        """Write a test value if there was a fault and nothing failed lately; otherwise only
-        `verify`.
+        """Write a test value if there was a fault and nothing failed lately; else only `verify`.
+
+        A test value that could be written ends the known fault.
         """
         if self._health.wants_check:
             await self._timed("check", self._inner.check())

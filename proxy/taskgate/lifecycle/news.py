@@ -2,8 +2,12 @@
 
 Both go only to the session that created the task: without authentication nothing else ties a task
 to a host. Hosts must not depend on notifications, so none is repeated. A question waits until it is
-answered. `GetStreams` calls `attend` and `leave`; the notifier watches the store's change feed for
-each owner with an open stream. `listen` has the streams, and `following` those of `tasks/result`.
+answered.
+
+`GetStreams` (`listen`) has the streams. It calls `attend` when one opens and `leave` when it ends,
+and `catch_up` for the questions that waited for a stream. While an owner has an open stream here,
+the notifier watches the store's change feed of that owner. `following` has the streams of
+`tasks/result`.
 """
 
 import asyncio
@@ -43,7 +47,12 @@ task. They may go out on another stream than the task's handle."""
 
 
 class StatusNotifier:
-    """The watcher of tasks whose owners have open GET streams."""
+    """The watcher of tasks whose owners have open GET streams.
+
+    For each such owner, `_watchers` has the asyncio task that watches, and `_listening` the session
+    of each open stream. `_held` are tasks whose questions are held back for a moment
+    (ACQUAINTANCE), with the timers that send them.
+    """
 
     def __init__(
         self,
@@ -67,7 +76,10 @@ class StatusNotifier:
         self._background = Background()
 
     def attend(self, owner: OwnerKey, host_session: HostSession) -> None:
-        """Start to send the owner's tasks to a session; `leave` must follow."""
+        """Start to send news of the owner's tasks to a session, for one stream that has opened.
+
+        `leave` must follow once when that stream has ended.
+        """
         self._listening.setdefault(owner, []).append(host_session)
         if owner not in self._watchers:
             # It continues for later sessions, so it is not part of this request.
@@ -75,7 +87,7 @@ class StatusNotifier:
                 self._watchers[owner] = asyncio.get_running_loop().create_task(self._watch(owner))
 
     def leave(self, owner: OwnerKey, host_session: HostSession) -> None:
-        """Stop sending the owner's tasks to a session."""
+        """End what `attend` began; the watch of an owner ends with its last stream."""
         sessions = self._listening[owner]
         sessions.remove(host_session)
         if not sessions:
@@ -83,7 +95,9 @@ class StatusNotifier:
             self._watchers.pop(owner).cancel()
 
     async def catch_up(self, owners: Sequence[OwnerKey], host_session: HostSession) -> None:
-        """Send the questions that waited for a stream of the session, and retry while the store
+        """Send the questions that waited for a stream of the session.
+
+        Called when a stream opens, and after a gap in the change feed. Retries while the store
         fails.
         """
         for owner in owners:
@@ -120,9 +134,7 @@ class StatusNotifier:
         return True
 
     def met(self, task: TaskId) -> None:
-        """Send the questions that were held back: the host asks about the task, so it has the
-        handle.
-        """
+        """Handle that the host asks about a task: it knows the task, so send what was held back."""
         if task in self._held:
             self._release(task)
 
@@ -153,12 +165,11 @@ class StatusNotifier:
                 for host_session in tuple(self._listening[owner]):
                     self._background.run(partial(self.catch_up, (owner,), host_session))
             unread.update((change.id, None) for change in news.changes)
+            # Those that could not be read are tried again.
             unread = {task: None for task in unread if not await self._told_of(owner, task, told)}
 
     async def _told_of(self, owner: OwnerKey, task: TaskId, told: dict[TaskId, datetime]) -> bool:
-        """Handle a changed task; return False if it could not be read. It does not delay the
-        others.
-        """
+        """Send news of a changed task; return False if its record could not be read."""
         try:
             await self._tell(owner, task, told)
         except StoreUnavailable:
@@ -166,15 +177,17 @@ class StatusNotifier:
         return True
 
     async def _tell(self, owner: OwnerKey, task: TaskId, told: dict[TaskId, datetime]) -> None:
-        """Send a status notification for a changed task.
+        """Send the status notification of a changed task, and its questions.
 
-        `told` has, by running task, the time of the last change that was sent.
+        `told` has, by running task, the time of the last visible change that was handled. Raises
+        StoreUnavailable.
         """
         record = await self._store.load(owner, task, now=self._clock.now())
         self._offers.settle(task, record)
         if record is None:
             told.pop(task, None)
             return
+        # The host learns of a new task from the answer to its call, which needs no notification.
         is_new = record.status is TaskStatus.WORKING and record.status_message is None and task not in told
         # A claim of a question is no change for a host: only visible changes move the time of the
         # update.

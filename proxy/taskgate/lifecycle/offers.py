@@ -1,10 +1,16 @@
 """The delivery of input requests to hosts: `InputDelivery`.
 
-An input request is in the task's record. Before it is sent on a stream, the record is changed: the
-request is claimed for that stream. When the stream ends without an answer, the claim is removed,
-and another stream may deliver it. So a request is on one stream at a time (H-LEG-8), and none stays
-with a stream that has ended. `StatusNotifier` and `ResultWaiter` choose the stream. `inputs` stores
-the requests.
+An input request is in the task's record. Before it is sent on a stream, the stream's claim is
+written into the record: only the process whose write succeeds sends it. So a request is on one
+stream at a time (H-LEG-8). The request then is an *offer* of that stream, which ends in one of
+three ways:
+
+- a host answers: `answering` surrounds the write of the answer;
+- the request no longer waits (answered elsewhere, withdrawn): `settle` sends a withdrawal;
+- the stream ends: `give_back` removes the claim, and another stream may deliver the request.
+
+`StatusNotifier` and `ResultWaiter` choose the stream, and call these methods. `inputs` stores the
+requests.
 """
 
 import asyncio
@@ -25,7 +31,10 @@ from taskgate.system.background import Background
 
 
 class _Offer(NamedTuple):
-    """A request that was sent on a stream; `claim` names the stream in the record."""
+    """A request that was sent on the stream `feed`; `claim` is what the record says of that.
+
+    A claim is `<process>/<number>`, unique to one sending.
+    """
 
     owner: OwnerKey
     feed: EventStream
@@ -44,27 +53,37 @@ class InputDelivery:
         self._background = Background()
 
     async def offer(self, record: TaskRecord, feed: EventStream, peer: Peer) -> None:
-        """Claim and send the unclaimed requests that the host can answer. Raises StoreUnavailable."""
+        """Claim and send the unclaimed requests that the host can answer. Raises StoreUnavailable.
+
+        The caller must call `give_back` when the stream ends.
+        """
         for request in record.inputs:
             if _is_free(request) and self._dialect.can_ask(peer, request.method, request.params):
                 await self._claim(record, request, feed)
 
     @contextmanager
     def answering(self, task: TaskId, key: str) -> Iterator[None]:
-        """A block in which an answer is stored. If that fails, the request stays with its stream."""
+        """Return a block in which the host's answer to a request is stored.
+
+        In it the request counts as answered, so that `settle` sends no withdrawal to the host that
+        answered. If the block raises, the request is an offer of its stream again.
+        """
         place = task, key
         offer = self._offers.pop(place, None)
         try:
             yield
         except BaseException:
             if offer is not None and offer.feed.is_closed:
-                self._return(offer, task, key)
+                self._remove_claim(offer, task, key)
             elif offer is not None:
                 self._offers[place] = offer
             raise
 
     def settle(self, task: TaskId, record: TaskRecord | None) -> None:
-        """Send withdrawals of requests that no longer wait, by the present record."""
+        """Withdraw, on their streams, the requests of a task that its newest record no longer has.
+
+        `record` is None if the task is gone. Called after each change of the task.
+        """
         if not self._offers:
             return
         outstanding = set() if record is None else {request.key for request in record.inputs}
@@ -74,14 +93,14 @@ class InputDelivery:
                 offer.feed.send(self._dialect.withdrawal(self._dialect.input_id(task, key), WITHDRAWN))
 
     def give_back(self, feed: EventStream) -> None:
-        """Release the requests of a stream that has ended, in the background."""
+        """Remove the claims of a stream that has ended, in the background."""
         for place, offer in tuple(self._offers.items()):
             if offer.feed is feed:
                 del self._offers[place]
-                self._return(offer, *place)
+                self._remove_claim(offer, *place)
 
     async def close(self) -> None:
-        """Cancel the releases under way."""
+        """Cancel the writes of claims under way."""
         await self._background.close()
 
     async def _claim(self, record: TaskRecord, request: InputRequest, feed: EventStream) -> None:
@@ -96,17 +115,19 @@ class InputDelivery:
         try:
             claimed = await asyncio.shield(making)
         except BaseException:
-            # The claim may be stored all the same, now or in a moment.
-            making.add_done_callback(lambda _: self._return(offer, record.id, key))
+            # The claim may be stored all the same, now or in a moment: remove it after that.
+            making.add_done_callback(lambda _: self._remove_claim(offer, record.id, key))
             raise
         if claimed is None:
             return
         if feed.send_now(self._dialect.input_request(claimed, request)):
             self._offers[record.id, key] = offer
         else:
-            self._return(offer, record.id, key)
+            self._remove_claim(offer, record.id, key)
 
-    def _return(self, offer: _Offer, task: TaskId, key: str) -> None:
+    def _remove_claim(self, offer: _Offer, task: TaskId, key: str) -> None:
+        """Remove a claim from the record in the background, if it is still this one."""
+
         def free(now: TaskRecord) -> TaskEvent | None:
             is_ours = any(each.key == key and each.claimed_by == offer.claim for each in now.inputs)
             return InputClaimed(key=key, stream=None) if is_ours else None

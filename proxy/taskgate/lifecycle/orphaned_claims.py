@@ -1,9 +1,10 @@
 """The claims of questions by processes that are gone: `OrphanedClaims`.
 
-A question of a task may have been sent on a stream of another replica (`offers`). If that replica
-stops, its claim would block the question. Only the process that runs the task decides this, because
-it has the record. `Leasing` passes the live processes at each heartbeat, and releases what is
-found. A process must be missing for a while: a short gap must not ask a host twice (H-LEG-8).
+A question of a task may have been sent on a stream of another replica, whose claim is in the record
+(`offers`). If that replica is gone, its claim would block the question forever. The process that
+runs the task looks for such claims, because it has a copy of the record. `Leasing` calls `look` at
+each heartbeat, and removes the claims that it returns. A process must be missing for a while before
+that: a short gap must not ask a host twice (H-LEG-8).
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -14,7 +15,7 @@ from taskgate.lifecycle.offers import carrier
 
 
 class OrphanedClaim(NamedTuple):
-    """A question, and the claim of its stream."""
+    """A question of a task by its key, and the claim of a stream that is gone."""
 
     task: TaskId
     key: str
@@ -22,8 +23,8 @@ class OrphanedClaim(NamedTuple):
 
 
 class OrphanedClaims:
-    """The claims of missing processes. A claim is orphaned `patience` seconds after it was first
-    missed.
+    """The claims of missing processes. A claim is orphaned if its process stays missing for
+    `patience` seconds. `_since` is when a claim's process was first missing.
     """
 
     def __init__(self, patience: float) -> None:
@@ -31,20 +32,20 @@ class OrphanedClaims:
         self._since: dict[OrphanedClaim, float] = {}
 
     def look(self, records: Iterable[TaskRecord], alive: Collection[str], asked: float) -> list[OrphanedClaim]:
-        """Return the claims that are orphaned by now; `alive` are processes that lived at the time
-        `asked`.
+        """Return the claims in `records` that are orphaned by now.
 
-        A claim is returned again after the same time if it still exists. A process that is missing
-        for the first time may have started after `alive` was read, so one look is never enough.
+        `alive` are the processes that lived at the time `asked`. A process that is missing for the
+        first time may have started after `alive` was read, so one look is never enough. A claim is
+        returned again after the same time if it still exists, because its removal may fail.
         """
-        missed = [stray for record in records for stray in _claimed(record) if carrier(stray.claim) not in alive]
-        self._since = {stray: self._since.get(stray, asked) for stray in missed}
-        lost = [stray for stray, since in self._since.items() if asked - since >= self._patience]
-        self._since.update(dict.fromkeys(lost, asked))
-        return lost
+        missing = [claim for record in records for claim in _claimed(record) if carrier(claim.claim) not in alive]
+        self._since = {claim: self._since.get(claim, asked) for claim in missing}
+        orphaned = [claim for claim, since in self._since.items() if asked - since >= self._patience]
+        self._since.update(dict.fromkeys(orphaned, asked))
+        return orphaned
 
     def forget(self) -> None:
-        """Start again, because the store was unavailable: a missing process proves nothing for now."""
+        """Start again, because the store failed or lost data: a missing process proves nothing."""
         self._since.clear()
 
 

@@ -1,18 +1,23 @@
 """The notifications of a task for hosts that wait at another replica: `RemoteNotifications`, and
 `RemoteWait` on the waiting side.
 
-A host may wait for a task's result at a replica that does not run the task. The waiting replica
-announces this over the cluster bus. The running replica appends notifications to a shared log,
-which the waiting one reads:
+A host may wait for a task's result (`tasks/result`) at a replica that does not run the task. A
+*wait* is one such wait of a host, and has a name. A *note* is one notification of the task. The
+waiting replica announces the wait over the cluster bus. The running replica appends notes to a
+shared log of the wait, which the waiting one reads:
 
     waiting:  AwaitsNotes(task, session, wait, is_new)   bus, repeated every SAID_AGAIN seconds
     running:  append to the log `<wait>/notes`           shared log of event streams
     waiting:  read the log, send each note on the stream
 
-The log belongs to the wait, which may move to other streams and replicas. The position of the last
-note moves with it (`StreamOrigin.last_note`), so that no note is sent twice. Without a remote wait
-nothing is written. `TaskStreams` has the object as `afar`; None without other replicas. `hearing`
-makes the notifications.
+When the task no longer runs there, the running replica appends the marker RELEASED: no more notes
+from this replica. The waiting one announces itself again if the task then runs elsewhere. It ends
+the log itself when the task has ended.
+
+The host may resume its stream at another replica; the wait then moves there with its name and log.
+The number of the last note moves with it (`StreamOrigin.last_note`), so that no note is sent twice.
+Without a remote wait nothing is written. `TaskStreams` has the object as `afar`; None without other
+replicas. `TaskListener` (`hearing`) makes the notifications.
 """
 
 import asyncio
@@ -34,18 +39,21 @@ from taskgate.streams.resumable import ResumableStreams
 SAID_AGAIN: Final = 20.0
 """Seconds between two announcements of a wait."""
 LOOK: Final = timedelta(seconds=5)
+"""The longest time until a waiting replica reads the log again, if no wake-up arrives."""
 RETRY: Final = 0.5
+"""Seconds until the log is read again after the store failed."""
 LAST_WORDS: Final = 1.0
 """Seconds to wait for notes that were sent before the task ended."""
 MOST: Final = 10_000
-"""The limit of tasks with remote waits."""
+"""The limit of tasks with remote waits. Beyond it the waits of the oldest task are dropped; each is
+added again with its next announcement."""
 
 
 class AwaitsNotes(NamedTuple):
-    """A bus message: the sender waits for a task, and reads its notes. It is repeated during the
-    wait.
+    """A bus message to the replica that runs a task: a host waits for the task at the sender.
 
-    `is_new` is whether the log of the wait does not exist yet.
+    It is repeated during the wait. `session` is that of the waiting host. `is_new` is whether the
+    sender found no log of the wait yet, so that the receiver must create it.
     """
 
     task: str
@@ -54,8 +62,8 @@ class AwaitsNotes(NamedTuple):
     is_new: bool
 
 
-class _Ear(NamedTuple):
-    """A wait at another replica, and until when it counts without another announcement."""
+class _AnnouncedWait(NamedTuple):
+    """A wait that was announced; it is dropped at `until`, unless it is announced again before."""
 
     session: str
     wait: str
@@ -63,78 +71,97 @@ class _Ear(NamedTuple):
 
 
 class RemoteNotifications:
-    """The remote waits for tasks of this process, and the local waits for tasks of others."""
+    """Both sides of remote waits in this process.
+
+    `_running` are the tasks that run here, `_waits` the announced waits for them. `_newest` is the
+    number of the last entry that was appended to any log.
+    """
 
     def __init__(self, shared: SharedResumableStreams, *, clock: Clock) -> None:
         self._shared = shared
         self._clock = clock
         self._running: set[TaskId] = set()
         # By task, then by wait; the newest is last.
-        self._ears: dict[TaskId, dict[str, _Ear]] = {}
+        self._waits: dict[TaskId, dict[str, _AnnouncedWait]] = {}
         self._newest = 0
-        shared.bus.subscribe(AwaitsNotes, self._awaited)
-        shared.on_released(self._left)
+        shared.bus.subscribe(AwaitsNotes, self._on_announced)
+        shared.on_released(self._on_moved_away)
 
     # --- the replica that runs the task -------------------------------------------------------------------------------
 
     def speak(self, task: TaskId) -> None:
-        """Add a task that runs here."""
+        """Add a task that starts to run here; `fall_silent` must follow at its end."""
         self._running.add(task)
 
     def tell(self, task: TaskId, message: str) -> bool:
-        """Send a notification to the newest remote wait of a task; return whether there is one."""
-        ears = self._ears.get(task)
-        if not ears:
+        """Send a notification to the newest remote wait of a task; return whether there is one.
+
+        Only one wait gets it, because a notification goes out on one stream (H-LEG-8).
+        """
+        waits = self._waits.get(task)
+        if not waits:
             return False
-        ear = next(reversed(ears.values()))
-        if ear.until < self._clock.elapsed():
-            del ears[ear.wait]
+        wait = next(reversed(waits.values()))
+        if wait.until < self._clock.elapsed():
+            del waits[wait.wait]
             return self.tell(task, message)
-        self._say(ear, message.encode(errors="replace"))
+        self._append(wait, message.encode(errors="replace"))
         return True
 
     def fall_silent(self, task: TaskId) -> None:
-        """Remove a task, and end the notes of its waits."""
+        """Remove a task that no longer runs here, and tell its waits that no more notes follow."""
         self._running.discard(task)
-        for ear in self._ears.pop(task, {}).values():
-            self._say(ear, RELEASED)
+        for wait in self._waits.pop(task, {}).values():
+            self._append(wait, RELEASED)
 
-    def _left(self, session: str, about: StreamOrigin) -> None:
-        """Handle that a wait moves to an unknown replica. It will read what is written from now on."""
+    def _on_moved_away(self, session: str, about: StreamOrigin) -> None:
+        """Handle that the host of a local wait resumes its stream at another replica.
+
+        The wait counts as remote at once, before the other replica announces it: notes made in
+        between are in the log that it will read.
+        """
         if about.task in self._running and about.wait is not None:
-            self._awaited(AwaitsNotes(about.task, session, about.wait, True), "")
+            self._on_announced(AwaitsNotes(about.task, session, about.wait, True), "")
 
-    def _awaited(self, word: AwaitsNotes, _: str) -> None:
-        ear = _Ear(word.session, word.wait, self._clock.elapsed() + RETENTION.total_seconds())
-        if word.is_new and word.wait not in self._ears.get(word.task, ()):
-            self._shared.writer.open(word.session, _notes_of(word.wait), b"")
-        if word.task not in self._running:
-            self._say(ear, RELEASED)
+    def _on_announced(self, announcement: AwaitsNotes, _: str) -> None:
+        """Handle the announcement of a wait: from the bus, or from a wait in this process."""
+        until = self._clock.elapsed() + RETENTION.total_seconds()
+        wait = _AnnouncedWait(announcement.session, announcement.wait, until)
+        if announcement.is_new and announcement.wait not in self._waits.get(announcement.task, ()):
+            self._shared.writer.open(announcement.session, _notes_of(announcement.wait), b"")
+        if announcement.task not in self._running:
+            # The task has ended here, or left: no notes come from this replica.
+            self._append(wait, RELEASED)
             return
-        self._ears.setdefault(word.task, {})[word.wait] = ear
-        if len(self._ears) > MOST:
-            del self._ears[next(iter(self._ears))]
+        self._waits.setdefault(announcement.task, {})[announcement.wait] = wait
+        if len(self._waits) > MOST:
+            del self._waits[next(iter(self._waits))]
 
-    def _say(self, ear: _Ear, note: bytes) -> None:
+    def _append(self, wait: _AnnouncedWait, note: bytes) -> None:
+        """Append a note, or RELEASED, to the log of a wait."""
         # Numbered by time, so that the next process that runs the task continues with larger
         # numbers.
         self._newest = max(self._newest + 1, int(self._clock.now().timestamp() * 1_000_000))
-        self._shared.writer.append(ear.session, _notes_of(ear.wait), self._newest, note, at_once=True)
+        self._shared.writer.append(wait.session, _notes_of(wait.wait), self._newest, note, at_once=True)
 
     # --- the replica at which a host waits ----------------------------------------------------------------------------
 
     def listen(
         self, resumable: ResumableStreams, feed: ResumableEventStream, session: str, heard: "Heard | None"
     ) -> "RemoteWait":
-        """Create a local wait on a stream; it must be closed. `heard` is given if it began
-        elsewhere.
+        """Create the wait of a host at this replica, on the stream `feed`; it must be closed.
+
+        `heard` is given if the wait began at another replica.
         """
-        return RemoteWait(self._shared, self._awaited, _Stream(resumable, feed, session), heard)
+        return RemoteWait(self._shared, self._on_announced, _Stream(resumable, feed, session), heard)
 
 
 class Heard(NamedTuple):
-    """The state of a wait that moved: its name, the position of the last note, and how many more
-    notes the host has received.
+    """The state of a wait that moved here from another replica.
+
+    `wait` is its name, `place` the number of the last note that is known to be sent. `ahead` is how
+    many later notes the host has received too: the other replica sent them, but could not store
+    their numbers.
     """
 
     wait: str
@@ -143,7 +170,7 @@ class Heard(NamedTuple):
 
 
 class _Stream(NamedTuple):
-    """A stream that waits for a task, and its session."""
+    """A stream on which a host waits for a task, and its session."""
 
     resumable: ResumableStreams
     feed: ResumableEventStream
@@ -151,8 +178,17 @@ class _Stream(NamedTuple):
 
 
 class RemoteWait:
-    """One wait for a task that runs elsewhere, or may come to. `awaited` announces it in this
-    process.
+    """One wait of a host at this replica, for a task that runs elsewhere or may later.
+
+    It reads the log only from the moment that the task runs at another replica. `awaited` is called
+    in place of a bus message if the task runs in this process.
+
+    - `_wait`, `_place`, `_ahead`: as in `Heard`, at present.
+    - `_has_moved`: whether the wait began at another replica.
+    - `_holder`: the process that runs the task, to which the wait was announced.
+    - `_is_new`: whether the log did not exist when it was last read.
+    - `_is_silent`: set when the log says that no more notes come from that process.
+    - `_reading`: the asyncio task that reads the log; None until it is needed.
     """
 
     def __init__(
@@ -163,7 +199,7 @@ class RemoteWait:
         heard: Heard | None,
     ) -> None:
         self._shared = shared
-        self._awaited = awaited
+        self._on_announced = awaited
         self._resumable, self._feed, self._session = stream
         self._has_moved = heard is not None
         self._wait, self._place, self._ahead = heard or Heard(stream.feed.name)
@@ -174,13 +210,16 @@ class RemoteWait:
         self._reading: asyncio.Task[None] | None = None
 
     def follow(self, record: TaskRecord) -> bool:
-        """Announce the wait to the process that runs the task, if that has changed.
+        """Announce the wait to the process that runs the task, if that is another one than before.
 
-        Returns whether notes arrive through here. Once they do, they always do, to stay in order.
+        Called with each newer record. Returns whether the task's notes come from the log. Once they
+        do, they come from there to the end, so that they stay in order. The caller must then send
+        none itself.
         """
         holder = None if record.lease is None else record.lease.holder
         if record.status.is_terminal or holder is None:
             return self._reading is not None
+        # A task of this process needs no log, unless the wait has one with unread notes already.
         if self._reading is None and not self._has_moved and holder == self._shared.bus.holder:
             return False
         if self._reading is None:
@@ -189,11 +228,11 @@ class RemoteWait:
         elif holder != self._holder:
             self._holder = holder
             self._is_silent.clear()
-            self._say()
+            self._announce()
         return True
 
     async def last_words(self) -> None:
-        """Wait briefly for the last notes, because the task has ended."""
+        """Wait briefly for the last notes, because the task has ended, and end the log."""
         if self._reading is None:
             return
         with suppress(TimeoutError):
@@ -202,37 +241,38 @@ class RemoteWait:
         self._shared.writer.end(self._session, _notes_of(self._wait), self._place + 1, RELEASED)
 
     async def close(self) -> None:
-        """Stop reading."""
+        """Stop reading the log."""
         if self._reading is not None:
             self._reading.cancel()
             await asyncio.wait([self._reading])
 
-    def _say(self) -> None:
+    def _announce(self) -> None:
         assert self._task is not None
-        word = AwaitsNotes(self._task, self._session, self._wait, self._is_new)
+        announcement = AwaitsNotes(self._task, self._session, self._wait, self._is_new)
         if self._holder == self._shared.bus.holder:
-            self._awaited(word, self._holder)
+            self._on_announced(announcement, self._holder)
         else:
-            self._shared.bus.send(word, to=self._holder)
+            self._shared.bus.send(announcement, to=self._holder)
 
     async def _read(self) -> None:
         """Read the log, and repeat the announcement periodically."""
-        stream, loop, said_at = _notes_of(self._wait), asyncio.get_running_loop(), 0.0
+        stream, loop, announced_at = _notes_of(self._wait), asyncio.get_running_loop(), 0.0
         while True:
             try:
-                passage = await self._shared.log.read(self._session, stream, after=self._place)
-                self._is_new = passage is None
-                if passage is not None:
-                    self._hear(passage)
-                if not said_at or loop.time() - said_at > SAID_AGAIN:
-                    said_at = loop.time()
-                    self._say()
+                segment = await self._shared.log.read(self._session, stream, after=self._place)
+                self._is_new = segment is None
+                if segment is not None:
+                    self._send_notes(segment)
+                if not announced_at or loop.time() - announced_at > SAID_AGAIN:
+                    announced_at = loop.time()
+                    self._announce()
                 await self._shared.log.wait_for_events(self._session, stream, timeout=LOOK)
             except StoreUnavailable:
                 await asyncio.sleep(RETRY)
 
-    def _hear(self, passage: StreamSegment) -> None:
-        for self._place, note in passage.events:
+    def _send_notes(self, segment: StreamSegment) -> None:
+        """Send the new notes on the stream, except those that the host has."""
+        for self._place, note in segment.events:
             if note == RELEASED:
                 self._is_silent.set()
             elif self._ahead:

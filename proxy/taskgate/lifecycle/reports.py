@@ -1,8 +1,9 @@
 """The events for a changed task record: `report` and `report_unanswered`.
 
-Every module that has stored a change calls `report` with the record before and after. It emits the
-new status, and the fate of each question. A change that was not stored is not reported. Events for
-the creation and the end of a task are emitted where those happen.
+Every module that has stored a change calls `report` once, with the record before and after. It
+emits events for metrics and logs: the new status, and the fate of each question. A change that was
+not stored is not reported. Events for the creation and the end of a task are emitted where those
+happen.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,12 @@
 """The restoration of tasks that a shared store lost: `Restoring`.
 
-A store may return from a failover without the newest writes. `Leasing` learns this from a
-heartbeat's reply and calls `forgotten`, then `restore_all`. The records come from `Holdings`.
+A store may return from a failover without the newest writes. The reply to a heartbeat then says
+that the store is *behind* with some tasks: they are missing, or have an older revision. `Leasing`
+calls these for each reply, in this order:
+
+- `forgotten`: which of them are to be restored;
+- `refused`: which of those the store did not take back before, so that they are given up;
+- `restore_all`, in the background: write the others back from the copies (`Holdings`).
 """
 
 from collections.abc import Iterable, Set
@@ -19,7 +24,9 @@ log = getLogger("taskgate.leases")
 
 
 class Restoring:
-    """The restoration for one process, `holder`; `length` is that of its leases. For one event
+    """The restoration for one process, `holder`; `length` is that of its leases.
+
+    `_refused` are the tasks that the store refused since the last heartbeat's reply. For one event
     loop.
     """
 
@@ -32,7 +39,10 @@ class Restoring:
         self._refused: set[TaskId] = set()
 
     def forgotten(self, behind: Iterable[TaskId]) -> frozenset[TaskId]:
-        """Return those of the missing or older tasks that the store should have."""
+        """Return those of `behind` that are to be restored, and drop the copies of the others.
+
+        Only a task with a copy that has not expired is restored.
+        """
         now, forgotten = self._clock.now(), set()
         for task in behind:
             record = self._kept.whole(task, self._lease(now))
@@ -43,7 +53,10 @@ class Restoring:
         return frozenset(forgotten)
 
     def refused(self, forgotten: Set[TaskId]) -> frozenset[TaskId]:
-        """Return those that the store refused to take back at the last attempt, and log them."""
+        """Return those of `forgotten` that the store refused at the last attempt, and log them.
+
+        A store refuses a record that another process has, so the caller gives those tasks up.
+        """
         refused = frozenset(self._refused.intersection(forgotten))
         self._refused.clear()
         if refused:
@@ -53,7 +66,7 @@ class Restoring:
         return refused
 
     async def restore_all(self, tasks: Iterable[TaskId]) -> None:
-        """Restore as many tasks as the store accepts. What is still missing is reported again."""
+        """Restore tasks. If the store fails meanwhile, the next reply names the rest again."""
         count = 0
         with suppress(StoreUnavailable):
             for task in tasks:

@@ -27,22 +27,27 @@ REMEMBERED: Final = 4096
 
 
 class Retrievals:
-    """The marks of fetched results, for all tasks."""
+    """The marks of fetched results, for all tasks.
+
+    `_reported` are the tasks whose first fetch was reported, until the mark in the record says it too.
+    `_writing` is the number of marks being written.
+    """
 
     def __init__(self, *, store: TaskStore, event_sink: EventSink, clock: Clock) -> None:
         self._store = store
         self._event_sink = event_sink
         self._clock = clock
-        self._told: dict[TaskId, None] = {}
+        self._reported: dict[TaskId, None] = {}
         self._writing = 0
         self.background = Background()
         """The writes under way."""
         self.unfetched = Unfetched(clock)
 
     def note(self, record: TaskRecord) -> None:
-        """Handle that an owner got the result of a task. `record` is whole, and may have no result.
+        """Handle that an owner got the result of a task.
 
-        If the store fails, the mark is lost until the result is fetched again.
+        `record` is whole; without a result nothing happens. If the store fails, the mark is missing
+        until the result is fetched again.
         """
         if record.outcome is None:
             return
@@ -50,7 +55,7 @@ class Retrievals:
         if record.retrieved:
             self._event_sink.emit(TaskRetrieved(record, None))
             return
-        now, is_first = self._clock.now(), record.id not in self._told
+        now, is_first = self._clock.now(), record.id not in self._reported
         self._event_sink.emit(
             TaskRetrieved(record, max(now, record.updated_at) - record.updated_at if is_first else None)
         )
@@ -61,9 +66,9 @@ class Retrievals:
             # Without the result, which is in the store already.
             marked = advance(evolve(record, outcome=None), ResultRetrieved(), now)
             with no_request():
-                self.background.run(partial(self._keep, marked, record.revision))
+                self.background.run(partial(self._write_mark, marked, record.revision))
 
-    async def _keep(self, marked: TaskRecord, expected: int) -> None:
+    async def _write_mark(self, marked: TaskRecord, expected: int) -> None:
         try:
             # If the swap fails, a quicker process has written the same.
             await self._store.swap(marked, expected=expected)
@@ -73,6 +78,6 @@ class Retrievals:
             self._writing -= 1
 
     def _remember(self, task: TaskId) -> None:
-        if len(self._told) >= REMEMBERED:
-            del self._told[next(iter(self._told))]
-        self._told[task] = None
+        if len(self._reported) >= REMEMBERED:
+            del self._reported[next(iter(self._reported))]
+        self._reported[task] = None

@@ -1,10 +1,12 @@
 """The checkpoint of a call between two rounds: `RoundCheckpointWriter`.
 
-A modern server may answer with questions instead of a result; the call then waits for answers and
-sends the next round. The checkpoint is stored during the wait. It is removed durably before the
-next round is sent, so that a process which takes the task over never sends a round twice.
-`TaskInputs` creates it; the upstream session awaits `leave` before the next round. `checkpoints`
-defines the content.
+A modern server may answer with questions instead of a result. The call then waits for the host's
+answers, and sends the next request with them: the next round. While it waits, the record has a
+checkpoint, from which another process could send that round.
+
+`TaskInputs` creates one writer for each wait, and runs `keep` once. When the answers are there, the
+upstream session awaits `leave`. That removes the checkpoint durably before the next round is sent,
+so that no other process sends the round a second time. `checkpoints` defines the content.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,12 +18,15 @@ from taskgate.lifecycle.checkpoints import AskedQuestion, CheckpointSeals, Round
 from taskgate.upstream.call_listener import Between
 
 InputOf = Callable[[], str | None]
-"""Returns the key of the input request that a question became; None if it became none."""
+"""Returns the key of the input request that a question became; None while it is not stored."""
 
 
 class RoundCheckpointWriter:
-    """The checkpoint of one round. `inputs` maps the server's keys to the keys of the input
-    requests.
+    """The checkpoint of one wait between two rounds.
+
+    `inputs` has, by the server's key of each question put to a host, a function. It returns the key
+    of the input request. `_is_over` is whether `leave` was called. `_may_be_there` is whether a
+    write of the checkpoint was tried, so that the record may have it.
     """
 
     __slots__ = (
@@ -55,31 +60,37 @@ class RoundCheckpointWriter:
         self._is_over = False
         self._may_be_there = False
         self.is_kept = False
-        """Whether another process could resume the call now."""
+        """Whether another process could resume the call now: the record has the checkpoint."""
 
     async def keep(self) -> None:
-        """Write the checkpoint, after all questions of the round are in the record."""
-        written = await self._changes.insist(self._owner, self._task, self._kept)
+        """Write the checkpoint. Called once, after all questions of the round are in the record.
+
+        Nothing is written if a question has neither an input request nor an answer, or the
+        checkpoint is too large.
+        """
+        written = await self._changes.insist(self._owner, self._task, self._event)
         self.is_kept = written is not None and not self._is_over
 
     async def leave(self) -> bool:
         """Remove the checkpoint, and return whether the next round may be sent.
 
-        While the store is unavailable, the round waits.
+        Must be awaited once before that round. Returns False if the task has ended or another
+        process has it. While the store is unavailable, this waits.
         """
         self._is_over, self.is_kept = True, False
         if not self._may_be_there:
             return True
-        return await left(self._changes, self._owner, self._task)
+        return await mark_round_dispatched(self._changes, self._owner, self._task)
 
-    def _kept(self, _: TaskRecord) -> CheckpointSaved | None:
+    def _event(self, _: TaskRecord) -> CheckpointSaved | None:
         if self._is_over:
-            # An event chosen before is refused because of its revision, or its checkpoint is
-            # removed.
+            # A write that began before `leave` does no harm: either its swap fails, because the
+            # revision has changed, or `leave` removes what it wrote.
             return None
         state, asked, given = self._between
         inputs = {key: of() for key, of in self._inputs.items()}
         if any(inputs.get(key) is None and key not in given for key in asked):
+            # Another process could never get an answer to that question.
             return None
         rest = RoundCheckpoint(
             state, tuple(AskedQuestion(key, each.method, inputs.get(key)) for key, (each, _) in asked.items())
@@ -88,12 +99,14 @@ class RoundCheckpointWriter:
         if sealed is None:
             return None
         self._may_be_there = True
+        # Answers received by now are no longer in the record, so the checkpoint has them.
         answers = {input: given[key] for key, input in inputs.items() if input is not None and key in given}
         return CheckpointSaved(checkpoint=SealedCheckpoint(sealed=sealed, answers=answers))
 
 
-async def left(changes: Changes, owner: OwnerKey, task: TaskId) -> bool:
-    """Store that the next round is sent; return False if the task has ended or is another
-    process's.
+async def mark_round_dispatched(changes: Changes, owner: OwnerKey, task: TaskId) -> bool:
+    """Store that the next round is about to be sent, which removes the checkpoint.
+
+    Returns False if the task has ended or another process has it. Then the round must not be sent.
     """
     return await changes.insist(owner, task, lambda _: RoundDispatched()) is not None

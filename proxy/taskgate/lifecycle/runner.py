@@ -2,7 +2,10 @@
 
 `TaskService` calls `start` for a new task and `adopt` for a call that became a task after it was
 sent. The sweeper calls `recover` for tasks of processes that are gone, `wiring` calls `idle` and
-`stop` at shutdown. Each call is a `TaskRun`, executed by `TaskExecutor` as an asyncio task. The
+`stop` at shutdown. Each call is a `TaskRun`, executed by `TaskExecutor` as an asyncio task.
+
+The run of a task begins with one of these three methods. It ends when the final state is stored, or
+another process has the task. At a shutdown it also ends if another process resumes the call. The
 record is the mailbox: a cancellation arrives as a newer revision, from this process or another
 (`RecordWatcher`).
 """
@@ -41,7 +44,7 @@ from taskgate.upstream.principal import Principal
 
 NOT_MADE: Final = "The task was not created: the task store was not available"
 MAX_DISOWNED: Final = 256
-"""The limit of tasks that may have been stored, and wait for a store that can tell."""
+"""The limit of tasks whose insert got no answer, and that wait to be ended (`disown`)."""
 ENDING_PATIENCE: Final = 3.0
 """Seconds that a shutdown waits for final states to be written. The rest is ended at the next
 start.
@@ -76,7 +79,7 @@ class Runner:
         self._leasing = leasing
         dispatcher = Dispatcher(store=store, changes=hearing.changes, event_sink=event_sink, clock=clock, hold=leasing)
         self._completions = Completions(store=store, event_sink=event_sink, clock=clock, hold=leasing)
-        self._lookout = RecordWatcher(holder=holder, store=store, runs=self._runs, clock=clock, hold=leasing)
+        self._record_watcher = RecordWatcher(holder=holder, store=store, runs=self._runs, clock=clock, hold=leasing)
         self._takeovers = Takeovers(
             store=store,
             completions=self._completions,
@@ -97,43 +100,46 @@ class Runner:
         self._ending = Background()
         self._stopping = False
         self.left: set[TaskId] = set()
-        """Tasks that did not end before the shutdown, and continue after it."""
+        """Tasks whose calls a shutdown left to another process; filled as their runs end."""
         self._expected = 0
         self._change = asyncio.Event()
 
     def open(self) -> None:
         """Start to watch for changes that others make to running tasks."""
-        self._watcher = asyncio.get_running_loop().create_task(self._lookout.watch())
+        self._watcher = asyncio.get_running_loop().create_task(self._record_watcher.watch())
 
     def expecting(self, place: CallSite) -> TaskCreation:
-        """Return a block in which a task is created: its session stays open, and `idle` waits for
-        the task.
+        """Return a block in which a task is created.
+
+        During it the session stays open, and `idle` does not return.
         """
         return TaskCreation(place, self._expect, self._expect_no_more)
 
     def start(self, record: TaskRecord, place: CallSite, caller: AuthContext, ticket: Permit) -> None:
-        """Run the call of a new task of `caller`, when it gets its permit.
+        """Run the call of a new task of `caller` in the background, once it gets its permit.
 
-        The session stays open, and the ticket is not closed, until the call is over.
+        From now on the ticket belongs to the run, which releases it when the call is over. The
+        session stays open until then.
         """
         if record.id in self._runs:
-            # It was taken over here before the store had confirmed that it was stored.
+            # The sweeper found the record and `recover` runs it, before its insert was confirmed.
             ticket.release()
             return
         place.acquire()
         run = self._new_run(record)
 
-        def part() -> None:
+        def release() -> None:
             ticket.release()
             place.release()
 
         self._launch(
-            run, self._executor.run(run, record, CallRoute(place.upstream, principal_of(caller), ticket)), part
+            run, self._executor.run(run, record, CallRoute(place.upstream, principal_of(caller), ticket)), release
         )
 
     def adopt(self, record: TaskRecord, underway: OngoingCall, place: CallSite) -> None:
-        """Make a sent call the call of a task, whose record says that it was sent. Otherwise like
-        `start`.
+        """Make `underway`, a call that was sent, the call of a task. Otherwise like `start`.
+
+        The task's record says already that the call was sent.
         """
         if record.id in self._runs:
             underway.close()
@@ -142,47 +148,50 @@ class Runner:
         run = self._new_run(record)
         call = wholly_bounded(underway.response, record, self._clock.now())
 
-        def part() -> None:
-            # However the task ended, even if it ended before it began.
+        def release() -> None:
+            # Cancels the call if it still runs: the task may have ended by another hand.
             underway.close()
             place.release()
 
-        self._launch(run, self._executor.see_through(run, call, place.upstream.outcome), part)
+        self._launch(run, self._executor.see_through(run, call, place.upstream.outcome), release)
         underway.attach_listener(run.listener)
 
     async def recover(self, record: TaskRecord, mount: Mount | None) -> None:
         """Take over a task of a process that is gone.
 
-        A call that was never sent, or may be sent again, is run; one with a checkpoint is resumed.
-        Any other task ends as lost. A call between two rounds waits for its permit, whatever the
-        queue's length; a call at its server continues at once. Raises StoreUnavailable if replicas
-        share the store.
+        `record` has a lease of this process. `mount` is its server's; None if that is no longer
+        configured. A call that was never sent, or may be sent again, is run; one with a checkpoint
+        is resumed. Any other task ends as lost. A call between two rounds waits for its permit,
+        whatever the queue's length; a call at its server continues at once. May raise
+        StoreUnavailable; then the task is found again.
         """
         run = self._runs.get(record.id)
-        if run is not None and not await self._parted(run, record):
+        if run is not None and not await self._was_stopped(run, record):
             return
         taken = await self._takeovers.taken(record, is_served=mount is not None)
         if taken is None or mount is None:
             return
         record = taken
         run = self._runs.get(record.id)
-        if run is not None and not await self._parted(run, record):
-            # It was being created here meanwhile, and was told.
+        if run is not None and not await self._was_stopped(run, record):
+            # It was being created here, and `start` ran it during the wait above.
             return
-        begun, kept = self._new_run(record, ran=record.dispatched), self._hearing.checkpoints.open(record)
-        way, part = self._way(begun, record, mount)
-        if isinstance(kept, CallCheckpoint):
-            course = self._executor.stand(begun, record, kept, way, lambda: self._way(begun, record, mount))
-        elif isinstance(kept, RoundCheckpoint):
-            course = self._executor.go_on(begun, record, kept, way)
+        new_run, checkpoint = self._new_run(record, ran=record.dispatched), self._hearing.checkpoints.open(record)
+        route, release = self._new_route(new_run, record, mount)
+        if isinstance(checkpoint, CallCheckpoint):
+            anew = partial(self._new_route, new_run, record, mount)
+            work = self._executor.stand(new_run, record, checkpoint, route, anew)
+        elif isinstance(checkpoint, RoundCheckpoint):
+            work = self._executor.go_on(new_run, record, checkpoint, route)
         else:
-            course = self._executor.run(begun, record, way)
-        self._launch(begun, course, part)
+            work = self._executor.run(new_run, record, route)
+        self._launch(new_run, work, release)
         self._event_sink.emit(TaskRecovered(record, "retried"))
 
-    def _way(self, run: TaskRun, record: TaskRecord, mount: Mount) -> tuple[CallRoute, Callable[[], None]]:
-        """Return a route of its own for a call that was taken over, and the function that closes
-        it.
+    def _new_route(self, run: TaskRun, record: TaskRecord, mount: Mount) -> tuple[CallRoute, Callable[[], None]]:
+        """Return a route of its own for a call that was taken over, and the function to close it.
+
+        Its upstream session has no host. The permit ignores the length of the queue.
         """
         # Tokens are not stored. If the server needs one, the call ends unsent, or continues with
         # the token of the caller who answers a question.
@@ -190,27 +199,31 @@ class Runner:
         upstream = mount.upstream.session(NOBODY, lambda: run.listener.principal or owner, record.call.peer)
         ticket = mount.bulkhead.acquire(record.owner.context, force=True)
 
-        def part() -> None:
+        def release() -> None:
             ticket.release()
             self._sessions.close_upstream(upstream)
 
-        return CallRoute(upstream, None, ticket), part
+        return CallRoute(upstream, None, ticket), release
 
     def cancel(self, owner: OwnerKey, task: TaskId) -> None:
-        """Cancel a task in the background, because its host disconnected (H-MOD-9)."""
+        """Cancel a task in the background, because its host left without the task's id (H-MOD-9)."""
         self._ending.run(partial(self._completions.settle, owner, task, CancelRequested()))
 
     def disown(self, owner: OwnerKey, task: TaskId, *, dispatched: bool) -> None:
-        """End a task in the background that may have been stored and runs nowhere.
+        """End a task in the background whose insert got no answer, so that no process runs it.
 
-        If too many wait for the store, one more is left to expire.
+        If the record was stored, it ends as failed. If too many wait for the store, one more is
+        left to expire. `dispatched` is whether its call was sent before.
         """
         if len(self._ending.running) < MAX_DISOWNED:
             failed = call_ended(FaultReason.INTERNAL, NOT_MADE, dispatched=dispatched)
             self._ending.run(partial(self._completions.settle, owner, task, failed))
 
     def answers(self, owners: Sequence[OwnerKey], task: TaskId, caller: AuthContext) -> None:
-        """Set the caller who answers a question of a task. The server gets the answer as from them."""
+        """Set the caller who is about to answer a question of a task, if its call runs here.
+
+        The server gets the answer with the token of that caller.
+        """
         run = self._runs.get(task)
         if run is not None and run.owner in owners:
             run.listener.principal = principal_of(caller)
@@ -227,8 +240,10 @@ class Runner:
             await self._change.wait()
 
     async def stop(self) -> None:
-        """End all calls as shut down, and stop watching. All final states are written, or time is
-        over.
+        """Stop all runs because the gateway ends, and stop watching.
+
+        Calls that another process can resume are left to it (`left`). The others are cancelled, and
+        their tasks end as shut down. Returns when all that is written, or after ENDING_PATIENCE.
         """
         self._stopping = True
         for run in tuple(self._runs.values()):
@@ -246,11 +261,11 @@ class Runner:
             watcher.cancel()
             await asyncio.gather(watcher, return_exceptions=True)
 
-    async def _parted(self, run: TaskRun, record: TaskRecord) -> bool:
-        """Return whether to take over a task that runs here and whose lease had lapsed; its call
-        has ended.
+    async def _was_stopped(self, run: TaskRun, record: TaskRecord) -> bool:
+        """Stop the run of a task whose lease had lapsed, if another process had the task meanwhile.
 
-        It continues here if no other process had it meanwhile.
+        Returns True after the run has ended: the task is to be taken over anew. Returns False if
+        the run continues, because no other process changed the record.
         """
         if self._leasing is None or self._leasing.keeps(run, record):
             return False
@@ -266,12 +281,13 @@ class Runner:
             run.shut_down()
         return run
 
-    def _launch(self, run: TaskRun, work: Coroutine[Any, Any, None], part: Callable[[], None]) -> None:
+    def _launch(self, run: TaskRun, work: Coroutine[Any, Any, None], release: Callable[[], None]) -> None:
+        """Start an execution; `release` is called once at its end, on every path."""
         # The callbacks too: a context holds its RequestContext, and that its message.
         with in_request(run.request_context()):
             run.task = asyncio.get_running_loop().create_task(work)
             run.task.add_done_callback(lambda _: self._forget(run))
-            run.task.add_done_callback(lambda _: part())
+            run.task.add_done_callback(lambda _: release())
 
     def _forget(self, run: TaskRun) -> None:
         if run.is_left:

@@ -1,7 +1,8 @@
 """The health of the store: `StoreHealth`. It remembers a fault until a check finds that it is over.
 
-`MeasuredStore` reports failures and successful checks. The log says once what is wrong and what to
-do, and once that it is over. The sweeper checks the store.
+`MeasuredStore` calls `failed` after each failed operation. While `wants_check`, its periodic check
+(from the sweeper) writes a test value, and calls `recovered` if that succeeds. The log says once
+what is wrong and what to do, and once that it is over.
 """
 
 from logging import getLogger
@@ -47,7 +48,7 @@ class StoreHealth:
         return self.fault is not None and self._clock.elapsed() - self._failed_at >= CALM
 
     def failed(self, error: StoreUnavailable) -> None:
-        """Handle a failed operation. Without a fault code it does not concern the store as a whole."""
+        """Handle a failed operation. An error without a `fault` says nothing about the whole store."""
         fault, now = error.fault, self._clock.elapsed()
         if fault is None:
             return

@@ -1,8 +1,15 @@
 """A running call of a task, `TaskRun`, and the watcher of changes that others make to the records
 of running calls, `RecordWatcher`.
 
-`Runner` has a `TaskRun` for each call. The watcher waits for the store's change feed: a task that
-was ended stops its call, and answers to questions are passed to its listener.
+`Runner` has a `TaskRun` for each call, from the start of its execution until that has ended. A run
+is stopped early in three ways:
+
+- `stop`: the task was ended elsewhere, for example by a host's cancellation;
+- `shut_down`: the gateway ends;
+- `lose`: another process has taken the task over.
+
+The watcher reads the store's change feed. It stops the run of a task that was ended, and passes
+hosts' answers to the run's listener.
 """
 
 import asyncio
@@ -29,11 +36,16 @@ _WITH_OUTCOME: Final = (TaskStatus.COMPLETED, TaskStatus.FAILED)
 class TaskRun:
     """One call in this process.
 
-    - `revision`: the newest revision of the record that this process wrote.
+    - `revision`: the revision of the run's own last write: creation, queue position, dispatch, end.
     - `ran`: whether an earlier process may have sent the call.
-    - `may_be_made_again`: whether it is sent again if its server no longer has it.
-    - `is_left`: whether another process resumes it.
-    - `is_lost`: whether another process has taken the task over.
+    - `may_be_made_again`: whether it is sent again if its server no longer has it. `stand` sets it.
+    - `scope`: the block in which the call is awaited; cancelling it cancels the call.
+    - `stopped`: whether the run was stopped in any way. It is checked before the scope is entered.
+    - `is_shut_down`: whether it was stopped because the gateway ends.
+    - `is_left`: whether another process will resume the call. It goes on at its server, and this
+      process writes no final state. `shut_down` sets it.
+    - `is_lost`: whether another process has taken the task over; this one writes nothing more.
+    - `task`: the asyncio task of the execution, None until `Runner` has started it.
     - `trace`: the trace position of the request that created the task.
     - `begun`: the start, in seconds of the monotonic clock; set if replicas share the store.
     """
@@ -85,31 +97,32 @@ class TaskRun:
         return request_context
 
     def stop(self) -> None:
-        """Cancel the call, now or before it is sent. Writes under way are completed."""
+        """Cancel the call, now or before it is sent. Writes to the store that run are completed."""
         self.stopped = True
         self.scope.cancel()
 
     def shut_down(self) -> None:
-        """Cancel the call because the gateway shuts down. If another process can resume it, it
-        stays as it is.
+        """Stop the run because the gateway ends.
+
+        If another process can resume the call, it is not cancelled at its server.
         """
         self.is_left = self.listener.leave()
         self.is_shut_down = True
         self.stop()
 
     def lose(self) -> None:
-        """Cancel the call because another process has the task: nothing more is written."""
+        """Stop the run because another process has the task: nothing more is written."""
         self.listener.leave()
         self.is_lost = True
         self.stop()
 
     def wrote(self, revision: int) -> None:
-        """Store that this process wrote a revision: a change notification of it needs no read."""
+        """Note that this run writes that revision: the watcher ignores the notification of it."""
         self.revision = revision
 
 
 class RecordWatcher:
-    """The watcher of the tasks that run in the process `holder`."""
+    """The watcher of the tasks that run in the process `holder`. `runs` are those of `Runner`."""
 
     def __init__(
         self, *, holder: str, store: TaskStore, runs: Mapping[TaskId, TaskRun], clock: Clock, hold: Hold | None = None
@@ -132,25 +145,32 @@ class RecordWatcher:
                 await asyncio.sleep(RETRY_WATCH.total_seconds())
                 continue
             since = news.place
-            told = [change.id for change in news.changes if self._is_news(change)] if news.complete else [*self._runs]
-            unread = [task for task in dict.fromkeys((*unread, *told)) if not await self._obeyed(task)]
+            # After a gap in the feed any task may have changed.
+            ids = [change.id for change in news.changes if self._is_news(change)] if news.complete else [*self._runs]
+            unread = [task for task in dict.fromkeys((*unread, *ids)) if not await self._obeyed(task)]
 
     def _is_news(self, change: RecordChange) -> bool:
-        """Return whether another party changed a task that runs here."""
+        """Return whether a change is of a task that runs here, and not the run's own last write."""
         run = self._runs.get(change.id)
         return run is not None and run.revision != change.revision
 
     async def _obeyed(self, task: TaskId) -> bool:
-        """Stop the call of a task that was ended; return False if the record could not be read."""
+        """Read a changed task and act on it; return False if it could not be read.
+
+        The run of a task that was ended is stopped. Any other change goes to the listener.
+        """
         run = self._runs.get(task)
         if run is None:
             return True
         try:
             record = await self._store.load(run.owner, task, now=self._clock.now())
             if self._hold is not None and await self._hold.healed(task, record):
+                # The store had lost the record: what was read is outdated. The restored one is as
+                # this process wrote it.
                 return True
         except StoreUnavailable:
             return False
+        # The copy for restoration must be whole, and this head lacks the outcome of an ended task.
         if self._hold is not None and record is not None and record.status not in _WITH_OUTCOME:
             self._hold.wrote(record)
         if record is None or record.status.is_terminal:

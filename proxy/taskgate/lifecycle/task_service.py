@@ -3,6 +3,10 @@
 The handlers of both eras use it (`gateway.legacy`, `gateway.modern`). Every method starts from the
 caller, so that none reaches a task of another. `terms` decides how a task is created, `Runner` runs
 its call. `following` waits for results.
+
+A call may join an earlier task instead of creating one. With an idempotency key it joins the task
+that the same key created. Without one, an identical call shortly after the first may be a retry of
+the host. It joins the first if the operator's rules allow that (`RequestCoalescer`).
 """
 
 import asyncio
@@ -85,9 +89,9 @@ class TaskService:
     ) -> TaskRecord:
         """Create a task of the caller, and start its call.
 
-        Returns an earlier task if the call has its idempotency key, or is a retry that may join it.
-        `ticket` is the permit of a call that already waits for one. It is closed if an earlier task
-        is found, and untouched if this raises.
+        Returns an earlier task if the call joins it. `ticket` is the permit of a call that already
+        waits for one. It belongs to the new task's run from then on. It is released if the call
+        joins an earlier task, and untouched if this raises.
 
         Nothing is stored if this raises. Raises InvalidParams for a tool that the server does not
         list or a key of another call. Raises TaskSupportMismatch for a tool that cannot be a task,
@@ -98,7 +102,7 @@ class TaskService:
             decision = await self._terms.admit(place, intent)
             record = None if intent.idempotency_key is None else await self._earlier(caller, place, intent)
             if record is None:
-                self._expect_no_call(caller, place, intent)
+                self._check_key_unused(caller, place, intent)
                 draft = self._terms.draft(caller, place, intent, decision, self._runner.holder)
                 start = partial(self._started, draft, caller, place, ticket)
                 record = await self._once(draft, place, decision, start)
@@ -115,7 +119,7 @@ class TaskService:
         """Create a task of the caller for a call that was already sent. Raises what `create`
         raises.
 
-        If it raises, the call is unchanged. If an earlier task stands for the call, the call is
+        If it raises, the call is unchanged. If the call joins an earlier task, `underway` is
         cancelled.
         """
         with self._runner.expecting(place):
@@ -171,14 +175,17 @@ class TaskService:
         decision: PromotionDecision,
         make: Callable[[], Coroutine[Any, Any, TaskRecord]],
     ) -> Coroutine[Any, Any, TaskRecord]:
-        """Return the task that `make` creates, or that of an identical call; its id tells which."""
+        """Return the task that `make` creates, or that of an identical call being created.
+
+        The record has the id of `draft` if the task is a new one.
+        """
         window = decision.join_retries
         if draft.intent.idempotency_key is not None or window is None:
             return make()
 
-        async def apart() -> TaskRecord:
-            # The first request may disconnect before the task exists, so this block holds the
-            # session too.
+        async def make_shared() -> TaskRecord:
+            # Joined calls share this, and the first request may disconnect before the task exists.
+            # So this block keeps the session open too.
             with self._runner.expecting(place):
                 return await make()
 
@@ -192,40 +199,43 @@ class TaskService:
                 era=era,
                 features=client_features(place.peer),
             ),
-            apart,
+            make_shared,
         )
 
+    # `_started` and `_adopted` return the new record, or that of an earlier task, which `_insert` found.
+
     async def _started(self, draft: Draft, caller: AuthContext, place: CallSite, ticket: Permit | None) -> TaskRecord:
-        turn = place.mount.bulkhead.acquire(caller.key, caller) if ticket is None else ticket
-        if not turn.is_granted:
-            draft = replace(draft, record=replace(draft.record, status_message=queue_status(turn.ahead)))
+        permit = place.mount.bulkhead.acquire(caller.key, caller) if ticket is None else ticket
+        if not permit.is_granted:
+            draft = replace(draft, record=replace(draft.record, status_message=queue_status(permit.ahead)))
         record = None
         try:
-            record = await self._kept(draft)
+            record = await self._insert(draft)
         finally:
             if ticket is None and (record is None or record.id != draft.record.id):
-                turn.release()
+                permit.release()
         if record.id == draft.record.id:
-            self._runner.start(record, place, caller, turn)
+            self._runner.start(record, place, caller, permit)
         return record
 
     async def _adopted(self, draft: Draft, place: CallSite, underway: OngoingCall) -> TaskRecord:
-        record = await self._kept(draft)
+        record = await self._insert(draft)
         if record.id == draft.record.id:
             self._event_sink.emit(TaskDispatched(record, timedelta()))
             self._runner.adopt(record, underway, place)
         return record
 
-    async def _kept(self, draft: Draft) -> TaskRecord:
-        """Store the draft's record; return it, or the earlier one with its key. Raises what
-        `create` raises.
+    async def _insert(self, draft: Draft) -> TaskRecord:
+        """Store the draft's record; return it, or the earlier one with its idempotency key.
+
+        Raises what `create` raises.
         """
-        record, stands = draft.record, None
-        while stands is None:
+        record, earlier = draft.record, None
+        while earlier is None:
             try:
                 id = await self._store.insert(record, caps=draft.caps)
             except (StoreUnavailable, asyncio.CancelledError):
-                # It may be stored all the same.
+                # It may be stored all the same: end it, because its caller gets an error.
                 self._runner.disown(record.owner, record.id, dispatched=record.dispatched)
                 raise
             except (TooManyTasks, TooManyBytes) as refusal:
@@ -236,8 +246,8 @@ class TaskService:
                 self._event_sink.emit(TaskCreated(record, _adjustment(draft.intent.ttl, record.ttl)))
                 return record
             # The earlier task may be purged meanwhile, or have ended unsent: then none has the key.
-            stands = await self._named(record.owner, id, record.created_at)
-        return await self._joined(stands, draft.intent)
+            earlier = await self._load_with_key(record.owner, id, record.created_at)
+        return await self._joined(earlier, draft.intent)
 
     async def _earlier(self, caller: AuthContext, place: CallSite, intent: CallTool) -> TaskRecord | None:
         if intent.idempotency_key is None:
@@ -245,20 +255,22 @@ class TaskService:
         key, now = key_digest(intent.idempotency_key), self._clock.now()
         for owner in caller.owners(place.mount.name):
             id = await self._store.repeated(owner, key, now=now)
-            record = None if id is None else await self._named(owner, id, now)
+            record = None if id is None else await self._load_with_key(owner, id, now)
             if record is not None:
                 return await self._joined(record, intent)
         return None
 
-    async def _named(self, owner: OwnerKey, id: TaskId, now: datetime) -> TaskRecord | None:
+    async def _load_with_key(self, owner: OwnerKey, id: TaskId, now: datetime) -> TaskRecord | None:
         """Return a whole record, if it still has its idempotency key."""
         record = await self._store.load(owner, id, now=now, bodies=True)
         return record if record is not None and record.idempotency_digest is not None else None
 
-    def _expect_no_call(self, caller: AuthContext, place: CallSite, intent: CallTool) -> None:
+    # A plain call under way may have the key too: it has no task that could be joined.
+    def _check_key_unused(self, caller: AuthContext, place: CallSite, intent: CallTool) -> None:
         if intent.idempotency_key is not None:
             self._joining.check_key_unused(caller.owners(place.mount.name), intent.idempotency_key)
 
+    # Raises InvalidParams if the earlier task is of another call.
     async def _joined(self, record: TaskRecord, intent: CallTool) -> TaskRecord:
         await check_same_call(record, intent)
         self._event_sink.emit(CallCoalesced(record.owner.mount, "key"))

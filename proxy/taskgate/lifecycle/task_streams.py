@@ -2,8 +2,9 @@
 
 A notification goes out on one stream or none (H-LEG-8). That is the stream of a `tasks/result`,
 else a GET stream of the session that created the task (AMB-20), here or at another replica. The
-stream's caller must be allowed to read the task. `TaskListener` and `StatusNotifier` send
-notifications, `ResultWaiter` registers its streams.
+stream's caller must be allowed to read the task. `TaskListener` sends progress and log messages with
+`tell`, `StatusNotifier` sends status notifications with `tell_session`. `ResultWaiter` registers the
+streams of `tasks/result` with `result`.
 """
 
 from collections.abc import Iterator
@@ -38,8 +39,8 @@ def origin_of(record: TaskRecord) -> TaskOrigin:
 class TaskStreams:
     """The streams of this process on which tasks can be reported.
 
-    `afar` are the waits at other replicas, None without any. `open` counts the waits of each
-    caller, with or without a stream.
+    `afar` has the waits at other replicas; None if there are no other replicas. `open` limits the
+    open waits of each caller. `_results` are the streams that wait for a task's result here.
     """
 
     def __init__(
@@ -69,12 +70,12 @@ class TaskStreams:
                 self._results.pop(task, None)
 
     def speak(self, task: TaskId) -> None:
-        """Add a task that runs here; `fall_silent` must follow."""
+        """Add a task that starts to run here; `fall_silent` must follow when its call is over."""
         if self.afar is not None:
             self.afar.speak(task)
 
     def fall_silent(self, task: TaskId) -> None:
-        """Remove a task that no longer runs here."""
+        """Remove a task that no longer runs here: no notification of it follows."""
         if self.afar is not None:
             self.afar.fall_silent(task)
 
@@ -105,8 +106,10 @@ class TaskStreams:
         return host_session is not None and host_session.publish(message, lambda who: self._may(who, origin, TASKS_GET))
 
     def asking(self, origin: TaskOrigin) -> tuple[EventStream, HostSession] | None:
-        """Return the newest open GET stream of the session that created the task, if its caller may
-        answer.
+        """Return a stream for the task's questions, and its session; None if there is none.
+
+        It is the newest open GET stream of the session that created the task, whose caller may
+        fetch the result.
         """
         host_session = self.session(origin)
         if host_session is None:
@@ -117,8 +120,9 @@ class TaskStreams:
         return None if feed is None else (feed, host_session)
 
     def session(self, origin: TaskOrigin) -> HostSession | None:
-        """Return the session that created the task, if it is active here. It always has the same
-        owner.
+        """Return the session that created the task, if it is in memory here.
+
+        It has the same owner as the task.
         """
         return self._sessions.get(origin.host_session)
 

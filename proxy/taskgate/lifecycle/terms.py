@@ -1,8 +1,10 @@
 """The terms on which a call becomes a task: `TaskTerms`. It applies the operator's rules to one
 call of one caller, and drafts the task's record.
 
-`TaskService` uses it. `domain.policy` defines the rules. A call is a task always, automatically or
-never; the decision may depend on what the server's catalogue says of the tool.
+`TaskService` uses it. `domain.policy` defines the rules. By them a call becomes a task always,
+never, or automatically (when it takes long). The decision may depend on what the server's catalogue
+says of the tool. `decided` and `decide` are for a call whose host did not request a task, `admit`
+is for one that is to be a task. `draft` then makes the record, which `TaskService` stores.
 """
 
 from base64 import urlsafe_b64encode
@@ -34,7 +36,7 @@ _NO_CAPS: Final[Mapping[str, int]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """The record of a task to be stored, its call, and the caps that it must fit."""
+    """The record of a task to be stored, its call, and the caps within which it must fit."""
 
     record: TaskRecord
     intent: CallTool
@@ -64,10 +66,10 @@ class TaskTerms:
         self._lease = lease
 
     def decided(self, place: CallSite, tool: str) -> PromotionDecision | None:
-        """Return the decision for a call; None if it needs the server's catalogue.
+        """Return the decision for a call without a wait; None if it needs the server's catalogue.
 
-        It ignores whether only app views may call the tool. `decide` and `admit` check that before
-        a call becomes a task, or is refused for not being one.
+        It ignores that a tool may be for app views only, which want no tasks. `decide` and `admit`
+        consider that before a call becomes a task, or is refused for not being one.
         """
         rules, mount = self._live.current, place.mount.name
         if mount in rules.access.only_listed:

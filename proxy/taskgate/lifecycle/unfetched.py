@@ -1,8 +1,8 @@
 """The results that hosts have not fetched during a drain: `Unfetched`.
 
-When the gateway drains, tasks that end still have a result to fetch. The shutdown waits in
-`fetched` until each was fetched, or its host had the time for that. `Retrievals` has the object;
-outside of a drain it stores nothing.
+When the gateway drains, tasks that end still have a result to fetch. The shutdown calls `begin`,
+and later waits in `fetched` until each result was fetched, or its host had the time for that.
+`Runner` calls `ended`, `Retrievals` calls `given`. Before `begin` both do nothing.
 """
 
 import asyncio

@@ -47,7 +47,7 @@ class Street:
 
     async def known(self) -> None:
         """Wait until a knows of the wait."""
-        await eventually(lambda: self.at_a._ears.get(self.task))
+        await eventually(lambda: self.at_a._waits.get(self.task))
 
     def said(self, kind: type) -> int:
         """How often something was said."""
@@ -99,7 +99,7 @@ async def test_the_newest_wait_hears_a_note_and_no_other(street: Street) -> None
     await street.known()
     two, second = street.wait()
     second.follow(street.record())
-    await eventually(lambda: len(street.at_a._ears[street.task]) == 2)
+    await eventually(lambda: len(street.at_a._waits[street.task]) == 2)
     street.at_a.tell(street.task, "1")
     await eventually(lambda: heard_on(two))
     assert (heard_on(one), heard_on(two)) == ([], ["1"])
@@ -122,7 +122,7 @@ async def test_a_wait_that_moved_hears_what_was_not_heard_before(street: Street)
 
 
 async def test_a_wait_that_moved_to_where_the_task_runs_hears_it_the_same_way(street: Street) -> None:
-    street.at_a._left(SESSION, StreamOrigin(7, street.task, "p1-0"))
+    street.at_a._on_moved_away(SESSION, StreamOrigin(7, street.task, "p1-0"))
     street.at_a.tell(street.task, "1")
     feed = street.a.resumable.open("p", SseConnection(), StreamOrigin(7, street.task, "p1-0"))
     listening = street.at_a.listen(street.a.resumable, feed, SESSION, Heard("p1-0"))

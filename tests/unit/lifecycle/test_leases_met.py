@@ -12,7 +12,7 @@ from helpers.manual_clock import EPOCH
 from helpers.records import after, new_lease, new_record
 from taskgate.domain.events import Progressed
 from taskgate.domain.record import TaskRecord, TaskStatus
-from taskgate.lifecycle.leasing import _Sign
+from taskgate.lifecycle.leasing import _SentHeartbeat
 from taskgate.lifecycle.task_runs import TaskRun
 from taskgate.stores.shared import HeartbeatReply
 from taskgate.telemetry.events import LeaseLost
@@ -134,5 +134,5 @@ def test_a_task_that_was_taken_again_since_is_not_the_one_that_was_lost(asked: f
     one.leasing.begin(run, record)
     nothing: frozenset[str] = frozenset()
     said = HeartbeatReply(EPOCH, ended=nothing, lost=frozenset({record.id}), behind=nothing, alive=nothing, before=None)
-    one.leasing._hear(said, _Sign({record.id: 0}, asked, RULES.length, None), asked)
+    one.leasing._handle_reply(said, _SentHeartbeat({record.id: 0}, asked, RULES.length, None), asked)
     assert run.is_lost is is_lost
