@@ -16,12 +16,12 @@ class AttributedTransport:
 
     def __init__(self, inner: Transport, principal_source: PrincipalSource) -> None:
         self._inner = inner
-        self._speaks = principal_source
+        self._principal_source = principal_source
 
     # Returns the inner coroutine: one more coroutine to await would cost every request.
     def send(self, outgoing: Outgoing) -> Coroutine[Any, Any, Incoming]:
         if outgoing.principal is None:
-            outgoing = outgoing._replace(principal=self._speaks())
+            outgoing = outgoing._replace(principal=self._principal_source())
         return self._inner.send(outgoing)
 
     async def close(self) -> None:

@@ -23,19 +23,24 @@ from taskgate.upstream.resume_points import Resumes
 class UpstreamSession(Protocol):
     """One session with one server, for one host session or one task.
 
-    It opens on first use. After the server ended it, it opens again, once, for the next call. Every
-    failure is UpstreamFailed. Cancelling an await of `relay` or `run` tells the server that the
-    answer is no longer needed.
+    It opens on first use. If the server ends it, the next call opens it again. Every failure is
+    UpstreamFailed. If an await of `relay` or `run` is cancelled, the call is cancelled at the
+    server too, unless another process resumes it (`CallListener.leaves`). `close` must be called at
+    the end.
     """
 
     async def open(self) -> ServerDescription:
         """Return what the server said in the handshake; make the handshake if there was none.
-        Single flight."""
+
+        Callers at the same time share one handshake.
+        """
         ...
 
     async def welcome(self) -> ServerDescription:
-        """Return the server's description for hosts: as `open`, marked stale while the server is
-        known to be down."""
+        """Return the server's description for hosts: that of `open`, or the last known one.
+
+        It is marked stale while the server is known to be down.
+        """
         ...
 
     async def relay(
@@ -51,14 +56,17 @@ class UpstreamSession(Protocol):
     ) -> Response:
         """Send one request and return the server's response.
 
-        Notifications and questions of the server about the call go to `listener`. `method` and
-        `params` are in the words of the legacy era, whatever the era of the server. `tool` is the
-        tool of a `tools/call`, whose timeouts may differ. `principal` is the caller that the
-        request is made for, None for the principal of the session. `log_level` is the least severe
-        log line that the host wants with this request; the listener may get others too. `repeated`
-        has the request's headers that repeat arguments, by the rest of their names in lower case. A
-        modern server gets those that it is not known to want as they came (H-MOD-6). `run` takes
-        the same arguments.
+        `run` takes the same arguments.
+
+        - `method` and `params` are in the words of the legacy era, whatever the era of the server.
+        - `listener` gets notifications and questions of the server about the call.
+        - `tool` is the tool of a `tools/call`, whose timeouts may differ.
+        - `principal` is the caller that the request is made for, None for that of the session.
+        - `log_level` is the least severe log line that the host wants with this request. The
+          listener may get others too.
+        - `repeated` are the `Mcp-Param-*` headers of the host's request, which repeat arguments, by
+          the rest of their names in lower case. Those that the tool is not known to want go to a
+          modern server as they came (H-MOD-6); the gateway writes the others itself.
         """
         ...
 
@@ -78,13 +86,14 @@ class UpstreamSession(Protocol):
 
         Raises UpstreamFailed with the reason timeout after `within`, if the call's own timeouts are
         not sooner. `params` hold no progress token: the gateway always asks the server for
-        progress. `resumes` continues a call that another process began.
+        progress. With `resumes`, a call goes on that another process began. Then the next round of
+        a modern call is sent, or nothing is sent and the answer is awaited.
         """
         ...
 
     def outcome(self, response: Response) -> CallSucceeded | CallFaulted:
-        """Return what a response to `tools/call` means for a task. Raises UpstreamFailed where it
-        is no result."""
+        """Return the task event that a response to `tools/call` means. Raises UpstreamFailed for a
+        response that is no valid outcome."""
         ...
 
     @property
@@ -93,13 +102,14 @@ class UpstreamSession(Protocol):
         ...
 
     def tell(self, notification: Notification) -> None:
-        """Send a notification of the host in the background; dropped while there is no open
-        session."""
+        """Send a notification of the host in the background; drop it if the session is not open."""
         ...
 
     async def tools(self) -> Mapping[str, ListedTool]:
-        """Return the server's tools by name, all pages; read once, and again after the server said
-        it changed."""
+        """Return the server's tools by name, of all pages.
+
+        The list is read on first use, and again after the server said that it changed.
+        """
         ...
 
     def listed(self, tool: str) -> ListedTool | None:
@@ -111,9 +121,9 @@ class UpstreamSession(Protocol):
         ...
 
     def grants(self, filters: frozenset[str]) -> frozenset[str]:
-        """Return those filter members that the server grants now.
+        """Return those of `filters` that the server grants now.
 
-        `filters` are members of extensions that the server declares.
+        A filter is a member that an extension adds to the filter of `subscriptions/listen`.
         """
         ...
 
@@ -151,7 +161,7 @@ class Upstream(Protocol):
         """Return a new session, not yet opened, whose principal is given by `principal_source`.
 
         `listener` gets what belongs to no call. The server is told the capabilities that `host`
-        declared; without a host it is told none.
+        declared; without a host it is told none. The caller must close the session.
         """
         ...
 
@@ -176,8 +186,8 @@ class Outgoing(NamedTuple):
       cannot have acted.
     - `only_listens`: the request opens a stream and has no effect at the server, however often it
       is made.
-    - `follows`: the request belongs to something that the server has begun. It answers, notifies or
-      ends it.
+    - `follows`: the request belongs to something that the server has begun, such as a call or a
+      session. It answers, notifies or ends it. The circuit breaker does not refuse it.
     - `checks`: the request is a health check; its retries are not reported.
     - `placed` is called with the id of the newest whole event of the answer, whenever it changes.
       It is called only after all messages that arrived with that event were taken.
@@ -197,10 +207,12 @@ class Outgoing(NamedTuple):
 
 
 class Incoming(Protocol):
-    """A server's answer whose head has arrived; the body follows."""
+    """A server's answer whose head has arrived; the body follows. `release` must be called."""
 
     status: int
+    """The HTTP status, or one like it from a transport that is not HTTP."""
     session: str | None
+    """The session id that the answer gives, if any."""
     streams: bool
     """Whether the body is an event stream."""
 
@@ -212,7 +224,7 @@ class Incoming(Protocol):
 
     @property
     def unfinished(self) -> int:
-        """How many bytes of an event have arrived whose end has not."""
+        """Number of bytes that have arrived of an event whose end has not."""
         ...
 
     @property
@@ -229,10 +241,10 @@ class Incoming(Protocol):
         ...
 
     async def release(self, *, answered: bool = False) -> None:
-        """Finish with the answer; the connection is dropped unless the body was read to its end.
+        """Finish with the answer. Does not wait, and does nothing when called again.
 
-        With `answered`, everything that matters was read, and the end of the body may still arrive
-        for a moment. Does not wait.
+        The connection is dropped unless the body was read to its end. With `answered`, all that
+        matters was read: the connection is kept if the end of the body arrives soon.
         """
         ...
 
@@ -244,8 +256,8 @@ class Transport(Protocol):
         """Send a request and return the head of the answer. Calls `outgoing.left` before any byte
         can arrive.
 
-        Raises UpstreamFailed: unreachable if nothing can have arrived, else closed, timeout and so
-        on.
+        Raises UpstreamFailed: unreachable if nothing can have arrived at the server, else closed,
+        timeout and so on.
         """
         ...
 

@@ -2,9 +2,10 @@
 
 A `NotificationBudget` drops notifications that are too large and merges progress that is too fast.
 Of progress that arrived together, the newest of each token remains. So a flood of progress only
-costs its reading, and the last progress before an answer is always delivered. `Said` limits bytes
-per second. Used by `wire.answer` for event streams, by `stdio.channel` for programs, and by
-sessions for large messages.
+costs its reading, and the last progress before an answer is always delivered. `Said` counts all
+bytes besides answers, and makes the reader pause. `wire.answer` has a `NotificationBudget` for each
+event stream, `stdio.channel` one for each program, with a `Said`. Sessions of both eras use
+`heard_aside` for large messages.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,8 +24,7 @@ from taskgate.system.offload import LARGE, in_thread
 from taskgate.upstream.duplex.words import is_bounded, kind_by_its_ends, kind_of
 
 SAID_A_SECOND: Final = 256 * 1024
-"""Bytes per second of messages besides the answers. A server may send `max_result` bytes in the
-time that reading them takes at this rate."""
+"""Bytes per second of messages besides the answers, after a burst of `max_result` bytes."""
 LARGEST: Final = 64 * 1024
 """Bytes of one notification; a larger one is dropped. Answers and questions have limits of their
 own.
@@ -32,7 +32,8 @@ own.
 A task notification of 2026-07-28 may hold the task's result, so it may be as large as a result.
 """
 MESSAGES: Final = RateLimit(every=1 / 5000, burst=5000)
-"""Messages of one event stream that are read: a burst, and per second. Others wait at the server."""
+"""Messages of one event stream that are read: a burst, and then so many per second. Others wait at
+the server."""
 PROGRESS: Final = RateLimit(every=1 / 200, burst=1000)
 """Progress notifications of one call that are all delivered; beyond this rate they are merged."""
 TOKENS: Final = 64
@@ -69,18 +70,23 @@ class LeftOut:
 class NotificationBudget:
     """Limit on the notifications of one event stream or program.
 
-    Items that are no bytes are passed on unchanged.
+    The reader gives `heard` all messages that arrived together, and goes on with those returned.
     """
 
-    __slots__ = ("_left_out", "_read", "_tokens")
+    __slots__ = ("_left_out", "_owed_until", "_tokens")
 
     def __init__(self, left_out: LeftOut) -> None:
         self._left_out = left_out
-        self._read = 0.0
+        # The time at which the messages read so far are paid for, at the rate of MESSAGES.
+        self._owed_until = 0.0
+        # The state of the rate limit of each progress token.
         self._tokens: dict[RequestId, float] = {}
 
     def heard(self, said: Sequence[_Said], now: float) -> list[_Said]:
-        """Return those of the messages, received together, that are passed on, in their order."""
+        """Return those of the messages that are passed on, in their order.
+
+        `said` arrived together. Items that are no bytes are passed on unchanged.
+        """
         kept: list[_Said | None] = []
         newest: dict[RequestId, int] = {}
         superseded = 0
@@ -100,6 +106,7 @@ class NotificationBudget:
                 if before is not None:
                     kept[before] = None
                     superseded += 1
+                # A token over its rate: this is its newest progress until another comes.
                 if before is not None or not self._has_room(token, now):
                     newest[token] = len(kept)
             kept.append(message)
@@ -108,17 +115,17 @@ class NotificationBudget:
         return [message for message in kept if message is not None]
 
     def wait(self, messages: int, now: float) -> float:
-        """Count messages that were read; returns the seconds to wait before reading more."""
-        self._read = max(self._read, now) + messages * MESSAGES.every
-        return max(0.0, self._read - now - MESSAGES.burst * MESSAGES.every)
+        """Count messages that were read, and return the seconds to pause before reading more."""
+        self._owed_until = max(self._owed_until, now) + messages * MESSAGES.every
+        return max(0.0, self._owed_until - now - MESSAGES.burst * MESSAGES.every)
 
     def _has_room(self, token: RequestId, now: float) -> bool:
-        """Whether progress of this token is slow enough that none of it is merged."""
+        """Count one progress notification; returns whether its token is within its rate."""
         tokens, counted = self._tokens, token
         if token not in tokens and len(tokens) >= TOKENS:
             # A token within its rate needs no entry: a new one starts from the same state.
             tokens = self._tokens = {each: owed for each, owed in tokens.items() if owed > now}
-            counted = token if len(tokens) < TOKENS else _ANYBODY
+            counted = token if len(tokens) < TOKENS else _ANY_OTHER
         verdict, tokens[counted] = gcra(tokens.get(counted), now, PROGRESS)
         return verdict.allowed
 
@@ -126,8 +133,8 @@ class NotificationBudget:
 class Said:
     """Limit on bytes besides answers: `most` at once, and `SAID_A_SECOND` in each second.
 
-    A leaky bucket. Each message is counted when it arrives, and taken off again if it was an
-    answer.
+    A leaky bucket: `heard` counts each message when it arrives, and `answered` takes it off again
+    if it was an answer. The reader pauses as long as `wait` says.
     """
 
     __slots__ = ("_at", "_most", "_owed")
@@ -145,17 +152,17 @@ class Said:
         self._owed = max(0.0, self._owed - size)
 
     def wait(self, now: float) -> float:
-        """Return the seconds to wait before reading more."""
+        """Return the seconds to pause before reading more; 0 within the limit."""
         self._owed = max(0.0, self._owed - (now - self._at) * SAID_A_SECOND)
         self._at = now
         return max(0.0, (self._owed - self._most) / SAID_A_SECOND)
 
 
 async def heard_aside(hear: Callable[[], _Heard]) -> _Heard | None:
-    """Decode a large message on another thread; None for a notification, which is too large to pass
-    on.
+    """Decode a large message by `hear` on another thread.
 
-    For messages whose two ends do not tell their kind, so that they could not be dropped unread.
+    Returns None for a notification, which is too large to pass on. `NotificationBudget` drops such
+    a notification unread, if its two ends tell its kind; this is for the others.
     """
     heard = await in_thread(hear)
     if not isinstance(heard, SessionNotification | CallProgress):
@@ -181,4 +188,5 @@ def _token_of(message: bytes) -> RequestId | None:
 
 
 _PROGRESS: Final = NOTE_PROGRESS.encode()
-_ANYBODY: Final = ""
+_ANY_OTHER: Final = ""
+"""The token under which all tokens beyond TOKENS are counted."""

@@ -1,9 +1,10 @@
 """Interfaces for what a server sends besides answers: `CallListener` and `ServerQuestion`.
 
-Sessions call them. The listener of a call gets its notifications, its questions (elicitation,
-sampling, roots) and its resume points. The listener of a session also gets what belongs to no call.
-Listeners are in `gateway`, `sessions` and `lifecycle`. A question is an object that the host's
-answer is given to.
+A caller gives a `CallListener` to a session with each call. The session calls its methods during
+the call: for notifications, questions (elicitation, sampling, roots) and resume points. The
+listener of a session gets what belongs to no call. Listeners are implemented in `gateway`,
+`sessions` and `lifecycle`. A `ServerQuestion` is one open question of a server, implemented by the
+sessions; the listener gives the host's answer to it.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -24,9 +25,9 @@ class ServerQuestion(Protocol):
 
     @property
     def key(self) -> str | None:
-        """The server's own name for the question, unique in its call.
+        """The server's own name for the question, unique in its call; None without one.
 
-        By a key that is not None, another process that takes over the call can answer the question.
+        Only a question with a key can be answered by another process that takes over the call.
         """
         ...
 
@@ -36,39 +37,42 @@ class ServerQuestion(Protocol):
         ...
 
     def answer(self, answer: Answer, principal: Principal | None = None) -> None:
-        """Send the answer in the background. The first one counts; after it, or a withdrawal, it is
-        dropped.
+        """Send the answer in the background; only the first one, and none after a withdrawal.
 
         `principal` is who answered, None for the principal of the session.
         """
         ...
 
     def refuse(self) -> None:
-        """Send the answer for a host that gave none, in the form of the server's era (L-INPUT-8);
-        else as `answer`."""
+        """Answer for a host that gave no answer, in the form of the server's era (L-INPUT-8).
+
+        Otherwise as `answer`.
+        """
         ...
 
     def tell(self, notification: Notification) -> None:
-        """Send the host's progress to the server; dropped if the server did not ask for it, or no
-        longer waits."""
+        """Send the host's progress on the question to the server.
+
+        It is dropped if the server did not ask for progress, or no longer waits.
+        """
         ...
 
     def when_withdrawn(self, forget: Callable[[], None]) -> None:
-        """Call `forget` once when the question can no longer be answered; at once if so already.
+        """Call `forget` once if the question is withdrawn; at once if that has happened.
 
         A question is withdrawn when the server says so, when its call ends, and when its session
-        ends.
+        ends. An answered question is never withdrawn.
         """
         ...
 
 
 class Between(NamedTuple):
-    """Checkpoint of a modern call between two rounds: the server asked, and keeps nothing until the
-    next round.
+    """State of a modern call between two rounds: the server keeps nothing until the next round.
 
-    `state` is the state that the server wants back, as written. `asked` has the questions by the
-    server's keys and, for each that was put to a host, the open question. `given` has the answers
-    so far; it fills while more arrive.
+    From it, another process can send the next round in place of this one. `state` is the state that
+    the server wants back, as written. `asked` has the questions by the server's keys and, for each
+    that was put to a host, the open question. `given` has the answers so far; more are added to it
+    as they arrive.
     """
 
     state: RawJson | None
@@ -80,48 +84,50 @@ class CallListener(Protocol):
     """Receives what a server sends besides the answers of a call. No method may raise or block."""
 
     def on_notification(self, notification: Notification) -> None:
-        """Receive a notification; progress has the server's token."""
+        """Receive a notification. Progress has the token that the server got, not the host's."""
         ...
 
     def asked(self, question: ServerQuestion) -> None:
-        """Receive a question. From now on the listener has to have it answered."""
+        """Receive a question. The listener must see to it that it is answered or refused."""
         ...
 
     def refused(self, required: Mapping[str, Any]) -> None:
-        """Hear of a question that was refused at once, because the host did not declare the
-        capability.
+        """Receive the news that a question was refused at once, for lack of a host's capability.
 
         `required` is that capability, in the form in which hosts declare it.
         """
         ...
 
     def clog(self) -> Awaitable[None] | None:
-        """Return a wait for backpressure: the server is read again after it. Nearly always None:
-        read on now."""
+        """Return what to await before more of the server is read: backpressure of a slow host.
+
+        Called after each message. Nearly always None: read on now.
+        """
         ...
 
     def keep(self, between: Between) -> Leave | None:
-        """Store a checkpoint after all questions of a round were asked; None if the listener stores
-        none.
+        """Store a checkpoint in the background, when all questions of a round were asked.
 
-        The returned function must be awaited before the next round is sent.
+        Returns None if the listener stores none. Otherwise the returned function must be called and
+        awaited right before the next round is sent. It removes the checkpoint. If it returns False,
+        the round must not be sent: the call was given up, or another process has it.
         """
         ...
 
     def on_checkpoint(self, resume_point: ResumePoint) -> None:
-        """Receive a resume point from which another process can resume the call. The newest one
-        counts.
+        """Receive a resume point, from which another process can resume the call.
 
-        By then the server has every answer that was given to its earlier questions.
+        It replaces earlier ones. Called whenever the call has a new one, but not while an answer to
+        one of its questions is on its way to the server.
         """
         ...
 
     @property
     def leaves(self) -> bool:
-        """Whether a call that is cancelled here now will be resumed by another process.
+        """Whether another process will resume the call, if it is cancelled here now.
 
-        The call is then left as it is at its server: neither its cancellation nor the end of its
-        session is sent.
+        Sessions read it when a call is cancelled. If it is true, the call runs on at its server:
+        neither a cancellation nor the end of its session is sent.
         """
         ...
 
@@ -132,7 +138,7 @@ class CallListener(Protocol):
 
     @property
     def passes_rounds(self) -> bool:
-        """Whether an answer that is a round of questions goes to the host unchanged.
+        """Whether a response that asks for more (a round of questions) goes to the host unchanged.
 
         Otherwise each of its questions is given to `asked`. Read when such an answer arrives; only
         modern servers send them.
@@ -145,13 +151,12 @@ class SessionCallListener(CallListener, Protocol):
     block."""
 
     def met(self, server: ServerDescription) -> None:
-        """Receive the server's identity, before any other user of the session; again after each new
-        handshake."""
+        """Receive the server's identity after each handshake, before users of the session do."""
         ...
 
 
 class UnsavedCallListener:
-    """Base of listeners whose calls are not resumed elsewhere, and that take questions only within
+    """Base of listeners whose calls no other process resumes, and that take no questions outside of
     a call."""
 
     __slots__ = ()

@@ -1,8 +1,9 @@
 """A request that waits for its answer, `Call`, and the shared state of a server's sessions.
 
 A legacy session makes an `UpstreamRequest`, a modern one a `RequestDraft`
-(`protocol.server_messages`). Both send it under the id of a `Call` and wait inside `call.wait`.
-`UpstreamContext` is shared by all legacy sessions with one server; modern sessions have
+(`protocol.server_messages`). Both send it under the id of a `Call`. Between `begin` and `stop` they
+wait for the answer in the block `with call.wait`. The block ends early if the time is up, or by
+`wake`. `UpstreamContext` is shared by all legacy sessions with one server; modern sessions have
 `modern.context`.
 """
 
@@ -36,10 +37,10 @@ class Running:
 class UpstreamContext:
     """Shared state of all legacy sessions with one server.
 
-    `ids` gives the request ids and progress tokens, which are unique among all sessions. `alarms`
-    are the timers of calls, for as long as `patience` says; `running` counts the calls. `reception`
-    logs how the server takes `initialize`. `outlives`: the server and its state of a call survive
-    the end of this process, under the same names.
+    `ids` gives the request ids, which are progress tokens too and unique among all sessions.
+    `alarms` are the timers of calls, `patience` has their timeouts, and `running` counts the calls.
+    `reception` logs how the server answers `initialize`. `outlives`: the server and its state of a
+    call survive the end of this process, so another process can resume the call.
     """
 
     transport: Transport
@@ -57,8 +58,8 @@ class UpstreamContext:
 class UpstreamRequest(NamedTuple):
     """A request before it has an id; `write` returns its text under an id.
 
-    Without `listener` its notifications are dropped. `log_level` None leaves the log level
-    unchanged.
+    `write` is called once for each attempt, right before it is sent. `listener` gets what the
+    server sends about it besides the answer. `log_level` None leaves the log level unchanged.
     """
 
     method: str
@@ -72,24 +73,26 @@ class UpstreamRequest(NamedTuple):
 class Call:
     """A request that waits for its answer, with its timers.
 
-    - `wait` is the scope of the wait. It is interrupted when the time is up, or by `wake`.
+    - `wait` is the scope in which the answer is awaited. When the time is up, or by `wake`, it
+      raises ScopeCancelled. Then `answer`, `was_let_go`, or neither (the time is up) tells why.
     - `sent`: some of the request may have reached the server. False while the connection is made.
     - `answer` is an answer that arrived outside of the request's own stream.
-    - `was_let_go`: the gateway ended the call itself, by closing the session.
+    - `was_let_go`: the gateway ends the call itself, by closing the session.
     - `was_refused`: the answer came under an HTTP error status.
-    - `resumes` is the round that the call starts with, if that is not its first.
+    - `resumes` is the round that a modern call starts with, if that is not its first.
     - `spent` is how many seconds of its time were used before `begin`.
     - `told` is its last progress notification.
     - `is_task`: the server made a task of the call, so it did act.
-    - `is_lasting`: its resume points go to the listener; see `CallListener.on_checkpoint`.
+    - `is_lasting`: it is a legacy `tools/call`. With each event of its stream, the listener gets a
+      resume point.
     """
 
     __slots__ = (
         "_alarm",
         "_alarms",
-        "_asking",
-        "_began",
-        "_heard",
+        "_began_at",
+        "_open_questions",
+        "_progressed_at",
         "_running",
         "answer",
         "bounds",
@@ -133,15 +136,16 @@ class Call:
         self._alarms: TimerWheel | None = None
         self._alarm: Cancellable | None = None
         self._running: Running | None = None
-        self._asking = 0
-        self._began = self._heard = 0.0
+        self._open_questions = 0
+        # Loop times. Equal as long as there was no progress.
+        self._began_at = self._progressed_at = 0.0
 
     def leave(self) -> None:
         """Mark the request as sent: its first byte is about to be written."""
         self.sent = True
 
     def wake(self) -> None:
-        """End the wait now."""
+        """End the wait: `wait` raises ScopeCancelled. The caller has set the reason before."""
         self.wait.cancel()
 
     def begin(self, alarms: TimerWheel, running: Running | None = None) -> None:
@@ -150,20 +154,22 @@ class Call:
         if running is not None:
             self._running = running
             running.count += 1
-        self._began = self._heard = asyncio.get_running_loop().time()
+        self._began_at = self._progressed_at = asyncio.get_running_loop().time()
         # No subtraction in the usual case: it is on the way of every call.
         first = self.bounds.first
-        self._alarm = alarms.call_later(first - self.spent if self.spent else first, self._ring)
+        self._alarm = alarms.call_later(first - self.spent if self.spent else first, self._on_alarm)
 
     def progressed(self) -> None:
         """Restart the timeout without progress: the server shows that it works on the call
         (V-INIT-9)."""
-        self._heard = asyncio.get_running_loop().time()
+        self._progressed_at = asyncio.get_running_loop().time()
 
     def asks(self, questions: int) -> None:
-        """Count questions that wait for the host, more or fewer. While there are any, no time is
-        counted."""
-        self._asking += questions
+        """Add `questions` to the number of open questions; negative for closed ones.
+
+        While there are any, the timeout without progress does not run; the ceiling does.
+        """
+        self._open_questions += questions
         self.progressed()
 
     def stop(self) -> None:
@@ -175,24 +181,26 @@ class Call:
             self._alarm.cancel()
             self._alarm = None
 
-    def _ring(self) -> None:
+    def _on_alarm(self) -> None:
+        """End the wait if the time is up; if there was progress, set the timer again."""
         assert self._alarms is not None, "only a started call can time out"
         now = asyncio.get_running_loop().time()
-        if self._asking:
-            self._heard = now
-        if self._heard == self._began:
+        if self._open_questions:
+            self._progressed_at = now
+        if self._progressed_at == self._began_at:
+            # The first timer had the whole time.
             self.wake()
             return
-        silence_ends = self._heard + self.bounds.call
-        end = min(silence_ends, self._began - self.spent + self.bounds.ceiling)
+        silence_ends = self._progressed_at + self.bounds.call
+        end = min(silence_ends, self._began_at - self.spent + self.bounds.ceiling)
         left = end - now
-        if left > _AT_ONCE:
-            self._alarm = self._alarms.call_later(left, self._ring)
+        if left > _NO_TIME:
+            self._alarm = self._alarms.call_later(left, self._on_alarm)
         else:
             self.wake()
 
 
-_AT_ONCE: Final = 0.001
+_NO_TIME: Final = 0.001
 """Seconds that are not worth another timer."""
 
 

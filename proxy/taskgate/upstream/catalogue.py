@@ -45,8 +45,8 @@ async def read_catalogue(
 
 
 def what_is_left(bounds: CatalogueBounds, response: Response) -> CatalogueBounds:
-    """Return the limits for the pages after this one. Raises UpstreamFailed if this one exceeds
-    them."""
+    """Return the limits for the pages after the page `response`. Raises UpstreamFailed if that
+    exceeds `bounds`."""
     left = bounds.after(response)
     if left is None:
         raise failures.large_catalogue()

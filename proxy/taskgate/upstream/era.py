@@ -3,7 +3,7 @@
 `initialize` is sent first, because servers of old SDKs end on a method that they do not know. Only
 a server that may be modern is asked `server/discover` (docs/decisions/0021). The result is
 remembered until a session calls `forget`, when the server stops answering in that era.
-`protocol.classify` judges answers; `session_of_any_era` uses the result.
+`session_of_any_era` calls `find` before its first call. `protocol.classify` judges the answers.
 """
 
 import asyncio
@@ -31,7 +31,10 @@ must start once more.
 
 
 class FoundSession(NamedTuple):
-    """The era of a server, with the session that was opened to find it, if it is still useful."""
+    """The era of a server, with the legacy session that was opened to find it.
+
+    None if that session was closed, or another caller has it.
+    """
 
     era: Era
     session: HttpSession | None = None
@@ -39,8 +42,10 @@ class FoundSession(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EraProbe:
-    """Means of one session to ask: its own context, and `open`, which returns an unopened legacy
-    session."""
+    """Means to ask on behalf of one session: its context, and `open`, which makes a legacy session.
+
+    The session is not opened yet.
+    """
 
     upstream_context: UpstreamContext
     open: Callable[[], HttpSession]
@@ -48,10 +53,10 @@ class EraProbe:
 
 @dataclass(slots=True, kw_only=True)
 class _Inquiry:
-    """One detection that runs, which others wait for.
+    """One detection under way, which other callers wait for.
 
-    `failure` is why it failed, if that holds for all. `was_for_one`: the result holds only for the
-    caller that made it.
+    `over` is set at its end. `failure` is why it failed, if that holds for all. `was_for_one`: its
+    result or failure holds only for the caller that made it, and the era is still unknown.
     """
 
     over: asyncio.Event = field(default_factory=asyncio.Event)
@@ -69,32 +74,33 @@ class EraFinder:
         """The era of the server; None while it is unknown."""
 
     def forget(self, era: Era) -> None:
-        """Forget the era, if it is this one: the server stopped answering in it."""
+        """Forget the era, if it is `era`: the server stopped answering in it."""
         if self.era is era:
             self.era = None
 
-    async def find(self, asking: EraProbe) -> FoundSession:
+    async def find(self, probe: EraProbe) -> FoundSession:
         """Return the era. Raises UpstreamFailed if it cannot be found now; the next caller then
         tries again.
 
-        One caller asks for all who wait. An answer such as a refusal may hold for that caller
-        alone: then each asks for itself.
+        Of several callers at a time, the first one asks the server, and the others wait. A refusal
+        may hold for the first one alone: then each of the others asks for itself.
         """
         while (era := self.era) is None:
             inquiry = self._inquiry
             if inquiry is None:
-                return await self._inquire(asking)
+                return await self._probe_for_all(probe)
             await inquiry.over.wait()
             if inquiry.failure is not None:
                 raise failures.unsent(inquiry.failure)
             if inquiry.was_for_one:
-                return await self._ask(asking)
+                return await self._probe(probe)
         return FoundSession(era)
 
-    async def _inquire(self, asking: EraProbe) -> FoundSession:
+    async def _probe_for_all(self, probe: EraProbe) -> FoundSession:
         inquiry = self._inquiry = _Inquiry()
         try:
-            found = await self._ask(asking)
+            found = await self._probe(probe)
+            # The era stays unknown if the server gave no evidence.
             inquiry.was_for_one = self.era is None
             return found
         except UpstreamFailed as failure:
@@ -105,54 +111,54 @@ class EraFinder:
             self._inquiry = None
             inquiry.over.set()
 
-    async def _ask(self, asking: EraProbe) -> FoundSession:
-        session = asking.open()
+    async def _probe(self, probe: EraProbe) -> FoundSession:
+        session = probe.open()
         try:
-            return await self._judge(session, asking.upstream_context)
+            return await self._find_era(session, probe.upstream_context)
         except (UpstreamFailed, asyncio.CancelledError):
             await session.close()
             raise
 
-    async def _judge(self, session: HttpSession, upstream_context: UpstreamContext) -> FoundSession:
+    async def _find_era(self, session: HttpSession, upstream_context: UpstreamContext) -> FoundSession:
         """Send `initialize`, then `server/discover` if the answer leaves the era open."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:
             server = await session.open()
         except failures.Unwelcome as refusal:
-            era = era_of_refusal(refusal.error) or await self._told(upstream_context, 2 * (loop.time() - began))
+            era = era_of_refusal(refusal.error) or await self._ask_discover(upstream_context, 2 * (loop.time() - began))
             if era is Era.LEGACY:
                 # It speaks neither era, at least now.
                 upstream_context.reception.failed(upstream_context.settings, refusal)
                 raise
-            return self._settled(era)
+            return self._remember(era)
         if server.peer.revision is not NEWEST_LEGACY:
             # A server of an older revision may use an SDK that ends on an unknown method.
-            return self._settled(Era.LEGACY, session)
+            return self._remember(Era.LEGACY, session)
         if isinstance(server.peer.capabilities.get("tasks"), dict):
             # The server has tasks of 2025-11-25. With the SDK for Python, the question would open
             # and end a session, which stops the tasks of all other sessions.
-            return self._settled(Era.LEGACY, session)
+            return self._remember(Era.LEGACY, session)
         try:
-            era = await self._told(upstream_context, 2 * (loop.time() - began))
+            era = await self._ask_discover(upstream_context, 2 * (loop.time() - began))
         except UpstreamFailed:
             # No evidence now, and the session works: use it, and let the next session ask again.
             return FoundSession(Era.LEGACY, session)
         if era is Era.LEGACY:
-            return self._settled(era, session)
+            return self._remember(era, session)
         await session.close()
         upstream_context.reception.speaks_both(upstream_context.settings)
-        return self._settled(era)
+        return self._remember(era)
 
-    def _settled(self, era: Era, session: HttpSession | None = None) -> FoundSession:
+    def _remember(self, era: Era, session: HttpSession | None = None) -> FoundSession:
         self.era = era
         return FoundSession(era, session)
 
-    async def _told(self, upstream_context: UpstreamContext, patience: float) -> Era:
-        """Ask `server/discover` and return the era that the answer shows. Raises UpstreamFailed
-        without evidence.
+    async def _ask_discover(self, upstream_context: UpstreamContext, patience: float) -> Era:
+        """Send `server/discover`, and return the era that the answer shows.
 
-        The server has at least `patience` seconds.
+        No answer within `patience` seconds, and at least PATIENCE, means the legacy era. Raises
+        UpstreamFailed for a failure that shows neither era.
         """
         written = self._modern.discover(next(upstream_context.ids), None)
         headers = {**POSTED, **written.headers}
@@ -173,6 +179,7 @@ class EraFinder:
 
 
 async def _era_of(incoming: Incoming) -> Era:
+    """Return the era that an answer to `server/discover` shows. Raises UpstreamFailed if none."""
     if failures.tells_nothing(incoming.status):
         raise failures.refused(incoming.status)
     async for message in incoming.messages():
@@ -183,5 +190,5 @@ async def _era_of(incoming: Incoming) -> Era:
 
 
 _ANSWERS: Final = frozenset({UpstreamReason.MALFORMED.value, UpstreamReason.TOO_LARGE.value})
-"""Reasons of failures to read an answer: a server that does not know the method may answer
-anything."""
+"""Reasons of failures to read an answer. They mean the legacy era: a server that does not know the
+method may answer anything."""

@@ -1,7 +1,8 @@
 """Failures of servers: one constructor for each `UpstreamFailed`, with its text for hosts.
 
 No text contains the address of the server. `dispatched` tells whether the server may have acted.
-Used by all of `upstream`. The subclasses tell apart what `UpstreamReason` does not.
+Used by all of `upstream`. Callers handle some of the subclasses in a way of their own. The
+docstring of each class and constructor says what has happened.
 """
 
 from datetime import timedelta
@@ -25,7 +26,10 @@ class Unwelcome(UpstreamFailed):
 
 
 class Gone(UpstreamFailed):
-    """The server no longer knows the call that was to be resumed, so its outcome is unknown."""
+    """The server no longer knows the call that was to be resumed, so its outcome is unknown.
+
+    `lifecycle` then sends the call again if it may, else the task fails.
+    """
 
     def __init__(self) -> None:
         text = "The server no longer knows the call; it may or may not have completed"
@@ -33,7 +37,7 @@ class Gone(UpstreamFailed):
 
 
 class Ours(UpstreamFailed):
-    """A failure of the gateway itself; it says nothing about the server."""
+    """A failure that the gateway causes itself; it says nothing about the server."""
 
 
 class Unserved(UpstreamFailed):
@@ -41,8 +45,10 @@ class Unserved(UpstreamFailed):
 
 
 class Down(UpstreamFailed):
-    """The server is down as `is_down` has it, and the message that this is reported for was not
-    sent."""
+    """The server is down (`is_down`), and the request that fails with this was not sent.
+
+    Made by `unsent` alone. Hosts that connect get the last welcome of the server (`last_welcomes`).
+    """
 
 
 class NoCredentials(Ours):
@@ -53,19 +59,22 @@ class NoCredentials(Ours):
 
 
 class StaleToken(UpstreamFailed):
-    """The caller's token is no longer valid; the server can be asked again once the caller sends a
-    new one."""
+    """No credentials could be made from the caller's token, and the token may be the cause.
+
+    Nothing was sent. The server can be asked again once the caller sends a new token.
+    """
 
 
 class Severed(UpstreamFailed):
-    """The message channel to the server ended with everything on it: no stream can be resumed."""
+    """The message channel to the server ended with everything on it: no answer can be resumed."""
 
     def __init__(self, text: str) -> None:
         super().__init__(UpstreamReason.CLOSED, text, dispatched=True)
 
 
 class Unsurvived(UpstreamFailed):
-    """The server ended on a method that it need not know (docs/decisions/0021)."""
+    """The server ended when it was sent `server/discover`, which it need not know
+    (docs/decisions/0021). So it is a legacy server, if its era is not configured."""
 
     def __init__(self, text: str) -> None:
         super().__init__(UpstreamReason.CLOSED, text, dispatched=True)
@@ -101,7 +110,7 @@ def broke_off() -> UpstreamFailed:
 
 
 def let_go(*, dispatched: bool) -> UpstreamFailed:
-    """The gateway closed the session."""
+    """The gateway closed the session, or gives the call up for another reason of its own."""
     return Ours(UpstreamReason.CLOSED, "The session with the server was closed", dispatched=dispatched)
 
 
@@ -114,13 +123,15 @@ def no_rounds() -> UpstreamFailed:
 
 
 def called_off() -> UpstreamFailed:
-    """The server cancelled the task that it had made of the call, without a request of the gateway."""
+    """The server cancelled its task for the call, without a request of the gateway."""
     return UpstreamFailed(UpstreamReason.CLOSED, "The server cancelled its task for the call", dispatched=True)
 
 
 def lost_sight(failure: UpstreamFailed | None) -> UpstreamFailed:
-    """The server has not shown its task for the call for too long; `failure` None: it answered with
-    errors."""
+    """Polls of the server's task for the call have failed for too long.
+
+    `failure` is that of the last poll, None if the server answered it with an error.
+    """
     reason = UpstreamReason.REFUSED if failure is None else UpstreamReason(failure.reason)
     why = "it answered with an error" if failure is None else str(failure)
     return UpstreamFailed(reason, f"The server no longer reports on its task for the call: {why}", dispatched=True)
@@ -143,7 +154,7 @@ def too_large() -> UpstreamFailed:
 
 def too_talkative() -> UpstreamFailed:
     """The server sends more besides its answer than the gateway reads: on its event stream, or in
-    HTTP framing."""
+    the framing of HTTP."""
     text = "The server sent too much data besides its answer"
     return UpstreamFailed(UpstreamReason.TOO_LARGE, text, dispatched=True)
 
@@ -211,8 +222,10 @@ def unwelcome(status: int) -> UpstreamFailed:
 
 
 def said_in(response: Response) -> dict[str, Any]:
-    """Return code, message and data of an error: they may show the era, and are logged for
-    operators."""
+    """Return code, message and data of the error in a response; None for those that it has not.
+
+    They may show the server's era, and are logged for operators.
+    """
     members = (response.error.members or {}) if response.error is not None else {}
     return {name: value_of(members, name) for name in ("code", "message", "data")}
 
@@ -231,8 +244,9 @@ def tells_nothing(status: int) -> bool:
 def is_down(failure: UpstreamFailed) -> bool:
     """Whether a failure means that the server is down.
 
-    That is: not reached, circuit open, silent, closed, or HTTP 500 and above. An answer of the
-    server is not, whatever it refuses, and neither is a failure of the gateway itself.
+    That is so if it was not reached, was silent, closed the connection, or answered with HTTP 500
+    and above. It is so too if the circuit is open. Any other answer shows that it is up. A failure
+    of the gateway itself shows nothing.
     """
     if isinstance(failure, Ours):
         return False
@@ -240,7 +254,11 @@ def is_down(failure: UpstreamFailed) -> bool:
 
 
 def unsent(failure: UpstreamFailed) -> UpstreamFailed:
-    """The same failure for a message that was not sent after it; Down if that is what it means."""
+    """Return the failure for a request that was not sent because something before it failed so.
+
+    That may be a handshake. The failure is Down if it means that the server is down, and never
+    `dispatched`.
+    """
     reason = UpstreamReason(failure.reason)
     if is_down(failure):
         return Down(reason, str(failure), dispatched=False, retry_after=failure.retry_after)
@@ -250,7 +268,10 @@ def unsent(failure: UpstreamFailed) -> UpstreamFailed:
 
 
 def sent(failure: UpstreamFailed) -> UpstreamFailed:
-    """The same failure for a message that was sent before it."""
+    """Return the failure for a call that was sent earlier, and whose answer is lost by it.
+
+    It is `dispatched`, even if the request that failed was not sent.
+    """
     if failure.dispatched:
         return failure
     return UpstreamFailed(UpstreamReason(failure.reason), str(failure), dispatched=True)
@@ -264,3 +285,4 @@ _OF_SERVERS_DOWN: Final = frozenset(
 _UNAUTHORIZED: Final = frozenset({401, 403})
 _OF_THE_CALLER: Final = _UNAUTHORIZED | {429}
 _UNKNOWING: Final = frozenset({400, 404, 405})
+"""Statuses by which a server may refuse what its era does not know."""

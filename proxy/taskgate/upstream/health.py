@@ -2,8 +2,9 @@
 
 A server is healthy if it answers, whatever it answers: the gateway asks as itself, and its identity
 may matter to the server. A failure is what counts as one for the circuit breaker (`guarded`), or no
-whole answer in time. At most one check runs at a time. A check that could not be sent for lack of
-credentials says nothing. `http` creates the checks and acts on their results.
+whole answer in time. At most one check runs at a time. A check that could not be sent, for lack of
+credentials for example, has no result. `http` creates the checks and acts on their results. It
+starts them when the upstream is opened; they run until `close`.
 """
 
 import asyncio
@@ -29,7 +30,8 @@ log = getLogger("taskgate.upstream")
 
 _SPREAD: Final = 0.2
 """The share by which the interval between two checks varies: a tenth less to a tenth more."""
-_BROKEN: Final = frozenset({UpstreamReason.CLOSED.value, UpstreamReason.TIMEOUT.value})
+_NO_ANSWER: Final = frozenset({UpstreamReason.CLOSED.value, UpstreamReason.TIMEOUT.value})
+"""Reasons of failures that are no whole answer."""
 GATEWAY: Final = Principal(context="gateway")
 """The principal of health checks."""
 QUIET: Final = UpstreamObserver(
@@ -42,10 +44,14 @@ QUIET: Final = UpstreamObserver(
 
 
 class HealthProbe:
-    """Transport of the health checks; remembers what the last check says of the server."""
+    """Transport of the health checks, around the transport without circuit breaker.
+
+    It remembers from one `forget` to the next whether a request was sent, and whether one failed.
+    """
 
     def __init__(self, inner: Transport) -> None:
         self._inner = inner
+        # Requests of this and earlier checks that wait for the head of an answer.
         self._under_way = 0
         self._sent = self._failed = False
 
@@ -56,7 +62,7 @@ class HealthProbe:
 
     @property
     def asked(self) -> bool:
-        """Whether a request was sent since `forget`, or an earlier one still waits for its answer."""
+        """Whether a request was sent since `forget`, or one of an earlier check still waits."""
         return self._sent or self._under_way > 0
 
     def forget(self) -> None:
@@ -69,29 +75,29 @@ class HealthProbe:
             return await self._inner.send(outgoing)
         self._sent = True
         self._under_way += 1
-        return await watched(self._inner, outgoing, self._tell)
+        return await watched(self._inner, outgoing, self._settle)
 
     async def close(self) -> None:
         """Do nothing: the connections are shared with other requests."""
 
-    def _tell(self, ok: bool | None) -> None:
+    def _settle(self, ok: bool | None) -> None:
         self._under_way -= 1
         if ok is False:
             self._failed = True
 
 
 class ProbeResult(NamedTuple):
-    """Result of a check. `silent`: it failed because no answer came in time."""
+    """Result of a check. `good`: the server answered. `silent`: no answer came in time."""
 
     good: bool
     silent: bool = False
 
 
 class Checks:
-    """The health checks of one server, in sessions from `new_session`, which send through
-    `sentinel`.
+    """The health checks of one server.
 
-    `found` is called for every check with a result, after `up` was updated.
+    They run in a session from `new_session`, which sends through the transport `sentinel`. `found`
+    is called for every check that has a result, after `up` was updated.
     """
 
     def __init__(
@@ -109,40 +115,42 @@ class Checks:
         self._new_session = new_session
         self._found = found
         self._session = new_session()
+        # How many checks in a row had the same result as the last one, `_was_good`.
         self._in_a_row = 0
         self._was_good = False
-        self._round: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | None = None
         self.up: bool | None = None
         """Whether the server is up; None until it is known."""
 
     def begin(self) -> None:
         """Start the checks, the first one now. A second call does nothing."""
-        if self._round is None:
-            self._round = asyncio.get_running_loop().create_task(self._go_round(), context=Context())
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._check_repeatedly(), context=Context())
 
     async def close(self) -> None:
         """Stop the checks and end their session."""
-        if self._round is not None:
-            self._round.cancel()
-            await asyncio.wait((self._round,))
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait((self._task,))
         await self._session.close()
 
-    async def _go_round(self) -> None:
+    async def _check_repeatedly(self) -> None:
         loop, interval = asyncio.get_running_loop(), self._health.interval.total_seconds()
         for turn in count():
             # Measured from start to start. A tenth less or more keeps the checks of many servers
             # out of step.
             due = loop.time() + interval * (1 - 1.5 * _SPREAD + 2 * _SPREAD * share(self._name, turn))
             try:
-                finding = await self._check()
+                result = await self._check()
             except Exception:
                 log.exception("unexpected error in a health check of a server", extra={"upstream": self._name})
-                finding = None
-            if finding is not None:
-                self._note(finding)
+                result = None
+            if result is not None:
+                self._note(result)
             await asyncio.sleep(due - loop.time())
 
     async def _check(self) -> ProbeResult | None:
+        """Make one check and return its result; None if it shows nothing."""
         sentinel = self._sentinel
         sentinel.forget()
         try:
@@ -154,26 +162,26 @@ class Checks:
             if not sentinel.asked or failure.reason == UpstreamReason.INTERNAL.value:
                 return None
             silent = failure.reason == UpstreamReason.TIMEOUT.value
-            return ProbeResult(not (sentinel.failed or failure.reason in _BROKEN), silent)
+            return ProbeResult(not (sentinel.failed or failure.reason in _NO_ANSWER), silent)
         return ProbeResult(not sentinel.failed)
 
     async def _ask(self) -> None:
         if self._health.method == PING and self._session.era is Era.MODERN:
-            # The modern era has no ping. Its sessions are nothing to a server, and a new one asks
-            # `server/discover`.
+            # The modern era has no ping, but a new session sends `server/discover`. Sessions cost a
+            # modern server nothing: it does not know of them.
             await self._session.close()
             self._session = self._new_session()
             await self._session.open()
             return
         await self._session.relay(self._health.method, None, listener=DEAF)
 
-    def _note(self, finding: ProbeResult) -> None:
-        good = finding.good
+    def _note(self, result: ProbeResult) -> None:
+        good = result.good
         self._in_a_row = self._in_a_row + 1 if good is self._was_good else 1
         self._was_good = good
         if self._in_a_row >= (self._health.healthy_after if good else self._health.unhealthy_after):
             self.up = good
-        self._found(finding)
+        self._found(result)
 
 
 class _Deaf(UnsavedCallListener):

@@ -1,7 +1,8 @@
 """One configured server: `HttpUpstream`, the `Upstream` for every transport and era.
 
 It connects the parts: transport (`transport_choice`), circuit breaker, credentials, health checks,
-and the sessions of both eras. Despite its name it is used for stdio too. `wiring.build` creates it.
+and the sessions of both eras. Despite its name it is used for stdio too. `wiring.build` creates one
+for each configured server. What sessions of one server share is here; `session` makes a session.
 """
 
 from collections.abc import Callable
@@ -72,8 +73,8 @@ class HttpUpstream:
         self._guard = _guard(self._way.transport, settings, observer, clock)
         self._transport: Transport = self._guard or self._way.transport
         self._clock = clock
-        shows = settings.credentials is not None or settings.identity != IdentityHeaders()
-        self._credentials = Credentials(settings, observer=observer, clock=clock) if shows else None
+        has_credentials = settings.credentials is not None or settings.identity != IdentityHeaders()
+        self._credentials = Credentials(settings, observer=observer, clock=clock) if has_credentials else None
         self._alarms = TimerWheel(settings.call.total_seconds())
         self._upstream_context = UpstreamContext(
             transport=self._transport,
@@ -90,9 +91,11 @@ class HttpUpstream:
         self._adoptions = Adoptions()
         self._era = settings.era
         self._finder = EraFinder(modern)
-        self._was_left = False
+        # Whether health checks have opened the circuit since they last found the server up. They do
+        # so once; later it opens and closes by requests.
+        self._was_tripped = False
         self._welcomes = LastWelcomes()
-        self._checks = self._checked(settings.health)
+        self._checks = self._new_checks(settings.health)
         if settings.tls.insecure_skip_verify:
             log.warning(
                 "the certificate of a server is not verified: tls.insecure_skip_verify is set",
@@ -112,13 +115,16 @@ class HttpUpstream:
     def session(
         self, listener: SessionCallListener, principal_source: PrincipalSource, host: Peer | None = None
     ) -> UpstreamSession:
-        upstream_context, transport = self._upstream_context, self._spoken(self._transport, principal_source)
+        upstream_context, transport = self._upstream_context, self._for_principal(self._transport, principal_source)
         if transport is not self._transport:
             upstream_context = replace(upstream_context, transport=transport)
         return self._session(upstream_context, self._finder, listener, host, principal_source)
 
-    def _spoken(self, transport: Transport, principal_source: PrincipalSource) -> Transport:
-        """Return the transport of one session, which knows the principal where that matters."""
+    def _for_principal(self, transport: Transport, principal_source: PrincipalSource) -> Transport:
+        """Return `transport` for one session, with the session's principal and credentials.
+
+        It is the same object if the server needs neither.
+        """
         if self._way.asks_whose:
             transport = AttributedTransport(transport, principal_source)
         if self._credentials is not None:
@@ -133,9 +139,13 @@ class HttpUpstream:
         host: Peer | None,
         principal_source: PrincipalSource,
     ) -> UpstreamSession:
+        """Return a session of the configured era, or one that finds the era first."""
         clock, lasting = self._clock, Lasting()
         welcome = Welcome(
-            self._welcomes, partial(self._key, host, principal_source), heard=listener.met, is_down=self._is_down
+            self._welcomes,
+            partial(self._welcome_key, host, principal_source),
+            heard=listener.met,
+            is_down=self._is_down,
         )
 
         def legacy(unwelcome: Callable[[], None]) -> HttpSession:
@@ -176,54 +186,61 @@ class HttpUpstream:
                 makers = Makers(legacy=legacy, modern=modern)
                 return EraSession(finder, upstream_context=upstream_context, makers=makers, welcome=welcome)
             case Era.LEGACY:
-                return legacy(_stays)
+                return legacy(_keep_era)
             case Era.MODERN:
-                return modern(_stays)
+                return modern(_keep_era)
 
     def _is_down(self) -> bool:
         """Whether the server is known to be down, by its checks or because it failed the last
         request."""
         return self.vitals().up is False or (self._guard is not None and self._guard.failing)
 
-    def _key(self, host: Peer | None, principal_source: PrincipalSource) -> bytes:
-        """Return the key of the server's last welcome: what it is told in either era, and by whom
-        if it may know."""
+    def _welcome_key(self, host: Peer | None, principal_source: PrincipalSource) -> bytes:
+        """Return the key of the server's last welcome for such a session.
+
+        It is made from what the server is told in either era, and from the caller if the server can
+        tell callers apart.
+        """
         declared = self._upstream_context.dialect.handshake(0, host), self._modern.discover(0, host).message
         caller = principal_source().context if knows_callers(self._upstream_context.settings) else None
         return key_of(*declared, caller=caller)
 
-    def _checked(self, health: HealthSettings | None) -> Checks | None:
+    def _new_checks(self, health: HealthSettings | None) -> Checks | None:
+        """Return the health checks; None if none are configured.
+
+        None too if credentials can only be made from a caller's token: checks have no caller.
+        """
         settings = self._upstream_context.settings
-        if health is None or _needs_somebody(settings):
+        if health is None or _needs_caller_token(settings):
             return None
         sentinel = HealthProbe(self._way.transport)
-        transport = self._spoken(sentinel, lambda: GATEWAY)
+        transport = self._for_principal(sentinel, lambda: GATEWAY)
         upstream_context = replace(self._upstream_context, transport=transport, observer=QUIET, running=Running())
         # Checks find the era for themselves alone: they have no host, and time out sooner.
         new_session = partial(self._session, upstream_context, EraFinder(self._modern), DEAF, None, lambda: GATEWAY)
-        return Checks(health, self.name, sentinel=sentinel, new_session=new_session, found=self._find)
+        return Checks(health, self.name, sentinel=sentinel, new_session=new_session, found=self._act_on)
 
-    def _find(self, finding: ProbeResult) -> None:
-        """Adjust the circuit to a check: one that marks the server up closes it, one that marks it
-        down opens it.
+    def _act_on(self, result: ProbeResult) -> None:
+        """Adjust the circuit to the result of a check. Called after every check with a result.
 
-        Silence does not open it while a call runs: a server that does one thing at a time is only
-        slow.
+        A good check closes it while the server counts as up. A failed check opens it once, when the
+        server counts as down. Silence does not open it while a call runs: a server that does one
+        thing at a time is only slow.
         """
         assert self._checks is not None, "health checks are on"
         up, guard = self._checks.up, self._guard
-        self._upstream_context.observer.health(finding.good, up)
+        self._upstream_context.observer.health(result.good, up)
         if guard is None:
             return
-        if finding.good and up:
-            self._was_left = False
+        if result.good and up:
+            self._was_tripped = False
             guard.mend()
         elif (
-            not finding.good
+            not result.good
             and up is False
-            and not (self._was_left or (finding.silent and self._upstream_context.running.count))
+            and not (self._was_tripped or (result.silent and self._upstream_context.running.count))
         ):
-            self._was_left = True
+            self._was_tripped = True
             guard.trip()
 
     async def close(self) -> None:
@@ -243,11 +260,11 @@ def _guard(
     return None if breaker is None else GuardedTransport(transport, breaker, moved=observer.circuit, clock=clock)
 
 
-def _needs_somebody(settings: UpstreamSettings) -> bool:
+def _needs_caller_token(settings: UpstreamSettings) -> bool:
     """Whether the credentials for the server can only be made from a caller's token."""
     grant = settings.credentials
     return isinstance(grant, GrantSettings) and grant.kind is GrantKind.TOKEN_EXCHANGE
 
 
-def _stays() -> None:
+def _keep_era() -> None:
     """Do nothing: a configured era stays, whatever the server answers."""

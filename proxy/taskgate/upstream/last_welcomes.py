@@ -35,39 +35,40 @@ class LastWelcomes:
         self._most = most
         self._most_bytes = most_bytes
         # Least recently used first. A plain dict would have to search for its first entry.
-        self._kept: OrderedDict[bytes, tuple[ServerDescription, int]] = OrderedDict()
+        self._entries: OrderedDict[bytes, tuple[ServerDescription, int]] = OrderedDict()
         self._bytes = 0
 
     def keep(self, key: bytes, server: ServerDescription) -> None:
-        """Store what the server said; a welcome that is larger than the whole cache is not stored."""
-        _, size = self._kept.pop(key, (None, 0))
+        """Store what the server said, unless it is larger than the whole cache."""
+        _, size = self._entries.pop(key, (None, 0))
         self._bytes -= size
         size = _size(server)
         if size > self._most_bytes:
             return
-        self._kept[key] = server, size
+        self._entries[key] = server, size
         self._bytes += size
-        while len(self._kept) > self._most or self._bytes > self._most_bytes:
-            _, (_, gone) = self._kept.popitem(last=False)
+        while len(self._entries) > self._most or self._bytes > self._most_bytes:
+            _, (_, gone) = self._entries.popitem(last=False)
             self._bytes -= gone
 
     def find(self, key: bytes) -> ServerDescription | None:
         """Return what the server said last; None if unknown."""
-        found = self._kept.get(key)
+        found = self._entries.get(key)
         if found is None:
             return None
-        self._kept.move_to_end(key)
+        self._entries.move_to_end(key)
         return found[0]
 
 
 class Welcome:
     """Description of the server for the hosts of one session.
 
-    `key` is called when it is needed. `heard` receives the server's identity; `is_down` tells
-    whether the server is known to be down.
+    The session calls `met` after each handshake, and `told` for each host that connects. `key`
+    returns the cache key of the session. `heard` is called with the server's identity after each
+    handshake. `is_down` returns whether the server is known to be down.
     """
 
-    __slots__ = ("_heard", "_is_down", "_key", "_last", "_times")
+    __slots__ = ("_handshakes", "_heard", "_is_down", "_key", "_last")
 
     def __init__(
         self,
@@ -81,21 +82,21 @@ class Welcome:
         self._key = key
         self._heard = heard
         self._is_down = is_down
-        self._times = 0
+        self._handshakes = 0
 
     def met(self, server: ServerDescription) -> None:
-        """Store what the server said in a handshake."""
-        self._times += 1
+        """Store what the server said in a handshake, and pass it to `heard`."""
+        self._handshakes += 1
         self._last.keep(self._key(), server)
         self._heard(server)
 
     async def told(self, opened: Awaitable[ServerDescription]) -> ServerDescription:
-        """Return what the server says, as `opened`; while it is down, its last welcome, marked
-        stale.
+        """Return the result of `opened`, the opening of the session.
 
-        Raises UpstreamFailed.
+        If it fails because the server is down, the last welcome is returned, marked stale. Raises
+        UpstreamFailed without one, and for other failures.
         """
-        before = self._times
+        before = self._handshakes
         try:
             server = await opened
         except UpstreamFailed as failure:
@@ -103,13 +104,16 @@ class Welcome:
             if last is None:
                 raise
             return replace(last, is_stale=True)
-        # An open session returns what it heard when it was opened.
-        return replace(server, is_stale=True) if before == self._times and self._is_down() else server
+        # Without a new handshake, `opened` returned what an earlier one said, and the server may
+        # have gone down since.
+        return replace(server, is_stale=True) if before == self._handshakes and self._is_down() else server
 
 
 def key_of(*declared: str, caller: str | None) -> bytes:
-    """Return the cache key of what a host declares in either era, and of `caller` if the server may
-    know it."""
+    """Return the cache key of what a host declares in either era, and of `caller`.
+
+    `caller` is None if the server cannot tell callers apart.
+    """
     parts = (*declared, "" if caller is None else f"{caller}.")
     return sha256("\0".join(map(ascii, parts)).encode()).digest()
 

@@ -1,7 +1,8 @@
 """Session state that a host sets once: `Lasting`, its log level and resource subscriptions.
 
-It lasts as long as the host session. After the server ended its session, the legacy session asks
-for it again in a new one. The modern session uses it for its requests and its subscription stream.
+It lasts as long as the host session, through all sessions at the server. A legacy session notes it
+from the host's requests, and sends it again in each new connection (`legacy.talk`). A modern
+session keeps it itself: for the log level of its requests, and for its subscription stream.
 """
 
 import json
@@ -23,10 +24,10 @@ _LASTING: Final = frozenset({LOGGING_SET_LEVEL, RESOURCES_SUBSCRIBE, RESOURCES_U
 
 
 class Lasting:
-    """Log level and subscriptions of one session, through all connections to its server.
+    """Log level and subscriptions of one session.
 
-    `level` is the log level that the host wants, None if it set none. `uris` counts the
-    subscriptions of each resource.
+    `level` is the log level that the host wants, None if it set none. `uris` has the number of
+    subscriptions of each resource: always 1 in the legacy era.
     """
 
     def __init__(self) -> None:
@@ -34,7 +35,10 @@ class Lasting:
         self.uris: dict[str, int] = {}
 
     def note(self, method: str, params: Params | None) -> None:
-        """Store what a legacy server agreed to; subscriptions beyond the limits are not stored."""
+        """Store what a request to a legacy server sets, if anything, after the server agreed.
+
+        Subscriptions beyond the limits are not stored.
+        """
         if method not in _LASTING or params is None:
             return
         if method == LOGGING_SET_LEVEL:

@@ -1,8 +1,8 @@
 """Poll schedule for a task that a server made of a call: `Looks` gives the pause before each poll.
 
-Polls follow the interval that the server asks for, and back off while it does not answer. Pure
-arithmetic on seconds. Used by the task followers of both eras (`legacy.following`,
-`modern.followed`).
+Polls follow the interval that the server asks for, and back off while they fail. Pure arithmetic on
+seconds: the task followers of both eras (`legacy.following`, `modern.followed`) send the polls.
+They call `after` or `after_failure` after each one.
 """
 
 from typing import Final
@@ -23,24 +23,29 @@ LATER: Final = 0.1
 
 PAUSE_MOST: Final = 30.0
 DEAF_FOR: Final = 120.0
-"""PAUSE_MOST bounds the pause before a failed poll is repeated; polls may fail in a row for
-DEAF_FOR. In seconds."""
+"""PAUSE_MOST: seconds up to which the pause grows while polls fail.
+
+DEAF_FOR: seconds for which polls may fail in a row.
+"""
 
 
 class Looks:
-    """The polls of one task. `seed` tells tasks apart."""
+    """The schedule of one task. `seed` is its id, by which pauses differ between tasks."""
 
     __slots__ = ("_failures", "_made", "_seed", "_since")
 
     def __init__(self, seed: str) -> None:
         self._seed = seed
+        # Polls so far; failures in a row, and the time of the first of them.
         self._made = 0
         self._failures = 0
         self._since = 0.0
 
     def after(self, interval: float | None) -> float:
-        """Return the seconds until the next poll after an answered one; `interval` is the server's
-        wish, if any."""
+        """Return the seconds until the next poll after an answered one, or after the task was made.
+
+        `interval` is the interval in seconds that the server asks for, if any.
+        """
         self._made += 1
         self._failures = 0
         wanted = _bounded(interval)
@@ -49,10 +54,10 @@ class Looks:
         return self._spread(wanted)
 
     def after_failure(self, interval: float | None, now: float, *, was_made: bool = True) -> float | None:
-        """Return the seconds until the next poll after a failed one; None when polls failed for too
-        long.
+        """Return the seconds until the next poll after a failed one; None to give up.
 
-        `was_made` False: the poll was not sent, so the server cannot have ignored it.
+        That is when polls have failed for DEAF_FOR. `was_made` False: the poll was not sent, so
+        that time starts anew.
         """
         if not self._failures or not was_made:
             self._since = now

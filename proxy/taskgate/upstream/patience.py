@@ -12,8 +12,10 @@ from taskgate.upstream.settings import ToolTimeouts, UpstreamSettings
 
 
 class CallBounds(NamedTuple):
-    """Timeouts of a call. `call`: seconds without progress. `ceiling`: seconds in all. `idle`:
-    silence on a stream."""
+    """Timeouts of a call. `call`: seconds without progress. `ceiling`: seconds in all.
+
+    `idle` is the silence that is allowed on its stream; None: any.
+    """
 
     call: float
     ceiling: float

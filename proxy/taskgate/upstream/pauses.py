@@ -13,7 +13,7 @@ PAUSE_MOST: Final = 30.0
 short."""
 
 FOR_NOW: Final = frozenset({408, 429, *range(500, 1000)}) - {501}
-"""HTTP statuses of a temporary refusal; any other means that there is no such stream."""
+"""HTTP statuses that refuse a stream for now; any other means that there is no such stream."""
 
 
 def share(stream: str, turn: int) -> float:

@@ -1,6 +1,7 @@
 """The caller that a request to a server is made for: `Principal`. Values only.
 
-Sessions and gateways attach it to each request; `credentials` makes tokens and headers from it.
+A session has a `PrincipalSource`; a request may name another principal than that of its session.
+`credentials` makes the tokens and headers of a request from its principal.
 """
 
 from collections.abc import Callable
@@ -12,9 +13,10 @@ from datetime import datetime
 class Principal:
     """The caller that a request to a server is made for, as far as known.
 
-    `context` tells callers apart and contains no name. `subject`, `client` and `token` are None if
-    callers need no token, or none is at hand. `scopes` and `good_until` are those of the token.
-    `is_known` is False if only the context is remembered.
+    `context` is the auth context: an id that tells callers apart and contains no name. `subject`,
+    `client`, `token`, `scopes` and `good_until` (the end of the token's validity) are from the
+    caller's token. They are empty if callers need no token, or none is at hand. `is_known` is False
+    if only the context is known, from the record of a task.
     """
 
     context: str

@@ -1,7 +1,7 @@
 """Log of how one server answers `initialize`: `Reception`, for operators.
 
-One per upstream, called by `era` and the legacy handshake. Each kind of failure is logged once per
-`QUIET` seconds, with the number of times it happened since.
+One per upstream, called by `era` and the legacy handshake. A failure is logged at most once per
+reason and `QUIET` seconds, with the number of times it has happened since the line before.
 """
 
 import asyncio
@@ -41,11 +41,12 @@ elsewhere."""
 class Reception:
     """Failures logged for one server. Belongs to one event loop."""
 
-    __slots__ = ("_speaks_both", "_times", "_told")
+    __slots__ = ("_logged_at", "_speaks_both", "_unlogged")
 
     def __init__(self) -> None:
-        self._told: dict[str, float] = {}
-        self._times: dict[str, int] = {}
+        # By reason: the loop time of the last line, and the failures since that.
+        self._logged_at: dict[str, float] = {}
+        self._unlogged: dict[str, int] = {}
         self._speaks_both = False
 
     def speaks_both(self, settings: UpstreamSettings) -> None:
@@ -56,20 +57,23 @@ class Reception:
         log.info(BOTH, extra={"upstream": settings.name})
 
     def failed(self, settings: UpstreamSettings, failure: UpstreamFailed, said: str = "") -> None:
-        """Log that `initialize` failed; `said` is the server's own text."""
+        """Log that `initialize` failed, if an answer of the server is the cause.
+
+        `said` is what the server itself said; it is logged without secrets.
+        """
         reason = failure.reason
         if reason not in _ITS_OWN or isinstance(failure, NoCredentials):
             return
         if isinstance(failure, Unwelcome):
             said = said or words_of(failure.error)
-        now, times = asyncio.get_running_loop().time(), self._times.get(reason, 0) + 1
-        if now - self._told.get(reason, float("-inf")) < QUIET:
-            self._times[reason] = times
+        now, times = asyncio.get_running_loop().time(), self._unlogged.get(reason, 0) + 1
+        if now - self._logged_at.get(reason, float("-inf")) < QUIET:
+            self._unlogged[reason] = times
             return
-        self._told[reason], self._times[reason] = now, 0
+        self._logged_at[reason], self._unlogged[reason] = now, 0
         of: dict[str, object] = {"upstream": settings.name, "reason": reason, "text": str(failure), "times": times}
         if said:
-            of["said"] = _told_of(settings, said)
+            of["said"] = _redacted(settings, said)
         log.warning("a server did not accept `initialize`: requests to it fail, and the next one tries again", extra=of)
 
 
@@ -78,7 +82,7 @@ def words_of(error: Mapping[str, Any]) -> str:
     return f"{error.get('code')} {error.get('message')}" if error else ""
 
 
-def _told_of(settings: UpstreamSettings, said: str) -> str:
+def _redacted(settings: UpstreamSettings, said: str) -> str:
     secrets = [] if settings.stdio is None else list(settings.stdio.env.values())
     if isinstance(settings.credentials, FixedHeader):
         secrets.append(settings.credentials.value)

@@ -11,8 +11,8 @@ from typing import Final
 SHOWN: Final = 1000
 """Characters of a line that are logged."""
 _SHORTEST: Final = 4
-"""A value of fewer characters is a switch or a number rather than a secret; without it a line says
-less."""
+"""Characters of the shortest value that is redacted. A shorter one is rather a switch or a number,
+and a line without it says less."""
 _MARK: Final = "[redacted]"
 
 
@@ -29,12 +29,14 @@ class SecretRedaction:
 
     @property
     def needed(self) -> int:
-        """Characters of a line that are needed to redact what is logged of it; each is up to four
-        bytes."""
+        """How many characters of a line `told` needs at most; each is up to four bytes."""
         return SHOWN + self._longest
 
     def told(self, said: bytes, *, is_whole: bool = True) -> str:
-        """Return the text to log of a line; there may be more of the line unless it `is_whole`."""
+        """Return the text to log of a line: redacted, and at most SHOWN characters.
+
+        `is_whole` False: `said` is only the beginning of the line, of `needed` characters.
+        """
         text = said.decode("utf-8", "replace").rstrip()
         if self._secrets is not None:
             text = self._secrets.sub(_MARK, text)
@@ -52,7 +54,7 @@ def _parts(value: str) -> Iterator[str]:
 
 
 def _written(text: str) -> Iterator[str]:
-    """Yield the ways to write a text between quotes; some writers escape slashes and single quotes."""
+    """Yield the ways to write a text between quotes; some escape slashes and single quotes."""
     for written in (json.dumps(text), json.dumps(text, ensure_ascii=False)):
         yield from (written[1:-1], written[1:-1].replace("/", "\\/"))
     # With the other quote in front, single quotes are escaped and double quotes are not.

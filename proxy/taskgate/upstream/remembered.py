@@ -1,8 +1,8 @@
 """Passive health of a server over message channels: `RememberedTransport` watches its handshakes.
 
-It sends nothing of its own. A server is up only after it answered: that a channel exists says
-nothing of whether it answers. `transport_choice` puts it around the transport of programs; the
-result is the `up` of the upstream without health checks.
+It sends nothing of its own. A server counts as up only after it answered: a channel to it is no
+evidence. `transport_choice` puts it around the transport of programs. The result is the `up` of an
+upstream that has no health checks.
 """
 
 import asyncio
@@ -22,14 +22,15 @@ _NEARLY: Final = 0.95
 class RememberedTransport:
     """Transport that records whether its server is up; `told` is called when that changes.
 
-    Up: the server accepted a session, or answered a request that needs none. Down: there was no
-    channel, or the handshake failed. One refusal may come from a modern server, which is then asked
-    in another way: only a second one counts.
+    Up: the server accepted a session, or answered a request outside of sessions. Down: there was no
+    channel, or the handshake failed. A server that refuses `initialize` may be a modern one: only a
+    second refusal in a row counts as down.
     """
 
     def __init__(self, inner: Transport, told: Callable[[bool], None]) -> None:
         self._inner = inner
         self._told = told
+        # Whether the last `initialize` was refused.
         self._was_refused = False
         self._closed = False
         self.up: bool | None = None
@@ -58,19 +59,21 @@ class RememberedTransport:
                 self._note(False)
             raise
         except asyncio.CancelledError:
-            # The caller may cancel at the very moment at which the transport would have timed out.
+            # The caller may cancel just before the transport would have timed out, which counts as
+            # a timeout. An earlier cancellation is no evidence.
             patience = outgoing.first_byte
             is_spent = patience is not None and loop.time() - began >= patience.total_seconds() * _NEARLY
             if is_spent and method == INITIALIZE:
                 self._note(False)
             raise
         if method == INITIALIZE:
-            self._greeted(welcome=incoming.session is not None)
+            self._note_handshake(welcome=incoming.session is not None)
         elif method != SERVER_DISCOVER and incoming.status == OK:
             self._note(True)
         return incoming
 
-    def _greeted(self, *, welcome: bool) -> None:
+    def _note_handshake(self, *, welcome: bool) -> None:
+        """Note the answer to `initialize`; `welcome` tells whether it opened a session."""
         if welcome or self._was_refused:
             self._note(welcome)
         self._was_refused = not welcome
@@ -83,6 +86,7 @@ class RememberedTransport:
 
 
 def _says_down(failure: UpstreamFailed, *, greets: bool) -> bool:
+    """Whether a failed request shows that the server is down; `greets` if it was `initialize`."""
     if failure.reason == UpstreamReason.UNREACHABLE.value:
         return True
     if failure.reason == UpstreamReason.INTERNAL.value:

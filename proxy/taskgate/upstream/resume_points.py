@@ -1,7 +1,9 @@
 """Values from which another process resumes a call: `NextRound`, `Resumed` and `ResumePoint`.
 
-They are made from the checkpoints of a task (`lifecycle.checkpoints`) and given to
-`UpstreamSession.run`, which does not send the call again.
+A session gives a `ResumePoint` to the listener of a call, and `lifecycle.checkpoints` stores it.
+When another process takes the task over, `UpstreamSession.run` gets it in a `Resumed`. A
+`NextRound` is the same for a modern call between two rounds. `run` does not send the call from its
+beginning.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -11,15 +13,18 @@ from taskgate.jsontext.spans import RawJson
 from taskgate.protocol.server_messages import Answer, Question
 
 Leave = Callable[[], Awaitable[bool]]
-"""Awaited right before the next round of a call is sent; False if it must not be sent any more."""
+"""Removes the checkpoint of a call between two rounds. Awaited right before the next round is sent.
+
+False if the round must not be sent: the call was given up, or another process has it.
+"""
 
 
 class NextRound(NamedTuple):
-    """The next round of a modern call: the state that the server wants back, as written, and
-    answers by its keys.
+    """The next round of a modern call that another process began.
 
-    An answer is None if the host gave none. `leave` must be awaited before the round is sent.
-    Legacy servers have no rounds.
+    `state` is the state that the server wants back, as written. `answers` has its questions with
+    the answers, by its keys; an answer is None if the host gave none. `leave` must be awaited
+    before the round is sent. Legacy servers have no rounds.
     """
 
     state: RawJson | None
@@ -30,9 +35,9 @@ class NextRound(NamedTuple):
 class ResumePoint(NamedTuple):
     """Position of a sent call at its server, from which any process can resume it.
 
-    `session` and `revision` are those of the upstream session, if there is one. `task` is the
-    server's id of the task that the call became. `request` is the request id, `event` the last
-    event received: the stream is reopened with it.
+    `session` is the session id at the server, None without one; `revision` is the revision spoken.
+    If the call became a task of the server, `task` is its id there. If not, `request` is the id of
+    the request, and `event` the last event of its stream, after which the stream is reopened.
     """
 
     session: str | None = None
@@ -51,8 +56,8 @@ class Resumed(NamedTuple):
 
     - `asked` has questions that the server may still wait for, by the server's keys. Each is given
       to the listener again, under its key: it may have been asked or answered before.
-    - `is_last` is asked when the call is over, before its session is ended at the server: whether
-      no other process has a call in that session.
+    - `is_last` is called when the call is over, before its session is ended at the server. It
+      returns True if no other task has a call in that session, False if one has or it is unknown.
     - `context` is the auth context of the call, as in `Principal`.
     """
 
@@ -63,4 +68,4 @@ class Resumed(NamedTuple):
 
 
 Resumes = NextRound | Resumed
-"""How a call continues that another process began."""
+"""The two ways in which a call goes on that another process began: by a round, or as sent."""

@@ -1,8 +1,8 @@
 """Session with a server whose era is not configured: `EraSession` finds the era, then delegates.
 
-`era.EraFinder` finds it, and `Makers` create the legacy or modern session that does the work. Once
-the era is known, a call costs only the delegation. `http` creates it for servers without
-`protocol_version`.
+`era.EraFinder` finds it on first use, and `Makers` create the legacy or modern session that does
+the work. Once the era is known, a call costs only the delegation. If the server stops answering in
+its era, the era is found again. `http` creates it for servers without `protocol_version`.
 """
 
 import asyncio
@@ -32,8 +32,10 @@ from taskgate.upstream.single import Abandoned, SingleFlight
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Makers:
-    """Makers of the session of either era; their argument is to be called when the server leaves
-    that era."""
+    """Makers of the session of either era.
+
+    Their argument is a callback. The session calls it when the server may have left that era.
+    """
 
     legacy: Callable[[Callable[[], None]], HttpSession]
     modern: Callable[[Callable[[], None]], UpstreamSession]
@@ -60,13 +62,16 @@ class EraSession:
         self._makers = makers
         self._finding = SingleFlight(self._find)
         self._closed = False
+        # The session of the era before, which stays open so that its calls may complete.
         self._retired: UpstreamSession | None = None
         self.era = finder.era or Era.LEGACY
         """The era of the server, legacy until it is known."""
-        self._bound = self._inner = None if finder.era is None else self._made(finder.era)
+        # `_inner` is the session for new calls, None while the era is unknown. `_bound` is the last
+        # session that took calls; it stays while the era is found again.
+        self._bound = self._inner = None if finder.era is None else self._new_session(finder.era)
 
     async def open(self) -> ServerDescription:
-        return await (self._inner or await self._found()).open()
+        return await (self._inner or await self._found_session()).open()
 
     async def welcome(self) -> ServerDescription:
         return await self._welcome.told(self.open())
@@ -102,8 +107,9 @@ class EraSession:
     ) -> Response:
         inner = self._inner
         if inner is None and self._bound is None and isinstance(resumes, Resumed):
-            # The era is that in which the server took the call; no detection is needed.
-            self._bound = inner = self._made(_era_of(resumes.resume_point))
+            # The era is that in which the server took the call; no detection is needed. For other
+            # calls the era is still to be found, so `_inner` is not set.
+            self._bound = inner = self._new_session(_era_of(resumes.resume_point))
             self.era = inner.era
         elif inner is None:
             inner, spent = await self._found_within(self._upstream_context.patience.of(tool).within(within).first)
@@ -148,7 +154,8 @@ class EraSession:
         inner, _ = await self._found_within(self._upstream_context.patience.of(tool).first)
         return await inner.relay(method, params, tool=tool, **more)
 
-    async def _found(self) -> UpstreamSession:
+    async def _found_session(self) -> UpstreamSession:
+        """Return the session of the server's era, after finding the era. Raises UpstreamFailed."""
         if self._closed:
             raise failures.let_go(dispatched=False)
         try:
@@ -160,7 +167,7 @@ class EraSession:
             raise failures.let_go(dispatched=False) from None
 
     async def _find_tools(self) -> Mapping[str, ListedTool]:
-        return await (await self._found()).tools()
+        return await (await self._found_session()).tools()
 
     async def _found_within(self, within: float) -> tuple[UpstreamSession, timedelta]:
         """Return the session, and the time that finding it took."""
@@ -168,13 +175,14 @@ class EraSession:
         began = loop.time()
         try:
             async with asyncio.timeout(within):
-                inner = await self._found()
+                inner = await self._found_session()
         except TimeoutError:
             raise failures.too_late(dispatched=False) from None
         return inner, timedelta(seconds=loop.time() - began)
 
     async def _find(self) -> UpstreamSession:
-        lost = partial(self._lose, Era.LEGACY)
+        """Find the era, and make its session the one for new calls, in one flight for all calls."""
+        lost = partial(self._lose_era, Era.LEGACY)
         found = await self._finder.find(
             EraProbe(upstream_context=self._upstream_context, open=partial(self._makers.legacy, lost))
         )
@@ -185,7 +193,7 @@ class EraSession:
         elif bound is not None and bound.era is found.era:
             inner = bound
         else:
-            inner = self._made(found.era)
+            inner = self._new_session(found.era)
         self._inner = self._bound = inner
         self.era = inner.era
         if bound is not None and bound is not inner:
@@ -194,12 +202,12 @@ class EraSession:
                 await retired.close()
         return inner
 
-    def _made(self, era: Era) -> UpstreamSession:
+    def _new_session(self, era: Era) -> UpstreamSession:
         make = self._makers.modern if era is Era.MODERN else self._makers.legacy
-        return make(partial(self._lose, era))
+        return make(partial(self._lose_era, era))
 
-    def _lose(self, era: Era) -> None:
-        """Forget the era: the server stopped answering in it."""
+    def _lose_era(self, era: Era) -> None:
+        """Forget the era, so that the next call finds it again. Sessions of that era call this."""
         self._finder.forget(era)
         if self._inner is not None and self._inner.era is era:
             self._inner = None
@@ -207,4 +215,5 @@ class EraSession:
 
 
 def _era_of(resume_point: ResumePoint) -> Era:
+    """Return the era of a resume point: modern unless its revision is a legacy one."""
     return Era.MODERN if find_revision(resume_point.revision) is None else Era.LEGACY

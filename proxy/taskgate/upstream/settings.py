@@ -50,8 +50,10 @@ class GrantKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrantSettings:
-    """Credentials that are requested: a bearer token. `keeps`: a token is reused as long as it is
-    valid."""
+    """Credentials that are requested: a bearer token.
+
+    `keeps`: a token is reused as long as it is valid. If not, each request gets a new one.
+    """
 
     kind: GrantKind
     token_url: str = field(repr=False)
@@ -88,7 +90,10 @@ class UpstreamTls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolTimeouts:
-    """Timeouts of calls to tools that match a glob, case-sensitive; as in UpstreamSettings."""
+    """Timeouts of calls to tools whose name matches the glob `tool`, case-sensitive.
+
+    They are as in UpstreamSettings.
+    """
 
     tool: str
     call: timedelta
@@ -98,7 +103,7 @@ class ToolTimeouts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retries:
-    """Attempts to connect for one request: `attempts` in all.
+    """Attempts to connect for one request, before anything of it is sent: `attempts` in all.
 
     The pause before the second is at most `backoff`, and doubles up to `max_backoff`.
     """
@@ -110,7 +115,10 @@ class Retries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Breaker:
-    """Circuit breaker: open after `failures` within `window`, for `open_for`; see `domain.breaker`."""
+    """Circuit breaker (`domain.breaker`): open after `failures` within `window`, for `open_for`.
+
+    Then `half_open` trial requests may pass.
+    """
 
     failures: int = 5
     window: timedelta = timedelta(seconds=30)
@@ -146,7 +154,7 @@ class UpstreamSettings:
     - `max_result` is bytes of one message, `catalogue` limits the list of tools.
     - Without `retries` there is one attempt, without `breaker` no circuit breaker, without `health`
       no checks.
-    - `extensions` is the policy for what passes of extensions.
+    - `extensions` says which methods and members of extensions pass.
     """
 
     name: str
@@ -172,7 +180,7 @@ class UpstreamSettings:
 
     @property
     def place(self) -> tuple[str, ...]:
-        """What tells the server from another: its URL, or the command that runs it."""
+        """The server's URL, or the command that runs it: by it one server is told from another."""
         if self.stdio is not None:
             return self.stdio.command
         return () if self.url is None else (self.url,)
@@ -195,15 +203,14 @@ class UpstreamObserver:
     - `session_lost`: the server ended a session.
     - `stream_opened` and `stream_ended`: the kind of stream, `get`, `response` or `listen`.
     - `credentials_got`: the seconds that a token endpoint took, and whether it gave a token.
-    - `begun`: the upstream is served from now on.
+    - `begun`: the upstream is served from now on; once.
     - `retried`: another attempt is made, for the reason `connect`.
     - `circuit`: the new state, closed, open or half_open.
     - `health`: whether a check was good, and whether the server is up after it (None: unknown).
     - `restarted`: a program was started in place of one that ended by itself, and why that one
       ended.
-    - `sought`: whether a program answered, or could be started at all, when one was needed; only
-      changes.
-    - `programs`: how many there are now.
+    - `sought`: whether the server of a program is up, as known from its handshakes; only changes.
+    - `programs`: how many programs run now.
     """
 
     answered: Callable[[str, float, str | None], None]

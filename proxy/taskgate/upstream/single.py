@@ -1,6 +1,8 @@
 """Single flight: `SingleFlight` runs some work once for all who wait for its result.
 
-Used for handshakes, tool lists, tokens and pings, so that concurrent calls share one request.
+Used for handshakes, tool lists and pings, so that concurrent calls share one request. The first
+`get` starts the work, and others wait for the same. A result stays until `forget`, and a failure is
+raised for those who wait and not stored. `close` stops the work.
 """
 
 import asyncio
@@ -12,7 +14,7 @@ Value = TypeVar("Value")
 
 
 class Abandoned(Exception):
-    """The work was stopped before it had a result."""
+    """The work was stopped by `close` before it had a result."""
 
 
 class SingleFlight(Generic[Value]):
@@ -48,14 +50,17 @@ class SingleFlight(Generic[Value]):
         return task.result()
 
     def put(self, value: Value) -> None:
-        """Set a result that was made elsewhere; there must be none, and none being made."""
+        """Set a result that was made elsewhere; only allowed if `is_empty`."""
         assert self._current is None, "a present value is not replaced"
         self._current = asyncio.get_running_loop().create_future()
         self._current.set_result(value)
         self.value = value
 
     def forget(self) -> None:
-        """Have the next caller make a new result; current waiters still get the old one."""
+        """Drop the result, so that the next `get` makes a new one.
+
+        Work that runs goes on: those who wait for it get its result.
+        """
         self._current = self.value = None
 
     async def close(self) -> None:

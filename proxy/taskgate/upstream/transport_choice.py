@@ -23,9 +23,9 @@ def _nobody_knows() -> bool | None:
 
 
 class TransportChoice(NamedTuple):
-    """The transport to one server. `asks_whose`: it must know the principal of every request.
+    """The transport to one server. `asks_whose`: every request must name its principal.
 
-    `up` returns what is known of the server's health without asking it.
+    `up` returns whether the server is up, as far as the transport has noticed; None if unknown.
     """
 
     transport: Transport

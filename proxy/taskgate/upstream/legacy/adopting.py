@@ -1,8 +1,10 @@
-"""Upstream sessions of another process, resumed here with their calls: `Adoptions`, `Adopting`.
+"""Resumption of calls that another process made to a legacy server: `Adoptions`, `Adopting`.
 
-After a takeover, the calls of one server session come here one by one, as `Resumed`. `Adoptions`
-shares one connection (`Talk`) between those of the same auth context and session; `Adopting` is the
-part of one `HttpSession`. `beginning.Beginnings.adopt` makes the connection.
+After a takeover, each call comes here as a `Resumed`, with the resume point that the other process
+stored. It is resumed in the server session in which it was made. That session is adopted: used
+without a new handshake. `Adoptions`, one per upstream, shares one connection (`Talk`) among all
+calls of one auth context in one server session. `Adopting`, one per `HttpSession`, takes such a
+connection for its first resumed call, and gives it back when the `HttpSession` is closed.
 """
 
 import asyncio
@@ -19,14 +21,14 @@ from taskgate.upstream.single import SingleFlight
 
 
 class _Key(NamedTuple):
-    """Auth context of the calls, and session id at the server."""
+    """Key of an adopted session: auth context of its calls, and session id at the server."""
 
     context: str
     session: str
 
 
 class Adopted:
-    """One resumed server session, shared by its users."""
+    """One adopted server session, with its connection `talk`. Its users are `HttpSession`s."""
 
     __slots__ = ("_adoptions", "_key", "_users", "talk")
 
@@ -37,16 +39,19 @@ class Adopted:
         self._users = 0
 
     def use(self) -> None:
-        """Count one more user, until it calls `give_back`."""
+        """Count one more user. It calls `give_back` once, unless the server lost the session."""
         self._users += 1
 
     def forget(self) -> None:
-        """Give it to no further user: the server no longer knows the session."""
+        """Give it to no further user: it has ended, or the server no longer knows the session."""
         if self._key is not None:
             self._adoptions.forget(self._key, self)
 
     async def give_back(self, resumed: Resumed) -> None:
-        """End it after its last user here; the server is told if no other process uses the session."""
+        """Count one user less; close the connection after the last one.
+
+        The session is ended at the server too, but not if another process may have a call in it.
+        """
         self._users -= 1
         if self._users:
             return
@@ -57,14 +62,17 @@ class Adopted:
 
 
 class Adoptions:
-    """All resumed sessions with one server."""
+    """All adopted sessions with one server."""
 
     def __init__(self) -> None:
         self._shared: dict[_Key, Adopted] = {}
 
     def take(self, resumed: Resumed, adopt: Callable[[ResumePoint], Talk]) -> Adopted:
-        """Return the session of a resume point for one user; `adopt` makes it if the context has
-        none yet."""
+        """Return the adopted session of a resume point, with one more user.
+
+        `adopt` makes the connection if the auth context has none in that session yet. It may raise
+        Gone.
+        """
         session = resumed.resume_point.session
         # Without a session id there is nothing to share.
         key = None if session is None else _Key(resumed.context, session)
@@ -83,8 +91,11 @@ class Adoptions:
 
 
 class Adopting:
-    """Resumption of calls in one session: `talk` has its connection, `adopt` makes one from a
-    resume point."""
+    """Resumption of calls in one `HttpSession`.
+
+    `talk` holds the current connection of the `HttpSession`, adopted or opened by a handshake.
+    `adopt` makes a connection from a resume point.
+    """
 
     def __init__(
         self,
@@ -101,20 +112,24 @@ class Adopting:
         self._adopted: Adopted | None = None
         self._resumed: Resumed | None = None
 
-    async def go_on(self, errand: UpstreamRequest, resumed: Resumed) -> Response:
-        """Resume a call of another process and return its answer. Raises UpstreamFailed: Gone if it
-        is lost.
+    async def go_on(self, request: UpstreamRequest, resumed: Resumed) -> Response:
+        """Resume a call of another process and return its answer.
 
-        `errand` is the call as this process would send it; it is not sent.
+        `request` is the call as this process would send it. It is not sent: its bounds, listener
+        and principal are used. Raises UpstreamFailed, always as `dispatched`, because the other
+        process sent the call. Gone: the server no longer knows the call.
         """
         try:
-            return await self._taken_up(errand, self.stand(resumed), resumed)
+            return await self._resume(request, self.stand(resumed), resumed)
         except UpstreamFailed as failure:
             raise failures.sent(failure) from None
 
     def stand(self, resumed: Resumed) -> Talk:
-        """Return the connection in which the call was made; the session uses it from now on. Raises
-        Gone."""
+        """Return a connection to the server session in which the call was made.
+
+        Without a connection, the `HttpSession` gets an adopted one, and uses it for all requests.
+        Raises Gone if it has a connection to another server session, or is opening one.
+        """
         if self._talk.is_empty:
             self._adopted, self._resumed = self._adoptions.take(resumed, self._adopt), resumed
             self._talk.put(self._adopted.talk)
@@ -124,25 +139,29 @@ class Adopting:
         return talk
 
     def lost(self) -> None:
-        """Forget the session: the server no longer knows it."""
+        """Forget the adopted session, which the server no longer knows, without giving it back."""
         adopted, self._adopted = self._adopted, None
         if adopted is not None:
             adopted.forget()
 
     async def gave_back(self, talk: Talk) -> bool:
-        """End the use of a connection if it was adopted; returns whether it was."""
+        """Give the connection back if it is the adopted one, and return whether it is.
+
+        If not, the caller has to end it.
+        """
         adopted, resumed, self._adopted = self._adopted, self._resumed, None
         if adopted is None or resumed is None or adopted.talk is not talk:
             return False
         await adopted.give_back(resumed)
         return True
 
-    async def _taken_up(self, errand: UpstreamRequest, talk: Talk, resumed: Resumed) -> Response:
-        """Read on the stream of a call after its resume point."""
+    async def _resume(self, request: UpstreamRequest, talk: Talk, resumed: Resumed) -> Response:
+        """Reopen the stream of the call after its last event, and return the answer."""
         resume_point = resumed.resume_point
+        # Without both, the stream with the answer cannot be reopened.
         if resume_point.event is None or resume_point.request is None:
             raise failures.Gone
-        call = Call(resume_point.request, errand.listener, errand.bounds, principal=errand.principal)
+        call = Call(resume_point.request, request.listener, request.bounds, principal=request.principal)
         call.is_lasting = True
         began = asyncio.get_running_loop().time()
         error: str | None = "cancelled"
@@ -153,7 +172,7 @@ class Adopting:
             error = failure.reason
             raise
         finally:
-            self._upstream_context.observer.answered(errand.method, asyncio.get_running_loop().time() - began, error)
+            self._upstream_context.observer.answered(request.method, asyncio.get_running_loop().time() - began, error)
         if self._upstream_context.dialect.url_questions(response, talk.conversation.host):
             # It is unknown whether the call was sent again after its host had visited the URL.
             raise failures.Gone

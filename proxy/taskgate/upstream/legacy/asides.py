@@ -1,6 +1,7 @@
-"""Messages to a server that have no answer: `BackgroundPosts` sends each in a background task.
+"""Messages to a server that get no response: `BackgroundPosts` sends each in a background task.
 
-They are answers to the server's questions, notifications and cancellations. One per `Conversation`.
+They are answers to the server's questions, notifications and cancellations. Each `Conversation` has
+one `BackgroundPosts`. Its senders do not wait, and do not learn whether a message arrived.
 """
 
 import asyncio
@@ -18,40 +19,50 @@ PAUSES: Final = (0.5, 2.0, 8.0)
 """Seconds before each further attempt to send a message that the server waits for; a duplicate is
 harmless."""
 
-_AGAIN: Final = frozenset({408, 429, 500, 502, 503, 504})
+_TEMPORARY: Final = frozenset({408, 429, 500, 502, 503, 504})
+"""HTTP statuses of refusals after which a message may be sent again."""
 
 log = getLogger("taskgate.upstream")
 
 
 class BackgroundPosts:
-    """Sends messages by `send`, which returns the HTTP status. Delivery is not reported to the
-    sender."""
+    """The messages under way in one conversation.
+
+    `send` POSTs one message on behalf of a principal, None for that of the session. It returns the
+    HTTP status.
+    """
 
     def __init__(self, send: Callable[[str, Principal | None], Coroutine[Any, Any, int]]) -> None:
         self._send = send
         self._sending: set[asyncio.Task[None]] = set()
+        # The number of answers that are under way.
         self._answers = 0
         self._after_answers: dict[int, Callable[[], None]] = {}
 
     def say(self, message: str, *, droppable: bool = False, insists: bool = False) -> None:
-        """Send a message in the background; `insists` repeats it while the refusal is temporary.
+        """Send a message in the background, once.
 
-        Droppable are messages whose number another party decides, so that it is bounded.
+        With `insists` it is repeated after each of PAUSES, until it is accepted or refused for
+        good. With `droppable` it is dropped if MAX_ASIDES messages are under way: hosts or servers
+        decide how many such messages there are.
         """
         if not (droppable and len(self._sending) >= MAX_ASIDES):
-            self._begin(self._say(message, insists=insists))
+            self._begin(self._send_message(message, insists=insists))
 
     def answer(self, message: str, principal: Principal | None) -> None:
-        """Send an answer that the server waits for, on behalf of `principal`; repeated while
-        refusals are temporary."""
+        """Send the answer to a question in the background, on behalf of `principal`.
+
+        The server waits for it, so it is repeated as with `insists`.
+        """
         self._answers += 1
-        self._begin(self._insist(message, principal))
+        self._begin(self._send_answer(message, principal))
 
     def after_answers(self, about: int, tell: Callable[[], None]) -> None:
-        """Call `tell` once the server has every answer that is under way now; at once if there is
-        none.
+        """Call `tell` once, as soon as no answer is under way; now if there is none.
 
-        A later call with the same `about` replaces the earlier one.
+        An answer is under way until the server has it, or it is given up. Answers that are sent
+        meanwhile delay the call too. A later `tell` for the same `about` replaces this one. After
+        `drop`, none is called.
         """
         if self._answers:
             self._after_answers[about] = tell
@@ -59,7 +70,7 @@ class BackgroundPosts:
             tell()
 
     async def sent(self) -> None:
-        """Wait until every message was sent."""
+        """Wait until every message that is under way now was sent or given up."""
         if self._sending:
             await asyncio.wait(tuple(self._sending))
 
@@ -76,9 +87,9 @@ class BackgroundPosts:
         self._sending.add(aside)
         aside.add_done_callback(self._sending.discard)
 
-    async def _insist(self, message: str, principal: Principal | None) -> None:
+    async def _send_answer(self, message: str, principal: Principal | None) -> None:
         try:
-            if not await self._insist_on(message, principal):
+            if not await self._send_repeatedly(message, principal):
                 log.warning("an answer could not be delivered to the server that waits for it")
         finally:
             self._answers -= 1
@@ -87,20 +98,23 @@ class BackgroundPosts:
             for tell in waiting.values():
                 tell()
 
-    async def _insist_on(self, message: str, principal: Principal | None) -> bool:
-        """Send until it is accepted; returns whether it was."""
+    async def _send_repeatedly(self, message: str, principal: Principal | None) -> bool:
+        """Send until the message is settled, with PAUSES between; returns whether it is."""
         for pause in PAUSES:
             if await self._arrived(message, principal):
                 return True
             await asyncio.sleep(pause)
         return await self._arrived(message, principal)
 
-    async def _say(self, message: str, *, insists: bool) -> None:
-        await (self._insist_on(message, None) if insists else self._arrived(message, None))
+    async def _send_message(self, message: str, *, insists: bool) -> None:
+        await (self._send_repeatedly(message, None) if insists else self._arrived(message, None))
 
     async def _arrived(self, message: str, principal: Principal | None) -> bool:
-        """Send once; returns whether sending again is useless."""
+        """Send once; returns whether not to send again.
+
+        That is so if it was accepted or refused for good, or if the server lost the session.
+        """
         try:
-            return await self._send(message, principal) not in _AGAIN
+            return await self._send(message, principal) not in _TEMPORARY
         except UpstreamFailed as failure:
             return failure.reason == UpstreamReason.SESSION_LOST.value

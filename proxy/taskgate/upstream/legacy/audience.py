@@ -15,8 +15,9 @@ from taskgate.upstream.calls import Call
 class Audience:
     """Receivers of a session's messages that belong to no call.
 
-    `host` is the host that can be asked. `catalogue_changed` is called, besides the listener, when
-    the server says that its tools changed.
+    `listener` gets those notifications and questions. `host` is the host that can be asked, with
+    its capabilities; None if there is none. `catalogue_changed` is called, besides the listener,
+    when the server says that its tools changed.
     """
 
     listener: CallListener
@@ -25,5 +26,8 @@ class Audience:
 
 
 def is_left(call: Call) -> bool:
-    """Whether another process will resume a call that is given up here."""
+    """Whether another process will resume a call that ends here now.
+
+    Then the call is not cancelled at the server, and its server session stays open.
+    """
     return call.listener is not None and call.listener.leaves

@@ -1,7 +1,9 @@
 """Opening of connections for one legacy session: `Beginnings`, by a handshake or by adoption.
 
 `begin` sends `initialize`, then opens the GET stream, and restores log level and subscriptions.
-`adopt` continues a session that another process opened. `HttpSession` decides when.
+`adopt` makes a connection to a server session that another process opened, without a handshake.
+`HttpSession` has one `Beginnings`. It calls `begin` on first use and after each lost connection;
+`adopting` calls `adopt`.
 """
 
 import asyncio
@@ -25,15 +27,16 @@ from taskgate.upstream.legacy.talk import Talk
 from taskgate.upstream.resume_points import ResumePoint
 
 STREAM_PATIENCE: Final = 0.1
-"""Seconds that the first call waits for the GET stream; notifications before it is open are lost."""
+"""Seconds that a new connection waits for its GET stream: notifications before that are lost."""
 
 
 class Beginnings:
     """Opens the connections (`Talk`) of one session.
 
-    The settings in `lasting` are sent again. `met` receives the server's identity. `unwelcome` is
-    called when the server may have left the legacy era. `lost` is called when a conversation ended
-    outside of a call.
+    The settings in `lasting` are sent again after each handshake. `met` is called with the server's
+    identity after each handshake. `unwelcome` is called when the server refused a handshake in a
+    way that may mean another era. `lost` is called when the GET stream shows that the server ended
+    the session of a conversation.
     """
 
     def __init__(
@@ -79,15 +82,19 @@ class Beginnings:
         return talk
 
     def adopt(self, resume_point: ResumePoint) -> Talk:
-        """Continue the server session of a resume point. Raises Gone if that is impossible."""
+        """Return a connection to the server session of a resume point. Nothing is sent for it.
+
+        Raises Gone if its revision is no legacy one.
+        """
         revision = find_revision(resume_point.revision)
         if revision is None:
             raise failures.Gone
         conversation = Conversation(self._upstream_context, self._audience)
         conversation.adopt(resume_point.session, revision)
-        return Talk(self._upstream_context, conversation, self._stream(conversation))
+        return Talk(self._upstream_context, conversation, self._start_stream(conversation))
 
-    def _stream(self, conversation: Conversation) -> ServerStream | None:
+    def _start_stream(self, conversation: Conversation) -> ServerStream | None:
+        """Start the GET stream; None for a server that gave no session id."""
         if conversation.session is None:
             return None
         return ServerStream(
@@ -100,7 +107,8 @@ class Beginnings:
         )
 
     async def _listen(self, conversation: Conversation) -> ServerStream | None:
-        stream = self._stream(conversation)
+        """Start the GET stream, and give the server a short time to accept it."""
+        stream = self._start_stream(conversation)
         if stream is None:
             return None
         try:

@@ -1,9 +1,9 @@
 """One session at a server, from handshake to end: `Conversation`, with its calls and questions.
 
 Requests go out through `LegacyExchanges`. Each message of the server comes to `hear`, which finds
-the call it belongs to: answers, progress, notifications, questions. A conversation is not reopened;
-after the server ended it, `HttpSession` opens another. `Talk` holds it together with its GET
-stream.
+the call it belongs to: answers, progress, notifications, questions. A conversation starts with
+`begin` (a handshake) or `adopt` (a session of another process). It ends with `end`, or with `drop`
+if the server ended it; `HttpSession` then opens another. `Talk` holds it with its GET stream.
 """
 
 import asyncio
@@ -51,13 +51,18 @@ UNWANTED: Final = "The answer is no longer needed"
 
 
 class Conversation:
-    """One session at a server."""
+    """One session at a server.
+
+    A request is a `Call` in `_calls` until its answer is there. If it may become a task of the
+    server, it stays there until `met` says whether it did. If so, a `TaskCall` in `followed` takes
+    its place.
+    """
 
     def __init__(self, upstream_context: UpstreamContext, audience: Audience) -> None:
         self._upstream_context = upstream_context
         self._audience = audience
         self._calls: dict[int, Call] = {}
-        self._exchanges = LegacyExchanges(upstream_context, self.hear, self._placed)
+        self._exchanges = LegacyExchanges(upstream_context, self.hear, self._on_event)
         self._asides = BackgroundPosts(self._exchanges.say)
         self._questions = Questions(upstream_context.dialect, self.say, self._answer)
         self.followed = FollowedCalls()
@@ -72,7 +77,8 @@ class Conversation:
         """The loop time of the last cancellation."""
         self._server: ServerDescription | None = None
         self._ended = False
-        self._is_left = False
+        # Whether `end` leaves the session open at the server.
+        self._stays_open = False
 
     @property
     def session(self) -> str | None:
@@ -96,8 +102,10 @@ class Conversation:
         return self._server
 
     async def begin(self, handshake: Handshake) -> None:
-        """Make the handshake. Raises UpstreamFailed, such as Unwelcome; `end` must be called then
-        as well."""
+        """Make the handshake. Raises UpstreamFailed: Unwelcome if the server may be of another era.
+
+        `end` must be called even then.
+        """
         dialect, settings = self._upstream_context.dialect, self._upstream_context.settings
         asks = handshake.asks(self._audience.host)
         self._server = handshake.read(await self.ask(handshake.call, asks, first_byte=settings.first_byte))
@@ -107,43 +115,58 @@ class Conversation:
             raise failures.refused(status)
 
     def adopt(self, session: str | None, revision: Revision) -> None:
-        """Continue a session of another process, instead of `begin`. Nothing else is known of the
-        server."""
+        """Use a session that another process opened, instead of `begin`.
+
+        Only the revision is known of the server: it counts as one without capabilities.
+        """
         self._exchanges.adopt(session, revision)
         self._server = ServerDescription(
             peer=Peer(revision=revision, capabilities={}, info={}), capabilities="{}", instructions=None
         )
 
     def ask(self, call: Call, message: str, *, first_byte: timedelta | None) -> Coroutine[Any, Any, Response]:
-        """Send a request and return the response. Raises UpstreamFailed; cancelling it cancels at
-        the server."""
-        return self._waited_for(call, self._exchanges.ask(call, message, first_byte))
+        """Send a request and return the response. Raises UpstreamFailed.
+
+        If the await is cancelled, or the call's time is up, the request is cancelled at the server.
+        """
+        return self._wait_for(call, self._exchanges.ask(call, message, first_byte))
 
     def take_up(self, call: Call, event: str, asked: Mapping[str, Question]) -> Coroutine[Any, Any, Response]:
-        """Resume a request that another process sent, after `event`; `asked` as in Resumed. Else as
-        `ask`."""
+        """Return the response to a request that another process sent.
+
+        Its stream is read on after `event`. `asked` is as in Resumed. Otherwise as `ask`.
+        """
         call.leave()
-        return self._waited_for(call, self._taken_up(call, event, asked))
+        return self._wait_for(call, self._resume(call, event, asked))
 
     def ask_anew(self, call: Call, asked: Mapping[str, Question]) -> None:
-        """Give the listener of the call the questions that another process got, by the server's
-        keys."""
+        """Ask the listener of a resumed call the questions that the other process got.
+
+        `asked` has them by the server's keys, as in Resumed.
+        """
         for again in asked_again(asked):
             self._attribution.take(again, call)
 
     def over(self, call: Call) -> None:
-        """End a call that was more than one request: its open questions are withdrawn."""
+        """End a call: follow it no more, and withdraw its open questions.
+
+        Calls of `ask` and `take_up` end by themselves. For a `TaskCall`, its owner calls this.
+        """
         self.followed.end(call)
         if is_left(call):
+            # The process that resumes the call needs the session.
             self.leave()
+        # Some of its questions may be for another call after all.
         for asked in self._questions.end_of(call, is_left=is_left(call)):
             self._attribution.take(asked, None)
 
-    async def _taken_up(self, call: Call, event: str, asked: Mapping[str, Question]) -> Response:
+    async def _resume(self, call: Call, event: str, asked: Mapping[str, Question]) -> Response:
+        """Ask the questions of the other process, and read the rest of the stream."""
         self.ask_anew(call, asked)
         return await self._exchanges.take_up(call, event)
 
-    async def _waited_for(self, call: Call, work: Coroutine[Any, Any, Response]) -> Response:
+    async def _wait_for(self, call: Call, work: Coroutine[Any, Any, Response]) -> Response:
+        """Await the response to a call, at most for its time, and end the call."""
         self._calls[call.id] = call
         call.begin(self._upstream_context.alarms, self._upstream_context.running)
         try:
@@ -161,6 +184,7 @@ class Conversation:
             raise failures.too_late(dispatched=call.sent) from None
         finally:
             call.stop()
+            # A call that may have become a task ends in `met`.
             if not self.followed.expects(call.id):
                 self._forget(call)
 
@@ -179,7 +203,7 @@ class Conversation:
             case SessionNotification(notification):
                 if notification.method == NOTE_TOOLS_CHANGED:
                     self._audience.catalogue_changed()
-                self._hearer_of(call).on_notification(notification)
+                self._listener_of(call).on_notification(notification)
             case TaskStatusNotification(task):
                 self.followed.shows(task)
             case ReceivedQuestion() as asked:
@@ -190,7 +214,7 @@ class Conversation:
             case ImmediateReply(reply, required):
                 self.say(reply, droppable=True)
                 if required is not None:
-                    self._hearer_of(self._attribution.of(call, None)).refused(required)
+                    self._listener_of(self._attribution.of(call, None)).refused(required)
         return None
 
     async def hear_aside(self, message: bytes) -> None:
@@ -198,6 +222,7 @@ class Conversation:
         response = await self.hear(message, None)
         call = None if response is None or isinstance(response.id, str) else self._calls.get(response.id)
         if call is not None and call.answer is None:
+            # Its wait ends, and returns this answer.
             call.answer = response
             call.wake()
 
@@ -213,8 +238,12 @@ class Conversation:
                 await self._asides.sent()
 
     def met(self, id: int, call: TaskCall | None) -> None:
-        """Report whether a call became a task: `call` follows it and takes over its questions, None
-        if not."""
+        """Report whether the request `id`, which might become a task, did so.
+
+        Every id given to `followed.expect` must come here once. If it became a task, `call` takes
+        its place and its open questions; None if not. A `TaskCall` that is followed on in a new
+        connection comes here too.
+        """
         if self.followed.met(id) and id in self._calls:
             if call is not None:
                 self._questions.hand_over(self._calls[id], call)
@@ -224,8 +253,11 @@ class Conversation:
         self._attribution.look_again()
 
     def fall_silent(self, id: int) -> bool:
-        """Detach the listener of a call of which only the answer matters; returns whether it was
-        sent."""
+        """Detach the listener of a call that was given up, and return whether the call was sent.
+
+        The call still waits for its answer, which may name a task to cancel. A listener whose call
+        another process resumes stays, since it says so.
+        """
         call = self._calls.get(id)
         if call is None:
             return False
@@ -234,7 +266,10 @@ class Conversation:
         return call.sent
 
     def hold(self, call: Call, **place: Any) -> None:
-        """Give the listener a resume point of the call; `place` has its fields."""
+        """Give the listener a resume point of the call. `place` is `event` or `task` of it.
+
+        Does nothing if the server does not outlive this process.
+        """
         if call.listener is None or self._server is None or not self._upstream_context.outlives:
             return
         resume_point = ResumePoint(self.session, self._server.peer.revision.value, request=call.id, **place)
@@ -243,11 +278,14 @@ class Conversation:
         self._asides.after_answers(call.id, partial(call.listener.on_checkpoint, resume_point))
 
     def leave(self) -> None:
-        """Leave the session open at the server at the end: another process may resume it."""
-        self._is_left = True
+        """Have `end` leave the session open at the server: another process uses it."""
+        self._stays_open = True
 
     async def end(self) -> None:
-        """End all calls, and the session at the server unless another process resumes it."""
+        """End all calls, and the session at the server unless `leave` was called.
+
+        Waits a short time for the messages that are under way.
+        """
         for call in tuple(self._calls.values()):
             call.was_let_go = True
             call.wake()
@@ -255,23 +293,26 @@ class Conversation:
         try:
             async with asyncio.timeout(FAREWELL):
                 await self._asides.sent()
-                await self._part()
+                await self._end_session()
         except (TimeoutError, UpstreamFailed):
             pass
         finally:
             await self.drop()
 
     async def drop(self) -> None:
-        """Forget a session that the server no longer knows; running calls may complete."""
+        """Close it without a message to the server, which no longer knows the session.
+
+        Questions are withdrawn and background messages cancelled. Running calls may complete.
+        """
         self._ended = True
         self._end_questions()
         await self._asides.drop()
 
-    async def _part(self) -> None:
+    async def _end_session(self) -> None:
         if self.session is None or self._ended:
             return
         self._ended = True
-        if not self._is_left:
+        if not self._stays_open:
             await self._exchanges.part()
 
     def _end_questions(self) -> None:
@@ -279,10 +320,12 @@ class Conversation:
         self._questions.end()
 
     def _give_up(self, call: Call) -> None:
+        """Cancel a call at the server after its wait was ended here, unless another process resumes
+        it."""
         if is_left(call):
             self.leave()
             return
-        # The handshake must not be cancelled, and before its end no session could be told.
+        # The handshake must not be cancelled. It is the only call while the server is unknown.
         if call.sent and call.answer is None and self._server is not None:
             self.say(self._upstream_context.dialect.cancel(call.id, UNWANTED))
             # Requests of the gateway itself do not count: counting them would cause further pings
@@ -294,7 +337,8 @@ class Conversation:
         if not self._ended:
             self._asides.answer(message, principal)
 
-    def _placed(self, call: Call, event: str) -> None:
+    def _on_event(self, call: Call, event: str) -> None:
+        """Store a resume point: all messages of the stream up to `event` were handled."""
         if call.is_lasting:
             self.hold(call, event=event)
 
@@ -304,7 +348,8 @@ class Conversation:
 
     # --- messages of the server ---------------------------------------------------------------------------------------
 
-    def _hearer_of(self, call: Call | None) -> CallListener:
+    def _listener_of(self, call: Call | None) -> CallListener:
+        """Return the listener of a call, or else that of the session."""
         whole = None if call is None else self.followed.whole(call)
         return self._audience.listener if whole is None or whole.listener is None else whole.listener
 
@@ -321,4 +366,4 @@ class Conversation:
             return
         question = self._questions.ask(asked, call, came_aside=came_aside, guessed=guessed)
         if question is not None:
-            self._hearer_of(call).asked(question)
+            self._listener_of(call).asked(question)

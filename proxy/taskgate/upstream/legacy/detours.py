@@ -1,8 +1,9 @@
 """URL elicitation before a request is repeated (-32042): `Detours` asks the host, then repeats.
 
-A legacy server refuses the request and names URLs that the user has to visit first. Each URL is a
-question to the host. The server does not wait meanwhile. If the host agrees to all, `HttpSession`
-sends the request again (docs/decisions/0019).
+A legacy server refuses a request and names URLs that the user has to visit first. The gateway makes
+a question to the host of each URL, a `Detour`. The server knows nothing of these questions and does
+not wait. If the host agrees to all of them, the same request is sent again (docs/decisions/0019).
+`HttpSession` uses it for each error response.
 """
 
 import asyncio
@@ -26,7 +27,8 @@ MAX_ROUNDS: Final = 4
 class Detour:
     """One URL to visit, as a `ServerQuestion` that its server does not wait for.
 
-    `decide` is called with the host's answer, None without one.
+    It is open until it is answered, refused or withdrawn. `decide` is called once for the first
+    two, with the host's answer, None for a refusal.
     """
 
     __slots__ = ("_decide", "_forgets", "_was_withdrawn", "question")
@@ -36,6 +38,7 @@ class Detour:
 
     def __init__(self, question: Question, decide: Callable[["Detour", Answer | None], None]) -> None:
         self.question = question
+        # None once it is no longer open.
         self._decide: Callable[[Detour, Answer | None], None] | None = decide
         self._forgets: list[Callable[[], None]] = []
         self._was_withdrawn = False
@@ -60,7 +63,7 @@ class Detour:
             forget()
 
     def withdraw(self) -> None:
-        """Withdraw the question: its answer no longer matters."""
+        """Withdraw the question if it is open: its answer no longer matters."""
         if self._decide is None:
             return
         self._decide, self._was_withdrawn = None, True
@@ -76,36 +79,40 @@ class Detour:
 
 
 class Detours:
-    """The URL elicitations of one session; `host` may be asked."""
+    """The URL elicitations of one session; `host` is the host that can be asked, if any."""
 
     def __init__(self, dialect: LegacyUpstreamDialect, host: Peer | None) -> None:
         self._dialect = dialect
         self._host = host
-        self._deciding: set[asyncio.Future[bool]] = set()
+        self._undecided: set[asyncio.Future[bool]] = set()
         self._ended = False
 
     async def after(
-        self, errand: UpstreamRequest, response: Response, ask: Callable[[UpstreamRequest], Awaitable[Response]]
+        self, request: UpstreamRequest, response: Response, ask: Callable[[UpstreamRequest], Awaitable[Response]]
     ) -> Response:
-        """Handle a refusal: ask the host, send the request again by `ask`, and return the last
-        answer."""
-        if errand.listener is None:
+        """Handle an error response: ask the host, send the request again by `ask`, and so on.
+
+        Returns the last response. That is `response` if it names no URLs, or the host does not
+        agree to all of them. Asking and sending share the time of the request, its ceiling. Raises
+        UpstreamFailed.
+        """
+        if request.listener is None:
             return response
         loop = asyncio.get_running_loop()
-        ends = loop.time() + errand.bounds.ceiling
+        ends = loop.time() + request.bounds.ceiling
         for _ in range(MAX_ROUNDS):
-            request_contexts = self._dialect.url_questions(response, self._host)
-            if not request_contexts or not await self._agreed_by(ends, request_contexts, errand.listener):
+            questions = self._dialect.url_questions(response, self._host)
+            if not questions or not await self._agreed_before(ends, questions, request.listener):
                 break
-            # The server refused before it acted, so it acts at most once.
+            # The server refused before it acted, so a repeated request acts only once.
             left = timedelta(seconds=ends - loop.time())
-            response = await ask(errand._replace(bounds=errand.bounds.within(left)))
+            response = await ask(request._replace(bounds=request.bounds.within(left)))
         return response
 
-    async def _agreed_by(self, ends: float, request_contexts: Sequence[Question], listener: CallListener) -> bool:
+    async def _agreed_before(self, ends: float, questions: Sequence[Question], listener: CallListener) -> bool:
         try:
             async with asyncio.timeout_at(ends):
-                return not self._ended and await self._agreed(request_contexts, listener)
+                return not self._ended and await self._agreed(questions, listener)
         except TimeoutError:
             raise failures.too_late(dispatched=False) from None
 
@@ -126,21 +133,21 @@ class Detours:
 
         detours = [Detour(question, decide) for question in questions]
         waiting.update(detours)
-        self._deciding.add(decided)
+        self._undecided.add(decided)
         try:
             for detour in detours:
                 if not decided.done():
                     listener.asked(detour)
             return await decided
         finally:
-            self._deciding.discard(decided)
+            self._undecided.discard(decided)
             for detour in detours:
                 detour.withdraw()
 
     def end(self) -> None:
-        """End all questions as not agreed; no more are asked."""
+        """End all open questions as not agreed, and ask no more. Called when the session closes."""
         self._ended = True
-        for decided in tuple(self._deciding):
+        for decided in tuple(self._undecided):
             _settle(decided, agreed=False)
 
 

@@ -29,10 +29,11 @@ _WITHOUT_VERSION_HEADER: Final = frozenset({Revision.R2024_11_05, Revision.R2025
 
 
 class LegacyExchanges:
-    """The requests of one server session.
+    """The HTTP requests of one server session.
 
-    `hear` handles a message of a call's stream, and returns it if it is a response. `placed` is
-    called with the last event id that was handled.
+    `hear` is called with each message of a call's stream, in order. It returns the message if it is
+    a response, else None. `placed` is called with a call and an event id, once all messages up to
+    that event were handled. It is called only for calls with a listener.
     """
 
     def __init__(
@@ -43,18 +44,18 @@ class LegacyExchanges:
     ) -> None:
         self._upstream_context = upstream_context
         self._hear = hear
-        self._placed = placed
+        self._on_event = placed
         self.session: str | None = None
         self.is_open = False
-        """Whether the handshake succeeded: from then on the session id is fixed."""
+        """Whether the handshake succeeded. Until then each answer may set the session id."""
         self.headers: dict[str, str] = {}
-        self._posting: dict[str, str] = POSTED
+        self._post_headers: dict[str, str] = POSTED
 
     def welcome(self, revision: Revision) -> None:
-        """Mark the session as open, in this revision."""
+        """Mark the session as open: the handshake agreed on this revision."""
         self.is_open = True
         if revision not in _WITHOUT_VERSION_HEADER:
-            self._send_always(VERSION_HEADER, revision.value)
+            self._add_header(VERSION_HEADER, revision.value)
 
     def adopt(self, session: str | None, revision: Revision) -> None:
         """Continue a session that another process opened, in this revision."""
@@ -62,12 +63,12 @@ class LegacyExchanges:
         self.welcome(revision)
 
     async def take_up(self, call: Call, event: str) -> Response:
-        """Return the answer to a request of another process, reading on after `event`. Raises
-        UpstreamFailed.
+        """Return the answer to a request that another process sent. Its stream is reopened after
+        `event`.
 
-        Gone if the server no longer knows the stream.
+        Raises UpstreamFailed: Gone if the server no longer knows the stream.
         """
-        return await self._go_on(call, behind(event), failures.Gone)
+        return await self._reopen(call, behind(event), failures.Gone)
 
     async def ask(self, call: Call, message: str, first_byte: timedelta | None) -> Response:
         """Send a request and return its answer. Raises UpstreamFailed."""
@@ -81,7 +82,7 @@ class LegacyExchanges:
             await incoming.release(answered=answered)
 
     async def say(self, message: str, principal: Principal | None = None) -> int:
-        """Send a message without an answer; return the HTTP status. Raises UpstreamFailed."""
+        """Send a message that gets no response; return the HTTP status. Raises UpstreamFailed."""
         incoming = await self._post(message, self._upstream_context.settings.first_byte, principal=principal)
         await incoming.release()
         return incoming.status
@@ -98,14 +99,15 @@ class LegacyExchanges:
     ) -> Coroutine[Any, Any, Incoming]:
         outgoing = Outgoing(
             verb="POST",
-            headers=self._posting,
+            headers=self._post_headers,
             body=message.encode(),
             first_byte=first_byte,
             idle=self._upstream_context.settings.idle if call is None else call.bounds.idle,
             principal=principal if call is None else call.principal,
             left=None if call is None else call.leave,
+            # Without a call, it is a message about something that the server has begun.
             follows=call is None,
-            placed=None if call is None or call.listener is None else partial(self._placed, call),
+            placed=None if call is None or call.listener is None else partial(self._on_event, call),
         )
         return self._upstream_context.transport.send(outgoing)
 
@@ -120,21 +122,27 @@ class LegacyExchanges:
         if response is not None:
             return response
         await incoming.release()
-        return await self._go_on(call, end_of(incoming), failures.broke_off)
+        # The stream ended before the response.
+        return await self._reopen(call, end_of(incoming), failures.broke_off)
 
-    def _go_on(
+    def _reopen(
         self, call: Call, place: EventPosition, gone: Callable[[], UpstreamFailed]
     ) -> Coroutine[Any, Any, Response]:
-        taking_up = Outgoing(
+        """Return the answer from the rest of a call's stream, which starts at `place`.
+
+        It is reopened as often as needed. `gone` makes the failure for a server that has no such
+        stream.
+        """
+        reopening = Outgoing(
             verb="GET",
             headers=self.headers,
             first_byte=self._upstream_context.settings.first_byte,
             idle=call.bounds.idle,
             principal=call.principal,
             only_listens=True,
-            placed=None if call.listener is None else partial(self._placed, call),
+            placed=None if call.listener is None else partial(self._on_event, call),
         )
-        return go_on(self._upstream_context.transport, taking_up, place, partial(self._read, call), gone=gone)
+        return go_on(self._upstream_context.transport, reopening, place, partial(self._read, call), gone=gone)
 
     async def _read(self, call: Call, messages: AsyncIterator[bytes]) -> Response | None:
         """Return the response on a stream of the call; None if the stream ends before it."""
@@ -150,6 +158,7 @@ class LegacyExchanges:
                     # gateway's memory.
                     await clog
         except UpstreamFailed as failure:
+            # A stream that broke off can be reopened, unless its whole channel has ended.
             if failure.reason != UpstreamReason.CLOSED.value or isinstance(failure, failures.Severed):
                 raise
         finally:
@@ -157,6 +166,7 @@ class LegacyExchanges:
         return None
 
     async def _document(self, call: Call, incoming: Incoming) -> Response:
+        """Return the response from a JSON document. Raises UpstreamFailed if it answers no call."""
         async for message in incoming.messages():
             hear = self._upstream_context.dialect.decode
             heard = hear(message, None) if len(message) <= LARGE else await in_thread(partial(hear, message, None))
@@ -189,14 +199,14 @@ class LegacyExchanges:
         raise failures.unwelcome(status)
 
     def _take_session(self, session: str | None) -> None:
-        """Store the server's session id. Raises UpstreamFailed for an invalid one."""
+        """Store the server's session id, if any. Raises UpstreamFailed for an invalid one."""
         if session is None:
             return
         if not (session.isascii() and session.isprintable() and 0 < len(session) <= 1024) or " " in session:
             raise failures.malformed("its session id is invalid")
         self.session = session
-        self._send_always(SESSION_HEADER, session)
+        self._add_header(SESSION_HEADER, session)
 
-    def _send_always(self, name: str, value: str) -> None:
+    def _add_header(self, name: str, value: str) -> None:
         self.headers[name] = value
-        self._posting = POSTED | self.headers
+        self._post_headers = POSTED | self.headers

@@ -1,7 +1,8 @@
 """Calls that their server made tasks of (2025-11-25): `TaskCall` and `FollowedCalls`.
 
-They receive what the server says of its tasks and asks for them. `native` makes a `TaskCall`,
-`following` polls its task, and `Conversation` finds it by token, task or request id.
+When a call becomes a task, `native` makes a `TaskCall` in place of its `Call`. `following` polls
+the task until there is a result, and registers the `TaskCall` in each conversation that it uses.
+`Conversation` finds it in its `FollowedCalls`, and gives it notifications and questions.
 """
 
 import asyncio
@@ -13,25 +14,29 @@ from taskgate.upstream.calls import Call, UpstreamRequest
 
 
 class TaskCall(Call):
-    """A `Call` whose task at the server is followed. `task` is its last known state.
+    """A call that became a task of its server, from then until its result.
 
-    `stirs` is set when there is something to do for it. If its host wants progress, status messages
-    of the task are sent as progress too.
+    It has the id of the `Call` that it replaces. `task` is the last known state of the task.
+    `stirs` wakes its `TaskFollower`. It is set when the task no longer just works, and when a
+    question was answered. With `tells` the host wants progress: status messages of the task are
+    sent as progress too.
     """
 
-    __slots__ = ("_said", "_tells", "_turn", "is_ahead", "stirs", "task")
+    __slots__ = ("_last_message", "_messages", "_tells", "is_ahead", "stirs", "task")
 
-    def __init__(self, id: int, errand: UpstreamRequest, task: ServerTask, *, tells: bool, spent: float = 0) -> None:
-        super().__init__(id, errand.listener, errand.bounds, principal=errand.principal, spent=spent)
+    def __init__(self, id: int, request: UpstreamRequest, task: ServerTask, *, tells: bool, spent: float = 0) -> None:
+        super().__init__(id, request.listener, request.bounds, principal=request.principal, spent=spent)
         self.sent = True
         self.stirs = asyncio.Event()
         self.task = task._replace(message=None)
         self.is_ahead = False
-        """Whether an answer was sent to the server since the last resume point; see
-        `CallListener.on_checkpoint`."""
+        """Whether a question was answered or withdrawn since the last resume point.
+
+        `TaskFollower` then gives the listener another one, without that question.
+        """
         self._tells = tells
-        self._said: str | None = None
-        self._turn = 0
+        self._last_message: str | None = None
+        self._messages = 0
 
     def is_working(self) -> bool:
         """Whether its task runs: it is neither over nor does it wait for input."""
@@ -42,16 +47,19 @@ class TaskCall(Call):
         return self.task.status.is_terminal
 
     def shows(self, task: ServerTask) -> None:
-        """Take a new state of the task. A state after the terminal one is late and ignored."""
+        """Store a new state of the task, and send its message as progress.
+
+        A state after the terminal one is late and ignored.
+        """
         before = self.task
         if self.is_over():
             return
         self.task = task._replace(interval=task.interval or before.interval)
         if self.task != before:
             self.progressed()
-        if task.message is not None and task.message != self._said:
-            self._said = task.message
-            self._tell(task.message)
+        if task.message is not None and task.message != self._last_message:
+            self._last_message = task.message
+            self._send_progress(task.message)
         if not self.is_working():
             self.stirs.set()
 
@@ -61,61 +69,68 @@ class TaskCall(Call):
             self.is_ahead = True
             self.stirs.set()
 
-    def _tell(self, message: str) -> None:
+    def _send_progress(self, message: str) -> None:
         """Send a status message of the task as progress, with a number above the last one."""
-        self._turn += 1
+        self._messages += 1
         after = None if self.told is None else progress_done(self.told)
         if self._tells and self.listener is not None:
-            self.listener.on_notification(text_progress(self.id, message, self._turn, after or 0.0))
+            self.listener.on_notification(text_progress(self.id, message, self._messages, after or 0.0))
 
 
 class FollowedCalls:
-    """The calls that are followed in one conversation, whether or not they were made in it."""
+    """The calls that are followed in one conversation, whether or not they were made in it.
+
+    It also knows which requests may still become tasks: from `expect` to `met`. And it knows which
+    requests are parts of a followed call, such as its `tasks/result`.
+    """
 
     def __init__(self) -> None:
         self._calls: dict[int, TaskCall] = {}
-        self._parts: dict[int, TaskCall] = {}
-        self._expected: set[int] = set()
+        self._whole_by_part: dict[int, TaskCall] = {}
+        self._undecided: set[int] = set()
 
     def __iter__(self) -> Iterator[TaskCall]:
         return iter(tuple(self._calls.values()))
 
     def expect(self, id: int) -> None:
-        """Register a call that is about to be sent and may become a task."""
-        self._expected.add(id)
+        """Register a call that is about to be sent and may become a task. `met` must follow."""
+        self._undecided.add(id)
 
     @property
     def making(self) -> frozenset[int]:
         """The ids of calls that may still become tasks."""
-        return frozenset(self._expected)
+        return frozenset(self._undecided)
 
     def expects(self, id: int) -> bool:
         """Whether this call may still become a task."""
-        return id in self._expected
+        return id in self._undecided
 
     def met(self, id: int) -> bool:
-        """Report that it is known whether the call became a task; returns whether it was expected."""
-        was_expected = id in self._expected
-        self._expected.discard(id)
+        """Report that it is now known whether the call became a task.
+
+        Returns whether that was unknown until now.
+        """
+        was_expected = id in self._undecided
+        self._undecided.discard(id)
         return was_expected
 
     def begin(self, call: TaskCall) -> None:
-        """Start to follow a call."""
+        """Start to follow a call; `end` must follow."""
         self._calls[call.id] = call
 
     def end(self, call: Call) -> None:
-        """Stop to follow a call, with the requests that are parts of it."""
+        """Stop to follow a call, and forget its parts. Other calls are ignored."""
         if self._calls.get(call.id) is call:
             del self._calls[call.id]
-            self._parts = {part: whole for part, whole in self._parts.items() if whole is not call}
+            self._whole_by_part = {part: whole for part, whole in self._whole_by_part.items() if whole is not call}
 
     def has_part(self, part: int, whole: TaskCall) -> None:
         """Make a request a part of a call: messages on its stream belong to the call."""
-        self._parts[part] = whole
+        self._whole_by_part[part] = whole
 
     def whole(self, call: Call) -> Call:
-        """Return the call that a request is made for: nearly always itself."""
-        return self._parts.get(call.id, call)
+        """Return the followed call that a request is a part of; if there is none, `call` itself."""
+        return self._whole_by_part.get(call.id, call)
 
     def of_token(self, token: int) -> TaskCall | None:
         """Return the call with that progress token."""

@@ -1,6 +1,7 @@
 """The `initialize` request of one conversation, and its answer: `Handshake`.
 
-`Conversation.begin` sends it; `beginning` reports a failure for the log.
+`Conversation.begin` sends it and reads the answer with it; `beginning` reports a failure for the
+log.
 """
 
 from taskgate.domain.versions import NEWEST_LEGACY, Peer
@@ -15,38 +16,43 @@ from taskgate.upstream.settings import TransportKind
 
 
 class Handshake:
-    """One handshake; `call` waits for its answer."""
+    """One handshake; `call` is the `Call` under which the request is sent."""
 
-    __slots__ = ("_said", "_upstream_context", "call")
+    __slots__ = ("_answered", "_upstream_context", "call")
 
     def __init__(self, upstream_context: UpstreamContext) -> None:
         self._upstream_context = upstream_context
-        self._said = ""
+        # What an answer said that was refused here, for the log.
+        self._answered = ""
         self.call = Call(next(upstream_context.ids), None, briefly(upstream_context.settings.first_byte))
 
     def asks(self, host: Peer | None) -> str:
-        """Return the request, with the capabilities of `host`."""
+        """Return the text of the request, with the capabilities of `host`."""
         upstream_context = self._upstream_context
         return upstream_context.dialect.handshake(
             self.call.id, host, upstream_context.settings.revision or NEWEST_LEGACY
         )
 
     def read(self, response: Response) -> ServerDescription:
-        """Return the server's identity. Raises UpstreamFailed; Unwelcome if the server refuses."""
+        """Return the server's identity from the answer. Raises UpstreamFailed.
+
+        Unwelcome for a JSON-RPC error: it may show another era.
+        """
         if response.error is not None:
             raise failures.no_session(failures.said_in(response))
         named = (response.result.members or {}) if response.result is not None else {}
         revision = value_of(named, "protocolVersion")
-        self._said = f"revision {revision}" if isinstance(revision, str) else ""
+        self._answered = f"revision {revision}" if isinstance(revision, str) else ""
         return self._upstream_context.dialect.read_welcome(response)
 
     def failed(self, failure: UpstreamFailed) -> None:
-        """Log a failed handshake if the server got it, and its era does not explain the failure.
+        """Log that the handshake failed, but only if the server got it.
 
-        If the era is not configured, `era` decides that and logs it.
+        A refusal by a server whose era is not configured is not logged: the server may be a modern
+        one. `era` finds that out, and logs the refusal if it is not.
         """
         settings = self._upstream_context.settings
         # With HTTP+SSE the event stream may be refused before the request is sent.
         was_asked = self.call.sent or settings.transport is TransportKind.SSE
         if was_asked and not (isinstance(failure, Unwelcome) and settings.era is None):
-            self._upstream_context.reception.failed(settings, failure, self._said)
+            self._upstream_context.reception.failed(settings, failure, self._answered)

@@ -1,8 +1,8 @@
 """GET stream of a session: `ServerStream` receives what the server sends outside of answers.
 
-Most servers also send progress there. It is opened once after the handshake and reopened whenever
-it breaks, from the last event. A server without such a stream says so and is not asked again.
-`Talk` has it; messages go to `Conversation.hear_aside`.
+Most servers also send progress there. It is opened once after the handshake, and reopened from the
+last event whenever it ends. A server that refuses it for good is not asked again. Each `Talk` has
+at most one; messages go to `Conversation.hear_aside`.
 """
 
 import asyncio
@@ -21,11 +21,11 @@ from taskgate.upstream.settings import UpstreamObserver
 
 
 class ServerStream:
-    """Keeps one GET stream open until it is closed. `hear` gets every message; invalid ones are
-    skipped.
+    """One GET stream, kept open in a background task until `close`.
 
-    The session id in `headers` tells streams apart. `lost` is called if the server ends the session
-    there.
+    `hear` is called with every message, in order; messages for which it raises UpstreamFailed are
+    skipped. `lost` is called once if the answer to a GET shows that the server ended the session;
+    the stream then ends. The session id in `headers` varies the pauses between streams.
     """
 
     def __init__(
@@ -41,7 +41,8 @@ class ServerStream:
         self._transport = transport
         self._headers = headers
         self._last_event: str | None = None
-        self._wished: float | None = None
+        # The pause in seconds that the server asked for on the last stream.
+        self._wished_pause: float | None = None
         self._session = headers.get(SESSION_HEADER, "")
         self._hear = hear
         self._lost = lost
@@ -52,7 +53,7 @@ class ServerStream:
         self._task = asyncio.get_running_loop().create_task(self._listen(), context=Context())
 
     async def known(self, within: float) -> None:
-        """Wait until the server opened the stream or refused it, at most `within` seconds."""
+        """Wait for the first attempt, at most `within` seconds: opened, refused or failed."""
         try:
             async with asyncio.timeout(within):
                 await self._known.wait()
@@ -65,33 +66,35 @@ class ServerStream:
         await asyncio.wait((self._task,))
 
     async def _listen(self) -> None:
+        """Open streams, one after the other, with pauses that grow while streams are short."""
         pause = PAUSE_FIRST
         for turn in count():
             began = self._clock.elapsed()
             try:
-                if not await self._hold():
+                if not await self._read_stream():
                     return
             except UpstreamFailed as failure:
                 if failure.reason == UpstreamReason.SESSION_LOST.value:
                     self._lost()
                     return
                 if failure.reason == UpstreamReason.REDIRECT.value:
+                    # It would be the same for every attempt.
                     return
             finally:
                 self._known.set()
             if self._clock.elapsed() - began > PAUSE_MOST:
                 pause = PAUSE_FIRST
-            if self._wished is not None:
+            if self._wished_pause is not None:
                 # The server asked for this pause; its stream did not break.
-                await asyncio.sleep(self._wished * (0.5 + share(self._session, turn)))
+                await asyncio.sleep(self._wished_pause * (0.5 + share(self._session, turn)))
                 pause = PAUSE_FIRST
                 continue
             await asyncio.sleep(pause * share(self._session, turn))
             pause = min(pause * 2, PAUSE_MOST)
 
-    async def _hold(self) -> bool:
-        """Read one stream to its end; returns whether there may be another."""
-        self._wished = None
+    async def _read_stream(self) -> bool:
+        """Open one stream and read it to its end; returns whether to try again."""
+        self._wished_pause = None
         headers = takes_up(self._headers, self._last_event)
         incoming = await self._transport.send(Outgoing(verb="GET", headers=headers, only_listens=True))
         try:
@@ -116,7 +119,7 @@ class ServerStream:
         finally:
             self._observer.stream_ended("get")
             self._last_event = incoming.last_event or self._last_event
-            self._wished = wished(incoming)
+            self._wished_pause = wished(incoming)
 
     async def _hear_one(self, message: bytes) -> None:
         # An invalid message answers no call, and the stream is still usable.

@@ -1,8 +1,9 @@
 """Calls that a server of 2025-11-25 makes tasks of: `Natives` sends, follows and cancels them.
 
 The caller sees an ordinary call that takes long (docs/decisions/0041). `tools/call` is sent with a
-task request; the answer is a task handle, which a `TaskFollower` turns into the result. If the call
-is given up, the task is cancelled at the server. `HttpSession` decides which calls are made so.
+request for a task. Its first answer is a task handle or, from some servers, the result itself. A
+`TaskFollower` waits for the result of a task. If the call is given up, the task is cancelled at the
+server, unless another process resumes the call. Each `HttpSession` has one `Natives`.
 """
 
 import asyncio
@@ -37,11 +38,12 @@ MAY_BE: Final = frozenset({TaskSupport.REQUIRED, TaskSupport.OPTIONAL})
 
 
 class Reach(NamedTuple):
-    """Functions of the session that calls in it use.
+    """Functions of the `HttpSession` that its `Natives` uses.
 
-    `ask` sends a request, of whose time some seconds may be spent. `talk` returns the current
-    connection, if any. `ready` opens one for a request, and returns how long that took. `listed`
-    and `tools` are those of UpstreamSession.
+    `ask(request, spent)` sends a plain request; `spent` are the seconds of its time that have
+    passed. `talk` returns the current connection, None without one. `ready` opens one for a
+    request, and returns it with the seconds that it took. `listed` and `tools` are those of
+    UpstreamSession.
     """
 
     ask: Callable[..., Coroutine[Any, Any, Response]]
@@ -57,16 +59,18 @@ class Natives:
     def __init__(self, upstream_context: UpstreamContext, reach: Reach) -> None:
         self._upstream_context = upstream_context
         self._reach = reach
+        # The calls whose tasks are followed now.
         self._calls: set[TaskCall] = set()
-        self._asking: set[asyncio.Task[Response]] = set()
+        # The requests for a task whose first answer is not there, and those of them that were given
+        # up.
+        self._first_requests: set[asyncio.Task[Response]] = set()
         self._late: set[asyncio.Task[Response]] = set()
         self._is_closed = False
 
     def way(self, tool: str, params: Params, kinds: Collection[TaskSupport]) -> Ask:
-        """Return the function that sends a call of the tool: as a task if its support is one of
-        `kinds`.
+        """Return the function that sends a call of the tool, for a server with or without tasks.
 
-        For a server without tasks that is the plain `ask`.
+        It asks for a task if the tool's task support is one of `kinds`, MUST_BE or MAY_BE.
         """
         talk = self._reach.talk()
         if talk is not None and not talk.makes_tasks:
@@ -74,24 +78,24 @@ class Natives:
         return partial(self._ask, tool=tool, params=params, kinds=kinds)
 
     async def _ask(
-        self, errand: UpstreamRequest, *, tool: str, params: Params, kinds: Collection[TaskSupport]
+        self, request: UpstreamRequest, *, tool: str, params: Params, kinds: Collection[TaskSupport]
     ) -> Response:
-        """Send a call, as a task if the tool's support is one of `kinds`."""
+        """Send a call. Ask for a task if the server has them and the tool is of one of `kinds`."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:
-            async with asyncio.timeout(errand.bounds.first):
-                talk = self._reach.talk() or (await self._reach.ready(errand))[0]
+            async with asyncio.timeout(request.bounds.first):
+                talk = self._reach.talk() or (await self._reach.ready(request))[0]
                 is_native = talk.makes_tasks and await self._support(tool) in kinds
         except TimeoutError:
             raise failures.too_late(dispatched=False) from None
         if is_native:
-            return await self._call(errand, params, began)
-        response = await self._reach.ask(errand, loop.time() - began)
+            return await self._call(request, params, began)
+        response = await self._reach.ask(request, loop.time() - began)
         if talk.makes_tasks and (task := self._upstream_context.dialect.tasks.read_created(response)) is not None:
             # Hosts are not told of server tasks (docs/decisions/0041), and this one has no
             # follower.
-            self._end(task.id)
+            self._send_cancel(task.id)
             raise failures.malformed("it created a task for a call that did not ask for one")
         return response
 
@@ -104,119 +108,132 @@ class Natives:
                 listed = (await self._reach.tools()).get(tool)
         return None if listed is None else listed.support
 
-    async def _call(self, errand: UpstreamRequest, params: Params, began: float) -> Response:
-        """Send a `tools/call` as a task and return its result, whichever way the server answers.
+    async def _call(self, request: UpstreamRequest, params: Params, began: float) -> Response:
+        """Send a `tools/call` that asks for a task, and return the response of the call.
 
-        Raises UpstreamFailed; cancelling it cancels the task at the server.
+        Raises UpstreamFailed. If the await is cancelled, so is the task at the server.
         """
         dialect = self._upstream_context.dialect
-        wish = dialect.tasks.with_task(params, timedelta(seconds=errand.bounds.ceiling))
-        beginning = _Beginning(errand, began, tells=params.tail is not None)
+        with_task = dialect.tasks.with_task(params, timedelta(seconds=request.bounds.ceiling))
+        # With a progress token (a tail), the host wants progress.
+        undecided = _UndecidedCall(request, began, tells=params.tail is not None)
 
+        # Called at the moment of sending: only then id and connection are known.
         def write(id: int) -> str:
             talk = self._reach.talk()
-            beginning.leaves(id, None if talk is None else talk.conversation)
-            return dialect.call(id, TOOLS_CALL, wish)
+            undecided.register(id, None if talk is None else talk.conversation)
+            return dialect.call(id, TOOLS_CALL, with_task)
 
-        return await self._follow(beginning, await self._created(beginning, write))
+        return await self._after_answer(undecided, await self._first_answer(undecided, write))
 
-    async def _follow(self, beginning: "_Beginning", response: Response) -> Response:
-        """Return the result of a call after its first answer, which may be a task handle."""
+    async def _after_answer(self, undecided: "_UndecidedCall", response: Response) -> Response:
+        """Return the response of a call after its first answer, which may be a task handle."""
         task = None
         try:
             task = self._upstream_context.dialect.tasks.read_created(response)
         finally:
             if task is None:
-                beginning.over()
+                undecided.became_none()
         if task is None:
             return response
-        call = beginning.call(task)
+        call = undecided.task_call(task)
         if self._is_closed:
-            beginning.over()
+            # The answer came during `close`, which cancelled only the calls known before.
+            undecided.became_none()
             self._cancel(call)
             raise failures.let_go(dispatched=True)
-        return await self._see_through(call, task)
+        return await self._follow_to_end(call, task)
 
-    async def go_on(self, errand: UpstreamRequest, resumed: Resumed, adopting: Adopting) -> Response:
-        """Resume a call of another process and return its result; Gone if it is lost.
+    async def go_on(self, request: UpstreamRequest, resumed: Resumed, adopting: Adopting) -> Response:
+        """Resume a call of another process, and return its response. Raises UpstreamFailed.
 
-        `errand` is the call as this process would send it; it is not sent.
+        `request` is the call as this process would send it; it is not sent. If it was a task
+        already, the task is followed. If not, its stream is read on, where a task handle may come.
+        Raises Gone if the server no longer knows the call.
         """
-        resume_point, beginning = (
+        resume_point, undecided = (
             resumed.resume_point,
-            _Beginning(errand, asyncio.get_running_loop().time(), tells=True),
+            _UndecidedCall(request, asyncio.get_running_loop().time(), tells=True),
         )
         id_ = next(self._upstream_context.ids) if resume_point.request is None else resume_point.request
-        beginning.leaves(id_, adopting.stand(resumed).conversation)
+        undecided.register(id_, adopting.stand(resumed).conversation)
         if resume_point.task is not None:
             task = ServerTask(resume_point.task, TaskStatus.WORKING)
-            return await self._see_through(beginning.call(task), None, resumed.asked)
+            return await self._follow_to_end(undecided.task_call(task), None, resumed.asked)
         try:
-            response = await adopting.go_on(errand, resumed)
+            response = await adopting.go_on(request, resumed)
         except BaseException:
-            beginning.over()
+            undecided.became_none()
             raise
-        return await self._follow(beginning, response)
+        return await self._after_answer(undecided, response)
 
     async def close(self) -> None:
         """End every call; those that no other process resumes are cancelled at the server.
 
-        A call that may become a task just now has a short time to be answered.
+        Calls without a first answer have a short time to get it: only with the task id can a task
+        be cancelled.
         """
         self._is_closed = True
         for call in tuple(self._calls):
+            # Before `was_let_go`, because `_cancel` does nothing after it. So `_follow_to_end`
+            # sends no second cancellation.
             self._cancel(call)
             call.was_let_go = True
             call.wake()
-        if self._asking:
-            await asyncio.wait(tuple(self._asking), timeout=SIGN_OF_LIFE.total_seconds())
+        if self._first_requests:
+            await asyncio.wait(tuple(self._first_requests), timeout=SIGN_OF_LIFE.total_seconds())
         late = tuple(self._late)
         for asking in late:
             asking.cancel()
         if late:
             await asyncio.wait(late)
 
-    async def _created(self, beginning: "_Beginning", write: Callable[[int], str]) -> Response:
-        """Return the first answer. A cancelled call that was sent is awaited for a short time all
-        the same.
+    async def _first_answer(self, undecided: "_UndecidedCall", write: Callable[[int], str]) -> Response:
+        """Send the request for a task, and return the first answer.
 
-        Only with the task id can the task be ended. If none is made by then, the call is cancelled
-        as any other.
+        If the await is cancelled after sending, the request runs on for a short time: only with the
+        task id can the task be cancelled. Without an answer by then, the request is cancelled as
+        any other.
         """
         loop = asyncio.get_running_loop()
-        errand, spent = beginning.errand._replace(write=write), loop.time() - beginning.began
-        asking = loop.create_task(self._reach.ask(errand, spent))
-        self._asking.add(asking)
-        asking.add_done_callback(self._asking.discard)
+        request, spent = undecided.request._replace(write=write), loop.time() - undecided.began
+        asking = loop.create_task(self._reach.ask(request, spent))
+        self._first_requests.add(asking)
+        asking.add_done_callback(self._first_requests.discard)
         try:
             return await asyncio.shield(asking)
         except UpstreamFailed:
-            beginning.over()
+            undecided.became_none()
             raise
         except asyncio.CancelledError:
             self._late.add(asking)
             patience = loop.call_later(SIGN_OF_LIFE.total_seconds(), asking.cancel)
-            asking.add_done_callback(partial(self._end_late, beginning, patience))
-            if not beginning.fall_silent():
+            asking.add_done_callback(partial(self._cancel_late, undecided, patience))
+            if not undecided.detach():
                 asking.cancel()
             raise
 
-    def _end_late(self, beginning: "_Beginning", patience: asyncio.TimerHandle, asking: asyncio.Task[Response]) -> None:
-        """Cancel the task that a late answer names."""
+    def _cancel_late(
+        self, undecided: "_UndecidedCall", patience: asyncio.TimerHandle, asking: asyncio.Task[Response]
+    ) -> None:
+        """Cancel the task that a late first answer names. Called when its request has ended."""
         patience.cancel()
         self._late.discard(asking)
-        beginning.over()
+        undecided.became_none()
         if asking.cancelled() or asking.exception() is not None:
             return
         with suppress(UpstreamFailed):
             task = self._upstream_context.dialect.tasks.read_created(asking.result())
             if task is not None:
-                self._cancel(beginning.call(task))
+                self._cancel(undecided.task_call(task))
 
-    async def _see_through(
+    async def _follow_to_end(
         self, call: TaskCall, task: ServerTask | None, asked: Mapping[str, Question] | None = None
     ) -> Response:
-        """Follow the task of a call to its end; cancel it if the call is given up."""
+        """Follow the task of a call, and return the response. If the call is given up, cancel it.
+
+        `task` is its first state, None if unknown. `asked` are the questions of a resumed call.
+        """
         upstream_context = self._upstream_context
         self._calls.add(call)
         call.begin(upstream_context.alarms, upstream_context.running)
@@ -227,8 +244,8 @@ class Natives:
                     talk.conversation.ask_anew(call, asked)
                 return await following.outcome(task)
         except ScopeCancelled:
-            over = failures.let_go if call.was_let_go else failures.too_late
-            raise over(dispatched=True) from None
+            failed = failures.let_go if call.was_let_go else failures.too_late
+            raise failed(dispatched=True) from None
         finally:
             call.stop()
             self._calls.discard(call)
@@ -238,45 +255,54 @@ class Natives:
                 talk.conversation.over(call)
 
     def _cancel(self, call: TaskCall) -> None:
-        """Cancel a running task at the server in the background, unless another process resumes it."""
-        if not (call.was_let_go or is_left(call) or call.is_over()):
-            self._end(call.task.id)
+        """Cancel the task at the server in the background, if that is due.
 
-    def _end(self, task: str) -> None:
+        It is not if the task has ended, if another process resumes the call, or if `close` has done
+        so.
+        """
+        if not (call.was_let_go or is_left(call) or call.is_over()):
+            self._send_cancel(call.task.id)
+
+    def _send_cancel(self, task: str) -> None:
         talk = self._reach.talk()
         if talk is not None:
             native = self._upstream_context.dialect.tasks
             talk.conversation.say(native.request(next(self._upstream_context.ids), TASKS_CANCEL, task), insists=True)
 
 
-class _Beginning:
-    """A call that may become a task, until that is known. `began` is the loop time of its start."""
+class _UndecidedCall:
+    """A call that asks for a task, until it is known whether it becomes one.
 
-    __slots__ = ("_conversation", "_id", "_tells", "began", "errand")
+    `register` tells the conversation so, which then keeps the questions of the call. Each path of a
+    registered call must end that once: by `became_none`, or by a `TaskFollower` for `task_call`.
+    `began` is the loop time of the call's start. `tells` is as in `TaskCall`.
+    """
 
-    def __init__(self, errand: UpstreamRequest, began: float, *, tells: bool) -> None:
-        self.errand = errand
+    __slots__ = ("_conversation", "_id", "_tells", "began", "request")
+
+    def __init__(self, request: UpstreamRequest, began: float, *, tells: bool) -> None:
+        self.request = request
         self.began = began
         self._tells = tells
         self._id = 0
         self._conversation: Conversation | None = None
 
-    def leaves(self, id: int, conversation: Conversation | None) -> None:
-        """Register it as about to be sent, under that id, in that conversation."""
+    def register(self, id: int, conversation: Conversation | None) -> None:
+        """Register the call in a conversation: it is about to be sent there under that id."""
         self._id, self._conversation = id, conversation
         if conversation is not None:
             conversation.followed.expect(id)
 
-    def call(self, task: ServerTask) -> TaskCall:
-        """Return the followed call: it became this task."""
+    def task_call(self, task: ServerTask) -> TaskCall:
+        """Return the call to follow, or to cancel: it became this task."""
         spent = asyncio.get_running_loop().time() - self.began
-        return TaskCall(self._id, self.errand, task, tells=self._tells, spent=spent)
+        return TaskCall(self._id, self.request, task, tells=self._tells, spent=spent)
 
-    def over(self) -> None:
-        """Report that it became no task, or that it no longer matters."""
+    def became_none(self) -> None:
+        """Tell the conversation that it became no task, or one that is not followed."""
         if self._conversation is not None:
             self._conversation.met(self._id, None)
 
-    def fall_silent(self) -> bool:
-        """Detach its listener; returns whether it was sent."""
+    def detach(self) -> bool:
+        """Detach the listener of the call; returns whether the call was sent."""
         return self._conversation is not None and self._conversation.fall_silent(self._id)

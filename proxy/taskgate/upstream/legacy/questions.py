@@ -1,7 +1,8 @@
 """Open questions of a server in one conversation: `Questions`, each answered once or withdrawn.
 
-`attribution` finds the call, `Conversation` gives the `OpenQuestion` to its listener, and the
-answer is posted in the background.
+`attribution` finds the call that a question is for. `Conversation` registers the question here, and
+gives the `OpenQuestion` to the listener of that call. A question is open until it is answered or
+withdrawn; the answer is posted in the background.
 """
 
 import json
@@ -34,12 +35,22 @@ class OpenQuestion:
     """A `ServerQuestion` of a legacy server. `call` is the call that it is asked for, None if there
     is none.
 
+    `key` is its name for other processes: the server's id as JSON, None without a call.
     `came_aside`: it came outside of the call's stream. `guessed`: it may be for another call.
     """
 
     __slots__ = (
-        "_forgets", "_id", "_questions", "_token", "_was_withdrawn",
-        "asked", "call", "came_aside", "guessed", "key", "question",
+        "_id",
+        "_questions",
+        "_token",
+        "_was_withdrawn",
+        "_when_withdrawn",
+        "asked",
+        "call",
+        "came_aside",
+        "guessed",
+        "key",
+        "question",
     )  # fmt: skip
 
     def __init__(
@@ -53,8 +64,9 @@ class OpenQuestion:
         self.guessed = guessed
         self._id = asked.id
         self._token = asked.progress_token
+        # None once it is no longer open.
         self._questions: Questions | None = questions
-        self._forgets: list[Callable[[], None]] = []
+        self._when_withdrawn: list[Callable[[], None]] = []
         self._was_withdrawn = False
 
     @property
@@ -64,7 +76,7 @@ class OpenQuestion:
     def answer(self, answer: Answer, principal: Principal | None = None) -> None:
         questions, self._questions = self._questions, None
         if questions is not None:
-            self._forgets = []
+            self._when_withdrawn = []
             questions.answered(self._id, answer, principal)
 
     def refuse(self) -> None:
@@ -77,15 +89,15 @@ class OpenQuestion:
 
     def when_withdrawn(self, forget: Callable[[], None]) -> None:
         if self._questions is not None:
-            self._forgets.append(forget)
+            self._when_withdrawn.append(forget)
         elif self._was_withdrawn:
             forget()
 
     def withdraw(self) -> None:
-        """Withdraw the question: it can no longer be answered."""
+        """Close the question without an answer, and tell those who asked by `when_withdrawn`."""
         self._questions, self._was_withdrawn = None, True
-        forgets, self._forgets = self._forgets, []
-        for forget in forgets:
+        callbacks, self._when_withdrawn = self._when_withdrawn, []
+        for forget in callbacks:
             forget()
 
 
@@ -101,8 +113,10 @@ class Questions:
     def ask(
         self, asked: ReceivedQuestion, call: Call | None, *, came_aside: bool, guessed: bool = False
     ) -> OpenQuestion | None:
-        """Register a question; None if it is open already, or beyond the limit, which refuses it at
-        the server."""
+        """Register a question and return it.
+
+        None if it is open already, or if MAX_OPEN are: then it is refused at the server.
+        """
         if asked.id in self._open:
             # Repeated by a stream that was reopened; the first one will be answered.
             return None
@@ -116,12 +130,12 @@ class Questions:
         return question
 
     def answered(self, id: RequestId, answer: Answer, principal: Principal | None) -> None:
-        """Send an answer to the server."""
-        self._taken(id)
+        """Send the answer to an open question, and forget the question. `OpenQuestion` calls it."""
+        self._remove(id)
         self._reply(self._dialect.answer(id, answer), principal)
 
     def no_answer(self, method: str) -> Answer:
-        """Return the answer to such a question when the host gave none."""
+        """Return the answer to a question of this method for a host that gave none."""
         return self._dialect.default_answer(method)
 
     def tell(self, notification: Notification, token: RequestId) -> None:
@@ -129,13 +143,13 @@ class Questions:
         self._say(self._dialect.notification(notification, token), droppable=True)
 
     def withdraw(self, id: RequestId) -> None:
-        """Withdraw a question on behalf of the server; an unknown id is ignored."""
-        question = self._taken(id)
+        """Withdraw a question: the server no longer waits. An unknown id is ignored."""
+        question = self._remove(id)
         if question is not None:
             question.withdraw()
 
     def hand_over(self, call: Call, whole: Call) -> None:
-        """Move the questions of a call to `whole`, the call that it is a part of."""
+        """Move the open questions of a call that became a task to `whole`, its `TaskCall`."""
         for question in self._open.values():
             if question.call is call:
                 question.call = whole
@@ -144,8 +158,9 @@ class Questions:
     def end_of(self, call: Call, *, is_left: bool) -> list[ReceivedQuestion]:
         """Withdraw the questions of a call that is over; return those that may be for another call.
 
-        A question outside of the call's stream may have a wider scope: it is refused at the server,
-        unless another process resumes the call.
+        A question outside of the call's stream does not end with the call for its server, so it is
+        refused there. With `is_left` another process resumes the call and gets its questions: none
+        is refused or returned.
         """
         others: list[ReceivedQuestion] = []
         for id_, question in tuple(self._open.items()):
@@ -162,7 +177,8 @@ class Questions:
         for id_ in tuple(self._open):
             self.withdraw(id_)
 
-    def _taken(self, id: RequestId) -> OpenQuestion | None:
+    def _remove(self, id: RequestId) -> OpenQuestion | None:
+        """Remove a question, and let the time of its call run again if it was its last."""
         question = self._open.pop(id, None)
         if question is not None and question.call is not None:
             question.call.asks(-1)

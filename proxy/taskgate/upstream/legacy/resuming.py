@@ -2,8 +2,8 @@
 
 Servers close streams on purpose and expect them to be reopened after a pause (SEP-1699), so an end
 alone is no failure. Some released servers replay stored events on the new connection, but send
-nothing new there. So a reopened stream that stays silent is opened again. Used by `exchanges` for
-calls and by `listening`.
+nothing new there. So a reopened stream that stays silent is closed and opened again. `exchanges`
+uses `go_on` for the streams of calls. `listening` has a loop of its own, and uses the rest.
 """
 
 import asyncio
@@ -58,10 +58,10 @@ def wished(incoming: Incoming) -> float | None:
 
 
 class EventPosition(NamedTuple):
-    """Position in a stream: its last event id, None if it has no ids.
+    """Position from which a stream is reopened: its last event id, None if it has no ids.
 
-    It is reopened after `pause` seconds. `was_heard_here` is False for a stream of an earlier
-    process.
+    `pause` is the wait in seconds before it is reopened. `was_heard_here` is False for a stream
+    that an earlier process read; the first attempt then does not wait.
     """
 
     last_event: str | None
@@ -95,6 +95,7 @@ class UntilSilent:
         self.was_heard = False
         """Whether there was any message."""
         self.fell_silent = False
+        """Whether silence ended it, and not the end of the stream."""
 
     def __aiter__(self) -> Self:
         return self
@@ -124,31 +125,33 @@ async def go_on(
 ) -> _Found:
     """Reopen a stream until `read` returns something other than None; return that.
 
-    `read` gets the messages up to the end of each connection, or to its silence. `outgoing` is the
-    GET, without the event id. Raises UpstreamFailed: closed if the stream cannot be reopened,
-    `gone` if the server has no such stream, or what `read` raises.
+    `read` is called for each connection, with its messages up to its end or its silence. It returns
+    None if what it waits for was not among them. `outgoing` is the GET, without the event id.
+    Raises UpstreamFailed: closed if the stream cannot be reopened, what `gone` makes if the server
+    has no such stream, or what `read` raises.
     """
-    last_event, pause, failed, taken = place.last_event, place.pause, 0, 0
+    last_event, pause, failures_in_a_row, taken_in_a_row = place.last_event, place.pause, 0, 0
+    # Patient: more attempts, with growing pauses; MAX_FAILURES_AFTER says for which streams.
     silence, is_patient = SILENCE, not place.was_heard_here
-    until_then = 0.0 if is_patient else pause
-    while last_event is not None and failed < (MAX_FAILURES_AFTER if is_patient else MAX_FAILURES):
-        await asyncio.sleep(until_then)
-        failed += 1
-        until_then = min(pause * 2 ** (failed - 1), PAUSE_GROWN) if is_patient else pause
+    wait = 0.0 if is_patient else pause
+    while last_event is not None and failures_in_a_row < (MAX_FAILURES_AFTER if is_patient else MAX_FAILURES):
+        await asyncio.sleep(wait)
+        failures_in_a_row += 1
+        wait = min(pause * 2 ** (failures_in_a_row - 1), PAUSE_GROWN) if is_patient else pause
         try:
             incoming = await transport.send(outgoing._replace(headers=takes_up(outgoing.headers, last_event)))
         except UpstreamFailed as failure:
             if failure.reason in _FOR_GOOD:
                 break
             # A server may send the head only with the first message: a timeout here is no failure.
-            failed -= failure.reason == UpstreamReason.TIMEOUT.value
+            failures_in_a_row -= failure.reason == UpstreamReason.TIMEOUT.value
             continue
         try:
             if incoming.status in FOR_NOW:
                 continue
             if incoming.status == TAKEN:
-                failed, taken = failed - 1, taken + 1
-                until_then = min(pause * 2**taken, PAUSE_GROWN)
+                failures_in_a_row, taken_in_a_row = failures_in_a_row - 1, taken_in_a_row + 1
+                wait = min(pause * 2**taken_in_a_row, PAUSE_GROWN)
                 continue
             if incoming.status != 200 or not incoming.streams:
                 raise gone()
@@ -159,7 +162,7 @@ async def go_on(
             last_event, pause = incoming.last_event or last_event, wished(incoming) or pause
             # The gateway closed a silent stream: the server needs a moment to notice, and asked for
             # no pause.
-            until_then, failed, taken = (PAUSE_LEAST if heard.fell_silent else pause), 0, 0
+            wait, failures_in_a_row, taken_in_a_row = (PAUSE_LEAST if heard.fell_silent else pause), 0, 0
             silence = SILENCE if heard.was_heard else min(silence * 2, _longest_silence(outgoing))
             is_patient = heard.fell_silent or not place.was_heard_here
         finally:
@@ -173,3 +176,4 @@ def _longest_silence(outgoing: Outgoing) -> float:
 
 
 _FOR_GOOD: Final = frozenset({UpstreamReason.REDIRECT.value, UpstreamReason.REFUSED.value})
+"""Failures that would be the same for every attempt."""

@@ -1,8 +1,9 @@
 """Session with a legacy server as the gateway uses it: `HttpSession`, an `UpstreamSession`.
 
-It opens a connection (`Talk`) on first use, and another one after the server ended that. No call is
-sent twice. The call that notices the end fails, and the next one opens a new connection. Only a
-call of which nothing was sent yet is repeated. Created by `http` and `session_of_any_era`.
+It opens a connection (`Talk`) on first use, and another one after the server ended that. The call
+that notices the end fails, and the next one opens a new connection. No call is sent twice: only a
+call of which nothing was sent yet is repeated. A call that another process resumes stays at the
+server when the session is closed. Created by `http` and `session_of_any_era`.
 """
 
 import asyncio
@@ -44,10 +45,12 @@ _TAKING_LONG: Final = frozenset({TOOLS_CALL, TASKS_RESULT})
 
 
 class HttpSession:
-    """One session with one server.
+    """One session with one server, for one host session or task.
 
-    The settings in `lasting` are sent again in each new connection. `unwelcome` is called when the
-    server may have left the legacy era.
+    `listener` gets what belongs to no call; `host` is the host that can be asked, if any. The
+    settings in `lasting` are sent again in each new connection. `unwelcome` is called whenever an
+    answer shows that the server may have left the legacy era. `adoptions` is shared by all sessions
+    with the server.
     """
 
     era: Final = Era.LEGACY
@@ -109,11 +112,15 @@ class HttpSession:
     ) -> Response:
         write = self._upstream_context.dialect.call
         bounds = self._upstream_context.patience.of(tool, method)
-        errand = UpstreamRequest(method, lambda id_: write(id_, method, params), bounds, listener, principal, log_level)
+        request = UpstreamRequest(
+            method, lambda id_: write(id_, method, params), bounds, listener, principal, log_level
+        )
+        # Here only tools that require it are called as tasks of the server; in `run` all that may
+        # be.
         ask = self._ask if tool is None or params is None else self._natives.way(tool, params, MUST_BE)
-        response = await ask(errand)
+        response = await ask(request)
         if response.error is not None:
-            response = await self._detours.after(errand, response, ask)
+            response = await self._detours.after(request, response, ask)
         if response.error is None:
             self._lasting.note(method, params)
             if method == TOOLS_LIST:
@@ -134,24 +141,25 @@ class HttpSession:
         resumes: Resumes | None = None,
     ) -> Response:
         if isinstance(resumes, NextRound):
+            # The call was begun while the server was a modern one.
             raise failures.no_rounds()
         dialect = self._upstream_context.dialect
         bounds = self._upstream_context.patience.of(tool).within(within)
         track = dialect.with_token_slot
         tracked = track(params) if len(params) <= LARGE else await in_thread(partial(track, params))
         write = partial(dialect.call, method=TOOLS_CALL, params=tracked)
-        errand = UpstreamRequest(TOOLS_CALL, write, bounds, listener, principal, log_level)
+        request = UpstreamRequest(TOOLS_CALL, write, bounds, listener, principal, log_level)
         if resumes is not None:
-            return await self._natives.go_on(errand, resumes, self._adopting)
+            return await self._natives.go_on(request, resumes, self._adopting)
         ask = self._natives.way(tool, tracked, MAY_BE)
-        response = await ask(errand)
-        return response if response.error is None else await self._detours.after(errand, response, ask)
+        response = await ask(request)
+        return response if response.error is None else await self._detours.after(request, response, ask)
 
     def outcome(self, response: Response) -> CallSucceeded | CallFaulted:
         return self._upstream_context.dialect.outcome(response)
 
     def tell(self, notification: Notification) -> None:
-        """Notifications that the server was not told to expect of the host are dropped too."""
+        """Drops also notifications that need a capability which the host did not declare."""
         talk, dialect = self._talk.value, self._upstream_context.dialect
         if talk is not None and dialect.allows_notification(notification, self._host):
             talk.conversation.say(dialect.notification(notification), droppable=True)
@@ -181,6 +189,7 @@ class HttpSession:
         await self._catalogue.close()
         talk = self._talk.value
         await self._talk.close()
+        # An adopted connection may have other users.
         if talk is not None and not await self._adopting.gave_back(talk):
             await talk.end()
         if self._dropping:
@@ -197,20 +206,28 @@ class HttpSession:
         except Abandoned:
             raise failures.let_go(dispatched=False) from None
 
-    async def _ask(self, errand: UpstreamRequest, spent: float = 0.0, *, is_again: bool = False) -> Response:
-        """Send a request in the current connection; once more in another if nothing of it was sent."""
+    async def _ask(self, request: UpstreamRequest, spent: float = 0.0, *, is_again: bool = False) -> Response:
+        """Send a request and return the response; open a connection if there is none.
+
+        If the server has ended the session, the connection is dropped. If nothing was sent in it,
+        the request is sent in another one, but only once. `spent` are the seconds of its time that
+        have passed before.
+        """
         upstream_context, clock = self._upstream_context, self._clock
         began, talk = clock.elapsed(), self._talk.value
         asked_at = asyncio.get_running_loop().time()
-        if talk is None or self._closed or errand.log_level is not None or talk.conversation.cancels != talk.outlived:
-            talk, more = await self._made_ready(errand)
-            spent += more
-        first_byte = None if errand.method in _TAKING_LONG else upstream_context.settings.first_byte
-        call = Call(next(upstream_context.ids), errand.listener, errand.bounds, principal=errand.principal, spent=spent)
-        call.is_lasting = errand.method == TOOLS_CALL
+        # The last condition: there were cancellations, and the session may have died of one.
+        if talk is None or self._closed or request.log_level is not None or talk.conversation.cancels != talk.outlived:
+            talk, opening = await self._made_ready(request)
+            spent += opening
+        first_byte = None if request.method in _TAKING_LONG else upstream_context.settings.first_byte
+        call = Call(
+            next(upstream_context.ids), request.listener, request.bounds, principal=request.principal, spent=spent
+        )
+        call.is_lasting = request.method == TOOLS_CALL
         error: str | None = "cancelled"
         try:
-            response = await talk.conversation.ask(call, errand.write(call.id), first_byte=first_byte)
+            response = await talk.conversation.ask(call, request.write(call.id), first_byte=first_byte)
             error = None if response.error is None else str(response.error_code)
             self._expect_era(response)
         except UpstreamFailed as failure:
@@ -219,43 +236,47 @@ class HttpSession:
             if is_over:
                 self._lose(talk)
             elif isinstance(failure, failures.Unwelcome):
-                await self._doubt(talk)
+                await self._check_era(talk)
             if is_again or call.sent or not is_over:
                 raise
             response = None
         finally:
-            upstream_context.observer.answered(errand.method, clock.elapsed() - began, error)
+            upstream_context.observer.answered(request.method, clock.elapsed() - began, error)
         if response is None:
-            # The server had ended the session before, and got nothing of the request.
-            return await self._ask(errand, spent + asyncio.get_running_loop().time() - asked_at, is_again=True)
+            # The server had ended the session before, and none of the request was sent.
+            return await self._ask(request, spent + asyncio.get_running_loop().time() - asked_at, is_again=True)
         if response.error is not None and is_strange(call, response):
-            await self._doubt(talk)
+            await self._check_era(talk)
         return response
 
-    async def _doubt(self, talk: Talk) -> None:
+    async def _check_era(self, talk: Talk) -> None:
         """Ping a server that may have left the legacy era, which is harmless; report it if it does
         not understand."""
         if not self._closed and not await talk.is_understood():
             self._unwelcome()
 
     def _expect_era(self, response: Response) -> None:
-        """Raise session_lost for an answer that shows another era; the server did not act then."""
+        """Raise session_lost for an error that only another era has: the server did not act."""
         if response.error is not None and era_of_refusal(failures.said_in(response)) is not None:
             self._unwelcome()
             raise failures.session_lost()
 
-    async def _made_ready(self, errand: UpstreamRequest) -> tuple[Talk, float]:
-        """Return a connection that can take the request, and the seconds that it took."""
+    async def _made_ready(self, request: UpstreamRequest) -> tuple[Talk, float]:
+        """Return a connection that can take the request, and the seconds that this took.
+
+        It is open, has survived all cancellations, and logs as the request wants. Raises
+        UpstreamFailed.
+        """
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:
-            async with asyncio.timeout(errand.bounds.first):
+            async with asyncio.timeout(request.bounds.first):
                 talk = await self._open()
                 if not await talk.outlives_cancels():
                     self._lose(talk)
                     talk = await self._open()
-                if errand.log_level is not None:
-                    await talk.log_from(errand.log_level, errand.principal)
+                if request.log_level is not None:
+                    await talk.log_from(request.log_level, request.principal)
         except TimeoutError:
             raise failures.too_late(dispatched=False) from None
         return talk, loop.time() - began
@@ -280,8 +301,7 @@ class HttpSession:
         self._told.forget()
 
     def _lose_conversation(self, conversation: Conversation) -> None:
-        """Drop a conversation whose end was noticed outside of a call, so that the next call need
-        not fail."""
+        """Drop a conversation whose end the GET stream showed. So the next call need not fail."""
         talk = self._talk.value
         if talk is not None and talk.conversation is conversation:
             self._lose(talk)

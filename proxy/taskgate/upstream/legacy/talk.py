@@ -1,7 +1,9 @@
 """An open connection to a legacy server: `Talk`, a conversation with its GET stream and pings.
 
-The gateway's own requests are pings to see whether the server still takes part, `logging/setLevel`,
-and the settings that are restored in a new session. `HttpSession` has one `Talk` at a time.
+`beginning` makes it after a handshake, or for an adopted session. `HttpSession` has one at a time,
+and closes it with `end`, or with `drop` if the server ended the session. A `Talk` also sends
+requests of the gateway's own. They are pings, to see whether the session still exists, and those
+that set or restore log level and subscriptions of the host.
 """
 
 import asyncio
@@ -32,11 +34,11 @@ class Talk:
     """An open conversation; `stream` is None if it has no GET stream."""
 
     __slots__ = (
-        "_again",
-        "_alive",
         "_level",
-        "_levelling",
-        "_outliving",
+        "_level_lock",
+        "_outlives_check",
+        "_pinging",
+        "_restoring",
         "_upstream_context",
         "conversation",
         "makes_tasks",
@@ -51,16 +53,18 @@ class Talk:
         self.conversation = conversation
         self.stream = stream
         self.makes_tasks = upstream_context.dialect.tasks.is_supported(conversation.server.peer)
-        """Whether the server makes tasks of calls on request."""
-        self._alive = SingleFlight(self._ping)
-        self._outliving = SingleFlight(self._outlives)
+        """Whether the server makes tasks of calls on request; False in an adopted session, where
+        nothing is known of it."""
+        self._pinging = SingleFlight(self._ping)
+        self._outlives_check = SingleFlight(self._ping_after_cancels)
         self.outlived = 0
-        """How many cancellations the conversation is known to have survived; see
-        `outlives_cancels`."""
+        """How many of `conversation.cancels` the session is known to have survived."""
         logs = isinstance(conversation.server.peer.capabilities.get("logging"), dict)
+        # The index of the least severe level that the server logs. At first it is above all, so
+        # that any level is asked for; 0, so that none is, for a server without logging.
         self._level = len(LOG_LEVELS) if logs else 0
-        self._levelling = asyncio.Lock()
-        self._again: asyncio.Task[None] | None = None
+        self._level_lock = asyncio.Lock()
+        self._restoring: asyncio.Task[None] | None = None
 
     async def log_from(self, level: str, principal: Principal | None) -> None:
         """Ask the server to log from `level` on, unless it already logs as much.
@@ -68,53 +72,59 @@ class Talk:
         The server has a short time to agree; a refusal is ignored. A server without logging is not
         asked.
         """
-        place = LOG_LEVELS.index(level)
-        if place >= self._level:
+        index = LOG_LEVELS.index(level)
+        if index >= self._level:
             return
-        async with self._levelling:
-            if place < self._level:
+        async with self._level_lock:
+            if index < self._level:
                 await self._answers(LOGGING_SET_LEVEL, level_params(level), principal)
-                self._level = place
+                self._level = index
 
     def ask_again(self, lasting: Lasting) -> None:
-        """Restore the host's settings from earlier connections in the background. Refusals are
-        ignored."""
+        """Send the host's settings from earlier connections again, in the background.
+
+        Refusals are ignored. Called once, in a new connection.
+        """
         if lasting.level is not None or lasting.uris:
-            self._again = asyncio.get_running_loop().create_task(self._ask_again(lasting))
+            self._restoring = asyncio.get_running_loop().create_task(self._restore(lasting))
 
     async def is_over(self, failure: UpstreamFailed) -> bool:
-        """Whether a failure is the end of the conversation: by its reason, or by one ping for all
-        calls.
+        """Whether a failed request means that the session has ended.
 
-        Released servers let a session die without notice, for example after a cancellation: then
-        every call of it breaks off.
+        If a call broke off, a ping decides, one for all calls that failed together. Released
+        servers let a session die without notice, for example after a cancellation: then every call
+        of it breaks off.
         """
         if failure.reason != UpstreamReason.CLOSED.value:
             return failure.reason == UpstreamReason.SESSION_LOST.value
         try:
-            return not await self._alive.get()
+            return not await self._pinging.get()
         except Abandoned:
             return False
         finally:
-            self._alive.forget()
+            self._pinging.forget()
 
     async def outlives_cancels(self) -> bool:
-        """Whether the server survived all cancellations so far; one ping for all calls.
+        """Whether the session survived all cancellations so far; if unknown, a ping decides.
 
-        Servers on released SDKs accept a cancellation and let the whole session die without notice.
+        Calls that ask together share one ping. Servers on released SDKs accept a cancellation and
+        let the whole session die without notice.
         """
         while self.outlived != self.conversation.cancels:
             try:
-                if not await self._outliving.get():
+                if not await self._outlives_check.get():
                     return False
             except Abandoned:
                 return True
             finally:
-                self._outliving.forget()
+                self._outlives_check.forget()
         return True
 
     async def is_understood(self) -> bool:
-        """Whether the server answers a ping as a legacy server does, or nothing contradicts that."""
+        """Whether the server answers a ping as a legacy server does.
+
+        A failure counts as yes, unless it shows another era or a lost session.
+        """
         try:
             call, response = await self._ask(PING, None)
         except UpstreamFailed as failure:
@@ -122,27 +132,27 @@ class Talk:
         return not is_strange(call, response)
 
     async def end(self) -> None:
-        """Close the connection and end the session at the server."""
-        await self._fall_silent()
+        """Close the connection, and end the session at the server."""
+        await self._stop()
         await self.conversation.end()
 
     async def drop(self) -> None:
         """Close a connection whose session the server no longer knows."""
-        await self._fall_silent()
+        await self._stop()
         await self.conversation.drop()
 
-    async def _fall_silent(self) -> None:
+    async def _stop(self) -> None:
         """Stop the pings, the restoring of settings and the GET stream."""
-        await self._alive.close()
-        await self._outliving.close()
-        if self._again is not None:
-            self._again.cancel()
-            await asyncio.wait((self._again,))
+        await self._pinging.close()
+        await self._outlives_check.close()
+        if self._restoring is not None:
+            self._restoring.cancel()
+            await asyncio.wait((self._restoring,))
         if self.stream is not None:
             await self.stream.close()
 
-    async def _outlives(self) -> bool:
-        """Wait for cancellations to be sent, then ping."""
+    async def _ping_after_cancels(self) -> bool:
+        """Ping after all cancellations so far are sent; returns whether the session survived."""
         cancels = self.conversation.cancels
         await self.conversation.said(SIGN_OF_LIFE.total_seconds())
         # Some servers crash on a request that arrives while a session dies of a cancellation.
@@ -156,8 +166,7 @@ class Talk:
         return await self._answers(PING, None)
 
     async def _answers(self, method: str, params: Params | None, principal: Principal | None = None) -> bool:
-        """Send a request; returns whether the server answers, or at least does not end the
-        conversation."""
+        """Send a request; returns False only for a failure that shows the end of the session."""
         try:
             await self._ask(method, params, principal)
         except UpstreamFailed as failure:
@@ -172,7 +181,8 @@ class Talk:
         message = upstream_context.dialect.call(call.id, method, params)
         return call, await self.conversation.ask(call, message, first_byte=SIGN_OF_LIFE)
 
-    async def _ask_again(self, lasting: Lasting) -> None:
+    async def _restore(self, lasting: Lasting) -> None:
+        """Send log level and subscriptions; stop when the session turns out to have ended."""
         if lasting.level is not None:
             await self._answers(LOGGING_SET_LEVEL, level_params(lasting.level))
         for uri in tuple(lasting.uris):
@@ -182,6 +192,5 @@ class Talk:
 
 
 def is_strange(call: Call, response: Response) -> bool:
-    """Whether a legacy server would hardly answer like that: a modern one refuses by HTTP status
-    and code."""
+    """Whether an error is like those of modern servers, by its HTTP status or by its code."""
     return response.error is not None and (call.was_refused or response.error_code in MODERN_ERRORS)

@@ -1,6 +1,7 @@
-"""Cache of tools that the host was last told of: `ToldTools`, one per session.
+"""Cache of the tools that the host was last told of: `ToldTools`, one per session.
 
-`HttpSession.listed` uses it until the session has read the whole catalogue itself.
+`HttpSession` gives it each response to `tools/list` that goes to the host. So `HttpSession.listed`
+knows the tools before the session has read the whole catalogue itself.
 """
 
 from collections.abc import Mapping
@@ -18,34 +19,37 @@ _CURSOR: Final = '"cursor"'
 
 
 class ToldTools:
-    """Tools of the last list that the host got complete, on one page."""
+    """The tools of the last list that went to the host, if that was complete on one page."""
 
-    __slots__ = ("_dialect", "_mark", "_tools")
+    __slots__ = ("_dialect", "_digest", "_tools")
 
     def __init__(self, dialect: LegacyUpstreamDialect) -> None:
         self._dialect = dialect
-        self._mark: int | None = None
+        # The hash of the list whose tools are stored.
+        self._digest: int | None = None
         self._tools: Mapping[str, ListedTool] = {}
 
     async def note(self, params: Params | None, response: Response) -> None:
-        """Store the tools in a response to the host; `params` are those of its request. Invalid
-        lists are ignored."""
+        """Store the tools in a response to the host; `params` are those of its request.
+
+        Pages of a longer list and invalid lists are ignored.
+        """
         result = response.result
         if result is None or (params is not None and _CURSOR in params.with_token(0)):
             return
-        mark = hash(response.text[result.start : result.end])
-        if mark == self._mark:
+        digest = hash(response.text[result.start : result.end])
+        if digest == self._digest:
             # The list is often unchanged.
             return
         with suppress(UpstreamFailed):
             page = await offload(len(response.text), partial(self._dialect.read_tools, response))
             if page.cursor is None:
-                self._mark, self._tools = mark, page.tools
+                self._digest, self._tools = digest, page.tools
 
     def get(self, tool: str) -> ListedTool | None:
-        """Return a tool of that list."""
+        """Return a tool of that list; None if the list has none of that name."""
         return self._tools.get(tool)
 
     def forget(self) -> None:
-        """Empty the cache: the server's tools may have changed."""
-        self._mark, self._tools = None, {}
+        """Empty the cache, because the server's tools may have changed."""
+        self._digest, self._tools = None, {}
