@@ -1,0 +1,219 @@
+"""What one request costs: modules and functions of the package that it enters, and objects of the event loop it makes.
+
+No count is above its budget, and budgets only go down. A failure prints the way that the request took.
+
+The gateway runs on real sockets, with a store on disk, metrics, an audit log and a rate; what is counted is what the
+thread of its loop does. That is the same on every machine, but for a turn more or less where the network cuts a
+message, so the least of several requests is taken. A coroutine that goes on after a wait is not entered again.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from copy import copy
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import and_
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+import taskgate
+from helpers import told
+from helpers.counted_calls import counted_calls
+from helpers.loop_objects import counted_loop_objects
+from helpers.modern_server import ModernServer
+from helpers.scripted_replies import Turn, open_stream
+from helpers.scripted_upstream import Hold, ScriptedServer, event, progress_note, result
+from helpers.waiting import bounded, eventually
+from helpers.whole_gateway import configuration, running
+from taskgate.telemetry.events import TaskFinished
+
+pytestmark = pytest.mark.alone
+PACKAGE = Path(taskgate.__file__).parent
+ROUNDS = 40
+QUIET_TURNS = 20
+"""Turns of the loop after which whatever an answer leaves to do has been done."""
+ROOMY = {"name": "calls", "scope": "context", "methods": ["*"], "rate": "1000/s", "burst": 1000}
+REPORT = {"name": "report", "inputSchema": {"type": "object"}}
+TASKS = {"upgrade": [{"tool": "report", "mode": "always"}]}
+REVISIONS = {"legacy": "2025-11-25", "modern": "2026-07-28"}
+DONE: dict[str, Any] = {"content": []}
+
+
+class Cost(NamedTuple):
+    """Modules and functions that are entered; tasks, futures and timers of the loop that are made."""
+
+    modules: int
+    calls: int
+    tasks: int
+    futures: int
+    timers: int
+
+
+BUDGETS: Mapping[tuple[str, str, str], Cost] = {
+    ("plain_call", "legacy", "legacy"): Cost(84, 286, 0, 1, 0),
+    ("plain_call", "legacy", "modern"): Cost(87, 305, 0, 1, 0),
+    ("plain_call", "modern", "legacy"): Cost(90, 312, 0, 1, 0),
+    ("plain_call", "modern", "modern"): Cost(90, 327, 0, 1, 0),
+    ("first_call", "legacy", "legacy"): Cost(88, 311, 2, 3, 2),
+    ("first_call", "legacy", "modern"): Cost(91, 330, 2, 3, 2),
+    ("first_call", "modern", "legacy"): Cost(94, 337, 2, 3, 2),
+    ("first_call", "modern", "modern"): Cost(94, 352, 2, 3, 2),
+    ("task", "legacy", "legacy"): Cost(111, 740, 1, 8, 6),
+    ("task", "legacy", "modern"): Cost(116, 753, 1, 9, 6),
+    ("task", "modern", "legacy"): Cost(118, 776, 1, 9, 6),
+    ("task", "modern", "modern"): Cost(120, 791, 1, 9, 6),
+    ("get_task", "legacy", "legacy"): Cost(61, 193, 0, 0, 0),
+    ("get_task", "legacy", "modern"): Cost(61, 193, 0, 0, 0),
+    ("get_task", "modern", "legacy"): Cost(59, 195, 0, 0, 0),
+    ("get_task", "modern", "modern"): Cost(59, 195, 0, 0, 0),
+    ("progress", "legacy", "legacy"): Cost(21, 49, 0, 1, 0),
+    ("progress", "legacy", "modern"): Cost(21, 50, 0, 1, 0),
+    ("progress", "modern", "legacy"): Cost(18, 56, 0, 1, 0),
+    ("progress", "modern", "modern"): Cost(18, 57, 0, 1, 0),
+}
+"""By what is asked, the era of the host, and that of the server."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """What one request entered, by module and function, and what it made."""
+
+    entered: Counter[str]
+    made: Counter[str]
+
+    @property
+    def cost(self) -> Cost:
+        """Its cost."""
+        modules = {place.split(":")[0] for place in self.entered}
+        made = self.made
+        return Cost(len(modules), self.entered.total(), made["task"], made["future"], made["timer"])
+
+    def __str__(self) -> str:
+        return "\n".join(f"{times:4} {place}" for place, times in sorted(self.entered.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A host of one era and a server of one era, with a gateway between them."""
+
+    host: Any
+    server: ScriptedServer
+
+
+@asynccontextmanager
+async def between(host_era: str, server_era: str, folder: Path) -> AsyncIterator[Scene]:
+    """A gateway between a host and a server of those eras."""
+    async with ScriptedServer() if server_era == "legacy" else ModernServer() as server:
+        server.tools = [*server.tools, REPORT]
+        server.script["report"] = result(DONE)
+        reports = {"url": server.url, "path": "/reports/mcp", "protocol_version": REVISIONS[server_era]}
+        limits = {"rate": [ROOMY]}
+        config = configuration({}, folder=folder, upstreams={"reports": reports}, tasks=TASKS, limits=limits)
+        async with running(config, data_directory=folder) as gateway:
+            yield Scene(gateway.modern() if host_era == "modern" else await gateway.greeted(), server)
+
+
+async def shortest(ask: Callable[[], Awaitable[object]]) -> Way:
+    """The shortest way that one of several requests took, to its end; of loop objects, the fewest of any."""
+    ways = []
+    async with bounded(50):
+        for _ in range(ROUNDS):
+            with counted_calls() as calls, counted_loop_objects(PACKAGE) as made:
+                await ask()
+                for _ in range(QUIET_TURNS):
+                    await asyncio.sleep(0)
+            ways.append(Way(calls.within(PACKAGE), made))
+    shortest = min(ways, key=lambda way: way.cost.calls)
+    return replace(shortest, made=reduce(and_, (way.made for way in ways)))
+
+
+# --- what is asked ----------------------------------------------------------------------------------------------------
+
+
+async def plain_call(scene: Scene) -> Way:
+    """A `tools/call` that is passed on and answered at once, by a connection that is kept."""
+    return await shortest(lambda: scene.host.call("echo", {"text": "hello"}))
+
+
+async def first_call(scene: Scene) -> Way:
+    """The same as the only request of a connection, which is opened and closed with it."""
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True)) as http:
+        host = copy(scene.host)
+        host.http = http
+        return await shortest(lambda: host.call("echo", {"text": "hello"}))
+
+
+async def task(scene: Scene) -> Way:
+    """A `tools/call` that becomes a task, and what it costs until that has ended."""
+
+    async def run() -> None:
+        ended = len(told.now().of(TaskFinished))
+        await scene.host.start("report")
+        await eventually(lambda: len(told.now().of(TaskFinished)) > ended)
+
+    return await shortest(run)
+
+
+async def get_task(scene: Scene) -> Way:
+    """A `tasks/get` of a task that runs."""
+    scene.server.script["report"] = hold = Hold()
+    id = (await scene.host.start("report"))["taskId"]
+    async with bounded():
+        await hold.begun.wait()
+    try:
+        return await shortest(lambda: scene.host.ask("tasks/get", {"taskId": id}))
+    finally:
+        hold.release(DONE)
+
+
+async def progress(scene: Scene) -> Way:
+    """One notification of a call's event stream, from the server to the host."""
+    wanted = asyncio.Semaphore(0)
+
+    async def reply(turn: Turn) -> web.StreamResponse:
+        response = await open_stream(turn.request)
+        for number in range(ROUNDS):
+            await wanted.acquire()
+            await response.write(event(progress_note(turn.token, number + 1)))
+        await response.write(event(turn.answer(DONE)))
+        return response
+
+    scene.server.script["echo"] = reply
+    meta = {"progressToken": "p"}
+    params = {"name": "echo", "arguments": {}}
+    is_legacy = hasattr(scene.host, "session")
+    asking = (
+        scene.host.asking("tools/call", params | {"_meta": meta})
+        if is_legacy
+        else scene.host.asking("tools/call", params, meta=meta)
+    )
+    async with asking as stream:
+        heard = 0
+
+        async def one() -> None:
+            nonlocal heard
+            heard += 1
+            wanted.release()
+            await stream.until("notifications/progress", times=heard)
+
+        return await shortest(one)
+
+
+KINDS = {each.__name__: each for each in (plain_call, first_call, task, get_task, progress)}
+
+
+@pytest.mark.parametrize("server_era", ["legacy", "modern"])
+@pytest.mark.parametrize("host_era", ["legacy", "modern"])
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_request_stays_within_its_budget(kind: str, host_era: str, server_era: str, tmp_path: Path) -> None:
+    async with between(host_era, server_era, tmp_path) as scene:
+        way = await KINDS[kind](scene)
+    budget = BUDGETS[kind, host_era, server_era]
+    over = [name for name, spent, most in zip(Cost._fields, way.cost, budget, strict=True) if spent > most]
+    assert not over, f"more {', '.join(over)} than {budget}: {way.cost}\n{way}"
