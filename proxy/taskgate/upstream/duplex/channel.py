@@ -78,6 +78,7 @@ class Channel:
         self.tasks = RunningTasks()
         self.company = company
         self._under_way = under_way
+        # Bytes that wait for readers.
         self._kept = 0
         self._is_paused = False
 
@@ -287,7 +288,7 @@ class Channel:
             # another request.
             return response_in(read) is not None or self._hear_strange(look_at(message), message)
         elif not greeting.hear(read):
-            # Neither an acceptance nor an error: the state of the server is unknown.
+            # A result that is no acceptance: the state of the server is unknown.
             self.line.drop()
         return True
 

@@ -64,7 +64,8 @@ class SharedBy:
             stream.arrive(message)
 
     def asked(self, asks: RequestPeek, message: bytes, read: Read) -> None:
-        """Modern servers send no requests, and get no answer."""
+        """Give a request of the server to a session, or refuse it. Without sessions it is ignored:
+        modern servers send no requests, and get no answer (U-STDIO-5)."""
         session = self._whom_to_ask(asks, read)
         if session is not None:
             session.answers(asks, message)
@@ -96,7 +97,7 @@ class SharedBy:
         if named is None:
             is_the_only_one = len(listening) == 1 and not self.sessions and self._is_of_one()
             return replies[next(iter(listening))] if is_the_only_one else None
-        # Some servers write the number as a string.
+        # Compared as text, since some servers write the number as a string.
         return next((reply for id_, reply in replies.items() if str(id_) == str(named)), None)
 
     # --- possible receivers -------------------------------------------------------------------------------------------
@@ -122,6 +123,7 @@ class SharedBy:
         at_work = {each.id for each in self._waited_for()} | set(self._given_up())
         if len(self.sessions) == 1:
             at_work |= {session.id for session in self.sessions}
+        # Ids at work that are not found here are those of ended sessions, and of modern requests.
         found = [session for session in self.sessions if session.id in at_work]
         return found[0] if len(found) == len(at_work) == 1 else None
 
@@ -133,6 +135,7 @@ class SharedBy:
         if method in _FOR_ALL:
             return sessions
         if self._is_of_one():
+            # Logs go to the session that works, if that is known.
             only = self._only_one() if method == NOTE_MESSAGE else None
             return sessions if only is None else (only,)
         if method != NOTE_RESOURCE_UPDATED:
@@ -180,5 +183,5 @@ _FOR_ALL: Final = frozenset(
         "notifications/resources/list_changed",
     }
 )
-"""Notifications of no caller, and those that a session ignores if it does not know what they name.
-Hosts get neither."""
+"""Notifications that every session may get. They say nothing of a caller, or a session ignores them
+unless it knows what they name."""

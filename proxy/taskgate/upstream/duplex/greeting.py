@@ -26,6 +26,7 @@ class Greeting:
     __slots__ = ("_sent_as", "_sent_at", "_was_confirmed", "_welcome", "waiting")
 
     def __init__(self) -> None:
+        # The id and loop time of `initialize`; None if "not sent". Then the server's acceptance.
         self._sent_as: RequestId | None = None
         self._sent_at = 0.0
         self._welcome: Response | None = None
@@ -67,9 +68,11 @@ class Greeting:
         return id == self._sent_as and self._welcome is None
 
     def hear(self, message: Read) -> bool:
-        """Take the server's answer and give it to the waiting replies.
+        """Take the message that answers `initialize`, and end the wait of all replies: accepted,
+        refused, or failed if it is invalid.
 
-        False if it is neither an acceptance nor an error: the state of such a server is unknown.
+        False if it is a result but no acceptance: the state of such a server is unknown, and the
+        channel is of no use.
         """
         response = response_in(message)
         if response is None:

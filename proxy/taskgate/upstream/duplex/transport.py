@@ -62,12 +62,12 @@ class DuplexTransport:
     async def send(self, outgoing: Outgoing) -> Incoming:
         bound = outgoing.first_byte
         until = None if bound is None else asyncio.get_running_loop().time() + bound.total_seconds()
-        named = outgoing.headers.get(SESSION_HEADER)
-        if named is None:
+        session_id = outgoing.headers.get(SESSION_HEADER)
+        if session_id is None:
             return await self._begin(outgoing, until)
-        session = self._sessions.get(named)
+        session = self._sessions.get(session_id)
         if session is None:
-            return self._unknown(named)
+            return self._unknown(session_id)
         if outgoing.verb == "POST":
             return await session.post(outgoing, until)
         if outgoing.verb == "GET":
@@ -121,10 +121,10 @@ class DuplexTransport:
             del company.sessions[session]
         self._provider.give_back(line)
 
-    def _unknown(self, named: str) -> Status:
+    def _unknown(self, session_id: str) -> Status:
         """Return the answer for a session that has ended. Raises UpstreamFailed if its channel was
         lost."""
-        loss = self._lost.get(named)
+        loss = self._lost.get(session_id)
         if loss is None:
             return Status(UNKNOWN)
         raise UpstreamFailed(UpstreamReason.SESSION_LOST, loss, dispatched=False)

@@ -50,10 +50,12 @@ class Catalogue:
         self._ask = ask
         self._tools = SingleFlight(self._read)
         self.forget = self._tools.forget
+        """Have the next user read the list again."""
         self.get = self._tools.get
         """Return all tools by name; read them if needed. Raises UpstreamFailed, or Abandoned if it
         was closed meanwhile."""
         self.close = self._tools.close
+        """Stop to read the list; those who wait for it get Abandoned."""
 
     @property
     def value(self) -> Mapping[str, ListedTool] | None:

@@ -36,6 +36,7 @@ from taskgate.upstream.modern.task_questions import TaskQuestions
 from taskgate.upstream.resume_points import ResumePoint
 
 _SPOKEN: Final = MODERN[-1].value
+"""The revision that resume points name."""
 
 _UNKNOWN: Final = frozenset(
     {INVALID_PARAMS, METHOD_NOT_FOUND, MISSING_CAPABILITY, HEADER_MISMATCH, UNSUPPORTED_VERSION}
@@ -89,6 +90,7 @@ class FollowedTask:
         """
         self._due += self._looks.after(self._seen.interval)
         try:
+            # With `asked`, a resume point made before `recall` would lack those questions.
             if not asked:
                 self._hold(questions)
             self._tell()
@@ -148,7 +150,11 @@ class FollowedTask:
         self._hold(questions)
 
     async def _look(self, questions: TaskQuestions) -> Response | None:
-        """Poll the task; returns the response if it has ended."""
+        """Poll the task; returns the response if it has ended.
+
+        Raises UpstreamFailed if the server does not have the task, or a further poll would fail
+        alike.
+        """
         seen: ServerTask | None = None
         failed: UpstreamFailed | None = None
         try:

@@ -94,7 +94,7 @@ class SubscriptionStream:
 
     @property
     def is_over(self) -> bool:
-        """Whether it was stopped or refused, and so is not reopened."""
+        """Whether it has ended, stopped or refused, and so is not reopened."""
         return self._task.done()
 
     def when_over(self, forget: Callable[["SubscriptionStream"], None]) -> None:

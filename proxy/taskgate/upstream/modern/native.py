@@ -51,6 +51,7 @@ class ServerTasks:
         # How many calls `follow` waits for now.
         self._followed = 0
         self._follower_ended = asyncio.Event()
+        # Cancellations that are being sent.
         self._ending: set[asyncio.Task[None]] = set()
         self._late = Late(upstream_context, self._end)
 
@@ -81,6 +82,7 @@ class ServerTasks:
         except UpstreamFailed as failure:
             raise failures.sent(failure) from None
         finally:
+            # The server may still work on it, without use.
             if followed.runs and not continues_elsewhere:
                 self._end(call, task.id)
             self._followed -= 1

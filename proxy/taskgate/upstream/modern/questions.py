@@ -33,6 +33,7 @@ class OpenRound:
         self._questions = asked.questions
         self._state = asked.state
         self._answers: dict[str, Answer] = {}
+        # Questions without an answer.
         self._open: dict[str, RoundQuestion] = {}
         self._over = asyncio.Event()
         self.principal: Principal | None = None

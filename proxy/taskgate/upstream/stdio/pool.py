@@ -227,6 +227,7 @@ class StdioChannels:
             line = await self._starter.start(slot)
         except UpstreamFailed as failure:
             slot.failure = failure
+            # With "internal" the gateway was at fault, not the program.
             if not slot.probes and failure.reason != UpstreamReason.INTERNAL.value:
                 self._restarts.failed(slot.key, _now())
             self._leave(slot)

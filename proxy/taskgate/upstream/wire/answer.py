@@ -34,8 +34,8 @@ _BROKEN: Final = (ClientError, HttpProcessingError, OSError)
 A_TURN: Final = 32 * 1024
 """Bytes of an event stream that are processed before the event loop runs other tasks."""
 NOISE: Final = 64 * 1024
-"""Bytes of an event stream that are no messages: comments, empty lines, events of other types. More
-are too many."""
+"""Bytes of an event stream without messages (comments, empty lines, events of other types) that may
+come within NOISE_WITHIN."""
 NOISE_WITHIN: Final = 16.0
 """Seconds in which the noise limit may be reached once. The first time is allowed always, since the
 start of the noise is unknown."""

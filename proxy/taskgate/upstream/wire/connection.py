@@ -87,6 +87,7 @@ class Connection(BaseProtocol):
         # While `ask` waits for the head of the answer; then, until `release`, the body.
         self._head: _Head | None = None
         self._body: StreamReader | None = None
+        # Runs after `release` with `linger`, until the end of the body or of the connection.
         self._lingering: asyncio.TimerHandle | None = None
         self._reusable = True
         # The rest of a large request body.
