@@ -1,8 +1,9 @@
 """The acceptor of a listening socket: `Acceptor`.
 
 `PublicListener` creates it with a function that makes a protocol for a connection
-(`HostConnection`, or `TlsWire` before it). Every accepted connection gets its protocol or is
-closed, also while the acceptor stops.
+(`HostConnection`, or `TlsWire` before it). It accepts from its creation until `stop`. Every
+accepted connection gets its protocol or is closed. A shutdown calls `turn_away`, `stop` and
+`settle`, in this order, so that no connection is lost with its request.
 """
 
 import asyncio
@@ -35,16 +36,14 @@ class Acceptor:
         self._bound = bound
         self._make_protocol = make_protocol
         self._loop = asyncio.get_running_loop()
-        self._making: set[asyncio.Task[Any]] = set()
+        self._set_ups: set[asyncio.Task[Any]] = set()
         self._retry: asyncio.TimerHandle | None = None
         bound.setblocking(False)
         bound.listen(BACKLOG)
-        self._loop.add_reader(bound.fileno(), self._accept)
+        self._loop.add_reader(bound.fileno(), self._on_readable)
 
     def turn_away(self) -> None:
-        """Let the system start no more connections, before `stop`. Those being made can still be
-        accepted.
-        """
+        """Let the system start no more connections. Those that it has begun are still accepted."""
         if not self._is_stopped:
             make_deaf(self._bound)
 
@@ -54,24 +53,25 @@ class Acceptor:
             return
         self._pause()
         # Closing the socket would reset them, together with the requests that they brought.
-        self._take_up()
+        self._accept_waiting()
         self._bound.close()
 
     async def settle(self) -> None:
         """After `stop`, wait until each accepted connection has its protocol or is closed."""
-        if self._making:
-            await asyncio.wait(self._making)
+        if self._set_ups:
+            await asyncio.wait(self._set_ups)
 
     @property
     def _is_stopped(self) -> bool:
         return self._bound.fileno() < 0
 
-    def _accept(self) -> None:
-        if (problem := self._take_up()) is not None:
+    def _on_readable(self) -> None:
+        """Accept what waits; called when the socket is readable."""
+        if (problem := self._accept_waiting()) is not None:
             # The socket stays readable while a connection waits: an immediate retry would keep the
             # loop busy.
             self._pause()
-            self._retry = self._loop.call_later(RETRY_DELAY, self._resume)
+            self._retry = self._loop.call_later(RETRY_DELAY, self._accept_again)
             self._loop.call_exception_handler(
                 {
                     "message": "cannot accept another connection: out of file descriptors or memory",
@@ -80,8 +80,11 @@ class Acceptor:
                 }
             )
 
-    def _take_up(self) -> OSError | None:
-        """Accept all waiting connections; return the error if there is no room."""
+    def _accept_waiting(self) -> OSError | None:
+        """Accept all waiting connections.
+
+        Returns the error if the process or the system has no room for the next one.
+        """
         for _ in range(BACKLOG + 1):
             try:
                 peer, _ = self._bound.accept()
@@ -93,12 +96,13 @@ class Acceptor:
                 # The peer disconnected while it waited; the next one may be there.
                 continue
             peer.setblocking(False)
-            making = self._loop.create_task(self._make(peer))
-            self._making.add(making)
-            making.add_done_callback(self._making.discard)
+            set_up = self._loop.create_task(self._set_up(peer))
+            self._set_ups.add(set_up)
+            set_up.add_done_callback(self._set_ups.discard)
         return None
 
-    async def _make(self, peer: socket.socket) -> None:
+    async def _set_up(self, peer: socket.socket) -> None:
+        """Give an accepted socket its transport and protocol, or close it."""
         try:
             await self._loop.connect_accepted_socket(self._make_protocol, peer)
         except Exception as error:
@@ -112,5 +116,5 @@ class Acceptor:
         if self._retry is not None:
             self._retry.cancel()
 
-    def _resume(self) -> None:
-        self._loop.add_reader(self._bound.fileno(), self._accept)
+    def _accept_again(self) -> None:
+        self._loop.add_reader(self._bound.fileno(), self._on_readable)

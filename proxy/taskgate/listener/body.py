@@ -1,8 +1,9 @@
 """The receipt of a request's body: `Bodies`.
 
-The gateway asks for the body after authentication (`HostExchange.body`). Only then is it awaited
-and `100 Continue` sent. It must arrive whole, in time, and within bounds; otherwise RequestRejected
-is raised. What arrives earlier is bounded by the connection's flow control.
+The gateway asks for the body after authentication (`HostExchange.body`). Only then is
+`100 Continue` sent, and the time limit starts. The body must arrive whole, in time, and within
+bounds; otherwise RequestRejected is raised. What arrives before it is asked for is bounded by the
+connection's flow control.
 """
 
 import asyncio
@@ -18,10 +19,10 @@ from taskgate.listener.door import BAD_REQUEST, BODY_TOO_LARGE, NO_BYTES, TOO_SL
 from taskgate.listener.protocol import HostConnection
 from taskgate.streams.bytes_in_flight import SMALL, BytesInFlight, IncomingBody
 
-MOST_BESIDE: Final = 64 * 1024
-EACH_BESIDE: Final = 8
-"""Bytes that may arrive in addition to a body, plus one for each EACH_BESIDE bytes of it. Chunks of
-64 bytes need one for each ten."""
+MAX_OVERHEAD: Final = 64 * 1024
+BYTES_PER_OVERHEAD: Final = 8
+"""Bytes of chunk headers that may arrive with a body: MAX_OVERHEAD, and one more for each
+BYTES_PER_OVERHEAD bytes of the body. Chunks of 64 bytes need one for each ten."""
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
@@ -47,7 +48,7 @@ class Bodies:
         payload = http.content
         try:
             if not payload.is_eof():
-                return await self._await(http, budget, caller)
+                return await self._receive_rest(http, budget, caller)
             body = payload.read_nowait()
         except _Overdue:
             raise RequestRejected(TOO_SLOW) from None
@@ -57,7 +58,8 @@ class Bodies:
             raise RequestRejected(BODY_TOO_LARGE)
         return body
 
-    async def _await(self, http: web.BaseRequest, budget: BytesInFlight, caller: str) -> bytes:
+    async def _receive_rest(self, http: web.BaseRequest, budget: BytesInFlight, caller: str) -> bytes:
+        """Receive a body that has not all arrived yet."""
         payload = http.content
         if hdrs.EXPECT in http.headers and http.version == HttpVersion11 and http.transport is not None:
             http.transport.write(_CONTINUE)
@@ -66,50 +68,51 @@ class Bodies:
         )
         pieces: list[bytes] = []
         received, counted = 0, SMALL
-        frames = _Frames(http)
-        receipt: IncomingBody | None = None
+        overhead = _ChunkOverhead(http)
+        in_flight: IncomingBody | None = None
         try:
             if (http.content_length or 0) > SMALL:
                 # The whole size at once: else several bodies that arrive together would each get a
                 # part of the budget.
-                receipt, counted = budget.incoming_body(caller), http.content_length or 0
-                if not receipt.grow(counted):
+                in_flight, counted = budget.incoming_body(caller), http.content_length or 0
+                if not in_flight.grow(counted):
                     raise RequestRejected(NO_BYTES)
             while piece := await payload.readany():
                 received += len(piece)
                 if received > self.max_body:
                     raise RequestRejected(BODY_TOO_LARGE)
                 # Bytes after the end belong to the next request.
-                if not payload.is_eof() and frames.are_too_many():
+                if not payload.is_eof() and overhead.is_too_much():
                     raise RequestRejected(BAD_REQUEST)
                 pieces.append(piece)
                 if received > counted:
-                    receipt, counted = receipt or budget.incoming_body(caller), received
-                    if not receipt.grow(counted):
+                    in_flight, counted = in_flight or budget.incoming_body(caller), received
+                    if not in_flight.grow(counted):
                         raise RequestRejected(NO_BYTES)
         finally:
             overdue.cancel()
-            if receipt is not None:
-                receipt.close()
+            if in_flight is not None:
+                in_flight.close()
         return b"".join(pieces)
 
 
-class _Frames:
-    """The bytes of a body's chunk headers. A chunk costs as much time as kilobytes, so their number
-    is bounded.
+class _ChunkOverhead:
+    """The bytes that arrive besides a body, for its chunk headers.
+
+    To parse a chunk costs as much time as to receive kilobytes. So many tiny chunks are refused.
     """
 
-    __slots__ = ("_body", "_connection", "_least")
+    __slots__ = ("_before_body", "_body", "_connection")
 
     def __init__(self, http: web.BaseRequest) -> None:
         connection = http.protocol
         assert isinstance(connection, HostConnection)
         self._connection = connection
         self._body = http.content
-        self._least = connection.received - http.content.total_bytes
+        self._before_body = connection.received - http.content.total_bytes
 
-    def are_too_many(self) -> bool:
-        """Return whether there are more than chunks of a sensible size need."""
+    def is_too_much(self) -> bool:
+        """Return whether more arrived than chunks of a sensible size need."""
         connection, size = self._connection, self._body.total_bytes
-        beside = connection.received - connection.most_unparsed - size - self._least
-        return beside > MOST_BESIDE + size // EACH_BESIDE
+        overhead = connection.received - connection.most_unparsed - size - self._before_body
+        return overhead > MAX_OVERHEAD + size // BYTES_PER_OVERHEAD

@@ -20,9 +20,9 @@ from taskgate.listener.peers import Network, Peers
 from taskgate.system import descriptors
 from taskgate.system.log_throttle import ThrottledLog
 
-_TOLD_AT: Final = 0.8
+_WARN_AT: Final = 0.8
 """The share of a limit at which a warning is logged."""
-_AT_ONCE: Final = 64
+_REFUSED_AT_ONCE: Final = 64
 """Connections that are refused in one pass of the event loop."""
 
 _log = getLogger("taskgate.listener")
@@ -51,7 +51,7 @@ class ConnectionCounts:
         self._open = 0
         self._by_address: dict[str, int] = {}
         cause = "server.max_connections" if self._total == bounds.total else "the open file limit"
-        self._told = {
+        self._warnings = {
             "near": _warning(f"Host connections are close to their limit, set by {cause}"),
             "full": _warning(f"Host connections are refused: their limit is reached; raise {cause}"),
             "address near": _warning("Connections from one address are close to server.max_connections_per_address"),
@@ -62,10 +62,12 @@ class ConnectionCounts:
         }
 
     def admit(self, host: str, number: int) -> Callable[[], None] | None:
-        """Count a connection with that descriptor number, and return the function that ends it.
+        """Count a connection of `host`, whose descriptor has that number, if the limits allow it.
 
-        Returns None if a limit is exceeded.
+        Returns the function to call once when it is closed, which stops counting it. Returns None
+        if a limit is reached: the caller closes the connection.
         """
+        # Higher descriptors are reserved for servers, the store and operators.
         if number >= self._ceiling:
             descriptors.EXHAUSTED_LOG.emit({"limit": descriptors.limit()})
             return None
@@ -73,18 +75,18 @@ class ConnectionCounts:
         address = self._address(host)
         of_address = 0 if address is None else self._by_address.get(address, 0)
         if of_address >= bound:
-            self._told["address full"].emit({"address": address, "bound": bound})
+            self._warnings["address full"].emit({"address": address, "bound": bound})
             return None
         if self._open >= self._total:
-            self._told["full"].emit({"bound": self._total})
+            self._warnings["full"].emit({"bound": self._total})
             return None
         self._open += 1
-        if self._open >= self._total * _TOLD_AT:
-            self._told["near"].emit({"open": self._open, "bound": self._total})
+        if self._open >= self._total * _WARN_AT:
+            self._warnings["near"].emit({"open": self._open, "bound": self._total})
         if address is not None:
             self._by_address[address] = of_address + 1
-            if of_address + 1 >= bound * _TOLD_AT:
-                self._told["address near"].emit({"address": address, "open": of_address + 1, "bound": bound})
+            if of_address + 1 >= bound * _WARN_AT:
+                self._warnings["address near"].emit({"address": address, "open": of_address + 1, "bound": bound})
         return partial(self._release, address)
 
     def _release(self, address: str | None) -> None:
@@ -107,20 +109,26 @@ class ConnectionCounts:
 
 
 class BoundedSocket(socket.socket):
-    """A listening socket that accepts within limits. It takes over the descriptor of another
-    socket.
+    """A listening socket that accepts within limits. It takes over the descriptor of `listening`.
+
+    It keeps a spare descriptor open. When the process has no other left, that one is closed to
+    accept one more connection, which is refused.
     """
 
-    __slots__ = ("_counts", "_spare")
+    __slots__ = ("_counts", "_spare_descriptor")
 
     def __init__(self, listening: socket.socket, counts: ConnectionCounts) -> None:
         super().__init__(listening.family, listening.type, listening.proto, listening.detach())
         self._counts = counts
-        self._spare: int | None = _spare()
+        self._spare_descriptor: int | None = _spare_descriptor()
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """Accept the next connection within the limits. Raises BlockingIOError if there is none."""
-        for _ in range(_AT_ONCE):
+        """Accept the next connection within the limits, and close those over them.
+
+        Raises BlockingIOError if no more connection waits, or after many refusals, so that the
+        event loop is not blocked.
+        """
+        for _ in range(_REFUSED_AT_ONCE):
             try:
                 accepted, address = super().accept()
             except OSError as error:
@@ -129,56 +137,55 @@ class BoundedSocket(socket.socket):
                 descriptors.EXHAUSTED_LOG.emit({"limit": descriptors.limit()})
                 self._refuse_one()
                 continue
-            ended = self._counts.admit(address[0], accepted.fileno())
-            if ended is not None:
-                return HostSocket(accepted, ended), address
+            on_close = self._counts.admit(address[0], accepted.fileno())
+            if on_close is not None:
+                return HostSocket(accepted, on_close), address
             accepted.close()
         raise BlockingIOError
 
     def close(self) -> None:
         """Stop listening."""
         super().close()
-        spare, self._spare = self._spare, None
+        spare, self._spare_descriptor = self._spare_descriptor, None
         if spare is not None:
             os.close(spare)
 
     def _refuse_one(self) -> None:
-        """Refuse a connection for which no descriptor is free, with the spare one: else it would
-        wait forever.
+        """Refuse a connection for which no descriptor is free; else it would wait forever.
 
-        Raises BlockingIOError without a spare descriptor.
+        Raises BlockingIOError if there is no spare descriptor either.
         """
-        if self._spare is None:
-            self._spare = _spare()
+        if self._spare_descriptor is None:
+            self._spare_descriptor = _spare_descriptor()
             raise BlockingIOError
-        os.close(self._spare)
+        os.close(self._spare_descriptor)
         try:
             super().accept()[0].close()
         finally:
-            self._spare = _spare()
+            self._spare_descriptor = _spare_descriptor()
 
 
 class HostSocket(socket.socket):
     """The socket of a connection, counted until it is closed."""
 
-    __slots__ = ("_ended",)
+    __slots__ = ("_on_close",)
 
-    def __init__(self, accepted: socket.socket, ended: Callable[[], None]) -> None:
-        self._ended: Callable[[], None] | None = ended
+    def __init__(self, accepted: socket.socket, on_close: Callable[[], None]) -> None:
+        self._on_close: Callable[[], None] | None = on_close
         super().__init__(accepted.family, accepted.type, accepted.proto, accepted.detach())
 
     def close(self) -> None:
         """Close the connection, and stop counting it."""
         super().close()
-        ended, self._ended = self._ended, None
-        if ended is not None:
-            ended()
+        on_close, self._on_close = self._on_close, None
+        if on_close is not None:
+            on_close()
 
     def __del__(self) -> None:
         # It was not closed before: the interpreter closes it now, with a warning.
-        ended, self._ended = self._ended, None
-        if ended is not None:
-            ended()
+        on_close, self._on_close = self._on_close, None
+        if on_close is not None:
+            on_close()
         super().__del__()  # type: ignore[misc]
 
 
@@ -186,7 +193,8 @@ def _warning(text: str) -> ThrottledLog:
     return ThrottledLog(_log, text)
 
 
-def _spare() -> int | None:
+def _spare_descriptor() -> int | None:
+    """Open a descriptor that is of no use but to be closed; None if there is none left."""
     with suppress(OSError):
         return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     return None

@@ -83,8 +83,9 @@ def _pieces(text: MessageText) -> Iterator[bytes | memoryview]:
 
 
 class CountedDocument(JsonDocument):
-    """A JSON document whose bytes count. `written` is called once it is sent or its host has
-    disconnected.
+    """A JSON document whose bytes count as in flight.
+
+    `written` is called once: when the document is sent, or when it is dropped unsent.
     """
 
     def __init__(self, text: MessageText, written: Callable[[], None]) -> None:

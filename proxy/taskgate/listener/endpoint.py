@@ -50,7 +50,14 @@ _log = logging.getLogger("taskgate.listener")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """The path from a request to the gateway, and of the reply to the host."""
+    """The handler of all requests of a listener.
+
+    - `engine` is the gateway. It gets each exchange whose head is accepted, and returns the reply.
+    - `trail` is the audit log: a request without room in it waits, and is rejected in the end.
+    - `terms` are what all exchanges share.
+    - `_active` counts the requests under way by route: `mcp` for mounts, `prm` for public documents,
+      `other` for unknown paths.
+    """
 
     door: Door
     documents: Documents
@@ -61,48 +68,50 @@ class Endpoint:
     max_header: int
     terms: ExchangeTerms
     trail: AuditCapacity = field(default_factory=UnlimitedAuditCapacity)
-    _under_way: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_ROUTES, 0))
+    _active: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_ROUTES, 0))
 
     async def answer(self, http: web.BaseRequest) -> web.StreamResponse:
-        """Answer one request."""
+        """Answer one request. Called by aiohttp, for one request of a connection at a time."""
         began = self.clock.elapsed()
         connection = http.protocol
         assert isinstance(connection, HostConnection)
-        seen = self.request_contexts.open(http)
-        token = request_context.attach(seen)
-        route = self._route(seen.path)
+        context = self.request_contexts.open(http)
+        token = request_context.attach(context)
+        route = self._route(context.path)
         if route == "other":
             # An unknown path may be a secret of another system, whatever the request is rejected
             # for.
-            seen.path = ""
-        self._under_way[route] += 1
+            context.path = ""
+        self._active[route] += 1
         try:
             if self.trail.is_full and not await self.trail.room():
                 raise RequestRejected(NO_ROOM)
             self._check_head(http, connection)
             if route == "prm":
-                return self._show(http, seen, began)
+                return self._answer_document(http, context, began)
             admission = self.door.admit(http.method, http.raw_path, http.version, http.headers)
-            exchange = self._offer(http, admission, seen.address)
-            response = await self._converse(exchange, connection)
+            exchange = self._exchange_of(http, admission, context.address)
+            response = await self._answer_by_gateway(exchange, connection)
+            # Otherwise the host has disconnected, and nothing is sent.
             if exchange.is_streaming or not connection.lost.done():
-                self._note_answer(seen, route, response.status, began)
+                self._note_answer(context, route, response.status, began)
+            # The gateway has refused the request before its body came. It is not read any more.
             if not exchange.asked and not http.content.is_eof():
                 await connection.answer_last(http, response)
         except RequestRejected as refused:
             # Recorded before it is sent: sending may wait for the host to stop sending.
-            self._note_refusal(seen, refused.refusal)
-            self._note_answer(seen, route, refused.refusal.status, began)
+            self._note_refusal(context, refused.refusal)
+            self._note_answer(context, route, refused.refusal.status, began)
             response = await connection.refuse(http, refused.refusal)
         finally:
-            self._under_way[route] -= 1
-            if seen.status is None:
+            self._active[route] -= 1
+            if context.status is None:
                 # No complete answer was sent: the host has disconnected, or the listener is
                 # closing.
-                self._record(route, seen.verb, 0, began)
+                self._emit_answered(route, context.verb, 0, began)
             request_context.detach(token)
-            if seen.message is not None and len(seen.message.text) > LARGE_MESSAGE:
-                seen.discard_payload()
+            if context.message is not None and len(context.message.text) > LARGE_MESSAGE:
+                context.discard_payload()
         if connection.leaving and response.prepared and response.keep_alive:
             # A host may act at once on the promise of keep-alive in this answer.
             connection.keep_promise()
@@ -112,22 +121,23 @@ class Endpoint:
 
     def active(self) -> dict[tuple[str], int]:
         """Return the number of requests under way, by route label. Safe on any thread."""
-        return {(route,): self._under_way[route] for route in _ROUTES}
+        return {(route,): self._active[route] for route in _ROUTES}
 
     def note_garbage(self, http: web.BaseRequest, refusal: Rejection) -> None:
-        """Report bytes that were answered although they were no request."""
-        seen, now = self.request_contexts.open_for_garbage(http), self.clock.elapsed()
-        with request_context.in_request(seen):
-            self._note_refusal(seen, refusal)
-            self._note_answer(seen, "other", refusal.status, now)
+        """Report bytes that were answered with `refusal`, although they were no request."""
+        context, now = self.request_contexts.open_for_garbage(http), self.clock.elapsed()
+        with request_context.in_request(context):
+            self._note_refusal(context, refusal)
+            self._note_answer(context, "other", refusal.status, now)
 
-    def _show(self, http: web.BaseRequest, seen: RequestContext, began: float) -> web.StreamResponse:
+    def _answer_document(self, http: web.BaseRequest, context: RequestContext, began: float) -> web.StreamResponse:
+        """Answer a request for a public document."""
         self.door.greet(http.method, http.version, http.headers)
-        response = self.documents.answer(http.method, seen.path)
+        response = self.documents.answer(http.method, context.path)
         if not http.content.is_eof():
             # The body of such a request is not read.
             response.force_close()
-        self._note_answer(seen, "prm", response.status, began)
+        self._note_answer(context, "prm", response.status, began)
         return response
 
     def _route(self, path: str) -> str:
@@ -135,16 +145,16 @@ class Endpoint:
             return "prm"
         return "mcp" if self.door.is_mount(path) else "other"
 
-    def _note_refusal(self, seen: RequestContext, refusal: Rejection) -> None:
-        seen.refusal = refusal.reason or f"status_{refusal.status}"
+    def _note_refusal(self, context: RequestContext, refusal: Rejection) -> None:
+        context.refusal = refusal.reason or f"status_{refusal.status}"
         if refusal.reason is not None:
             self.event_sink.emit(HttpRefused(refusal.reason))
 
-    def _note_answer(self, seen: RequestContext, route: str, status: int, began: float) -> None:
-        seen.status = status
-        self._record(route, seen.verb, status, began)
+    def _note_answer(self, context: RequestContext, route: str, status: int, began: float) -> None:
+        context.status = status
+        self._emit_answered(route, context.verb, status, began)
 
-    def _record(self, route: str, method: str, status: int, began: float) -> None:
+    def _emit_answered(self, route: str, method: str, status: int, began: float) -> None:
         verb = method if method in _VERBS else NO_VERB
         self.event_sink.emit(HttpAnswered(route, verb, status, self.clock.elapsed() - began))
 
@@ -154,16 +164,18 @@ class Endpoint:
         if connection.long_heads and head_size(http.raw_path, http._message.raw_headers) > self.max_header:
             raise RequestRejected(HEAD_TOO_LARGE)
 
-    def _offer(self, http: web.BaseRequest, admission: RequestHead, address: str) -> HostExchange:
+    def _exchange_of(self, http: web.BaseRequest, admission: RequestHead, address: str) -> HostExchange:
         # An InboundHead is a RequestHead plus the header fields.
         return HostExchange(http, InboundHead(*admission, http.headers.items()), self.terms, address)
 
-    async def _converse(self, exchange: HostExchange, connection: HostConnection) -> web.StreamResponse:
+    async def _answer_by_gateway(self, exchange: HostExchange, connection: HostConnection) -> web.StreamResponse:
+        """Return the gateway's response, ready to be sent; a stream has been sent by then."""
+        # From here on the connection reports to the exchange that its host disconnects.
         connection.exchange = exchange
         if connection.closing:
             exchange.wind_down()
         try:
-            response = await self._ask(exchange)
+            response = await self._call_engine(exchange)
         except asyncio.CancelledError:
             await exchange.abandon()
             raise
@@ -171,7 +183,7 @@ class Endpoint:
             connection.exchange = None
         return response
 
-    async def _ask(self, exchange: HostExchange) -> web.StreamResponse:
+    async def _call_engine(self, exchange: HostExchange) -> web.StreamResponse:
         try:
             reply = await self.engine(exchange)
             return await _finish(exchange, reply)
@@ -184,6 +196,7 @@ class Endpoint:
 
 
 async def _finish(exchange: HostExchange, reply: HttpReply) -> web.StreamResponse:
+    """Return the response for a reply; of an event stream, send the reply as its last event."""
     if exchange.is_streaming:
         try:
             return await exchange.finish(reply.body)

@@ -1,7 +1,8 @@
 """The end of an idle connection whose host may be about to send: `hang_up`, and `Promise`.
 
 `HostConnection` uses both when the listener closes. A request that has already arrived must not be
-lost. The time in which one could still be on its way is as short as possible.
+lost. An answer with keep-alive promises the host that it can send another request on the
+connection. If such an answer was just sent, the connection stays open for a moment (`Promise`).
 """
 
 import asyncio
@@ -14,37 +15,39 @@ from typing import Final
 from taskgate.listener.wire import TlsWire
 
 MOMENT: Final = 1.0
-"""Seconds in which a host may use a connection after an answer that promised keep-alive."""
+"""Seconds for which an answer's promise of keep-alive holds when the connection has to close."""
 
 
 class Promise:
-    """The keep-alive that an answer promised before the connection had to close. It holds for a
-    moment.
+    """The keep-alive that an answer promised before the connection had to close.
+
+    It holds for MOMENT seconds from the creation; `is_kept` is True until then.
     """
 
-    __slots__ = ("_then", "is_kept")
+    __slots__ = ("_on_end", "is_kept")
 
     def __init__(self, then: Callable[[], None]) -> None:
-        """Start the moment; `then` is called at its end."""
-        self._then = then
+        """`then` is called once, when the promise ends."""
+        self._on_end = then
         self.is_kept = True
-        asyncio.get_running_loop().call_later(MOMENT, self._end)
+        asyncio.get_running_loop().call_later(MOMENT, self._expire)
 
-    def _end(self) -> None:
+    def _expire(self) -> None:
         self.is_kept = False
-        self._then()
+        self._on_end()
 
 
 def hang_up(wire: asyncio.Transport | None, promise: Promise | None) -> bool:
-    """Return whether to close an idle connection now. If so, the host has been notified.
+    """Return whether the caller is to close an idle connection now.
 
-    False while a promise holds, or if something has arrived that the loop has not read.
+    If True, the host already gets the end of the connection, so that it sends nothing more. False
+    while a promise holds, or if bytes have arrived that the loop has not read: a request may begin.
     """
     if promise is not None and promise.is_kept:
         return False
     if wire is None or wire.is_closing():
         return True
-    if _has_come(wire):
+    if _has_unread_bytes(wire):
         return False
     # TLS has a closing message of its own; and a full write buffer is sent first.
     if not isinstance(wire, TlsWire) and wire.get_write_buffer_size() == 0:
@@ -54,7 +57,7 @@ def hang_up(wire: asyncio.Transport | None, promise: Promise | None) -> bool:
     return True
 
 
-def _has_come(wire: asyncio.Transport) -> bool:
+def _has_unread_bytes(wire: asyncio.Transport) -> bool:
     waiting = select.poll()
     try:
         waiting.register(_socket(wire).fileno(), select.POLLIN)

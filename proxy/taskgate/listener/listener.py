@@ -1,8 +1,14 @@
 """The public listener, to which hosts connect: `PublicListener`.
 
 `wiring` creates, starts, drains and closes it. It accepts connections (`Acceptor`), and makes each
-a `HostConnection`, which passes requests to `Endpoint`. After `close` no socket, task or stream of
-the listener is left, whatever its hosts do.
+a `HostConnection`, which passes requests to `Endpoint`. A shutdown calls these methods, in order:
+
+- `retire`, only if there are other replicas: each connection closes after its next answer;
+- `turn_away`, then `stop_accepting`: no new connections;
+- `wind_down`, only if there are other replicas: idle connections and GET streams end;
+- `close`: the rest ends, in time or by force.
+
+After `close` no socket, task or stream of the listener is left, whatever its hosts do.
 """
 
 import asyncio
@@ -31,7 +37,8 @@ from taskgate.streams.exchange import ExchangeHandler
 from taskgate.telemetry.events import AuditCapacity, EventSink, UnlimitedAuditCapacity
 
 _LAST_ANSWERS = 1.0
-"""Seconds in which ready answers reach their hosts, before hosts are sent to another process."""
+"""Seconds in which answers that are ready reach their hosts, before streams of running calls are
+ended so that hosts resume them in another process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +76,8 @@ class PublicListener:
     ) -> None:
         """`answer` is the gateway. `is_mount` tells whether a path leads to a server now.
 
-        `documents` are public, by path. `trail` is the audit log, asked for room before each
-        request.
+        `documents` are public, by path. `trail` is the audit log: each request first waits for room
+        in it.
         """
         self._bounds = ConnectionSettings(
             max_header=settings.max_header,
@@ -132,14 +139,15 @@ class PublicListener:
         return self._endpoint.active()
 
     def retire(self) -> None:
-        """Continue to serve, but close each connection after its answer, so that hosts find another
-        replica.
+        """Serve on, but close each connection after its next answer.
+
+        The host then connects again, and gets to another replica.
         """
         if self._connections is not None:
             self._connections.retire()
 
     def turn_away(self) -> None:
-        """Let the system start no more connections, before `stop_accepting`."""
+        """Let the system start no more connections. Those that it has begun are still accepted."""
         if self._acceptor is not None:
             self._acceptor.turn_away()
 
@@ -151,12 +159,15 @@ class PublicListener:
             self._acceptor.stop()
 
     def wind_down(self) -> None:
-        """Close idle connections, and streams that hosts can resume elsewhere."""
+        """Close idle connections and GET streams now, and other connections after their answer."""
         if self._connections is not None:
             self._connections.wind_down()
 
     async def close(self, grace: timedelta) -> None:
-        """Close everything; requests under way have `grace` to finish. May be called again."""
+        """Close everything; requests under way have `grace` to end. May be called again.
+
+        Streams that hosts can resume in another process end earlier.
+        """
         if self._certificates is not None:
             self._certificates.close()
         if self._acceptor is None or self._connections is None:
@@ -167,7 +178,11 @@ class PublicListener:
 
 
 class _Connections(web.Server):
-    """The factory and the set of open connections."""
+    """The factory and the set of open connections.
+
+    `_tasks` has the task of each connection, also while its host has disconnected and the request
+    is still being answered. `_wires` are the connections under TLS, also during their handshake.
+    """
 
     def __init__(self, endpoint: Endpoint, bounds: ConnectionSettings) -> None:
         super().__init__(endpoint.answer)
@@ -182,8 +197,9 @@ class _Connections(web.Server):
         return HostConnection(self, self._bounds, self._tasks, self._note_garbage)
 
     def behind_tls(self, certificates: Certificates, timeout: timedelta) -> TlsWire:
-        """Return a connection under TLS. It joins the set after its handshake, for which it has
-        `timeout`.
+        """Return a connection under TLS, which has `timeout` for its handshake.
+
+        After the handshake it makes its HostConnection with this factory.
         """
         return TlsWire(certificates.context, self, timeout, self._wires)
 
@@ -209,7 +225,7 @@ class _Connections(web.Server):
             connection.leaving = True
 
     def wind_down(self) -> None:
-        """Close every connection after its exchange, idle ones at once."""
+        """Close every connection after its exchange, idle ones at once; also those to come."""
         self._closing = True
         for wire in self._wires:
             wire.hurry(FIRST_REQUEST)
@@ -217,23 +233,27 @@ class _Connections(web.Server):
             connection.wind_down()
 
     async def close(self, grace: float) -> None:
-        """Close every connection and every exchange, also of hosts that disconnected."""
+        """End every connection and every exchange, also those whose hosts have disconnected.
+
+        Exchanges have `grace` seconds. Then connections are aborted and tasks cancelled.
+        """
         self.wind_down()
-        brief = min(grace, _LAST_ANSWERS)
-        await self._settled(brief)
+        first_wait = min(grace, _LAST_ANSWERS)
+        await self._wait_ended(first_wait)
         for connection in list(self._open):
             if connection.exchange is not None:
                 connection.exchange.send_elsewhere()
-        await self._settled(grace - brief)
+        await self._wait_ended(grace - first_wait)
         for connection in list(self._open):
             connection.drop()
         for wire in list(self._wires):
             wire.abort()
         for task in self._tasks:
             task.cancel()
-        await self._settled(None)
+        await self._wait_ended(None)
 
-    async def _settled(self, patience: float | None) -> None:
+    async def _wait_ended(self, patience: float | None) -> None:
+        """Wait until all tasks and connections have ended, at most `patience` seconds if given."""
         ends = {*self._tasks, *(connection.lost for connection in self._open), *(wire.lost for wire in self._wires)}
         if ends:
             await asyncio.wait(ends, timeout=patience)

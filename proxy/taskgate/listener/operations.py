@@ -7,7 +7,8 @@
     POST /-/drain      drain and stop                      with the operators' token
 
 It has its own port and limits, and carries no MCP messages. Answers repeat nothing of a request and
-contain no version. `wiring` creates it with functions that answer.
+contain no version. `wiring` creates it with functions that read the state of the gateway, reload
+and end it. It opens first and closes last, so that operators can watch a start and a shutdown.
 """
 
 import asyncio
@@ -29,7 +30,7 @@ from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
 _log = logging.getLogger(__name__)
 
 Ready = Callable[[], Awaitable[Mapping[str, bool]]]
-"""Returns what the gateway needs in order to serve, by name, and whether it is there."""
+"""Returns by name what the gateway needs in order to serve, and whether it is available."""
 
 Servers = Callable[[], Mapping[str, Mapping[str, Any]]]
 """Returns the state of each server, by name, without asking it."""
@@ -38,10 +39,12 @@ Replicas = Callable[[], int | None]
 """Returns the number of gateways that share the store; None if it is not shared."""
 
 Reload = Callable[[], Awaitable[Mapping[str, Any] | None]]
-"""Reads the configuration again and returns the outcome, at least `result`. None without a file."""
+"""Reads the configuration again, applies it, and returns the outcome: `result`, and details.
+
+Returns None if the gateway has no configuration file."""
 
 End = Callable[[], None]
-"""Makes the gateway drain and stop, like a signal."""
+"""Starts the drain and the end of the gateway, like a signal; returns at once."""
 
 INVALID: Final = "invalid"
 """The `result` of a configuration that was rejected."""
@@ -59,10 +62,10 @@ TAKEN: Final = (_LIVEZ, _READYZ, "/healthz", "/-", "/api")
 MOST_CONNECTIONS: Final = 32
 """The limit of operators' connections; their descriptors are reserved."""
 
-_AT_ONCE: Final = 16
+_BACKLOG: Final = 16
 """Connections that are accepted in one pass of the event loop, before they are counted."""
 BOUNDS: Final = ConnectionSettings(max_header=16 * 2**10, idle_timeout=timedelta())
-"""The limits of a request head; idle connections are closed by aiohttp."""
+"""The limits of a request head. The idle timeout is not used: aiohttp closes idle connections."""
 _CLOSE_SECONDS: Final = 2.0
 _IDLE_SECONDS: Final = 75.0
 """Longer than the interval of scrapers, so that they keep their connection."""
@@ -97,14 +100,17 @@ class OperatorsListener:
         self._token: bytes | None = None
         self._draining = False
         self.readiness_was_asked = False
-        """Whether `/readyz` was requested: then a balancer learns of a drain."""
+        """Whether `/readyz` was ever requested.
+
+        If so, a load balancer may watch it, and a drain waits until the balancer sees it.
+        """
         self._rendering = asyncio.Lock()
         self._runner: web.ServerRunner | None = None
         self._routes: dict[str, Callable[[web.BaseRequest], Awaitable[web.Response]]] = {
             _LIVEZ: self._answer_livez,
             _READYZ: self._answer_readyz,
-            _RELOAD: partial(self._answer_operator, self._reload_now),
-            _DRAIN: partial(self._answer_operator, self._drain_now),
+            _RELOAD: partial(self._answer_operator, self._answer_reload),
+            _DRAIN: partial(self._answer_operator, self._answer_drain),
         }
 
     async def start(self, host: str, port: int, token: bytes | None = None) -> tuple[str, int]:
@@ -117,7 +123,7 @@ class OperatorsListener:
         self._runner = web.ServerRunner(server, shutdown_timeout=_CLOSE_SECONDS)
         await self._runner.setup()
         try:
-            await web.TCPSite(self._runner, host, port, backlog=_AT_ONCE).start()
+            await web.TCPSite(self._runner, host, port, backlog=_BACKLOG).start()
         except OSError:
             await self.close()
             raise
@@ -125,7 +131,7 @@ class OperatorsListener:
         return str(bound[0]), int(bound[1])
 
     def drain(self) -> None:
-        """Report not ready from now on. Everything else continues until `close`."""
+        """Answer `/readyz` with "draining" from now on. Everything else continues until `close`."""
         self._draining = True
         self._metrics.show_draining()
 
@@ -155,14 +161,14 @@ class OperatorsListener:
         self.readiness_was_asked = True
         checks = await self._check()
         # For information only: an unavailable server is no reason to send hosts elsewhere.
-        more = self._more() if "verbose" in received.query else {}
+        fields = self._verbose_fields() if "verbose" in received.query else {}
         if self._draining:
-            return _json(503, {"status": "draining", "checks": checks, **more})
+            return _json(503, {"status": "draining", "checks": checks, **fields})
         if not all(checks.values()):
-            return _json(503, {"status": "not ready", "checks": checks, **more})
-        return _json(200, {"status": "ready", "checks": checks, **more})
+            return _json(503, {"status": "not ready", "checks": checks, **fields})
+        return _json(200, {"status": "ready", "checks": checks, **fields})
 
-    def _more(self) -> dict[str, Any]:
+    def _verbose_fields(self) -> dict[str, Any]:
         replicas = self._replicas()
         return {"upstreams": self._servers(), **({} if replicas is None else {"replicas": replicas})}
 
@@ -174,34 +180,37 @@ class OperatorsListener:
         return web.Response(body=body, headers={"Content-Type": content_type, **_PLAIN})
 
     async def _answer_operator(
-        self, act: Callable[[], Awaitable[web.Response]], received: web.BaseRequest
+        self, answer_operation: Callable[[], Awaitable[web.Response]], received: web.BaseRequest
     ) -> web.Response:
-        answer = await act() if (refused := self._refused(received)) is None else refused
+        """Answer reload or drain, if the request has the operators' token, and report it."""
+        answer = await answer_operation() if (refused := self._refusal(received)) is None else refused
         # `remote` is None after the peer has disconnected.
         address = received.remote or ""
         self._event_sink.emit(OperatorRequestAnswered(received.method, received.path, answer.status, address))
         return answer
 
-    def _refused(self, received: web.BaseRequest) -> web.Response | None:
+    def _refusal(self, received: web.BaseRequest) -> web.Response | None:
+        """Return the answer to a request without the token; None if it has the token."""
         if self._token is None:
             return _json(403, {"error": "not allowed: admin.token_file is not configured"})
-        if not _shows(received, self._token):
+        if not _has_token(received, self._token):
             return _json(401, {"error": "not authenticated"}, **{"WWW-Authenticate": "Bearer"})
         return None
 
-    async def _reload_now(self) -> web.Response:
-        told = await self._reload()
-        if told is None:
+    async def _answer_reload(self) -> web.Response:
+        outcome = await self._reload()
+        if outcome is None:
             return _json(409, {"error": "cannot reload: the gateway was started without a configuration file"})
-        return _json(422 if told["result"] == INVALID else 200, dict(told))
+        return _json(422 if outcome["result"] == INVALID else 200, dict(outcome))
 
-    async def _drain_now(self) -> web.Response:
+    async def _answer_drain(self) -> web.Response:
         if self._end is None:
             return _json(409, {"error": "cannot drain here: stop the process that started the gateway"})
         self._end()
         return _json(202, {"status": "draining"})
 
     async def _check(self) -> dict[str, bool]:
+        """Run the readiness check, and show its outcome in the metrics; none during a drain."""
         if self._draining:
             return {}
         try:
@@ -215,7 +224,7 @@ class OperatorsListener:
         return checks
 
 
-def _shows(received: web.BaseRequest, token: bytes) -> bool:
+def _has_token(received: web.BaseRequest, token: bytes) -> bool:
     """Return whether the request has the token and no other, compared in constant time."""
     shown = received.headers.getall("Authorization", [])
     scheme, _, given = shown[0].partition(" ") if len(shown) == 1 else ("", "", "")
@@ -235,6 +244,8 @@ def _names_an_address(host: str) -> bool:
 
 
 class _Server(web.Server):
+    """The factory of connections; it closes those over the limit."""
+
     def __call__(self) -> asyncio.Protocol:  # type: ignore[override]
         if len(self._connections) >= MOST_CONNECTIONS:
             return _OneTooMany()

@@ -1,8 +1,8 @@
 """The time limits of one connection: `HeadWatch` for a request head that does not complete,
 `WriteWatch` for an answer that the peer does not read.
 
-Both listeners use `HeadWatch`, and `HostConnection` also `WriteWatch`. The settings are
-`ConnectionSettings`. A stopped watch does nothing.
+Both listeners use `HeadWatch`, and `HostConnection` also `WriteWatch`. A watch runs from `begin` to
+`stop`, and may begin again. Only while it runs does its time limit apply.
 """
 
 import asyncio
@@ -29,12 +29,15 @@ class ConnectionSettings:
 
 
 class HeadWatch:
-    """The size and the time of an incomplete head."""
+    """The size and the time of a head that is not complete yet.
+
+    A connection begins it when it awaits a head, adds what arrives, and stops it at the head's end.
+    """
 
     __slots__ = ("_expire", "_limit", "_loop", "_seconds", "_timer", "size")
 
     def __init__(self, bounds: ConnectionSettings, expire: Callable[[], None]) -> None:
-        """`expire` is called once for a head that takes too long."""
+        """`expire` is called if the head is not complete in time."""
         self._loop = asyncio.get_running_loop()
         self._limit = bounds.max_header
         self._seconds = bounds.head_timeout.total_seconds()
@@ -43,12 +46,12 @@ class HeadWatch:
         self.size = 0
 
     def begin(self) -> None:
-        """Start the time limit, unless it runs."""
+        """Start the time limit, if it does not run yet."""
         if self._timer is None:
             self._timer = self._loop.call_later(self._seconds, self._expire)
 
     def add(self, size: int) -> bool:
-        """Count bytes of a head; return False if there are too many."""
+        """Count bytes of a head, and return whether it may grow on. Starts the time limit too."""
         self.size += size
         self.begin()
         return self.size <= self._limit
@@ -62,7 +65,10 @@ class HeadWatch:
 
 
 class WriteWatch:
-    """The progress of writes. It aborts a transport whose peer reads next to nothing."""
+    """The progress of writes. It aborts a transport whose peer reads next to nothing.
+
+    A connection begins it when the peer is slow, and stops it when the peer has caught up.
+    """
 
     __slots__ = ("_loop", "_seconds", "_timer", "_transport", "_unsent")
 
@@ -77,7 +83,7 @@ class WriteWatch:
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self) -> None:
-        """Start to watch, unless it does."""
+        """Start to watch, if it does not yet."""
         if self._timer is None:
             self._watch()
 

@@ -39,7 +39,8 @@ _NODE: Final = re.compile(
 class Peers:
     """The source addresses of requests. `trusted` are the networks of the operator's proxies.
 
-    They use one header. A proxy that sets one header passes the other on as the host wrote it.
+    `header` is the one that they add to. The other one is not read: a proxy passes it on as the host
+    wrote it.
     """
 
     def __init__(self, trusted: Sequence[Network] = (), header: ForwardedHeader = "x-forwarded-for") -> None:
@@ -50,17 +51,18 @@ class Peers:
         """Whether a proxy is trusted; otherwise the headers need not be read."""
 
     def address_of(self, peer: str | None, fields: Sequence[str] = ()) -> str:
-        """Return the nearest address that is not a trusted proxy's, from the connection outwards.
+        """Return the address that a request came from.
 
-        `fields` are the values of `header`, read only if the peer is trusted. Where they are
-        unreadable or hide a host, the last address before is returned.
+        `peer` is that of the connection, `fields` are the values of `header`. From the connection
+        outwards, it is the first address that is not a trusted proxy's. At an unreadable or hidden
+        address the search ends, and the one before it is returned.
         """
         nearest, text = _read_peer(peer or "")
         # Most gateways trust no proxy: the cached text is the answer.
         if nearest is None or not self._trusted:
             return text
         if self._trusts(nearest):
-            for hop in islice(self._hops(_end_of(fields)), _MOST_HOPS):
+            for hop in islice(self._hops(_last_part(fields)), _MOST_HOPS):
                 if hop is None:
                     break
                 nearest = hop
@@ -93,13 +95,13 @@ def _read_peer(peer: str) -> tuple[_Address | None, str]:
     return address, UNKNOWN if address is None else str(address)
 
 
-def _end_of(fields: Sequence[str]) -> str:
+def _last_part(fields: Sequence[str]) -> str:
     text = ",".join(fields)
     return text if len(text) <= _LONGEST else text[-_LONGEST:].partition(",")[2]
 
 
 def _forwarded(text: str) -> Iterator[_Address | None]:
-    """Return the addresses in `Forwarded`, nearest first; the first None is the last."""
+    """Return the addresses in `Forwarded`, nearest first; None for one that cannot be read."""
     end = len(text)
     while (element := _LAST_ELEMENT.search(text, 0, end)) is not None:
         said = _FOR.search(element["pairs"])
@@ -109,7 +111,7 @@ def _forwarded(text: str) -> Iterator[_Address | None]:
 
 
 def _forwarded_for(text: str) -> Iterator[_Address | None]:
-    """Return the addresses in `X-Forwarded-For`, nearest first."""
+    """Return the addresses in `X-Forwarded-For`, nearest first; None for one that cannot be read."""
     return (_node(each.strip(" \t")) for each in reversed(text.split(",")))
 
 

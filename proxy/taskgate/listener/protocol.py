@@ -1,12 +1,13 @@
 """One connection of a host: `HostConnection`, aiohttp's server protocol with limits.
 
 aiohttp does the parsing, keep-alive and pipelining. This class limits slow and oversized peers
-(`patience`), answers bytes that are not HTTP, and tells an exchange that its host has disconnected.
-`PublicListener` makes one for each accepted connection; requests go to `Endpoint`.
+(`patience`), answers bytes that are not HTTP, and reports to the exchange under way when its host
+disconnects. `PublicListener` makes one for each accepted connection; requests go to `Endpoint`.
 
-Nothing that a peer sent reaches a log or comes back to it. A connection whose framing is in doubt
-gets one last answer, and nothing more is read. Every connection ends, whatever its peer does. Each
-name of the base class that is used here is covered by a test over a real socket.
+A connection ends when the host closes it, or when it is idle for too long. It also ends after an
+answer to invalid bytes, and while the listener closes (`wind_down`, `drop`). Every connection ends,
+whatever its peer does. Nothing that a peer sent reaches a log or comes back to it.
+Each name of the base class that is used here is covered by a test over a real socket.
 """
 
 import asyncio
@@ -44,22 +45,26 @@ _log = logging.getLogger("taskgate.listener")
 class HostConnection(web.RequestHandler):
     """One connection, from its first byte to its last.
 
-    `leaving` ends it after the next answer, `closing` after the present exchange. `lost` is done
-    when the connection is gone.
+    - `leaving` is set by the listener when hosts are to find another replica: the next answer closes
+      the connection.
+    - `closing` is set by `wind_down`: the listener closes, and so does this after its exchange.
+    - `exchange` is the one that the gateway works on, set by `Endpoint`; None between requests.
+    - `long_heads`: a head may be too large, so that `Endpoint` measures each.
+    - `lost` is done when the connection is gone.
     """
 
     __slots__ = (
         "_bounds",
+        "_bytes_since_head",
+        "_connected_at",
         "_deaf",
         "_head",
         "_latest_body",
-        "_made_at",
         "_on_garbage",
         "_promise",
-        "_since_head",
         "_tasks",
-        "_unread",
         "_wire",
+        "_write_watch",
         "closing",
         "exchange",
         "leaving",
@@ -75,8 +80,9 @@ class HostConnection(web.RequestHandler):
         tasks: set[asyncio.Task[None]],
         on_garbage: Callable[[web.BaseRequest, Rejection], None],
     ) -> None:
-        """`tasks` has the connection's task while it runs. `on_garbage` is called for what was no
-        request.
+        """`tasks` gets the task that serves the connection, until it ends.
+
+        `on_garbage` is called before bytes that are no request get their answer.
         """
         super().__init__(
             server,
@@ -93,19 +99,20 @@ class HostConnection(web.RequestHandler):
         self._bounds = bounds
         self._tasks = tasks
         self._on_garbage = on_garbage
+        # Set once: what arrives from then on is dropped.
         self._deaf = False
-        self._head = HeadWatch(bounds, self._give_up_on_head)
+        self._head = HeadWatch(bounds, self._on_head_timeout)
         self._latest_body: StreamReader = EMPTY_PAYLOAD
-        self._made_at = 0.0
+        self._connected_at = 0.0
         self._promise: Promise | None = None
-        self._since_head = 0
-        self._unread: WriteWatch | None = None
+        self._bytes_since_head = 0
+        self._write_watch: WriteWatch | None = None
         self._wire: asyncio.Transport | None = None
         self.closing = self.leaving = False
         self.exchange: Departing | None = None
         self.long_heads = False
         self.received = 0
-        """All bytes that arrived."""
+        """The number of bytes that have arrived, for `Bodies`."""
         self.lost: asyncio.Future[None] = self._loop.create_future()
 
     # Start and end.
@@ -113,22 +120,22 @@ class HostConnection(web.RequestHandler):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start to serve, with a time limit for the first head."""
         assert isinstance(transport, asyncio.Transport)
-        self._made_at = self._loop.time()
+        self._connected_at = self._loop.time()
         self._wire = transport
-        self._unread = WriteWatch(self._bounds, transport)
+        self._write_watch = WriteWatch(self._bounds, transport)
         super().connection_made(transport)
         self._head.begin()
         task = self._task_handler
         assert task is not None
         self._tasks.add(task)
-        task.add_done_callback(self._settle)
+        task.add_done_callback(self._on_task_done)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Notify the exchange under way; its work continues."""
+        """Report to the exchange under way; the gateway's work on it continues."""
         super().connection_lost(exc)
         self._head.stop()
-        if self._unread is not None:
-            self._unread.stop()
+        if self._write_watch is not None:
+            self._write_watch.stop()
         if not self.lost.done():
             self.lost.set_result(None)
         if self.exchange is not None:
@@ -140,10 +147,13 @@ class HostConnection(web.RequestHandler):
         A new connection first has FIRST_REQUEST seconds to bring its request.
         """
         self.closing = True
+        # aiohttp's task waits for a request, or has not begun to wait for the first one.
         idle = self._request_count == 0 if self._waiter is None else not self._waiter.done()
-        if idle and self._request_count == 0 and self._loop.time() < (until := self._made_at + FIRST_REQUEST):
+        if idle and self._request_count == 0 and self._loop.time() < (until := self._connected_at + FIRST_REQUEST):
             self._loop.call_at(until, self.wind_down)
         elif idle:
+            # Otherwise a request arrives, after which the connection closes, or the promise calls
+            # this again.
             if hang_up(self._wire, self._promise):
                 self.force_close()
         elif self.exchange is not None:
@@ -157,49 +167,54 @@ class HostConnection(web.RequestHandler):
         self._promise = Promise(lambda: self.wind_down() if self.closing else None)
 
     def drop(self) -> None:
-        """Abort the connection and its exchange."""
+        """Abort the connection: what is unsent is lost."""
         if self._wire is not None:
             self._wire.abort()
 
-    def _settle(self, task: asyncio.Task[None]) -> None:
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
+        """Close the connection after its task has ended, and limit the time of the close."""
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             _report("a connection failed", error)
         self.force_close()
         # A closed transport waits for its peer to read the rest, forever if nothing stops it.
-        if not self.lost.done() and self._unread is not None:
-            self._unread.begin()
+        if not self.lost.done() and self._write_watch is not None:
+            self._write_watch.begin()
 
     # Reading.
 
     def data_received(self, data: bytes) -> None:
-        """Parse, and limit what is not yet a request."""
+        """Parse what arrives, and limit a head that is not complete.
+
+        The parser limits lines and their number, and not the whole head. If more bytes than a head
+        may have arrived since the one before, `long_heads` is set.
+        """
         if self._deaf:
             return
         count, body = self._request_count, self._latest_body
-        between = body.is_eof()
-        self._since_head += len(data)
+        is_between_requests = body.is_eof()
+        self._bytes_since_head += len(data)
         self.received += len(data)
         try:
             super().data_received(data)
         except Exception:  # asyncio would log the error together with the peer's bytes
-            self._cut(BAD_REQUEST)
+            self._reject_input(BAD_REQUEST)
             return
         if self._request_count == count:
             # Empty lines before a request belong to none: some hosts send one after a body.
-            if between and data.strip(b"\r\n") and not self._head.add(len(data)):
-                self._cut(HEAD_TOO_LARGE)
+            if is_between_requests and data.strip(b"\r\n") and not self._head.add(len(data)):
+                self._reject_input(HEAD_TOO_LARGE)
             return
         message, self._latest_body = self._messages[-1]
         self._head.stop()
-        if self._since_head > self._bounds.max_header:
+        if self._bytes_since_head > self._bounds.max_header:
             self.long_heads = True
         # The end of the message in these bytes is unknown: all of them may belong to the next head.
-        self._since_head = len(data)
+        self._bytes_since_head = len(data)
         if isinstance(message, _ErrInfo):
             self._messages.pop()
             self._latest_body = body
-            self._cut(HEAD_TOO_LARGE if _is_too_large(message.exc) else BAD_REQUEST)
+            self._reject_input(HEAD_TOO_LARGE if _is_too_large(message.exc) else BAD_REQUEST)
 
     def resume_reading(self, resume_parser: bool = True) -> None:
         """Resume reading if it was paused. A reader calls this after every read."""
@@ -210,18 +225,20 @@ class HostConnection(web.RequestHandler):
 
     @property
     def most_unparsed(self) -> int:
-        """The most bytes that have arrived and may be unparsed."""
+        """The most bytes of `received` that the parser may not have seen yet."""
         return MOST_READ if self._reading_paused else 0
 
-    def _give_up_on_head(self) -> None:
+    def _on_head_timeout(self) -> None:
+        """Answer a head that does not complete; close a connection that sent nothing."""
         if self._head.size:
-            self._cut(TOO_SLOW)
+            self._reject_input(TOO_SLOW)
         else:
             self.force_close()
 
-    def _cut(self, refusal: Rejection) -> None:
-        """Read nothing more, and reject what has arrived, after the requests before it are
-        answered.
+    def _reject_input(self, refusal: Rejection) -> None:
+        """Read nothing more, and answer the invalid bytes with `refusal`.
+
+        The answer comes after those to the requests before, and closes the connection.
         """
         self._deaf = True
         self._head.stop()
@@ -236,14 +253,14 @@ class HostConnection(web.RequestHandler):
     def pause_writing(self) -> None:
         """Handle that the peer reads too slowly."""
         super().pause_writing()
-        if self._unread is not None:
-            self._unread.begin()
+        if self._write_watch is not None:
+            self._write_watch.begin()
 
     def resume_writing(self) -> None:
         """Handle that the peer has caught up."""
         super().resume_writing()
-        if self._unread is not None:
-            self._unread.stop()
+        if self._write_watch is not None:
+            self._write_watch.stop()
 
     async def write(self, piece: bytes | memoryview) -> None:
         """Send bytes of an answer, and wait for a slow host. Raises ConnectionError if it has
@@ -262,9 +279,10 @@ class HostConnection(web.RequestHandler):
     # Rejecting.
 
     async def refuse(self, http: web.BaseRequest, refusal: Rejection) -> web.StreamResponse:
-        """Answer with a constant text.
+        """Return a response with the constant text of a rejection.
 
-        Closes the connection if the rejection asks for it, or the body has not all arrived.
+        If the rejection closes the connection, or the body has not all arrived, the response is
+        also sent, as the last one.
         """
         # Answer as HTTP/1.1, not in the version that was rejected. aiohttp caches the version here.
         http._cache["version"] = HttpVersion11
@@ -279,7 +297,10 @@ class HostConnection(web.RequestHandler):
         return response
 
     async def answer_last(self, http: web.BaseRequest, response: web.StreamResponse) -> None:
-        """Send an answer, read nothing more, and give the peer a moment to notice."""
+        """Send an answer as the last one of the connection, and parse nothing more.
+
+        Waits up to _LINGER seconds for the peer to close the connection.
+        """
         response.force_close()
         self._deaf = True
         try:

@@ -19,7 +19,7 @@ from taskgate.telemetry.request_context import RequestContext
 
 NO_VERB: Final = "_OTHER"
 """The method label of what is no request."""
-_CHANCE: Final = 5
+_PREFIX_BYTES: Final = 5
 """Random bytes of a process; eight characters in an id."""
 
 
@@ -31,22 +31,24 @@ class RequestContexts:
 
     def __init__(self, peers: Peers, entropy: Entropy) -> None:
         self._peers = peers
-        self._is_told = False
-        self._prefix = b32encode(entropy.token(_CHANCE)).decode().lower()
+        self._has_warned = False
+        self._prefix = b32encode(entropy.token(_PREFIX_BYTES)).decode().lower()
         self._next = count(1).__next__
 
     def open(self, http: web.BaseRequest) -> RequestContext:
         """Open the context of a request, from its head."""
         headers, peers = http.headers, self._peers
-        address = self._found_out(http) if peers.trusts_any else peers.address_of(http.remote)
-        if not self._is_told and (hdrs.X_FORWARDED_FOR in headers or hdrs.FORWARDED in headers):
-            self._doubt(http)
+        address = self._forwarded_address(http) if peers.trusts_any else peers.address_of(http.remote)
+        if not self._has_warned and (hdrs.X_FORWARDED_FOR in headers or hdrs.FORWARDED in headers):
+            self._warn_of_proxy(http)
         path, agent = path_of(http.raw_path), headers.get(hdrs.USER_AGENT)
         return RequestContext(f"{self._prefix}-{self._next()}", address, http.method, path, agent)
 
-    def _doubt(self, http: web.BaseRequest) -> None:
-        """Log once that hosts seem to come through an unconfigured proxy, and so count as one
-        address.
+    def _warn_of_proxy(self, http: web.BaseRequest) -> None:
+        """Log once that hosts seem to come through a proxy that is not configured.
+
+        They then count as one address. A forwarding header from a peer that is no trusted proxy, or
+        one of the wrong kind, shows it.
         """
         peers = self._peers
         if not peers.trusts(http.remote):
@@ -57,16 +59,16 @@ class RequestContexts:
             text = "a trusted proxy sends a forwarding header other than the one in server.forwarded_header"
         else:
             return
-        self._is_told = True
+        self._has_warned = True
         extra = {"peer": peers.address_of(http.remote), "forwarded_header": peers.header}
         _log.warning("%s; until then all hosts behind it share one address and its limits", text, extra=extra)
 
     def open_for_garbage(self, http: web.BaseRequest) -> RequestContext:
-        """Open the context of what was answered although it was no request. Nothing of it is
+        """Open the context of bytes that were no request, but get an answer. Nothing of them is
         stored.
         """
         return RequestContext(f"{self._prefix}-{self._next()}", self._peers.address_of(http.remote), NO_VERB, "")
 
-    def _found_out(self, http: web.BaseRequest) -> str:
+    def _forwarded_address(self, http: web.BaseRequest) -> str:
         peers = self._peers
         return peers.address_of(http.remote, http.headers.getall(peers.header, ()))

@@ -1,8 +1,9 @@
 """TLS of the public listener: `Certificates`, the certificate and key of handshakes, reloaded when
 their files change.
 
-`PublicListener` loads and watches them; `TlsWire` uses the context for each connection. Only a
-certificate and a key that match are used. No message contains a path or anything of a key.
+`PublicListener` calls `load` at its start, `watch` to have the files checked from then on, and
+`close`. `TlsWire` uses the context for each connection. Only a certificate and a key that match are
+used. No message contains a path or anything of a key.
 """
 
 import asyncio
@@ -27,7 +28,7 @@ _DEMANDS: Final = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "requir
 
 _log = getLogger("taskgate.listener")
 
-_Sight = tuple[int, ...] | None
+_FileIdentity = tuple[int, ...] | None
 
 
 class TlsRefused(Exception):
@@ -56,17 +57,20 @@ class TlsSettings:
 class Certificates:
     """The SSL context for new handshakes, from `load` on.
 
-    Changed files are read on the event loop: they are small and local. Unusable files are ignored.
-    They are logged once per change, at the second check: a new certificate is written a moment
-    before its key.
+    Changed files are read on the event loop: they are small and local. If they cannot be used, the
+    present context stays. That is logged once per change, at the second check that finds the same
+    files. A new certificate may be written a moment before its key.
+
+    The files are compared by their identities: those in use (`_loaded`), those found unusable by
+    the last check (`_rejected`), and those logged (`_logged`).
     """
 
     def __init__(self, settings: TlsSettings) -> None:
         self._settings = settings
         self._context: ssl.SSLContext | None = None
-        self._loaded: tuple[_Sight, ...] = ()
-        self._refused: tuple[_Sight, ...] | None = None
-        self._told: tuple[_Sight, ...] | None = None
+        self._loaded: tuple[_FileIdentity, ...] = ()
+        self._rejected: tuple[_FileIdentity, ...] | None = None
+        self._logged: tuple[_FileIdentity, ...] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -77,11 +81,11 @@ class Certificates:
 
     def load(self) -> None:
         """Read the files for the first time. Raises TlsRefused."""
-        self._loaded = self._seen()
+        self._loaded = self._identities()
         self._context = made_context(self._settings)
 
     def watch(self) -> None:
-        """Check the files from now on, until `close`."""
+        """Check the files once after the interval; each check calls this again, until `close`."""
         interval = self._settings.look_interval.total_seconds()
         self._timer = asyncio.get_running_loop().call_later(interval, self._look)
 
@@ -92,28 +96,29 @@ class Certificates:
             self._timer = None
 
     def _look(self) -> None:
+        """Check the files, and use them if they have changed."""
         self.watch()
         # Before they are read: what changes meanwhile is found by the next check.
-        seen = self._seen()
-        if seen == self._loaded:
-            self._refused = self._told = None
+        identities = self._identities()
+        if identities == self._loaded:
+            self._rejected = self._logged = None
             return
         try:
             self._context = made_context(self._settings)
         except TlsRefused as refusal:
-            if self._refused == seen and self._told != seen:
-                self._told = seen
+            if self._rejected == identities and self._logged != identities:
+                self._logged = identities
                 _log.warning(
                     "the new certificate was rejected; the old one stays in use", extra={"reason": str(refusal)}
                 )
-            self._refused = seen
+            self._rejected = identities
             return
-        self._loaded, self._refused, self._told = seen, None, None
+        self._loaded, self._rejected, self._logged = identities, None, None
         _log.info("the new certificate is in use")
 
-    def _seen(self) -> tuple[_Sight, ...]:
-        """Return the identity of the files' contents. The change time also covers permissions."""
-        return tuple(_sight(path) for _, path in self._settings.files)
+    def _identities(self) -> tuple[_FileIdentity, ...]:
+        """Return the identities of the files, which change with contents and permissions."""
+        return tuple(_identity_of(path) for _, path in self._settings.files)
 
 
 def made_context(settings: TlsSettings) -> ssl.SSLContext:
@@ -130,7 +135,7 @@ def made_context(settings: TlsSettings) -> ssl.SSLContext:
     try:
         context.load_cert_chain(settings.cert_file, settings.key_file, password=_no_passphrase)
     except OSError as error:
-        raise TlsRefused(_blame(error)) from None
+        raise TlsRefused(_reason_of(error)) from None
     if settings.client_ca_file is not None:
         try:
             context.load_verify_locations(settings.client_ca_file)
@@ -158,7 +163,7 @@ def _no_passphrase() -> bytes:
     raise TlsRefused("server.tls.key_file is protected by a passphrase; use a key file without one")
 
 
-def _blame(error: OSError) -> str:
+def _reason_of(error: OSError) -> str:
     reason = getattr(error, "reason", None)
     if reason == "KEY_VALUES_MISMATCH":
         return "server.tls.key_file does not match the certificate in server.tls.cert_file"
@@ -166,7 +171,7 @@ def _blame(error: OSError) -> str:
     return f"server.tls.cert_file and server.tls.key_file hold no usable certificate and key{detail}"
 
 
-def _sight(path: Path) -> _Sight:
+def _identity_of(path: Path) -> _FileIdentity:
     try:
         found = path.stat()
     except OSError:

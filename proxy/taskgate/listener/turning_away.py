@@ -37,8 +37,9 @@ _ATTACH_FILTER: Final = 26
 
 
 def make_deaf(listening: socket.socket) -> bool:
-    """Stop new connections, and return whether the system supports it. Only closing the socket ends
-    it.
+    """Drop the packets that start new connections, until the socket is closed.
+
+    Returns False if the system has no such filter: then nothing has changed.
     """
     steps = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in _DEAF))
     try:

@@ -1,10 +1,11 @@
 """One connection under TLS: `TlsWire`, the transport of a protocol above and the protocol of the
 socket below.
 
-`PublicListener` makes one for each accepted connection if TLS is on. After the handshake it makes a
-`HostConnection` above. Unsent bytes wait only in the socket's transport, so that a slow reader has
-the same effect as without TLS. Nothing of a peer is logged. A handshake that fails or takes too
-long ends its own connection, and the layer above is not told. `tls` has the certificates.
+`PublicListener` makes one for each accepted connection if TLS is on. It first does the handshake.
+Then it makes the protocol above, a `HostConnection`, and from then on decrypts for it and encrypts
+what it writes. A handshake that fails or takes too long ends the connection, and no protocol is
+made. Unsent bytes wait only in the socket's transport, so that a slow reader has the same effect as
+without TLS. Nothing of a peer is logged. `tls` has the certificates.
 """
 
 import asyncio
@@ -20,7 +21,11 @@ _SLICE: Final = 128 * 1024
 
 
 class TlsWire(asyncio.Transport, asyncio.Protocol):
-    """A TLS connection, which gets a protocol of `make_protocol` after the handshake."""
+    """A TLS connection, with a protocol of `make_protocol` above after the handshake.
+
+    `_transport` is that of the socket, `_protocol` the one above. `_is_over` is set when nothing
+    more can be encrypted: the closing message was sent, TLS failed, or the connection is lost.
+    """
 
     def __init__(
         self,
@@ -29,7 +34,7 @@ class TlsWire(asyncio.Transport, asyncio.Protocol):
         timeout: timedelta,
         wires: "set[TlsWire]",
     ) -> None:
-        """`timeout` is for the handshake. `wires` has the connection while it has a socket."""
+        """`timeout` is for the handshake. `wires` contains this object while it has a socket."""
         super().__init__()
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
@@ -37,24 +42,24 @@ class TlsWire(asyncio.Transport, asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._timeout = timeout.total_seconds()
         self._timer: asyncio.TimerHandle | None = None
-        self._above: asyncio.Protocol | None = None
-        self._below: asyncio.Transport | None = None
-        self._over = False
+        self._protocol: asyncio.Protocol | None = None
+        self._transport: asyncio.Transport | None = None
+        self._is_over = False
         self._wires = wires
         self.lost: asyncio.Future[None] = self._loop.create_future()
 
     def hurry(self, seconds: float) -> None:
-        """Limit the handshake to that many seconds more, if it is not done."""
-        if self._above is None and self._below is not None:
+        """Abort the connection in that many seconds, unless its handshake is done by then."""
+        if self._protocol is None and self._transport is not None:
             self._stop_timer()
-            self._timer = self._loop.call_later(seconds, self._below.abort)
+            self._timer = self._loop.call_later(seconds, self._transport.abort)
 
     # The protocol of the socket.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start the time limit of the handshake."""
         assert isinstance(transport, asyncio.Transport)
-        self._below = transport
+        self._transport = transport
         self._wires.add(self)
         self._timer = self._loop.call_later(self._timeout, transport.abort)
 
@@ -62,40 +67,40 @@ class TlsWire(asyncio.Transport, asyncio.Protocol):
         """Continue the handshake, or pass the decrypted data up."""
         self._incoming.write(data)
         try:
-            if self._above is None:
+            if self._protocol is None:
                 self._tls.do_handshake()
-                self._greet()
+                self._finish_handshake()
             plain, ended = self._decrypted()
         except ssl.SSLWantReadError:
             self._flush()
             return
         except ssl.SSLError:
-            self._give_up()
+            self._fail()
             return
         self._flush()
-        if plain and self._above is not None:
-            self._above.data_received(plain)
+        if plain and self._protocol is not None:
+            self._protocol.data_received(plain)
         if ended:
             self.close()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Pass it up."""
-        self._over = True
+        self._is_over = True
         self._stop_timer()
         self._wires.discard(self)
         self.lost.set_result(None)
-        if self._above is not None:
-            self._above.connection_lost(exc if isinstance(exc, Exception) else None)
+        if self._protocol is not None:
+            self._protocol.connection_lost(exc if isinstance(exc, Exception) else None)
 
     def pause_writing(self) -> None:
         """Pass it up: the peer reads too slowly."""
-        if self._above is not None:
-            self._above.pause_writing()
+        if self._protocol is not None:
+            self._protocol.pause_writing()
 
     def resume_writing(self) -> None:
         """Pass it up: the peer has caught up."""
-        if self._above is not None:
-            self._above.resume_writing()
+        if self._protocol is not None:
+            self._protocol.resume_writing()
 
     # The transport of the protocol above.
 
@@ -103,7 +108,7 @@ class TlsWire(asyncio.Transport, asyncio.Protocol):
         """Encrypt and send; what does not fit waits in the socket's transport."""
         rest = memoryview(data)
         try:
-            while rest and not self._over:
+            while rest and not self._is_over:
                 rest = rest[self._tls.write(rest[:_SLICE]) :]
                 self._flush()
         except ssl.SSLError:
@@ -133,7 +138,7 @@ class TlsWire(asyncio.Transport, asyncio.Protocol):
 
     def write_eof(self) -> None:
         """Send the TLS closing message, then end the stream."""
-        self._take_leave()
+        self._send_close_notify()
         self._socket.write_eof()
 
     def is_closing(self) -> bool:
@@ -142,25 +147,26 @@ class TlsWire(asyncio.Transport, asyncio.Protocol):
     def close(self) -> None:
         """Close after all data is sent, without waiting for the peer's closing message."""
         if not self._socket.is_closing():
-            self._take_leave()
+            self._send_close_notify()
         self._socket.close()
 
     def abort(self) -> None:
         """Close at once."""
-        self._over = True
-        if self._below is not None:
-            self._below.abort()
+        self._is_over = True
+        if self._transport is not None:
+            self._transport.abort()
 
     @property
     def _socket(self) -> asyncio.Transport:
-        assert self._below is not None, "the transport below is set first"
-        return self._below
+        assert self._transport is not None, "the transport below is set first"
+        return self._transport
 
-    def _greet(self) -> None:
+    def _finish_handshake(self) -> None:
+        """Make the protocol above, after the handshake."""
         self._stop_timer()
         # Before any data is passed up: the protocol above must know its transport first.
-        self._above = above = self._make_protocol()
-        above.connection_made(self)
+        self._protocol = protocol = self._make_protocol()
+        protocol.connection_made(self)
 
     def _decrypted(self) -> tuple[bytes, bool]:
         """Return the decrypted data, and whether the peer has sent its closing message."""
@@ -172,20 +178,21 @@ class TlsWire(asyncio.Transport, asyncio.Protocol):
             return b"".join(pieces), False
         return b"".join(pieces), True
 
-    def _give_up(self) -> None:
-        """End after invalid TLS. The peer gets an alert with the reason."""
-        self._over = True
+    def _fail(self) -> None:
+        """End the connection after invalid TLS. The peer gets an alert with the reason."""
+        self._is_over = True
         self._flush()
-        # The handshake's timer still runs; after it, much unsent data may wait that is no longer
-        # wanted.
-        if self._above is None:
+        # A close waits until the peer has read what is unsent. During the handshake its timer limits
+        # that; later much may be unsent, and nothing limits it.
+        if self._protocol is None:
             self._socket.close()
         else:
             self._socket.abort()
 
-    def _take_leave(self) -> None:
-        if not self._over:
-            self._over = True
+    def _send_close_notify(self) -> None:
+        """Send the TLS closing message, once."""
+        if not self._is_over:
+            self._is_over = True
             with suppress(ssl.SSLError):
                 self._tls.unwrap()
             self._flush()
