@@ -1,7 +1,10 @@
 """The bus between the replicas: `ClusterBus` sends messages in order and calls subscribed handlers.
 
-A message is a hint: it may be lost with the store or with the receiver. A sender that needs an
-effect waits for it with a timeout. `messages` has the messages.
+A message goes through the shared store, sealed and numbered, to one replica or to all others. Each
+kind of message has one handler, which `subscribe` sets before `open`. A message is a hint: it may be
+lost with the store or with the receiver. A sender that needs an effect waits for it with a timeout.
+A message too large for the bus is stored as a *parcel*, which a small message names. `messages` has
+the messages.
 """
 
 import asyncio
@@ -55,7 +58,8 @@ class ClusterBus:
     """The bus of the replica `holder`. `has_peers` returns whether there are others, as far as is
     known.
 
-    `now` is the time that all replicas share.
+    `now` is the time that all replicas share. `_waiting` are the messages to be sent, each with its
+    receiver; None means all. `_is_losing` is whether messages are being dropped, which was logged.
     """
 
     def __init__(

@@ -24,17 +24,18 @@ WARN_EVERY: Final = 3600.0
 """Seconds between two warnings about messages that cannot be opened."""
 
 NUMBERED: Final = "a11e"
-"""The end of the name of a replica that numbers its messages: an unnumbered message is not its own."""
+"""The end of the name of a replica that numbers its messages. An unnumbered message in such a name is
+forged; only gateways of older versions send unnumbered ones."""
 FRESH: Final = timedelta(seconds=60)
-"""The greatest age of the first message from an unknown replica."""
+"""The greatest age of the first message from a replica whose last number is not known."""
 MOST: Final = 1024
-"""Replicas whose last number is remembered."""
+"""The limit of replicas whose last number is remembered."""
 
 _MICROSECOND: Final = timedelta(microseconds=1)
 _EPOCH: Final = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 
 SharedTime = Callable[[], datetime]
-"""The time that all replicas share."""
+"""Returns the time that all replicas share, that of the store."""
 
 log = getLogger("taskgate.replicas")
 

@@ -1,10 +1,12 @@
 """The messages between replicas, and their encoding.
 
 A message is a NamedTuple of plain values; on the bus it has a kind, usually the name of its class.
-A message for all replicas must be small, and no message contains a token.
+`bus` sends messages and calls the handler of a kind; other modules may add kinds (`streams.handover`,
+`lifecycle.remote_notifications`). A message for all replicas must be small, and no message contains
+a token. Messages about host sessions are handled by `gateway`, and so are forwarded requests.
 
-Errors travel in messages too. An error arrives without its cause and trace, and one that is not on
-the list arrives as an InternalError without its text.
+Errors travel in messages too (`encode_error`). An error arrives without its cause and trace, and one
+that is not on the list arrives as an InternalError without its text.
 """
 
 import json
@@ -103,7 +105,7 @@ def message_in(envelope: Envelope, kinds: "Mapping[str, type[Message]]") -> Mess
 
 
 class Parcel(NamedTuple):
-    """A large message for one replica is stored under this name."""
+    """A notice for one replica: a message too large for the bus is stored for it under this name."""
 
     name: str
 
@@ -118,7 +120,9 @@ class SessionEnded(NamedTuple):
 
 
 class SessionRevived(NamedTuple):
-    """The sender loaded a session from the store; others that have it reply with its state."""
+    """The sender loaded a session from the store; others that have it in memory reply with their
+    streams and settings of it.
+    """
 
     session: str
 
@@ -141,7 +145,11 @@ class GetStreamMessage(NamedTuple):
 
 
 class GetStreamQuestion(NamedTuple):
-    """The same for a question; the sender waits for its answer."""
+    """A question for the GET stream that the receiver has of a session.
+
+    The sender waits for its answer, which comes as a QuestionAnswer. If the receiver has no such
+    stream, or that ends, it sends a GetStreamState, and the sender asks elsewhere.
+    """
 
     session: str
     message: str
@@ -167,7 +175,7 @@ class QuestionAnswer(NamedTuple):
 
 
 class QuestionProgress(NamedTuple):
-    """A host's progress notification for such a question, as text."""
+    """A host's progress notification for a question that the receiver asked, as text."""
 
     session: str
     id: str

@@ -1,8 +1,11 @@
 """The state of one host session at other replicas: its GET streams and its settings.
 
-Replicas announce their state over the bus; none is asked for it. `RemoteStreams` are the GET
-streams that other replicas have. A question is on one stream at a time, here or there (H-LEG-8).
-`SessionSettings` are the log level and the subscriptions that apply wherever the host connects.
+Replicas announce their state over the bus when it changes, and to a replica that has just loaded the
+session; none is asked for it. A `HostSession` has one object of each class:
+
+- `RemoteStreams`: the GET streams that other replicas have. A question is on one stream at a time,
+  here or there (H-LEG-8).
+- `SessionSettings`: the log level and the subscriptions, which apply wherever the host connects.
 """
 
 from collections.abc import Reversible
@@ -50,7 +53,9 @@ class RemoteStreamHandle:
 class RemoteStreams:
     """The GET streams of a session at all other replicas; there are none without a `bus`.
 
-    `local` are the streams of this process in the order of opening.
+    `local` are the streams of this process in the order of opening. `_remote` has one handle for
+    each replica with a stream, the newest last. `_asking` has, for each local stream, the replicas
+    whose questions it carries. `_is_announced` is whether the others know of a stream here.
     """
 
     def __init__(self, session: str, bus: ClusterBus | None, local: Reversible[LocalStream]) -> None:
@@ -59,7 +64,6 @@ class RemoteStreams:
         self._local = local
         self._remote: dict[str, RemoteStreamHandle] = {}
         self._is_announced = False
-        # For each local stream the replicas whose questions it carries.
         self._asking: dict[LocalStream, set[str]] = {}
 
     @property
@@ -90,10 +94,14 @@ class RemoteStreams:
     # --- the streams of this process ----------------------------------------------------------------------------------
 
     def on_local_change(self, ended: LocalStream | None = None) -> None:
-        """Handle that a stream was opened here, or that `ended` has ended."""
+        """Handle that a stream was opened here, or that `ended` has ended.
+
+        Replicas whose questions `ended` carried are told, so that they ask again.
+        """
         if self._bus is None:
             return
         for asking in self._asking.pop(ended, ()) if ended is not None else ():
+            # First the end, which makes that replica ask again; then that there is another stream.
             self._send_state(asking, is_open=False)
             if self._has_local:
                 self._send_state(asking, is_open=True)

@@ -1,6 +1,7 @@
 """One session of one legacy host: its server session, its event streams, the questions to the host.
 
-`registry` opens, finds and ends sessions. Other replicas may have the same session in memory.
+`registry` opens, loads, finds and ends sessions. Other replicas may have the same session in memory,
+each with its own server session.
 """
 
 from collections.abc import Callable, Mapping
@@ -55,8 +56,10 @@ class HostSession(UnsavedCallListener):
     the block. It is the listener of server messages that belong to no call.
 
     `caller` is the last authenticated caller: the owner, with the newest token. `calls` are the
-    running requests with their ids, `streams` the GET streams with their callers, oldest first.
-    `last_used` and `last_checked` are seconds of the monotonic clock.
+    running requests with their ids; a host's cancellation cancels the scope. `streams` are the GET
+    streams with their callers, oldest first. `running_tasks` counts tasks on the server session.
+    `last_used` and `last_checked` (by the registry, in the store) are seconds of the monotonic
+    clock. `is_ended` is true after `end`, for an unloaded session too.
     """
 
     def __init__(

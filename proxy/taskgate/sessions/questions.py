@@ -1,8 +1,9 @@
 """Questions of a server to a legacy host, outside of tasks: `SessionQuestions` sends them.
 
-A question goes out on the stream of its call, else on a GET stream, else it waits for one. It is on
-one stream at a time, and its first answer counts. Every question ends: it is answered, refused
-(after a time, or as the session ends), or withdrawn by the server.
+A question goes out on the stream of its call, else on a GET stream, else it waits for one. If that
+stream ends, the question goes to another one. It is on one stream at a time, and its first answer
+counts. Every question ends once. It is answered, refused (after a time, or as the session ends), or
+withdrawn by the server. If it ends without the host's answer, the host is told that none is needed.
 """
 
 import asyncio
@@ -133,7 +134,7 @@ class SessionQuestions:
         self.resend()
 
     def resend(self) -> None:
-        """Send the questions that wait for a stream, if there is one by now."""
+        """Send the questions that wait for a stream, if there is one by now, here or elsewhere."""
         for asked in tuple(self._open.values()):
             if asked.stream is None:
                 asked.send()

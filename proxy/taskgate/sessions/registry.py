@@ -2,9 +2,12 @@
 
 Each has a session at the server. A session is bound to its owner and its mount; a request of
 another owner or mount gets "Session not found". It is stored, so it survives a restart: the next
-request loads it, with a new server session that is initialized again. Replicas share the store, and
-tell each other of ends by the cluster bus. Tasks outlive their session, so the server session stays
-open until the last of them has ended.
+request *loads* it, with a new server session that is initialized again. A session in memory is
+*unloaded* when it is idle and others need the room, or the process ends; it stays in the store. It
+*ends* when the host ends it or it was idle for too long: then it is removed from the store.
+
+Replicas share the store, and tell each other of ends by the cluster bus. Tasks outlive their
+session, so the server session stays open until the last of them has ended.
 """
 
 import asyncio
@@ -243,7 +246,7 @@ class HostSessions:
             self._unload(host_session)
 
     def _used(self) -> frozenset[str]:
-        """The ids of sessions whose stored expiry must be extended."""
+        """The ids of sessions in memory whose stored expiry must be extended."""
         if self._bus is None:
             return frozenset(self._loaded)
         # Those used since the last touch; one that was used just at that time counts once more.

@@ -1,6 +1,10 @@
 """The protocols of a store and what every store promises: `TaskStore`, `SessionStore`, `RateStore`,
 and `Store`.
 
+A task record has a *head* and *bodies*. The bodies are the parameters of the call and the outcome,
+which may be large. The head is all the rest; without bodies, their fields are None. The *owner* is
+the auth context and the mount. The *holder* is the name of the process that has the lease.
+
 `now` always comes from the caller: no store reads a clock. No store knows a rule of the task state
 machine. Every failure inside a store is raised as StoreUnavailable. `tests/contract/` checks every
 implementation against this module.
@@ -88,7 +92,10 @@ class TaskStore(Protocol):
         ...
 
     async def repeated(self, owner: OwnerKey, key: str, *, now: datetime) -> TaskId | None:
-        """The id of the owner's unexpired, durable record with that `idempotency_digest`."""
+        """The id of the owner's unexpired, durable record with the `idempotency_digest` `key`.
+
+        None if there is none.
+        """
         ...
 
     async def load(self, owner: OwnerKey, id: TaskId, *, now: datetime, bodies: bool = False) -> TaskRecord | None:
@@ -153,12 +160,14 @@ class TaskStore(Protocol):
     async def lapsed(self, *, holder: str, until: datetime, now: datetime, limit: int) -> tuple[TaskRecord, ...]:
         """Take over unfinished, unexpired records whose lease has lapsed, oldest first.
 
-        Returns heads. A record that may go on also has its parameters: it was never dispatched, may
-        run again, or waits between two rounds. Each record goes to one caller only, which has the
-        lease until `until` when this returns. Unreadable records are taken over too, so that no
-        later call meets them, but not returned. They are not counted: fewer than `limit` means that no
-        more are left. A record without a lease counts as lapsed. In a store of one process, every
-        lease of an earlier process has lapsed when the store opens.
+        Each gets the lease of `holder` until `until`, and goes to one caller only. No revision
+        changes. Returns heads. A record that may go on also has its parameters: it was never
+        dispatched, may run again, or has a checkpoint.
+
+        Unreadable records are taken over too, so that no later call meets them, but not returned.
+        They are not counted: fewer than `limit` means that no more are left. A record without a
+        lease counts as lapsed. In a store of one process, every lease of an earlier process has
+        lapsed when the store opens.
         """
         ...
 

@@ -2,8 +2,9 @@
 `ChangeFeed`.
 
 A store adds each change to its feed; `TaskStore.changed` waits here. Changes of other processes are
-in the feed only if the store is notified of them. An entry is a hint to load the record. Each
-waiter has its own future, indexed by task, owner or holder: a change wakes only its own waiters,
+in the feed only if the store is notified of them. An entry is a hint to load the record. Entries are
+numbered; a *position* (`place`) is the number of the last entry that a watch has seen. Each waiter
+has its own future, indexed by task, owner or holder: a change wakes only its own waiters,
 and costs almost nothing without any. A feed belongs to one event loop, so it has no locks.
 """
 

@@ -32,10 +32,10 @@ _Run = list[Position]
 
 
 class OwnerIndex:
-    """The task positions of one owner, sorted, apart by state.
+    """The task positions of one owner: a sorted list (a *run*) for each state and order.
 
-    It has the shape of the indexes of lists.sql: a list merges sorted runs, and no page needs a
-    sort.
+    A page merges the runs of the wanted states, so that none needs a sort. The indexes of lists.sql
+    have the same shape.
     """
 
     def __init__(self) -> None:

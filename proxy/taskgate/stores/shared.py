@@ -3,6 +3,9 @@ log and stream log.
 
 As in `base`, every failure is raised as StoreUnavailable, and no rule of the task state machine
 applies here. `lifecycle` uses the leases, `cluster` the message log, and `streams` the stream log.
+
+A *holder* is one gateway process, by name. It counts as alive until the lease of its last heartbeat
+ends. Its tasks have leases of their own, which the same heartbeat renews.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,12 +21,15 @@ from taskgate.stores.base import RateStore, Store
 class HeartbeatReply(NamedTuple):
     """The store's reply to a heartbeat of a holder.
 
-    `time` is the store's own time. `ended` are held tasks that have ended, `lost` those that
-    another process holds. `behind` are tasks that are missing, or older than the revision that the
-    holder wrote: the store lost an acknowledged write. `alive` are the holders with a recent
-    heartbeat, this one included. `before` is the time until which the store counted the holder as
-    alive before this heartbeat; None if it did not know the holder. `full` is true if the store has
-    no memory for new data.
+    - `time`: the store's own time.
+    - `ended`: those of the sent tasks that have ended.
+    - `lost`: those that another process holds now.
+    - `behind`: those that are missing, or older than the revision that the holder wrote. The store
+      has lost an acknowledged write, for example in a failover.
+    - `alive`: the live holders, this one included.
+    - `before`: the time until which the holder counted as alive before this heartbeat. None if the
+      store does not know the holder, or no longer.
+    - `full`: whether the store has no memory for new data.
     """
 
     time: datetime
@@ -39,25 +45,24 @@ class LeaseStore(Protocol):
     """The live processes and the leases of tasks, by the store's clock."""
 
     async def beat(self, holder: str, held: Mapping[TaskId, int], *, lease: timedelta) -> HeartbeatReply:
-        """Renew the holder's leases of `held`, in one round trip. Changes no revision.
+        """Count the holder as alive for `lease`, and renew its leases of `held` for as long.
 
         `held` maps each task to the revision that the holder knows to be stored. A lapsed lease is
-        renewed too, unless another process took the task over.
+        renewed too, unless another process took the task over. Changes no revision; one round trip.
         """
         ...
 
     async def restore(self, record: TaskRecord) -> bool:
         """Write back the last version of a record, with its bodies, after the store lost it.
-        Returns whether it did.
 
-        It does so if the store has no such record, or an unfinished one of an older revision
-        without another holder. A record that has ended has no lease, so its holder is not compared.
-        No cap is checked.
+        Returns whether it was written. It is, if the store has no such record, or an unfinished one
+        of an older revision that no other process holds. For a `record` that has ended, and so has
+        no lease, the holder is not compared. No cap is checked.
         """
         ...
 
     async def part(self, holder: str) -> None:
-        """Stop counting the process as alive, because it ends. Its leases do not change."""
+        """Count the process as gone from now on, because it ends. Its tasks' leases stay as they are."""
         ...
 
 
@@ -65,7 +70,7 @@ class MessageLog(Protocol):
     """Messages between the processes: every other live process receives each one once, in the order
     of sending.
 
-    A message is small. Large data travels as a parcel that a message names.
+    A message is small. Large data is stored as a *parcel*, under a name that a message carries.
     """
 
     async def send(self, message: bytes) -> None:
@@ -76,17 +81,16 @@ class MessageLog(Protocol):
         ...
 
     async def receive(self, *, timeout: timedelta) -> tuple[bytes, ...]:
-        """The messages of others since the last call, or since the store was opened; empty after
-        `timeout`.
+        """Wait for messages of others since the last call, or since the store was opened.
 
-        For one reader. If messages expired before this process read them, the rest is returned.
-        Raises StoreUnavailable after a short pause. Neither that nor a cancelled call loses a
-        message.
+        Returns an empty tuple after `timeout`. For one reader. If messages expired before this
+        process read them, the rest is returned. Raises StoreUnavailable after a short pause.
+        Neither that nor a cancelled call loses a message.
         """
         ...
 
     async def leave(self, name: str, parcel: bytes, *, keep: timedelta) -> None:
-        """Store a parcel under a name for the process that fetches it, for at most `keep`."""
+        """Store a parcel under a name until one process fetches it, for at most `keep`."""
         ...
 
     async def fetch(self, name: str) -> bytes | None:
@@ -98,10 +102,11 @@ class MessageLog(Protocol):
 class StreamSegment:
     """A part of a stream: its events after a given number, in order, each with its number.
 
-    `about` is the description that the writer gave at the start. `newest` is the number of the
-    newest event. `over` is true if the stream has ended. `whole` is true if no event before the
-    first of `events` is missing. `holder` is the process that writes the stream, and `lives` is
-    true if it had a recent heartbeat.
+    - `about`: the description that the writer gave at the start.
+    - `newest`: the number of the newest event of the stream, in this part or before it.
+    - `over`: whether the stream has ended.
+    - `whole`: whether every event after the given number is in `events`.
+    - `holder`: the process that writes the stream; `lives`: whether that counts as alive.
     """
 
     about: bytes
@@ -128,17 +133,16 @@ class StreamLog(Protocol):
     async def append(
         self, session: str, stream: str, events: Sequence[tuple[int, bytes]], *, over: bool, keep: timedelta
     ) -> None:
-        """Store events in order, and notify readers; `over` ends the stream. The oldest events
-        beyond a bound are dropped.
+        """Store events in order, and notify readers. The oldest events beyond a bound are dropped.
 
-        Numbers grow by one: after a gap, what comes before it is not whole. An event that is
-        already stored does not change, so a failed call may be repeated. An unknown stream is not
-        created.
+        `over` ends the stream. It expires `keep` after this call. Numbers grow by one: a gap counts
+        as if all events before it were dropped. An event that is already stored does not change, so
+        a failed call may be repeated. An unknown stream is not created.
         """
         ...
 
     async def read(self, session: str, stream: str, *, after: int) -> StreamSegment | None:
-        """The part of a stream after an event; None if the stream is unknown."""
+        """The part of a stream after the event with the number `after`; None if it is unknown."""
         ...
 
     async def wait_for_events(self, session: str, stream: str, *, timeout: timedelta) -> None:

@@ -32,6 +32,9 @@ USUAL_BOUNDS: Final = ByteBounds()
 class BytesInFlight:
     """Counts bytes within the limits that `bounds` returns.
 
+    A caller of this class calls `refusal` or `wait_for_room`, then `add` in the same step without an
+    await, and `release` with the same size once.
+
     A caller with nothing in flight has room for one message of any size, unless all callers
     together have too much.
     """
@@ -72,7 +75,10 @@ class BytesInFlight:
         self._wake()
 
     async def wait_for_room(self, caller: str, size: int) -> None:
-        """Wait until an answer fits, after the caller's earlier ones; it must be counted at once."""
+        """Wait until an answer fits, after the caller's earlier ones; then it must be counted at once.
+
+        Callers take turns: each wakes when its first answer fits.
+        """
         while caller in self._waiting or self.refusal(caller, size):
             turn = asyncio.get_running_loop().create_future()
             queue = self._waiting.setdefault(caller, deque())
@@ -124,7 +130,7 @@ class BytesInFlight:
 
 
 class IncomingBody:
-    """One body that arrives; it counts with the bytes that were received."""
+    """The count of one body while it arrives; it must be closed."""
 
     __slots__ = ("_budget", "_caller", "_is_spare", "_size")
 
@@ -135,7 +141,11 @@ class IncomingBody:
         self._is_spare = False
 
     def grow(self, size: int) -> bool:
-        """Count the `size` bytes received so far; returns whether more may be received."""
+        """Count the body as `size` bytes, received or announced so far; returns whether it may go on.
+
+        Over the limit it may go on only with one of the few spares. Bytes of a refused body count
+        until `close` too.
+        """
         more = size - self._size
         has_room = self._is_spare or self._budget.refusal(self._caller, more) is None
         self._budget.add(self._caller, more)

@@ -1,9 +1,13 @@
 """The stored events of resumable streams: `EventLog`, and `MemoryEventLog` in this process
 (H-LEG-12).
 
-A log belongs to one host session; its callers have checked the owner. The log is in memory, because
-what could be resumed after this process ends with it (docs/decisions/0016). All logs of a process
-share one `EventBudget`, which limits the bytes of each caller and of all callers.
+A log has the events of all streams of one host session; its callers have checked the owner. A stream
+is *open* from its first event until `end`. Then it is *ended*: its events can be replayed for
+RETENTION, and are deleted after that. The log is in memory: when the process ends, the calls that
+feed its streams end too (docs/decisions/0016).
+
+All logs of a process share one `EventBudget`, which limits the bytes of each caller and of all
+callers. It deletes ended streams as a whole, and the oldest events of open ones.
 """
 
 from collections import OrderedDict, deque
@@ -17,11 +21,11 @@ from taskgate.clock import Clock
 RETENTION: Final = timedelta(minutes=5)
 """How long a stream can be resumed after it has ended or lost its host."""
 STREAM_BYTES: Final = 1024 * 1024
-"""Bytes stored of an open stream; newer events replace its oldest ones."""
+"""The most bytes stored of one open stream; beyond it its oldest events are dropped."""
 EVENT_WEIGHT: Final = 256
 """Bytes that an event counts besides its own: the overhead of the interpreter and the log."""
 STREAM_WEIGHT: Final = 1024
-"""The same for an ended stream; the number of open ones is limited elsewhere."""
+"""Bytes that an ended stream counts besides its events; the number of open ones is limited elsewhere."""
 
 
 class EventBounds(NamedTuple):
@@ -35,24 +39,27 @@ USUAL_BOUNDS: Final = EventBounds()
 
 
 class EventLog(Protocol):
-    """The events of the streams of one host session, by stream name and a number that grows by one."""
+    """The events of the streams of one host session, by stream name and number.
+
+    The numbers of a stream grow; not every number need have an event.
+    """
 
     def append(self, stream: str, number: int, event: bytes) -> None:
-        """Store an event of an open stream; older ones may be dropped for it."""
+        """Store an event of an open stream, or of a new one; older ones may be dropped for it."""
         ...
 
     def end(self, stream: str, number: int, event: bytes | None) -> None:
         """End a stream with its last event, if there is one, of any size; `number` is the newest.
 
-        The stream is deleted some time later. Streams that ended before may be dropped for it.
+        The stream is deleted after RETENTION, or earlier if the budget needs the bytes.
         """
         ...
 
     def events_after(self, stream: str, number: int) -> list[bytes] | None:
-        """All events after that number, in order; None if one is gone or the stream is unknown.
+        """All events after that number, in order; None if the stream cannot be resumed there.
 
-        The event itself need not be stored; 0 stands before the first. A number that was never used
-        is unknown.
+        That is so if one of them was dropped, or the stream or the number is unknown. 0 stands
+        before the first event.
         """
         ...
 
@@ -70,7 +77,11 @@ class EventLog(Protocol):
 
 
 class _CallerUsage:
-    """The stored streams of one caller; `events` are those of open streams, oldest first."""
+    """The stored streams of one caller.
+
+    `events` has the stream of each event in an open stream, by the event's age, oldest first.
+    `ended` are the ended streams, oldest first. `weight` is their bytes together.
+    """
 
     __slots__ = ("caller", "ended", "events", "streams", "weight")
 
@@ -85,8 +96,8 @@ class _CallerUsage:
 class _StoredStream:
     """The stored events of one stream; `dropped` is the number of the newest event that is gone.
 
-    An event is its number, its age among all events of the process, and its bytes. `group` is the
-    mapping of the log that has the stream: the open or the ended ones.
+    An event is its number, its age and its bytes. The age counts all events of the process; it is 0
+    for a last event. `group` is the mapping of the log that has the stream: open or ended ones.
     """
 
     __slots__ = ("dropped", "ended_at", "events", "group", "name", "newest", "usage", "weight")
@@ -124,7 +135,7 @@ class EventBudget:
         return 0 if usage is None else usage.weight
 
     def open(self, caller: str, name: str, group: OrderedDict[str, _StoredStream]) -> _StoredStream:
-        """A new open stream without events."""
+        """Return a new open stream without events, which counts for `caller` and is added to `group`."""
         usage = self._usages.get(caller)
         if usage is None:
             usage = self._usages[caller] = _CallerUsage(caller)
@@ -151,6 +162,7 @@ class EventBudget:
         The stream of a caller that ended last stays, even if it alone exceeds the caller's limit.
         """
         usage = stream.usage
+        # An ended stream is deleted as a whole, so its events are no longer dropped one by one.
         for _, age, _ in stream.events:
             del usage.events[age]
         weight = STREAM_WEIGHT
@@ -180,6 +192,11 @@ class EventBudget:
             del self._usages[usage.caller]
 
     def _make_room(self, stream: _StoredStream) -> None:
+        """Delete until the limits hold again, after `stream` got an event or has ended.
+
+        First ended streams other than this one, then the oldest events of the caller's open
+        streams. This stream itself is deleted last, and only if all callers have too much.
+        """
         usage, bounds = stream.usage, self._bounds()
         while True:
             is_callers = usage.weight > bounds.context
@@ -209,7 +226,7 @@ class EventBudget:
 
 
 class MemoryEventLog:
-    """An EventLog in this process. Its events count for `caller` in `budget`."""
+    """An EventLog in the memory of this process. Its events count for `caller` in `budget`."""
 
     def __init__(self, clock: Clock, *, budget: EventBudget, caller: str) -> None:
         self._clock = clock

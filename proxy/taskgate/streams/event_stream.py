@@ -1,8 +1,15 @@
 """One event stream to a host, as its writers see it: `EventStream`.
 
-A `ResumableEventStream` outlives its connection. Its events have ids and are stored in a log, and
-one connection after another carries them, never two at once (H-LEG-8). A `ForwardedEventStream`
-carries a stream that belongs to another replica.
+A stream is what writers send messages on; a connection (`SseConnection`) carries it to the host.
+There are three kinds:
+
+- `EventStream` ends with its connection.
+- `ResumableEventStream` outlives it. Its events have ids and are stored in a log. One connection
+  after another carries them, never two at once (H-LEG-8). It ends with `finish` or `discard`.
+- `ForwardedEventStream` is this replica's connection of a stream that another replica writes.
+
+The writer ends a stream with `finish`. `close` only ends the connection: a host may resume a
+resumable stream after it.
 """
 
 from collections.abc import Callable, Coroutine, Iterable
@@ -20,7 +27,10 @@ PAUSE: Final = sse.retry(1000)
 
 
 class EventStream:
-    """One event stream without a log: it ends with its connection."""
+    """One event stream without a log: it ends with its connection.
+
+    A subclass defines which of the methods store messages for a host that reconnects.
+    """
 
     __slots__ = ("_callbacks", "_connection")
 
@@ -30,7 +40,7 @@ class EventStream:
 
     @property
     def connection(self) -> SseConnection | None:
-        """The connection that carries it now."""
+        """The connection that carries it now; None if there is none."""
         return self._connection
 
     @property
@@ -52,8 +62,9 @@ class EventStream:
         return self.send_now(message)
 
     def send_now(self, message: MessageText) -> bool:
-        """Send a message on the present connection, without an id or a replay; False if there is
-        none.
+        """Send a message on the present connection only; False if there is none.
+
+        It has no event id, and is not replayed when the host resumes the stream.
         """
         if self._connection is None:
             return False
@@ -66,7 +77,7 @@ class EventStream:
         return self._send_piece(piece)
 
     def send_answer(self, message: MessageText) -> None:
-        """Send a message of any size, if there is a connection."""
+        """Send a message of any size, without an event id, if there is a connection."""
         if self._connection is not None:
             self._connection.send_unbounded([sse.event(message)])
 
@@ -81,14 +92,14 @@ class EventStream:
         return connection.wait_writable() if connection is not None and connection.is_congested else None
 
     def finish(self, last: MessageText | None) -> None:
-        """End the stream for good, after `last`, whatever its size."""
+        """End the stream for good with the message `last`, of any size, or without one."""
         if last is not None and self._connection is not None:
             self._disconnect(sse.event(last))
         else:
             self._disconnect()
 
     def close(self) -> None:
-        """End the connection after what was sent."""
+        """End the present connection after what was sent."""
         self._disconnect()
 
     def connection_lost(self, connection: SseConnection) -> None:
@@ -97,8 +108,9 @@ class EventStream:
             self._disconnect()
 
     def attach(self, connection: SseConnection, missed: Iterable[bytes]) -> None:
-        """Continue on another connection, after the missed events; the present one is aborted
-        first.
+        """Continue on another connection, which gets the missed events first.
+
+        The present connection is aborted, and counts as lost.
         """
         if self._connection is not None:
             self._connection.abort()
@@ -107,7 +119,7 @@ class EventStream:
         self._connection = connection
 
     def on_connection_lost(self, callback: Callable[[], None]) -> None:
-        """Call `callback` whenever the stream loses its connection."""
+        """Call `callback` each time that the stream's connection ends, for any reason."""
         self._callbacks.append(callback)
 
     def remove_callback(self, callback: Callable[[], None]) -> None:
@@ -137,7 +149,10 @@ class EventStream:
 
 
 class ForwardedEventStream(EventStream):
-    """The connection of a stream whose events another replica writes."""
+    """The connection of this replica to a host, for a stream that another replica writes.
+
+    `streams.handover.StreamForwarder` forwards the events.
+    """
 
     __slots__ = ()
 
@@ -158,8 +173,14 @@ class ForwardedEventStream(EventStream):
 class ResumableEventStream(EventStream):
     """A stream that its host can resume: what is sent without a connection waits in the log.
 
-    `is_closed` is true while there is no connection; `is_ended` is true after the end, at which
-    `on_end` is called. `origin` is set if other replicas may continue the stream.
+    It ends once, with a call of `on_end`, in one of two ways. `finish` is the normal end; its log
+    can be replayed for a while. `discard` deletes the log: no host resumes the stream here.
+    `is_closed` is true while there is no connection, `is_ended` after the end.
+
+    - `name`: the part of its event ids before the number; it begins with `g` for a GET stream.
+    - `origin`: what the stream is for; set if other replicas may continue it.
+    - `disconnected_at`: when it lost its connection, in monotonic seconds; None while it has one.
+    - `_newest`: the number of the newest stored event; `_number`: the last number that was used.
     """
 
     __slots__ = (
@@ -198,7 +219,7 @@ class ResumableEventStream(EventStream):
         self.origin = origin
         self.disconnected_at: float | None = None
         self.ends_on_disconnect = False
-        """Whether no host can resume it, because its session has ended."""
+        """Whether no host can resume it any more, because its session has ended."""
         if connection is not None:
             connection.send(self.priming)
 
@@ -213,30 +234,42 @@ class ResumableEventStream(EventStream):
 
     @property
     def is_call_stream(self) -> bool:
-        """Whether it ends with an answer; a GET stream has none."""
+        """Whether it answers a request, with whose answer it ends; else it is a GET stream."""
         return self.name.startswith("p")
 
     @property
     def is_transferable(self) -> bool:
-        """Whether another replica can continue it, because no call of this process feeds it."""
+        """Whether another replica can continue it alone.
+
+        So for a GET stream and for a wait for a task. The stream of a plain call is fed by the call
+        in this process.
+        """
         return self.origin is not None and (not self.is_call_stream or self.origin.task is not None)
 
     @property
     def is_expendable(self) -> bool:
-        """Whether it ends some time after its host disconnected; a plain call runs on (H-LEG-10)."""
+        """Whether it is discarded if its host stays disconnected.
+
+        Not so the stream of a plain call, which runs on (H-LEG-10). Other requests registered what
+        to do with `on_discard`.
+        """
         return not self.is_call_stream or bool(self._discard_callbacks)
 
     def missed_since(self, number: int) -> list[bytes] | None:
-        """The events after that one; None if some of them are gone."""
+        """The events after that number; None if some of them are gone."""
+        # A number after the newest event is that of a direct piece: the host missed nothing.
         return [] if self._newest <= number <= self._number else self._log.events_after(self.name, number)
 
     def next_number(self) -> int:
-        """A number for a direct piece, which is no event that a host can resume from."""
+        """Use a number for a direct piece in the shared log, which is no event of this stream.
+
+        The numbers of entries in that log have no gaps, so such a piece takes one too.
+        """
         self._number += 1
         return self._number
 
     def replay(self, event: bytes) -> None:
-        """Store an event of another stream, which this one continues, under an id of this one."""
+        """Store an event of the stream that this one continues, under a new id of this one."""
         self._number = self._newest = number = self._number + 1
         piece = event if not event.startswith(b"id: ") else event.partition(b"\n")[2]
         piece = f"id: {self.name}-{number}\n".encode() + piece
@@ -253,6 +286,7 @@ class ResumableEventStream(EventStream):
             self.discard()
             return False
         self._log.append(self.name, number, piece)
+        # A connection of another replica gets the event from the shared log.
         if self._connection is not None and not self._connection.is_remote:
             self._send_piece(piece)
         return True
@@ -278,13 +312,18 @@ class ResumableEventStream(EventStream):
         self.disconnected_at = None
 
     def on_discard(self, callback: Callable[[], None]) -> None:
-        """Call `callback` if the host does not reconnect in time, at once if it cannot."""
+        """Call `callback` when the stream is discarded: the host did not reconnect in time, or
+        another replica continues the stream. Called at once if the host cannot reconnect.
+        """
         self._discard_callbacks.append(callback)
         if self.ends_on_disconnect and self.is_closed:
             self.discard()
 
     def discard(self) -> None:
-        """End the stream and delete its events, because no host will resume it here."""
+        """End the stream and delete its events, because no host will resume it here.
+
+        The `on_discard` callbacks are called.
+        """
         self._is_ended = True
         self._on_end(self)
         self._log.delete(self.name)

@@ -86,13 +86,16 @@ class Exchange(Protocol):
         """Receive the whole body, within bounds. May be called once, after authentication.
 
         A large body counts for `caller` in `budget` while it arrives. A host that sent `Expect:
-        100-continue` is told to continue. Raises ListenerRefused. A reply without this call closes
-        the connection of a host that has more to send.
+        100-continue` is told to continue. Raises ListenerRefused. If a handler replies without this
+        call, and the host has not sent the whole body, its connection is closed.
         """
         ...
 
     def count_answer(self, size: int) -> None:
-        """Count `size` bytes for the same caller until the answer is sent or the host disconnects."""
+        """Count `size` bytes until the answer is sent or the host disconnects.
+
+        They count for the caller that `body` was called with.
+        """
         ...
 
     def stream(self) -> EventStream:
@@ -104,7 +107,7 @@ class Exchange(Protocol):
         ...
 
     def make_resumable(self, opener: StreamOpener) -> None:
-        """Open the stream, if there will be one, with `opener`, so that the host can resume it."""
+        """Let a later `stream` open its stream with `opener`, so that the host can resume it."""
         ...
 
     def resume(self, stream: EventStream, missed: Sequence[bytes]) -> bool:

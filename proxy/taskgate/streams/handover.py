@@ -1,10 +1,19 @@
 """The handover of resumable streams to the replica that their host reconnects to
 (docs/decisions/0032).
 
-The replica that had a GET stream, or a stream that waits for a task, discards it, and this replica
-continues it. The stream of a plain call stays with the replica that runs the call; a
-`StreamForwarder` sends it to the host from the shared log. Either starts only when no other replica
-sends the stream (H-LEG-8). That replica has said so in the log, is gone, or did not answer in time.
+A host resumes a stream here that another replica, its *holder*, has. The steps are:
+
+1. `claim` reads the stream's entries in the shared log, and sends the holder a `StreamClaim`.
+2. The holder gives up its own connection to the host (`ResumableStreams.hand_over`). A GET stream,
+   or one that waits for a task, it discards, which writes RELEASED into the log. The stream of a
+   plain call it keeps, because the call runs there. It then writes a confirmation for the forwarder
+   that the claim names.
+3. `claim` sees either in the log, and returns a `StreamHandover`. The caller (`gateway.resuming`)
+   continues a released stream as one of its own. For that of a plain call it runs a
+   `StreamForwarder`, which sends new entries to the host.
+
+So no two replicas send a stream at once (H-LEG-8). If the holder is gone, or does not answer within
+HANDOVER seconds, the log is used as far as it goes.
 """
 
 import asyncio
@@ -45,9 +54,10 @@ RETRY: Final = 0.5
 
 
 class StreamClaim(NamedTuple):
-    """A bus message: a host resumes a stream at the sender, which continues or forwards it.
+    """A bus message: a host resumes a stream at the sender, which wants to continue or forward it.
 
-    It is repeated as a heartbeat while the stream is forwarded.
+    `forwarder` is the name under which the sender would forward it. While it does, it repeats the
+    message as a heartbeat.
     """
 
     session: str
@@ -56,7 +66,7 @@ class StreamClaim(NamedTuple):
 
 
 class StreamRelease(NamedTuple):
-    """A bus message: the sender no longer forwards a stream."""
+    """A bus message: the sender no longer forwards a stream, because its host has disconnected."""
 
     session: str
     stream: str
@@ -103,9 +113,12 @@ class LocalSession(Protocol):
 class StreamHandover(NamedTuple):
     """A stream of another replica: its origin, and its entries after the requested one.
 
-    `is_whole` is true if no entry is missing. `forwarder` is the name under which this replica can
-    forward the stream, None if no replica has it any more. `ahead` is the number of events that the
-    host has and the log does not.
+    - `is_whole`: whether no entry is missing.
+    - `forwarder`: the name under which this replica can forward the stream. None if no live replica
+      has the stream any more.
+    - `holder`: the replica that has, or had, the stream.
+    - `ahead`: how many events the host has received beyond the log's newest. The holder sent them,
+      but could not store them.
     """
 
     origin: StreamOrigin
@@ -122,7 +135,10 @@ class StreamHandover(NamedTuple):
 
     @property
     def is_ready(self) -> bool:
-        """Whether no replica has the stream, or its replica has confirmed the forwarder."""
+        """Whether the stream may be sent from here now.
+
+        No replica has it any more, or its holder has confirmed the forwarder.
+        """
         return self.forwarder is None or any(is_addressed_to(entry, self.forwarder) for _, entry in self.entries)
 
 
@@ -145,8 +161,9 @@ class SharedResumableStreams:
         self._find = find
 
     def on_released(self, callback: Callable[[str, StreamOrigin], None]) -> None:
-        """Set what is called, with session and origin, when another replica continues a stream of
-        this one.
+        """Set the callback for a stream of this replica that another one continues from now on.
+
+        It gets the session and the origin, right after the stream was discarded here.
         """
         self._on_released = callback
 
@@ -155,9 +172,10 @@ class SharedResumableStreams:
         return SharedEventLog(self._clock, budget=budget, caller=caller, session=session, writer=self.writer)
 
     async def claim(self, session: str, position: StreamPosition) -> StreamHandover | None:
-        """A stream that this process does not have, after the replica that has it has released it.
+        """Get a stream that another replica has, after that replica stopped sending it.
 
-        Returns None if the stream is unknown or not whole. Raises StoreUnavailable.
+        Returns None if the stream is unknown or not whole. Raises StoreUnavailable. The caller must
+        then continue or forward the stream.
         """
         loop, forwarder = asyncio.get_running_loop(), f"{self.bus.holder}/{next(self._numbers)}"
         until, has_claimed = loop.time() + HANDOVER, False
@@ -170,6 +188,7 @@ class SharedResumableStreams:
                 return None
             if not has_claimed:
                 has_claimed = True
+                # Without an entry in the log any replica may have it: its log may be written late.
                 to = None if handover is None else handover.holder
                 self.bus.send(StreamClaim(session, position.stream, forwarder), to=to)
             patience = until - loop.time()
@@ -186,6 +205,7 @@ class SharedResumableStreams:
             return None
         origin, entries = handover.origin, handover.entries
         if origin.task is not None and position.number and not any(entry[:1] == NOTE for _, entry in entries):
+            # The host missed no note, so its last one is among the entries before.
             segment = await self.log.read(session, position.stream, after=0)
             entries = () if segment is None else segment.events
         notes = [number for number in (note_number(entry) for _, entry in entries) if number is not None]
@@ -208,6 +228,7 @@ class SharedResumableStreams:
             return
         stream = host_session.resumable.hand_over(claim.stream, claim.forwarder)
         if stream is not None and not stream.is_ended:
+            # A forwarder is a new connection: questions that waited for one can go out.
             host_session.questions.on_stream_opened()
         elif stream is not None and stream.origin is not None:
             self._on_released(claim.session, stream.origin)
@@ -232,10 +253,11 @@ def _handover(segment: StreamSegment, after: int, forwarder: str, holder: str) -
 
 
 class StreamForwarder:
-    """Sends a stream of another replica to its host, from the shared log, after `number`.
+    """Sends the stream of a plain call at another replica to its host, from the shared log.
 
-    It sends the entries as they were written, in order. If the rest cannot be sent, it ends the
-    connection. `lost` is the message for the host if no replica has the call any more.
+    It sends the entries after `number` as they were written, in order. If some are missing, it
+    closes the connection. `lost` is the message for the host if no replica has the call any more.
+    `_is_over` is set if the stream ended, or another connection has it.
     """
 
     def __init__(

@@ -1,10 +1,12 @@
 """The format of stream entries in the log that replicas share.
 
-An entry is a one-byte kind, then the bytes for the host. Entry numbers grow by one; a host sees the
-numbers of those that it can resume after. The format is stored, so it only grows.
+An entry is a one-byte kind, then the bytes for the host. Entry numbers grow by one; those of events
+are part of the event ids that hosts see. Entries of earlier versions may be stored, so kinds may be
+added but not changed.
 
-A *forwarder* is the replica that has the host's connection, and sends it a stream of another
-replica. Its name is `<replica>/<number>`.
+A *forwarder* is a connection to a host at another replica than the one that writes the stream. It
+sends the host what the log has. Its name is `<replica>/<number>`. A *note* is a notification of a
+task; `lifecycle.remote_notifications` numbers the notes of one wait.
 """
 
 import json
@@ -22,7 +24,8 @@ FINAL: Final = b"."
 RELEASED: Final = b"-"
 """The end of a stream at its replica: another replica may continue it."""
 DIRECT: Final = b"!"
-"""A piece for one forwarder, not replayed: its name, a space, and the piece."""
+"""A piece for one forwarder, not replayed: its name, a space, and the piece. An empty piece only
+confirms that the forwarder has the stream."""
 STOP: Final = b"x"
 """An order to one forwarder, by name, to end its connection: another one has the stream."""
 

@@ -2,8 +2,13 @@
 
 An event id such as `p3-5f0c9a7e21d4-17` is the stream's kind and number, a mark, and the event's
 number. The mark is unique to the session and process. An id is no secret: it is looked up only in
-the session of the host that sends it. With a log that replicas share, streams also store their
-origin, and can be handed over (`handover`).
+the session of the host that sends it.
+
+A stream is opened for a GET request, or for a request whose answer becomes a stream. After its
+connection is lost, `find` returns it with the missed events, and its host resumes it. The stream of
+a plain call waits for that until the call ends; any other is discarded after RETENTION (`sweep`).
+With a log that replicas share, streams also store their origin, and can be handed over to another
+replica (`handover`).
 """
 
 import re
@@ -44,14 +49,17 @@ class StreamPosition(NamedTuple):
 
 
 class FoundStream(NamedTuple):
-    """A stream to resume, and the events that the host missed; `stream` is None if it has ended."""
+    """A stream to resume, and the events that the host missed.
+
+    `stream` is None if it has ended: then the missed events are all that is left to send.
+    """
 
     stream: ResumableEventStream | None
     missed: list[bytes]
 
 
 class StreamOpener(Protocol):
-    """Opens resumable streams."""
+    """Opens the resumable stream of one exchange, if it needs one."""
 
     def open(self, kind: Kind, connection: SseConnection) -> ResumableEventStream:
         """A new stream on a connection, on which it sends the priming event."""
@@ -61,7 +69,8 @@ class StreamOpener(Protocol):
 class ResumableStreams:
     """The resumable streams of one session; `mark` makes their names unique across processes.
 
-    With a SharedEventLog as `log`, hosts can resume them at other replicas.
+    With a SharedEventLog as `log`, hosts can resume them at other replicas. The host session owns
+    the object, sweeps it at intervals, and closes it when it ends.
     """
 
     def __init__(self, *, mark: str, log: EventLog, clock: Clock) -> None:
@@ -76,7 +85,7 @@ class ResumableStreams:
         self._closed = False
 
     def opener(self, origin: StreamOrigin) -> StreamOpener:
-        """An opener for the stream of a request."""
+        """An opener for the stream of a request, which stores `origin` for other replicas."""
         return self if self._shared is None else _OriginOpener(self, origin)
 
     def open(
@@ -90,6 +99,7 @@ class ResumableStreams:
             )
         else:
             if origin.task is not None and origin.wait is None:
+                # A new wait for a task: it has the name of its first stream from now on.
                 origin = origin._replace(wait=name)
             self._shared.open(name, origin)
             stream = ResumableEventStream(
@@ -105,13 +115,16 @@ class ResumableStreams:
         return stream
 
     def find(self, position: StreamPosition) -> FoundStream | None:
-        """The stream and what its host missed; None if it is unknown or missed events are gone."""
+        """The stream and what its host missed; None if it is unknown or missed events are gone.
+
+        A number beyond the newest one of an open stream is unknown too.
+        """
         stream = self._open.get(position.stream)
         missed = self._log.events_after(*position) if stream is None else stream.missed_since(position.number)
         return None if missed is None else FoundStream(stream, missed)
 
     def is_open(self, position: StreamPosition) -> bool:
-        """Whether the stream is open."""
+        """Whether the stream is open in this process."""
         return position.stream in self._open
 
     def sweep(self) -> None:
@@ -127,8 +140,10 @@ class ResumableStreams:
                 stream.discard()
 
     def close(self) -> None:
-        """End the session's streams, because no host can resume them; a running call goes on to its
-        end.
+        """Handle that the session has ended: no host can resume its streams any more.
+
+        Streams without a connection are discarded now, the others when they lose it. The streams of
+        plain calls go on until the calls end.
         """
         self._closed = True
         for stream in tuple(self._open.values()):
@@ -140,8 +155,10 @@ class ResumableStreams:
     # --- handover between replicas ------------------------------------------------------------------------------------
 
     def adopt(self, kind: Kind, origin: StreamOrigin, missed: Iterable[bytes]) -> ResumableEventStream:
-        """A new stream, without a connection, that continues one of another replica after these
-        entries.
+        """A new stream, without a connection, that continues one of another replica.
+
+        `missed` are the entries of that stream which the host has not received: they are the first
+        of this one.
         """
         assert self._shared is not None, "only replicas with a shared log take over streams"
         stream = self.open(kind, None, origin)
@@ -161,10 +178,12 @@ class ResumableStreams:
         self._shared.note_number = None
 
     def hand_over(self, stream: str, forwarder: str) -> ResumableEventStream | None:
-        """Let another replica have a stream: discard it here, or let `forwarder` forward it.
+        """Let another replica have a stream, at the request of its `forwarder`.
 
-        A connection that it has here is aborted first. Called again as the heartbeat of the
-        forwarder, which changes nothing. Returns the stream, or None if nothing changed.
+        A stream that the other can continue alone is discarded here; the log says so. The stream of
+        a plain call stays, and its connection is from now on that of the forwarder. A connection
+        that it has here is aborted first. Each heartbeat of the forwarder calls this again, which
+        changes nothing. Returns the stream, or None if nothing changed.
         """
         found, log = self._open.get(stream), self._shared
         if found is None or log is None:
@@ -185,7 +204,7 @@ class ResumableStreams:
         return found
 
     def stop_forwarding(self, stream: str, forwarder: str) -> None:
-        """Handle that a forwarder has stopped."""
+        """Handle that a forwarder has stopped: the stream has no connection, unless it has another."""
         found = self._open.get(stream)
         connection = None if found is None else found.connection
         if found is not None and isinstance(connection, RemoteConnection) and connection.forwarder == forwarder:

@@ -1,8 +1,9 @@
 """A stream log that replicas share, so that hosts can resume streams at any replica.
 
-`SharedEventLog` is the log of one session: events stay in memory and are also written to the shared
-store. One `EventLogWriter` per process writes them, soon after and in order (write-behind).
-`RemoteConnection` is a connection that another replica has to the host.
+`SharedEventLog` is the log of one session. Its events stay in memory, for hosts that reconnect here.
+They are also written to the shared store, as entries (`log_entries`). One `EventLogWriter` per
+process writes them, soon after and in order (write-behind). `RemoteConnection` stands for a
+connection that another replica has to the host.
 """
 
 import asyncio
@@ -22,7 +23,7 @@ from taskgate.system.background import Background
 from taskgate.telemetry.request_context import no_request
 
 QUIET: Final = 120.0
-"""Seconds without an entry after which an open stream is touched."""
+"""Seconds without an entry after which an open stream is touched, so that it does not expire."""
 
 LINGER: Final = 0.05
 """Seconds in which entries gather to be written together."""
@@ -42,7 +43,11 @@ log = getLogger("taskgate.streams")
 
 
 class SharedEventLog(MemoryEventLog):
-    """The EventLog of one session, whose entries other replicas read by the session's id."""
+    """The EventLog of one session, whose entries other replicas read by the session's id.
+
+    `_newest` has, for each open stream, its last number and when it was used, the oldest first.
+    `_forwarded` are the streams that another replica sends to their host at the moment.
+    """
 
     def __init__(
         self, clock: Clock, *, budget: EventBudget, caller: str, session: str, writer: "EventLogWriter"
@@ -50,14 +55,13 @@ class SharedEventLog(MemoryEventLog):
         super().__init__(clock, budget=budget, caller=caller)
         self._session = session
         self._writer = writer
-        # For each open stream the newest number and when it was used, the oldest first.
         self._newest: OrderedDict[str, tuple[int, float]] = OrderedDict()
         self._forwarded: set[str] = set()
         self.note_number: int | None = None
-        """The number of a note of a task, while that note is sent on a stream."""
+        """The number of a task's note while it is being sent, else None; `append` stores it."""
 
     def open(self, stream: str, origin: StreamOrigin) -> None:
-        """Open a stream."""
+        """Create a stream in the shared store, with its origin, before its first event."""
         self._mark_used(stream, 0)
         self._writer.open(self._session, stream, encode_origin(origin))
 
@@ -72,7 +76,7 @@ class SharedEventLog(MemoryEventLog):
         self._write_end(stream, number if event is not None else number + 1, FINAL + (event or b""))
 
     def delete(self, stream: str) -> None:
-        # A replica that finds the rest continues the stream, or tells the host that it is over.
+        # The entries stay in the shared store. A replica that reads RELEASED may continue the stream.
         super().delete(stream)
         if stream in self._newest:
             self._write_end(stream, self._newest[stream][0] + 1, RELEASED)
@@ -112,10 +116,11 @@ class SharedEventLog(MemoryEventLog):
 
 
 class RemoteConnection(SseConnection):
-    """The connection that another replica, the `forwarder`, has to the host.
+    """The connection to the host that another replica has under the name `forwarder`.
 
-    The forwarder reads stored events in the log. `write` gets the entries for this forwarder alone.
-    `seen_at` is the time of its last heartbeat.
+    The forwarder reads the stored events in the shared log by itself. Everything else, such as
+    pieces without an event id, is written into the log with `write`, addressed to it. `seen_at` is
+    the time of its last heartbeat.
     """
 
     __slots__ = ("_name", "_write", "forwarder", "seen_at")
@@ -130,7 +135,7 @@ class RemoteConnection(SseConnection):
         self._write = write
 
     def announce(self) -> None:
-        """Write that the forwarder has the stream, and no other connection has it any more."""
+        """Confirm in the log that the forwarder has the stream, and no other connection has it."""
         self._write(b"%b%b " % (DIRECT, self._name))
 
     def send(self, piece: bytes) -> bool:
@@ -142,7 +147,7 @@ class RemoteConnection(SseConnection):
         super().abort()
 
     def close(self, last: bytes = b"") -> None:
-        # The end of the stream itself is in the log.
+        # Nothing is written: the last event is in the log, and the forwarder finds it there.
         super().close()
 
 
@@ -150,7 +155,13 @@ class RemoteConnection(SseConnection):
 
 
 class _PendingWrites:
-    """The pending writes of one stream; `about` is set until the store has created the stream."""
+    """The pending writes of one stream.
+
+    - `about`: the encoded origin, set until the store has created the stream.
+    - `entries`: what is to be appended, with numbers; `size` is their bytes.
+    - `over`: whether the stream ends with them; `touched`: whether its lease is to be renewed.
+    - `timer`: starts the write; None if it is not scheduled, or runs (`is_being_written`).
+    """
 
     __slots__ = ("about", "entries", "is_being_written", "over", "size", "timer", "touched")
 
@@ -186,7 +197,7 @@ class EventLogWriter:
         self._has_warned = False
 
     def open(self, session: str, stream: str, about: bytes) -> None:
-        """Create a stream."""
+        """Create a stream with the description `about`."""
         self._of((session, stream)).about = about
         self._schedule((session, stream))
 
@@ -205,7 +216,7 @@ class EventLogWriter:
             self._schedule(key)
 
     def end(self, session: str, stream: str, number: int, entry: bytes) -> None:
-        """Write the last entry of a stream."""
+        """Write the last entry of a stream, without a wait for more."""
         self._of((session, stream)).over = True
         self.append(session, stream, number, entry, at_once=True)
 
@@ -258,7 +269,10 @@ class EventLogWriter:
             self._background.run(lambda: self._write(key, pending))
 
     def _drop(self, pending: _PendingWrites) -> None:
-        """Drop what waits of one stream, except the newest entry."""
+        """Drop what waits of one stream, except the newest entry.
+
+        The gap in the numbers tells readers that the stream is not whole.
+        """
         if not self._has_warned:
             self._has_warned = True
             log.warning("stream events are lost to other replicas: the store does not accept them")

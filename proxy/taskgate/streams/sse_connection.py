@@ -1,7 +1,9 @@
 """The send queue of one connection that carries an event stream: `SseConnection`.
 
-It holds encoded pieces for a host. `event_stream` has the streams, which may outlive a connection;
-the listener reads the queue and writes to the socket.
+It holds encoded pieces for a host until the listener, its only reader, has written them to the
+socket. `event_stream` has the streams, which may outlive a connection. A connection ends once: with
+`close`, after which the rest of the queue is still sent, or with `abort`, which drops the queue. A
+host that disconnects is reported to the stream (`EventStream.connection_lost`), which closes it.
 """
 
 import asyncio
@@ -16,8 +18,12 @@ QUEUE_BYTES: Final = 4 * 1024 * 1024
 class SseConnection:
     """The pieces on their way to one connection: bounded, one reader, any number of writers.
 
-    `write_through` gets each piece that finds the reader waiting, which saves waking the reader. It
-    must not block or raise, and returns False to leave the piece to the reader.
+    `write_through` writes a piece directly to the socket. It is called if the queue is empty and the
+    reader waits, and saves waking the reader. It must not block or raise, and returns False if the
+    piece must be queued.
+
+    `_size` is the queued bytes that count towards the limit, `_weight` all queued bytes.
+    `_written_at` is when `write_through` last wrote a piece.
     """
 
     __slots__ = (
@@ -120,12 +126,17 @@ class SseConnection:
             await self._ended
 
     async def receive(self, timeout: float) -> bytes | None:
-        """The next piece; None at the end, or if `timeout` seconds passed without any."""
+        """Wait for the next piece; for the reader.
+
+        Returns None at the end, or after `timeout` seconds in which nothing was sent, not even by
+        `write_through`. Then the reader sends a keep-alive.
+        """
         loop = asyncio.get_running_loop()
         due = loop.time() + timeout
         while not self._waiting and not self._is_closed:
             await self._wait_for_piece(loop, due)
             if self._written_at + timeout <= due:
+                # Nothing was written meanwhile, so this is silence. Else it lasts until later.
                 break
             due = self._written_at + timeout
         if not self._waiting:

@@ -34,7 +34,11 @@ log = getLogger("taskgate.stores")
 
 
 class RedisMessageLog:
-    """A MessageLog; `origin` identifies this process."""
+    """A MessageLog; `origin` identifies this process, which ignores its own messages.
+
+    `_place` is the stream entry after which it reads. `_is_position_valid` is false when the server
+    may have changed since, so that the next read checks the position first.
+    """
 
     def __init__(self, client: RedisClient, keys: KeyNames, *, origin: str) -> None:
         self._client = client

@@ -42,7 +42,11 @@ def read_script(name: str) -> Script:
 
 
 class RedisClient:
-    """Runs commands, each in one round trip. It belongs to one event loop."""
+    """Runs commands, each in one round trip. It belongs to one event loop.
+
+    `limit` is the number of connections, `wait` how long a command waits for one. `replicas` is how
+    many replicas must confirm a durable command. `quiet` is that of RedisHealth.
+    """
 
     def __init__(
         self, connector: RedisConnector, *, limit: int, wait: timedelta, replicas: int = 0, quiet: bool = False

@@ -1,7 +1,7 @@
-"""The health of the server: `RedisHealth`, a circuit breaker with a probe in the background.
+"""The health of the Redis server: `RedisHealth`, a circuit breaker with a probe in the background.
 
 While the server is down, callers fail at once and do not wait for it. `RedisConnector.check` is the
-probe.
+probe. A *refusal* is an error reply to one command, while the server is up: it is only logged.
 """
 
 import asyncio
@@ -19,9 +19,9 @@ log = logging.getLogger("taskgate.stores")
 _PAUSE: Final = timedelta(milliseconds=500)
 """The time between two probes."""
 _QUIET: Final = 60.0
-"""Seconds between two logs of the same kind of refusal."""
+"""Seconds between two log lines about the same kind of refusal."""
 _CALM: Final = 5.0
-"""Seconds without a refusal of a kind, after which a success ends it."""
+"""Seconds without a refusal of a kind, after which a success of the same command ends that kind."""
 
 
 class UnfitServerError(Exception):
@@ -45,8 +45,8 @@ class _Refusals:
 class RedisHealth:
     """Up, or down after a failure until a probe succeeds. It belongs to one event loop.
 
-    `quiet` is for a second client of the same process, so that the operator reads each log line
-    once.
+    With `quiet` it logs for debugging only. That is for a second client of the same process, so
+    that the operator reads each line once. After `close` nothing changes any more.
     """
 
     def __init__(self, probe: Callable[[], Awaitable[None]], *, quiet: bool = False) -> None:
@@ -82,7 +82,8 @@ class RedisHealth:
     def report_refusal(self, reason: BaseException, what: str) -> None:
         """Log that the server refused a command, at intervals, because it may refuse every request."""
         now, said = asyncio.get_running_loop().time(), _reason_text(reason)
-        # The message of an error without a class in the library begins with its kind.
+        # The kind of a refusal is the error's class and first word. The library has no class for
+        # some errors, whose text begins with a code.
         refusals = self._refusals.setdefault(f"{type(reason).__name__} {said.partition(' ')[0]}", _Refusals())
         refusals.commands.add(what)
         refusals.last, refusals.message = now, said
@@ -91,8 +92,9 @@ class RedisHealth:
             log.log(self._level, "The task store refuses a command: %s", said)
 
     def report_success(self, what: str) -> None:
-        """Log the end of a refusal, if the server refused this command before and none of the kind
-        lately.
+        """Handle that the server accepted the command `what`.
+
+        Logs the end of a kind of refusal, if it was for this command and has not occurred lately.
         """
         if not self._refusals:
             return

@@ -39,7 +39,10 @@ _LONGEST_IDLE: Final = 45.0
 
 
 class RedisPool:
-    """A bounded pool of connections, the most recently used first. It belongs to one event loop."""
+    """A bounded pool of connections, the most recently used first. It belongs to one event loop.
+
+    `_reserved` counts waiters that were woken for a free place and have not taken it yet.
+    """
 
     def __init__(self, make: Callable[[], redis.Connection], *, limit: int, wait: timedelta) -> None:
         self._make = make

@@ -1,7 +1,7 @@
 """The events of hosts' streams in Redis or Valkey: `RedisStreamLog`, and `StreamWatch` for new
 events.
 
-    stream:NAME     HASH    about, holder, newest, dropped (the newest event that was dropped), size, over
+    stream:NAME     HASH    about, holder, newest, dropped (the newest event that is gone), size, over
     events:NAME     STREAM  events, each under its number
     grown:NAME      channel that announces new events
 

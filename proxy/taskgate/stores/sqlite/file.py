@@ -63,8 +63,9 @@ class OpenFile:
     """The connections to an open file: `writer`, `near` to read on the event loop, `far` to read on
     a thread.
 
-    `usage` counts the stored records against caps. `identities` are the open files, by the paths
-    that a restart uses.
+    `usage` has the counts that caps limit, as they were when the file was opened; the store updates
+    it. `locks` are file descriptors that keep other processes out. `identities` are the open files,
+    by the paths that a restart uses.
     """
 
     writer: sqlite3.Connection

@@ -30,7 +30,10 @@ Query = Callable[[sqlite3.Connection], _Value]
 
 
 class SqliteReader:
-    """Two read-only connections, which it owns and closes."""
+    """Two read-only connections, which it owns and closes.
+
+    `near` is for the event loop (`row`, `glance`), `far` for the reading thread (`look`).
+    """
 
     def __init__(self, near: sqlite3.Connection, far: sqlite3.Connection) -> None:
         self._near = near

@@ -1,9 +1,12 @@
 """The store of records in one SQLite file that one process holds: `SqliteStore`.
 
-Writes share commits, which one thread waits for; a write is acknowledged after its commit. Small
-reads and writes run on the event loop, up to the commit. Long ones (large bodies, counts, purges, a
-page that takes more than a few steps to find) run on threads. The store makes no decision about a
-task: SQL compares revisions and times, and a status is only a name to it.
+`base` defines what the methods do, and what a head and bodies are. Writes share commits, which one
+thread waits for; a write is acknowledged after its commit. Small reads run on the event loop, and so
+do small writes, except their commit. Long ones (large bodies, counts, purges, a page that takes more
+than a few steps to find) run on threads.
+
+The store makes no decision about a task: SQL compares revisions and times, and a status is only a
+name to it. Heads are cached, and counts for caps are in memory; both change when a write commits.
 """
 
 import asyncio
@@ -35,20 +38,20 @@ from taskgate.stores.sqlite.writer import SqliteWriter
 class PendingKeys:
     """The idempotency keys of records that are on their way into the file.
 
-    A second call with the same key waits until the outcome of the first is known. It belongs to one
-    event loop.
+    A second call with the same key waits until it is known whether the first was stored. The keys
+    are digests (`statements.repeat_digest`). It belongs to one event loop.
     """
 
     def __init__(self) -> None:
         self._pending: dict[bytes, asyncio.Future[None]] = {}
 
     def begin(self, name: bytes | None) -> None:
-        """A record with that key is being written; None, here and below, is a record without a key."""
+        """Note that a record with that key is being written; None stands for one without a key."""
         if name is not None:
             self._pending[name] = asyncio.get_running_loop().create_future()
 
     def end(self, name: bytes | None) -> None:
-        """The record is stored, or failed."""
+        """Note that the write has ended, with success or not; the waiters continue."""
         if name is not None:
             self._pending.pop(name).set_result(None)
 
@@ -66,10 +69,10 @@ class PendingKeys:
 
 
 BRIEF: Final = 8 * 1024
-"""Bytes of a body up to which it is written on the event loop, up to the commit."""
+"""Bytes up to which a body is written on the event loop. Larger ones are written on the thread."""
 
 SEEN: Final = 4096
-"""Heads in memory: of tasks that run here, and of unchanged tasks that hosts poll."""
+"""The limit of cached heads: of tasks that run here, and of unchanged tasks that hosts poll."""
 
 log = logging.getLogger("taskgate.stores")
 
@@ -87,8 +90,7 @@ class SqliteStore:
         self._changes = ChangeFeed()
         self._usage = file.usage
         self._pending_keys = PendingKeys()
-        # Heads as read or written, each until its record changes: only this process writes the
-        # file.
+        # The cached heads, each valid until its record changes: only this process writes the file.
         self._heads: dict[TaskId, TaskRecord] = {}
         self._is_gone = False
         self._closing: asyncio.Task[None] | None = None
@@ -101,6 +103,7 @@ class SqliteStore:
         A record counts against caps from the start of its write, and until the write that ends it
         is committed.
         """
+        # `repeat` is the digest of the owner's idempotency key.
         now, repeat = pack_time(record.created_at), None
         if record.idempotency_digest is not None:
             repeat = sql.repeat_digest(record.owner, record.idempotency_digest)
@@ -109,7 +112,7 @@ class SqliteStore:
                 return earlier
         if self._is_gone:
             raise _gone()
-        # No await between here and the submit, so that check and insert are one step.
+        # No await between here and the submit in `_write`, so that check and insert are one step.
         keys = writes.cap_keys_of(record)
         refusal = self._usage.refusal(keys, caps, now)
         if refusal is not None:
@@ -125,7 +128,7 @@ class SqliteStore:
         if not bodies and (cached := self._heads.get(id)) is not None and cached.owner == owner:
             return cached if cached.expires_at > now else None
         values = (sql.name(id), sql.owner_digest(owner), pack_time(now))
-        row = self._reader.row(sql.LOAD_HEAD, values)
+        row = self._reader.row(sql.LOAD_HEAD, values)  # on the event loop
         if row is None:
             return None
         head, holder, until, size = row
@@ -133,6 +136,7 @@ class SqliteStore:
             return self._cache(id, unpack_head(head, writes.unpack_lease(holder, until)))
         # Read the head again with the bodies: both must be of the same moment.
         if size > LARGE:
+            # `look` reads on the thread.
             return await self._reader.look(partial(queries.load_large, values=values))
         row = self._reader.row(sql.LOAD_WHOLE, values)
         return None if row is None else writes.unpack_whole(row)
@@ -172,6 +176,7 @@ class SqliteStore:
         values = (pack_time(until), holder, sql.names(ids))
         await self._writer.submit(writes.count_changed(sql.RENEW, values), lambda _: self._forget(ids))
 
+    # A write: it puts a new lease on the records that it returns.
     async def lapsed(self, *, holder: str, until: datetime, now: datetime, limit: int) -> tuple[TaskRecord, ...]:
         taking = writes.take_lapsed(Lease(holder=holder, until=until), now, limit)
         rows = await self._writer.submit(taking, lambda rows: self._forget(one.id for one in rows))
@@ -247,7 +252,10 @@ class SqliteStore:
         self._file.unlock()
 
     def _write(self, record: TaskRecord, keys: CapKeys, repeat: bytes | None) -> "asyncio.Future[None]":
-        """Submit a record, counted against caps until its write fails."""
+        """Submit the insert of a record; return a future that is done after its commit.
+
+        It counts against caps from now on; a failed write takes that back.
+        """
         size = record_size(record)
         expires = None if record.status.is_terminal else pack_time(record.expires_at)
 
@@ -272,12 +280,16 @@ class SqliteStore:
         return inserted
 
     async def _id_of_key(self, repeat: bytes, now: int) -> TaskId | None:
+        """The id of the record with that idempotency key, after any write under way of such a one."""
         await self._pending_keys.wait(repeat)
         row = self._reader.row(sql.REPEATED, (repeat, now))
         return None if row is None else str(row[0])
 
     def _on_swapped(self, record: TaskRecord, swapped: writes.SwapResult) -> None:
-        """Cache a swapped record as it is in the file now, and count the difference."""
+        """Cache a swapped record as it is in the file now, and update the counts for caps.
+
+        `swapped.size` is the number of bytes that the swap added.
+        """
         is_unfinished = not record.status.is_terminal
         if swapped.size:
             self._usage.add_bytes(sql.context_digest(record.owner.context), swapped.size)
@@ -324,6 +336,7 @@ def _is_brief(outcome: Outcome | None) -> bool:
     return outcome is None or len(outcome_text(outcome)) <= BRIEF
 
 
+# `done` says in the log what was done to the unreadable ones.
 def _records_of(rows: tuple[writes.TakenRow, ...] | tuple[writes.PurgedRow, ...], done: str) -> tuple[TaskRecord, ...]:
     records = tuple(one.record for one in rows if one.record is not None)
     if len(records) < len(rows):

@@ -38,10 +38,10 @@ _BEFORE_ALL = (-(2**63), 0)
 
 
 class SwapResult(NamedTuple):
-    """A successful swap: the holder before it, the lease now, and whether the record was
-    unfinished.
+    """A successful swap.
 
-    `size` is the number of bytes that it added.
+    `held_by` is the holder of the lease before it, `lease` the lease after it. `was_unfinished` is
+    about the record before it. `size` is the number of body bytes that it added.
     """
 
     held_by: str | None

@@ -2,8 +2,9 @@
 ChangeFeed.
 
 It has one pub/sub connection. A message has ids, revisions and holders, and nothing else (T25). The
-store adds its own changes directly, so the process ignores its own messages, except those of
-changes with an unknown outcome. Messages may be missing after each new connection: then the feed
+store adds its own changes directly, so the process ignores its own messages: their *mark* begins
+with its `origin`. If a change got no answer, only its message shows that it happened, so that one
+is not ignored (`expect_message`). Messages may be missing after each new connection: then the feed
 forgets all positions, and every waiter loads its record again.
 """
 

@@ -1,8 +1,12 @@
 """The store in Redis or Valkey that several processes share: `RedisStore`, which delegates host
 sessions.
 
-Each operation is one round trip, except a page that skips many records. The process learns of its
-own changes at once, and of those of others through `change_subscriber`.
+`base` defines what the methods do, and what a head and bodies are. Each operation is one round trip,
+except a page that skips many records. The process learns of its own changes at once, and of those of
+others through `change_subscriber`.
+
+Each change has a *mark*, unique to it, which the row keeps until its next change. If a change got no
+answer, it is sent once more: by the mark, the script sees whether the first run did it.
 """
 
 import asyncio
@@ -36,9 +40,9 @@ log = logging.getLogger("taskgate.stores")
 
 
 class HeadCache:
-    """The last heads by their bytes, so that an unchanged head is not decoded again.
+    """The last decoded heads, each with its bytes, so that an unchanged head is not decoded again.
 
-    Never used without a read.
+    A head is always read from the server first: other processes may have changed it.
     """
 
     def __init__(self) -> None:
@@ -101,8 +105,8 @@ class RedisStore:
     """A store that other processes change as well. It belongs to the event loop that creates it.
 
     `close` awaits `on_close` last, where the opener closes the client. `within` is the time after
-    the creation of a record in which it can be inserted. It is for records whose times follow the
-    server's clock.
+    the creation of a record in which the server accepts its insert; None means no limit. It needs
+    records whose times follow the server's clock.
     """
 
     def __init__(
@@ -120,7 +124,7 @@ class RedisStore:
         self._root = keys.of("")
         self._sessions = sessions
         self._changes = changes
-        self._let_go = on_close
+        self._on_close = on_close
         self._pages = PageReader(client, self._root)
         self._heads = HeadCache()
         self._withdrawals = Withdrawals(client, self._root, changes)
@@ -136,11 +140,13 @@ class RedisStore:
         try:
             end = await self._change(rows.INSERT, record, mark, arguments)
         except (StoreUnavailable, asyncio.CancelledError):
-            # A record with a key stays: a repeated call finds it. No caller finds one without, and
-            # yet it would run.
+            # A record with an idempotency key stays: a repeated call finds it. No caller would find
+            # one without, and yet it would run.
             if record.idempotency_digest is None:
                 self._withdrawals.add(record.id, mark)
             raise
+        # The id of an earlier record with the key, a negative reason, the number of the cap without
+        # room, or 0 if it is stored.
         if isinstance(end, bytes):
             return unpack_text(end)
         if end < 0:
@@ -180,6 +186,7 @@ class RedisStore:
         end = await self._change(rows.SWAP, record, mark, arguments)
         if end is None:
             return False
+        # 1: the first run, which got no answer, has done it. What was before is then not known.
         held_by, was_open = (b"", b"1") if end == 1 else end
         if record.status.is_terminal:
             self._heads.forget(record.id)
@@ -215,16 +222,17 @@ class RedisStore:
                 rows.RENEW, (self._root + "open",), (self._root, pack_text(holder), pack_time(until), *mine)
             )
 
+    # A write: the script puts a new lease on the records that it returns.
     async def lapsed(self, *, holder: str, until: datetime, now: datetime, limit: int) -> tuple[TaskRecord, ...]:
         self._check()
         lease, found = Lease(holder=holder, until=until), list[TaskRecord]()
         while len(found) < limit:
             wanted = limit - len(found)
             arguments = (self._root, pack_text(holder), pack_time(until), pack_time(now), wanted)
-            met = await self._client.run(rows.LAPSED, (self._root + "open",), arguments, durable=True)
-            read = [read_head(head, lease, params) for _, head, params in met]
+            taken = await self._client.run(rows.LAPSED, (self._root + "open",), arguments, durable=True)
+            read = [read_head(head, lease, params) for _, head, params in taken]
             found += readable_records(read, "taken over")
-            if len(met) < wanted:
+            if len(taken) < wanted:
                 break
         return tuple(found)
 
@@ -283,7 +291,7 @@ class RedisStore:
         self._heads.clear()
         await self._withdrawals.close()
         await self._changes.close()
-        await self._let_go()
+        await self._on_close()
 
     def _check(self) -> None:
         if self._closing is not None:

@@ -25,7 +25,10 @@ _MOST: Final = 4096
 
 
 class Withdrawals:
-    """The records to remove. It belongs to one event loop."""
+    """The records to remove, each with the mark of its insert and the attempts that are left.
+
+    It belongs to one event loop.
+    """
 
     def __init__(self, client: RedisClient, root: str, changes: ChangeSubscriber) -> None:
         self._client = client
