@@ -44,17 +44,19 @@ def nothing_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture
-async def no_task_left_behind() -> AsyncIterator[None]:
-    """Fail a test after which its loop has a task or a transport still, or has met an exception nobody caught."""
+async def no_task_left_behind(request: pytest.FixtureRequest) -> AsyncIterator[None]:
+    """Fail a test after which its loop has a task or a connection still, or has met an exception nobody caught."""
     loop = asyncio.get_running_loop()
     uncaught: list[str] = []
     loop.set_exception_handler(lambda _, context: uncaught.append(f"uncaught {context!r}"))
-    tasks, opened = asyncio.all_tasks(), _connections()
+    # What tests share on a loop of theirs may be connected to at any moment, a server for example.
+    connections = _no_connections if _shares_a_loop(request.node) else _connections
+    tasks, opened = asyncio.all_tasks(), connections()
     yield
 
     def left() -> list[str]:
         running = asyncio.all_tasks() - tasks - {asyncio.current_task()}
-        return [f"running {task!r}" for task in running] + [f"open {each}" for each in _connections() - opened]
+        return [f"running {task!r}" for task in running] + [f"open {each}" for each in connections() - opened]
 
     end = time.monotonic() + _MOMENT
     while left() and time.monotonic() < end:
@@ -118,6 +120,15 @@ def _outlives(thread: threading.Thread) -> bool:
         return False
     thread.join(_MOMENT)
     return thread.is_alive()
+
+
+def _shares_a_loop(test: pytest.Item) -> bool:
+    marker = test.get_closest_marker("asyncio")
+    return marker is not None and marker.kwargs.get("loop_scope", "function") != "function"
+
+
+def _no_connections() -> set[str]:
+    return set()
 
 
 def _connections() -> set[str]:
