@@ -97,6 +97,7 @@ class EraFinder:
         return FoundSession(era)
 
     async def _probe_for_all(self, probe: EraProbe) -> FoundSession:
+        """Ask the server, while other callers wait for the result, and tell them of it."""
         inquiry = self._inquiry = _Inquiry()
         try:
             found = await self._probe(probe)
@@ -112,6 +113,7 @@ class EraFinder:
             inquiry.over.set()
 
     async def _probe(self, probe: EraProbe) -> FoundSession:
+        """Ask the server in a new legacy session, which is closed if that fails."""
         session = probe.open()
         try:
             return await self._find_era(session, probe.upstream_context)
@@ -151,6 +153,7 @@ class EraFinder:
         return self._remember(era)
 
     def _remember(self, era: Era, session: HttpSession | None = None) -> FoundSession:
+        """Make the era known to all sessions, and return it."""
         self.era = era
         return FoundSession(era, session)
 

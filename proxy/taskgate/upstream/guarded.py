@@ -92,6 +92,7 @@ class GuardedTransport:
         await self._inner.close()
 
     def _report(self) -> None:
+        """Call `moved` with the state. Called whenever the state differs from the reported one."""
         self._reported = self._circuit.state
         self._moved(self._reported.value)
 

@@ -81,6 +81,7 @@ class HealthProbe:
         """Do nothing: the connections are shared with other requests."""
 
     def _settle(self, ok: bool | None) -> None:
+        """Take the outcome of one request, as from `guarded.watched`."""
         self._under_way -= 1
         if ok is False:
             self._failed = True
@@ -135,6 +136,7 @@ class Checks:
         await self._session.close()
 
     async def _check_repeatedly(self) -> None:
+        """Make checks at intervals, until cancelled."""
         loop, interval = asyncio.get_running_loop(), self._health.interval.total_seconds()
         for turn in count():
             # Measured from start to start. A tenth less or more keeps the checks of many servers
@@ -166,6 +168,7 @@ class Checks:
         return ProbeResult(not sentinel.failed)
 
     async def _ask(self) -> None:
+        """Send the configured request. Any answer will do. Raises UpstreamFailed."""
         if self._health.method == PING and self._session.era is Era.MODERN:
             # The modern era has no ping, but a new session sends `server/discover`. Sessions cost a
             # modern server nothing: it does not know of them.

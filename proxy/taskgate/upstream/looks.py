@@ -73,4 +73,5 @@ class Looks:
 
 
 def _bounded(interval: float | None) -> float:
+    """Return the interval between polls: the server's wish within bounds, or the default."""
     return USUAL if interval is None else min(max(interval, LEAST), MOST)

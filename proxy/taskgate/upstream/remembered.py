@@ -50,6 +50,7 @@ class RememberedTransport:
         await self._inner.close()
 
     async def _send(self, outgoing: Outgoing, method: str) -> Incoming:
+        """Send a message outside of sessions, and note what its outcome shows."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:
@@ -79,6 +80,7 @@ class RememberedTransport:
         self._was_refused = not welcome
 
     def _note(self, up: bool) -> None:
+        """Store that the server is up or down; call `told` if that is new."""
         self._was_refused = False
         if self.up is not up and not self._closed:
             self.up = up

@@ -196,6 +196,7 @@ class EraSession:
             inner = self._new_session(found.era)
         self._inner = self._bound = inner
         self.era = inner.era
+        # Of the sessions with running calls only one is kept: the one before this.
         if bound is not None and bound is not inner:
             retired, self._retired = self._retired, bound
             if retired is not None:
@@ -203,6 +204,7 @@ class EraSession:
         return inner
 
     def _new_session(self, era: Era) -> UpstreamSession:
+        """Return a session of that era, not yet opened."""
         make = self._makers.modern if era is Era.MODERN else self._makers.legacy
         return make(partial(self._lose_era, era))
 

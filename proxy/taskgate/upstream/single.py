@@ -80,6 +80,7 @@ class SingleFlight(Generic[Value]):
         return value
 
     def _ended(self, task: asyncio.Task[Value]) -> None:
+        """Forget work that failed, so that the next `get` starts anew."""
         self._running.discard(task)
         # Retrieving the exception marks it as seen, even if there is no waiter any more.
         failed = task.cancelled() or task.exception() is not None

@@ -83,11 +83,13 @@ class BackgroundPosts:
             await asyncio.wait(asides)
 
     def _begin(self, sending: Coroutine[Any, Any, None]) -> None:
+        """Start a background task that sends one message."""
         aside = asyncio.get_running_loop().create_task(sending)
         self._sending.add(aside)
         aside.add_done_callback(self._sending.discard)
 
     async def _send_answer(self, message: str, principal: Principal | None) -> None:
+        """Send an answer. If it was the last one under way, make the calls of `after_answers`."""
         try:
             if not await self._send_repeatedly(message, principal):
                 log.warning("an answer could not be delivered to the server that waits for it")

@@ -120,16 +120,19 @@ class Attribution:
         return len(self._candidates()) > 1
 
     def _wait(self, asked: ReceivedQuestion) -> None:
+        """Let a question wait until `look_again` or its timer releases it."""
         if asked.id not in self._waiting:
             timer = asyncio.get_running_loop().call_later(PATIENCE, partial(self._release, asked.id))
             self._waiting[asked.id] = _WaitingQuestion(asked, self._followed.making, timer)
 
     def _release(self, id: RequestId) -> None:
+        """End the wait of a question, and pass it on."""
         asked = self._waiting[id].asked
         self.withdraw(id)
         self._pass_on(asked, None)
 
     def _pass_on(self, asked: ReceivedQuestion, call: Call | None) -> None:
+        """Call `hear` with the question and the call that it is for, as far as known now."""
         found = self.of(call, asked.task)
         candidates = self._candidates() if found is None and not self._session_asks() else []
         # All calls have the same caller; the newest one is asked rather than none.

@@ -309,6 +309,7 @@ class Conversation:
         await self._asides.drop()
 
     async def _end_session(self) -> None:
+        """End the session at the server, once, unless it stays open for another process."""
         if self.session is None or self._ended:
             return
         self._ended = True
@@ -343,6 +344,7 @@ class Conversation:
             self.hold(call, event=event)
 
     def _forget(self, call: Call) -> None:
+        """Remove a call that waits for nothing any more, and end it."""
         del self._calls[call.id]
         self.over(call)
 
@@ -354,6 +356,7 @@ class Conversation:
         return self._audience.listener if whole is None or whole.listener is None else whole.listener
 
     def _hear_progress(self, token: int, notification: Notification) -> None:
+        """Give progress to the call with that token, and restart its timeout without progress."""
         call = self._calls.get(token) or self.followed.of_token(token)
         if call is not None:
             call.told = notification
@@ -362,6 +365,7 @@ class Conversation:
                 call.listener.on_notification(notification)
 
     def _hear_question(self, asked: ReceivedQuestion, call: Call | None, *, came_aside: bool, guessed: bool) -> None:
+        """Open a question, and give it to the listener of its call. `Attribution` calls this."""
         if self._ended:
             return
         question = self._questions.ask(asked, call, came_aside=came_aside, guessed=guessed)

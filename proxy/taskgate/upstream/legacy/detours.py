@@ -110,6 +110,7 @@ class Detours:
         return response
 
     async def _agreed_before(self, ends: float, questions: Sequence[Question], listener: CallListener) -> bool:
+        """Whether the host agrees to every question, until the loop time `ends` at most."""
         try:
             async with asyncio.timeout_at(ends):
                 return not self._ended and await self._agreed(questions, listener)

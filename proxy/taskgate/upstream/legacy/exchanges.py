@@ -112,6 +112,7 @@ class LegacyExchanges:
         return self._upstream_context.transport.send(outgoing)
 
     async def _answer(self, call: Call, incoming: Incoming) -> Response:
+        """Return the response to a request, whatever form its answer has. Raises UpstreamFailed."""
         if not 200 <= incoming.status < 300:
             return await self._refusal(call, incoming)
         if not self.is_open:

@@ -76,6 +76,7 @@ class TaskFollower:
             while True:
                 self._request_result()
                 await self._wait()
+                # The stored resume point has questions that are no longer open.
                 if call.is_ahead and self._registered_in is not None:
                     self._store_resume_point(self._registered_in)
                 if self._result_request is not None and self._result_request.done():
@@ -142,6 +143,11 @@ class TaskFollower:
         return await self._read_outcome(response) if call.is_over() else None
 
     async def _read_outcome(self, response: Response) -> Response | None:
+        """Return the response of the call from the answer to `tasks/result`; None if it has none.
+
+        After an error that says nothing about the task, a retry is planned. Raises UpstreamFailed
+        if the task was cancelled, or is unknown to the server.
+        """
         read = partial(self._upstream_context.dialect.tasks.read_outcome, self._call.task, response)
         try:
             return await offload(len(response.text), read)

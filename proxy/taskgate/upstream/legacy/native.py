@@ -32,9 +32,9 @@ from taskgate.upstream.legacy.talk import SIGN_OF_LIFE, Talk
 from taskgate.upstream.resume_points import Resumed
 
 MUST_BE: Final = frozenset({TaskSupport.REQUIRED})
-"""Tools that are always called as a task, because their server requires it."""
+"""Task support of tools that are always called as a task: their server requires it."""
 MAY_BE: Final = frozenset({TaskSupport.REQUIRED, TaskSupport.OPTIONAL})
-"""Tools that are called as a task where the call is a task of the gateway."""
+"""Task support of tools that are called as a task, if the call is a task of the gateway too."""
 
 
 class Reach(NamedTuple):
@@ -264,6 +264,7 @@ class Natives:
             self._send_cancel(call.task.id)
 
     def _send_cancel(self, task: str) -> None:
+        """Send `tasks/cancel` in the background, in the current connection if there is one."""
         talk = self._reach.talk()
         if talk is not None:
             native = self._upstream_context.dialect.tasks

@@ -196,6 +196,7 @@ class HttpSession:
             await asyncio.wait(tuple(self._dropping))
 
     async def _open(self) -> Talk:
+        """Return the current connection; open one if there is none. Raises UpstreamFailed."""
         if self._closed:
             raise failures.let_go(dispatched=False)
         try:
