@@ -1,9 +1,9 @@
 """Requests in flight on one channel: `RequestsInFlight`, and which of them a bad answer fails.
 
-`Channel` uses it for every message. A request is added before it is sent. It leaves in one of three
-ways: `answered`, `forget` if the server does not work on it, or `give_up` if it may. A request
-fails only if the bad answer was certainly its own, or with a text that says that the request is
-unknown.
+`Channel` uses it for every message. A request is added before it is sent. It leaves by `answered`,
+by `forget` if the server does not work on it, by `give_up` if it may, or when the channel is lost.
+A request fails only if the bad answer was certainly its own, or with a text that says that the
+request is unknown.
 """
 
 import asyncio

@@ -3,8 +3,8 @@
 Messages are lines on standard input and output (U-STDIO-1). `starting` connects the pipes and calls
 `begin` when the program runs. `slots` observes the channel.
 
-The channel ends (`end`) when the pool ends it, the program exits or closes a pipe, or its output is
-too large. A program that still runs is then stopped. The observer hears `over` when the channel
+The channel ends (`end`) when the gateway ends it, the program exits or closes a pipe, or its output
+is too large. A program that still runs is then stopped. The observer hears `over` when the channel
 ends, `exited` when the program has exited, and last `gone`. All output before the end of a program
 is delivered before the end is reported.
 """
