@@ -288,9 +288,9 @@ class ResultWaiter:
         """
         if not record.inputs:
             return
-        place = self._streams.asking(origin_of(record))
-        if place is not None:
-            await self._offers.offer(record, place[0], place[1].peer)
+        target = self._streams.asking(origin_of(record))
+        if target is not None:
+            await self._offers.offer(record, target[0], target[1].peer)
         elif not feed.is_closed:
             # A stream without a connection would claim a question and release it. It would take
             # that for a change of the record, without end.

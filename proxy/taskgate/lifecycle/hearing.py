@@ -155,8 +155,9 @@ class TaskListener:
     def keep(self, between: Between) -> Leave | None:
         if self._closed or self._inputs is None:
             return None
-        self._round = resting = self._inputs.rest(between, self._hearing.checkpoints)
-        return resting.leave
+        # The upstream session awaits `leave` before the next round.
+        self._round = round_writer = self._inputs.rest(between, self._hearing.checkpoints)
+        return round_writer.leave
 
     def awaits(self, record: TaskRecord, rest: RoundCheckpoint) -> RoundWaiter:
         """Return the waiter for the answers of the round in an earlier process's checkpoint.

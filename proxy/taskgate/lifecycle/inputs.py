@@ -54,9 +54,9 @@ log = getLogger("taskgate.inputs")
 class TaskInputs:
     """The questions of one task, in the process that runs its call.
 
-    `_slots` are the questions that are open here, `_names` those known by name alone. Without a
-    checkpoint at its server, the call has no `_writer`. All writes run in the
-    background.
+    `_slots` are the questions that are open here, `_names` those known by name alone. `_writer`
+    writes the call's resume points; None before the first one. `_in_turn` is held while a question
+    is written. All writes run in the background.
     """
 
     def __init__(

@@ -271,8 +271,8 @@ class Leasing:
         for task in refused - self._runs.keys():
             self._kept.end(task, forget=True)
         if forgotten or _is_older(reply, sent) or self._clock_was_set():
-            # The store lost data. Other processes may not have noticed yet: until they do, their
-            # leases may be missing.
+            # The store lost data, or its clock jumped. Other processes may not have renewed their
+            # leases since: until they do, a lapsed or missing lease proves nothing.
             self._distrust_store()
         elif self._steady is None or _is_late(reply, sent):
             self._steady = answered

@@ -202,8 +202,8 @@ class StatusNotifier:
         """Send the unclaimed questions on a GET stream of the session that created the task."""
         if record.status is not TaskStatus.INPUT_REQUIRED or record.id in self._held:
             return
-        place = self._streams.asking(origin_of(record))
-        if place is None:
+        target = self._streams.asking(origin_of(record))
+        if target is None:
             return
         early = (record.created_at + ACQUAINTANCE - self._clock.now()).total_seconds()
         if early > 0:
@@ -211,7 +211,7 @@ class StatusNotifier:
             # the task.
             self._hold(record, early)
         else:
-            await self._offers.offer(record, place[0], place[1].peer)
+            await self._offers.offer(record, target[0], target[1].peer)
 
     def _hold(self, record: TaskRecord, seconds: float) -> None:
         timer = asyncio.get_running_loop().call_later(seconds, self._release, record.id)
@@ -224,13 +224,13 @@ class StatusNotifier:
         self._background.run(partial(self._ask_now, record))
 
     async def _ask_now(self, held: TaskRecord) -> None:
-        place = self._streams.asking(origin_of(held))
-        if place is None:
+        target = self._streams.asking(origin_of(held))
+        if target is None:
             return
         try:
             record = await self._store.load(held.owner, held.id, now=self._clock.now())
             if record is not None:
-                await self._offers.offer(record, place[0], place[1].peer)
+                await self._offers.offer(record, target[0], target[1].peer)
         except StoreUnavailable:
             if held.id not in self._held:
                 self._hold(held, RETRY)

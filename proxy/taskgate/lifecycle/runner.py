@@ -163,7 +163,7 @@ class Runner:
         configured. A call that was never sent, or may be sent again, is run; one with a checkpoint
         is resumed. Any other task ends as lost. A call between two rounds waits for its permit,
         whatever the queue's length; a call at its server continues at once. May raise
-        StoreUnavailable; then the task is found again.
+        StoreUnavailable. With replicas the lease then lapses, and the task is found again.
         """
         run = self._runs.get(record.id)
         if run is not None and not await self._was_stopped(run, record):

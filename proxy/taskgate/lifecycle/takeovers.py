@@ -62,8 +62,8 @@ class Takeovers:
 
         Returns None if nothing is left to do: the task was or is now ended, or another process has
         it. `record` is what the store returned for a lapsed lease. `is_served` is whether its
-        server is configured. If this raises StoreUnavailable, the lease lapses and the sweeper
-        finds the task again.
+        server is configured. May raise StoreUnavailable. With replicas the lease then lapses, and
+        the sweeper finds the task again.
         """
         found: TaskRecord | None = record
         while found is not None and is_served and (found.is_dispatchable or self._checkpoints.open(found) is not None):

@@ -1,7 +1,9 @@
 """The binding of a call to a server session: `CallSite` before it is sent, `OngoingCall` after it.
 
 A legacy host session is a call site, and so is a pooled server session of the modern era. The
-lifecycle runs tasks on both in the same way.
+lifecycle runs tasks on both in the same way. It acquires the call site for each task while the task
+runs, and for each block in which a task is created (`TaskCreation`). A call that was sent before it
+became a task is an `OngoingCall`: the gateway made it, and `Runner.adopt` takes it over.
 """
 
 from collections.abc import Callable
@@ -74,7 +76,10 @@ class OngoingCall(Protocol):
     """A call that was sent for a host, and that can become a task while it runs."""
 
     def attach_listener(self, listener: CallListener) -> None:
-        """Pass messages of the server about the call to `listener`, open questions first."""
+        """Pass messages of the server about the call to `listener` from now on, open questions first.
+
+        Called once, when the call has become a task.
+        """
         ...
 
     async def response(self) -> Response:

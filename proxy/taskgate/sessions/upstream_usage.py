@@ -1,9 +1,9 @@
 """The usage of upstreams: their open sessions, and the requests in flight.
 
-A `CountedUpstream` counts its open sessions. After a reload has replaced a server, new sessions are
-redirected to its successor, and it is closed when the last old one has ended. A `RequestCounter`
-counts requests in flight, for a metric and for a drain. `DelegatingSession` is the base of wrappers
-around server sessions.
+A `CountedUpstream` counts its open sessions. When a reload of the config replaces a server, the
+reload calls `redirect_to`: new sessions open at the successor. The old one is closed when its last
+session has ended (`wait_idle`). A `RequestCounter` counts requests in flight, for a metric and for a
+drain. `DelegatingSession` is the base of wrappers around server sessions.
 """
 
 import asyncio

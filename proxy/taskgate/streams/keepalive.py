@@ -1,7 +1,8 @@
 """A periodic keep-alive of a slow call: `Keepalive`.
 
 Hosts time out on silence, and some accept only progress notifications as a sign of life. The
-listener of the call decides what is sent.
+gateway creates one for the stream of a call, and stops it when the call is over. Its `beat` sends
+what the host accepts.
 """
 
 from collections.abc import Callable

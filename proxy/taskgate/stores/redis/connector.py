@@ -1,6 +1,7 @@
 """The connections to the server of one deployment: `RedisConnector` makes, opens and checks them.
 
-It follows the server through `topology`. It never connects to a replica, nor accepts a server that
+`client` and `pipeline` open connections with it, `health` probes the server with `check`. It follows
+the server through `topology`, and never stays connected to a replica. `check` refuses a server that
 evicts keys.
 """
 
