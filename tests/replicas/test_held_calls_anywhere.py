@@ -187,7 +187,7 @@ async def test_one_whose_holder_dies_meanwhile_is_lost(
     await tool.told("q-1")
     # It says nothing any more, as one that was killed.
     house: Any = three[0].service._runtime
-    house.company.bus._log = _Mute()
+    house.cluster.bus._log = _Mute()
     async with bounded():
         assert (await coming).error["data"] == {"origin": "gateway", "reason": "call_lost", "dispatched": True}
 
@@ -206,7 +206,7 @@ async def test_a_call_whose_host_is_at_a_replica_that_dies_is_given_up(
     coming = asyncio.create_task(back(modern_at(host, three[1]), result, everything(result)))
     await tool.told("q-1")
     house: Any = three[1].service._runtime
-    house.company.bus._log = _Mute()
+    house.cluster.bus._log = _Mute()
     await eventually(lambda: server.cancelled)
     coming.cancel()
     await asyncio.wait([coming])

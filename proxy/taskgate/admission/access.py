@@ -1,7 +1,8 @@
 """Access control: the operator's access rules, enforced and reported.
 
-`auth/authorization` has the rules and judges operations by them. A rule in shadow mode refuses
-nothing; what it would refuse is counted and logged.
+`auth/authorization` has the rules and judges operations by them. The handlers of requests call
+`AccessControl.check` before they execute one. A rule in shadow mode refuses nothing; what it would
+refuse is counted and logged.
 """
 
 from collections.abc import Callable
@@ -35,10 +36,10 @@ class AccessControl:
         self._lines: dict[tuple[str, str | None, bool], ThrottledLog] = {}
 
     def check(self, caller: AuthContext, mount: str, method: str, tool: str | None = None) -> None:
-        """Check one operation. Raises Forbidden, or InsufficientScope if more scopes would allow
-        it.
+        """Check one operation, and report a refusal.
 
-        `tool` is the called tool, or the tool of the task that the operation is about.
+        `tool` is the called tool, or the tool of the task that the operation is about. Raises
+        InsufficientScope if a token with more scopes would be allowed, otherwise Forbidden.
         """
         policy = self._live.current.access
         # Most gateways have no rules, so that most requests end here.
@@ -72,7 +73,7 @@ class AccessControl:
         )
 
     def is_allowed(self, caller: AuthContext, mount: str, method: str, tool: str) -> bool:
-        """Whether one operation is allowed; reports nothing."""
+        """Whether one operation is allowed. Nothing is reported: it only decides what is shown."""
         return self._live.current.access.decide(caller.identity, method=method, upstream=mount, tool=tool).allowed
 
     def tool_filter(self, caller: AuthContext, mount: str) -> Callable[[str], bool] | None:

@@ -20,13 +20,18 @@ class Callers(Protocol):
     """Authenticates requests."""
 
     async def identify(self, exchange: Exchange, mount: Mount) -> AuthContext:
-        """The context of a request. Raises Unauthenticated, or KeysUnavailable if that cannot be
-        decided now.
+        """The auth context of a request's caller.
+
+        Raises Unauthenticated without a valid token, and KeysUnavailable if the keys to verify it
+        are not available now.
         """
         ...
 
     def is_known(self, exchange: Exchange, mount: Mount) -> bool:
-        """Whether the request's token was accepted before: a cheap check that decides nothing."""
+        """Whether the request's token was accepted before, by a cheap look into a cache.
+
+        It does not authenticate. Rate limits spare such requests (`RateLimiter.on_connection`).
+        """
         ...
 
 
@@ -43,7 +48,7 @@ class TokenAuthenticator(Protocol):
 
 
 class AnonymousCallers:
-    """The Callers without authentication: all of them are one."""
+    """The Callers without authentication: all hosts are one caller."""
 
     async def identify(self, exchange: Exchange, mount: Mount) -> AuthContext:
         return ANONYMOUS
@@ -56,8 +61,8 @@ class AnonymousCallers:
 class BearerCallers:
     """The Callers with bearer tokens.
 
-    `on_refused` is called for a request whose token was not even verified; `security_log` gets
-    every request that is refused.
+    `on_refused` is called with the reason for a request that has no single bearer token to verify.
+    `security_log` gets every request that is refused.
     """
 
     def __init__(

@@ -1,8 +1,13 @@
 """Coalescing of repeated calls: `RequestCoalescer` answers equal calls with the result of one.
 
-Calls are equal if they have the same idempotency key, or if a server would see no difference. A
-call joins only calls of its own context at its own mount. Of the arguments only a digest is stored.
-The store has the idempotency keys of tasks, and keeps them unique.
+Calls are equal if they have the same idempotency key, or if a server would see no difference and
+they come within a time window. A call joins only calls of its own context at its own mount. The
+first of equal calls is sent; those that come while it runs wait for its result. If it becomes a
+task, later ones within the window get that task. A running call is cancelled when no request waits
+for it any more.
+
+Without a key only the digest of a call is remembered. Here are the calls of this process. The store
+has the idempotency keys of tasks, and keeps them unique.
 """
 
 import asyncio
@@ -25,7 +30,7 @@ from taskgate.system.offload import LARGE, offload
 from taskgate.telemetry.events import CallCoalesced, EventSink
 
 MOST: Final = 10_000
-"""Running calls that can be joined, and tasks; further calls run on their own."""
+"""The most running calls that can be joined, and the most tasks. Calls above it run on their own."""
 
 KEY_REUSED: Final = "The idempotency key was used for another call"
 NOT_A_TASK: Final = "The call with this idempotency key is running, but not as a task"
@@ -34,12 +39,12 @@ CallResult = TypeVar("CallResult")
 
 
 class CoalesceKey(NamedTuple):
-    """A call that may equal an earlier one.
+    """A call, and what decides which other calls it equals.
 
-    An equal call without a key is joined within `window` after its start; None joins none.
-    `accepts_task` tells if the host accepts a task as the answer, and so the same task. `era` is
-    the host's, and `features` what the host declares that a server can ask it for. An answer to one
-    host is not always valid for another.
+    - `window`: calls without an idempotency key are equal if they start within it; None if never.
+    - `accepts_task`: the answer to this call may be a task. Such calls join only each other.
+    - `era`, `features`: the host's era, and what it declares that a server can ask it for. They must
+      be equal too, because an answer to one host is not always valid for another.
     """
 
     owner: OwnerKey
@@ -51,13 +56,14 @@ class CoalesceKey(NamedTuple):
 
     @property
     def is_coalescable(self) -> bool:
-        """Whether the call could join another, or be joined."""
+        """Whether the call may join another, or be joined."""
         return self.call.idempotency_key is not None or self.window is not None
 
 
 async def check_same_call(record: TaskRecord, call: CallTool) -> None:
-    """Check that a task, loaded with its bodies, was created by an equal call. Raises
-    InvalidParams.
+    """Check that a task with the call's idempotency key was created by the same call.
+
+    The record must have its bodies. Raises InvalidParams if the key was used for another call.
     """
     params = record.call.params
     assert params is not None, "the record was read without its bodies"
@@ -66,8 +72,11 @@ async def check_same_call(record: TaskRecord, call: CallTool) -> None:
         raise InvalidParams(KEY_REUSED)
 
 
-class _Slot(NamedTuple):
-    """The identity of equal calls. `name` is the digest of the key, or of the call itself."""
+class _CallIdentity(NamedTuple):
+    """The identity that equal calls share, under which a running one is found.
+
+    `name` is the digest of the idempotency key if `keyed`, else of the call itself.
+    """
 
     owner: OwnerKey
     name: str
@@ -78,7 +87,11 @@ class _Slot(NamedTuple):
 class _RunningCall:
     """A call that runs while at least one request waits for it.
 
-    `digest` identifies the call; of a large one it is still being computed.
+    - `digest`: that of the call itself; of a large call it may still be computed.
+    - `since`: when it started.
+    - `task`: the asyncio task that runs it; None when no request waits for it any more.
+    - `waiting`: the number of requests that wait for it.
+    - `is_shared`: more than one request gets its result.
     """
 
     __slots__ = ("digest", "is_shared", "since", "task", "waiting")
@@ -112,10 +125,10 @@ class RequestCoalescer:
         self._event_sink = event_sink
         self._clock = clock
         self._most = most
-        self._running: dict[_Slot, _RunningCall] = {}
+        self._running: dict[_CallIdentity, _RunningCall] = {}
         # The oldest first. A plain dict would have to search for its first entry.
-        self._created: OrderedDict[_Slot, _CreatedTask] = OrderedDict()
-        self._slots: dict[TaskId, _Slot] = {}
+        self._created: OrderedDict[_CallIdentity, _CreatedTask] = OrderedDict()
+        self._identities_of_tasks: dict[TaskId, _CallIdentity] = {}
         self._background = Background()
 
     async def run(
@@ -123,20 +136,21 @@ class RequestCoalescer:
     ) -> CallResult | TaskRecord:
         """The result of `call`, or of an equal call that runs; of a task, its present record.
 
-        The call runs while any request waits for it, and all of them get its result or its error.
-        Raises InvalidParams if the key was used for another call, CutOff if the gateway ends.
+        `call` is started only if there is nothing to join. It runs while any request waits for it,
+        and all of them get its result or its error. Raises InvalidParams if the key was used for
+        another call, CutOff if the gateway ends.
         """
         if not key.is_coalescable:
             return await call()
         if key.call.idempotency_key is not None:
             return await self._run_keyed(key, call)
         digest = await _digest(key)
-        slot = _slot(key, digest)
-        created = await self._unfinished_task(key, slot)
+        identity = _identity(key, digest)
+        created = await self._unfinished_task(key, identity)
         if created is not None:
             self._event_sink.emit(CallCoalesced(key.owner.mount, "retry"))
             return created
-        running = self._running.get(slot)
+        running = self._running.get(identity)
         result: CallResult | TaskRecord
         if running is not None and self._is_within_window(key, running.since):
             running.is_shared = True
@@ -144,34 +158,34 @@ class RequestCoalescer:
         elif len(self._running) >= self._most:
             return await call()
         else:
-            running = self._start(slot, digest, call)
-        result = await self._result(slot, running)
+            running = self._start_running(identity, digest, call)
+        result = await self._wait_for_result(identity, running)
         return result
 
     async def _run_keyed(self, key: CoalesceKey, call: Callable[[], Coroutine[Any, Any, CallResult]]) -> CallResult:
-        # No await before the call has its slot: from there on no task may be created under its key.
-        slot = _slot(key, "")
-        running = self._running.get(slot)
+        # No await before the call is registered: from then on no task may be created under its key.
+        identity = _identity(key, "")
+        running = self._running.get(identity)
         result: CallResult
         if running is not None:
-            result = await self._result(slot, running, key)
+            result = await self._wait_for_result(identity, running, key)
         elif len(self._running) >= self._most:
             result = await call()
         else:
             digest: asyncio.Future[str] | str
             if key.call.params.size > LARGE:
                 digest = self._background.start(partial(_digest, key))
-                call = partial(_after, digest, call)
+                call = partial(_after_digest, digest, call)
             else:
                 digest = await _digest(key)
-            result = await self._result(slot, self._start(slot, digest, call))
+            result = await self._wait_for_result(identity, self._start_running(identity, digest, call))
         return result
 
     async def find_task(self, key: CoalesceKey) -> TaskRecord | None:
         """The task that an equal call became within the window, unless it has ended."""
         if key.window is None or key.call.idempotency_key is not None:
             return None
-        created = await self._unfinished_task(key, _slot(key, await _digest(key)))
+        created = await self._unfinished_task(key, _identity(key, await _digest(key)))
         if created is not None:
             self._event_sink.emit(CallCoalesced(key.owner.mount, "retry"))
         return created
@@ -182,18 +196,17 @@ class RequestCoalescer:
         return len(self._running)
 
     def is_shared(self, task: TaskId) -> bool:
-        """Whether several calls were answered with a task."""
-        slot = self._slots.get(task)
-        return slot is not None and self._created[slot].is_shared
+        """Whether several calls were answered with that task, so that one host must not end it."""
+        identity = self._identities_of_tasks.get(task)
+        return identity is not None and self._created[identity].is_shared
 
     def check_key_unused(self, owners: Sequence[OwnerKey], key: str) -> None:
-        """Check that no call of the owners runs under the key without a task: a task would be a
-        second run.
+        """Check that no plain call of the owners runs under the key; called before a task is made.
 
-        Raises InvalidParams.
+        A task with the key would run the same call a second time. Raises InvalidParams.
         """
         name = key_digest(key)
-        if any(_Slot(owner, name, keyed=True, accepts_task=False) in self._running for owner in owners):
+        if any(_CallIdentity(owner, name, keyed=True, accepts_task=False) in self._running for owner in owners):
             raise InvalidParams(NOT_A_TASK)
 
     async def close(self) -> None:
@@ -202,46 +215,50 @@ class RequestCoalescer:
 
     # --- running calls ------------------------------------------------------------------------------------------------
 
-    def _start(
-        self, slot: _Slot, digest: "asyncio.Future[str] | str", call: Callable[[], Coroutine[Any, Any, Any]]
+    def _start_running(
+        self, identity: _CallIdentity, digest: "asyncio.Future[str] | str", call: Callable[[], Coroutine[Any, Any, Any]]
     ) -> _RunningCall:
         since = self._clock.elapsed()
-        running = self._running[slot] = _RunningCall(digest, since)
-        running.task = self._background.start(partial(self._run, slot, running, call))
+        running = self._running[identity] = _RunningCall(digest, since)
+        running.task = self._background.start(partial(self._run_call, identity, running, call))
         return running
 
-    async def _run(self, slot: _Slot, running: _RunningCall, call: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    async def _run_call(
+        self, identity: _CallIdentity, running: _RunningCall, call: Callable[[], Coroutine[Any, Any, Any]]
+    ) -> Any:
         result = await call()
-        if isinstance(result, TaskRecord) and not slot.keyed:
-            # In one step with the end of the call, so that the next equal call finds one of them.
-            self._add_task(slot, _CreatedTask(result.id, running))
+        if isinstance(result, TaskRecord) and not identity.keyed:
+            # In one step with the end of the call: an equal call finds either it or the task.
+            self._add_task(identity, _CreatedTask(result.id, running))
         return result
 
-    async def _join(self, key: CoalesceKey, running: _RunningCall) -> None:
-        """Join the call that runs under the key. Raises InvalidParams if it is another call."""
+    async def _check_same_and_join(self, key: CoalesceKey, running: _RunningCall) -> None:
+        """Join the call that runs under the key. Raises InvalidParams if it is a different call."""
         digest = running.digest if isinstance(running.digest, str) else await asyncio.shield(running.digest)
         if digest != await _digest(key):
             raise InvalidParams(KEY_REUSED)
         running.is_shared = True
         self._event_sink.emit(CallCoalesced(key.owner.mount, "key"))
 
-    async def _result(self, slot: _Slot, running: _RunningCall, key: CoalesceKey | None = None) -> Any:
+    async def _wait_for_result(
+        self, identity: _CallIdentity, running: _RunningCall, key: CoalesceKey | None = None
+    ) -> Any:
         """Wait for the result of a call; with `key`, after a check that it is the same call."""
         task = running.task
         assert task is not None, "a joined call has a task"
         running.waiting += 1
         try:
             if key is not None:
-                await self._join(key, running)
+                await self._check_same_and_join(key, running)
             await asyncio.wait((task,))
         finally:
             running.waiting -= 1
             if not running.waiting:
                 # An exception refers to the frames that waited: with the task it would be a cycle.
                 running.task = None
-                if self._running.get(slot) is running:
-                    del self._running[slot]
-                await _cancel(task)
+                if self._running.get(identity) is running:
+                    del self._running[identity]
+                await _cancel_unwanted(task)
         try:
             if task.cancelled():
                 raise CutOff
@@ -251,37 +268,39 @@ class RequestCoalescer:
 
     # --- tasks that calls became --------------------------------------------------------------------------------------
 
-    def _add_task(self, slot: _Slot, created: _CreatedTask) -> None:
-        self._remove_task(slot)
+    def _add_task(self, identity: _CallIdentity, created: _CreatedTask) -> None:
+        self._remove_task(identity)
         if len(self._created) >= self._most:
             self._remove_task(next(iter(self._created)))
-        self._created[slot] = created
-        self._slots[created.id] = slot
+        self._created[identity] = created
+        self._identities_of_tasks[created.id] = identity
 
-    def _remove_task(self, slot: _Slot) -> None:
-        created = self._created.pop(slot, None)
+    def _remove_task(self, identity: _CallIdentity) -> None:
+        created = self._created.pop(identity, None)
         if created is not None:
-            del self._slots[created.id]
+            del self._identities_of_tasks[created.id]
 
-    async def _unfinished_task(self, key: CoalesceKey, slot: _Slot) -> TaskRecord | None:
+    async def _unfinished_task(self, key: CoalesceKey, identity: _CallIdentity) -> TaskRecord | None:
         """The present record of an equal call's task. Raises StoreUnavailable.
 
         If it returns None, it has not awaited since it saw that there is none.
         """
-        while (created := self._created.get(slot)) is not None and self._is_within_window(key, created.since):
+        while (created := self._created.get(identity)) is not None and self._is_within_window(key, created.since):
             record = await self._store.load(key.owner, created.id, now=self._clock.now())
             if record is not None and not record.status.is_terminal:
                 created.is_shared = True
                 return record
-            if self._created.get(slot) is created:
-                self._remove_task(slot)
+            if self._created.get(identity) is created:
+                self._remove_task(identity)
         return None
 
     def _is_within_window(self, key: CoalesceKey, since: float) -> bool:
         return key.window is not None and self._clock.elapsed() - since < key.window.total_seconds()
 
 
-async def _after(digest: "asyncio.Future[str]", call: Callable[[], Coroutine[Any, Any, CallResult]]) -> CallResult:
+async def _after_digest(
+    digest: "asyncio.Future[str]", call: Callable[[], Coroutine[Any, Any, CallResult]]
+) -> CallResult:
     """Start the call after its digest is computed: together they would compete for the interpreter."""
     await asyncio.wait((digest,))
     return await call()
@@ -300,13 +319,13 @@ async def _digest(key: CoalesceKey) -> str:
     return key_digest(f"{call} {key.era.value} {features}")
 
 
-def _slot(key: CoalesceKey, digest: str) -> _Slot:
+def _identity(key: CoalesceKey, digest: str) -> _CallIdentity:
     repeat_key = key.call.idempotency_key
     name = digest if repeat_key is None else key_digest(repeat_key)
-    return _Slot(key.owner, name, keyed=repeat_key is not None, accepts_task=key.accepts_task)
+    return _CallIdentity(key.owner, name, keyed=repeat_key is not None, accepts_task=key.accepts_task)
 
 
-async def _cancel(task: "asyncio.Task[Any]") -> None:
+async def _cancel_unwanted(task: "asyncio.Task[Any]") -> None:
     """Cancel a call that no request waits for, and wait for its end."""
     if not task.done():
         task.cancel()

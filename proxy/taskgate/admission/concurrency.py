@@ -2,9 +2,9 @@
 of callers.
 
 A bulkhead runs a number of calls at once, shares them fairly between contexts, and queues the rest.
-A caller of `Bulkhead.acquire` gets a `Permit`, waits until it is granted, and releases it. A slot
-belongs to its permit until the release, however the call ends. No slot is free while a context
-waits that may have it.
+`Bulkhead.acquire` returns a `Permit`, which is granted at once, or queued and granted later. Its
+owner waits until it is granted, makes the call, and must release it in any case. The permit has a
+slot from the grant to the release. No slot is free while a context waits that may have it.
 """
 
 import asyncio
@@ -55,8 +55,8 @@ def queue_status(ahead: int) -> str:
 class BulkheadSettings:
     """The limits of one server: calls at once, calls in the queue, and the wait of a task.
 
-    `share` is how many calls of one caller run while callers with fewer wait. If all callers are
-    one (`is_shared` is False), no slot is reserved for others.
+    `share` is how many calls of one caller may run while callers with fewer wait. `is_shared` is
+    False without authentication: all hosts are one caller, and no slot is reserved for others.
     """
 
     concurrency: int
@@ -67,7 +67,7 @@ class BulkheadSettings:
 
     @property
     def reserved(self) -> int:
-        """The number of slots for callers without one."""
+        """The number of slots that only callers without a running call get."""
         return reserved_permits(self.concurrency) if self.is_shared else 0
 
 
@@ -84,14 +84,14 @@ class Bulkhead:
         self._settings = settings
         self._share = share
         self._event_sink = event_sink
-        # A permit without waiters behind it is released without a call of this object: `permits`
-        # and `report_timer` are public for that.
+        # Permits use both directly: one without waiters behind it is then released without a call of
+        # this object, which matters for speed.
         self.permits: FairQueue[Permit] = FairQueue(
             settings.concurrency, settings.queue, share=settings.share, reserved=settings.reserved
         )
         self.report_timer: asyncio.TimerHandle | None = None
         self._position_timer: asyncio.TimerHandle | None = None
-        self._pace: float | None = None
+        self._grant_interval: float | None = None
         # While permits wait: the time of the last grant, or of the first wait.
         self._last_grant: float | None = None
 
@@ -122,11 +122,11 @@ class Bulkhead:
         return self._settings.max_wait
 
     def acquire(self, context: str, caller: AuthContext | None = None, *, force: bool = False) -> "Permit":
-        """A permit for a context, which must be released: granted at once if a slot is free, else
-        queued.
+        """A permit for a context, which must be released.
 
-        `caller` is None if it is not known. Raises QueueFull if the queue is full; with `force` it
-        queues all the same.
+        It is granted at once if a slot is free for the context, and queued otherwise. `caller`, if
+        known, may have a share of its own. Raises QueueFull if the queue is full. With `force` it
+        is queued all the same, for a call that was accepted before.
         """
         permit = Permit(self, context)
         if self.permits.acquire(context):
@@ -164,13 +164,16 @@ class Bulkhead:
             self._report_soon()
 
     def expire(self, permit: "Permit") -> QueueFull:
-        """Remove a permit that waited too long from the queue; returns the error."""
+        """Release a permit that waited too long, and return the error to raise."""
         permit.release()
         self._event_sink.emit(QueueRefused(self.name, "timeout"))
         return QueueFull(TOO_LONG, retry_after=self._advice(len(self.permits) + 1))
 
     def watch_queue(self) -> None:
-        """Update the positions of watched permits from time to time."""
+        """Start to update the positions of watched permits once a second, if that is not done yet.
+
+        It ends when no watched permit waits any more.
+        """
         if self._position_timer is None:
             with no_request():
                 self._position_timer = asyncio.get_running_loop().call_later(POSITIONS_EVERY, self._update_positions)
@@ -192,17 +195,22 @@ class Bulkhead:
         now = asyncio.get_running_loop().time()
         if self._last_grant is not None:
             interval = now - self._last_grant
-            self._pace = interval if self._pace is None else self._pace + NEWEST * (interval - self._pace)
+            self._grant_interval = (
+                interval
+                if self._grant_interval is None
+                else self._grant_interval + NEWEST * (interval - self._grant_interval)
+            )
         self._last_grant = now
 
     def _advice(self, grants: int) -> timedelta:
-        """The time until that many grants at the measured pace, none of them sooner than the last
-        one.
+        """The estimated time until that many grants, as the retry delay for a refused call.
+
+        If the last grant is longer ago than the usual interval, that time counts as the interval.
         """
-        pace = USUAL_PACE if self._pace is None else self._pace
+        interval = USUAL_PACE if self._grant_interval is None else self._grant_interval
         if self._last_grant is not None:
-            pace = max(pace, asyncio.get_running_loop().time() - self._last_grant)
-        return max(LEAST_ADVICE, min(timedelta(seconds=pace * grants), self._settings.max_wait))
+            interval = max(interval, asyncio.get_running_loop().time() - self._last_grant)
+        return max(LEAST_ADVICE, min(timedelta(seconds=interval * grants), self._settings.max_wait))
 
     def _update_positions(self) -> None:
         self._position_timer = None
@@ -222,7 +230,10 @@ class Bulkhead:
 
 
 class Permit:
-    """The right to make one call, now or after a wait; it must be released."""
+    """The right to make one call, now (`is_granted`) or after a wait; it must be released.
+
+    While a call waits with `on_moved`, `_position` is the position that was last reported.
+    """
 
     __slots__ = ("_bulkhead", "_is_released", "_position", "_waiter", "context", "is_granted")
 
@@ -278,10 +289,9 @@ class Permit:
         return self.is_granted
 
     async def wait_briefly(self, waited: float = 0.0) -> None:
-        """Wait as `wait` does, while a host waits for the answer itself; release the permit on
-        failure.
+        """Wait as `wait` does, at most BRIEF_WAIT, for a call whose host waits for the answer.
 
-        `waited` is the number of seconds that the call has waited before.
+        `waited` seconds of that have passed before. If this raises, the permit is released.
         """
         try:
             await self.wait(max(min(BRIEF_WAIT, self.max_wait) - timedelta(seconds=waited), timedelta()))

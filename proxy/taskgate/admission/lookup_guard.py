@@ -1,9 +1,10 @@
 """Protection against callers that guess task ids: `LookupGuard`, with its `PenaltyBox`.
 
-The guard handles every look-up that found no task of the caller: it counts the failure, raises
-alerts, and in the end penalizes the caller. Operators, not hosts, are told why a look-up failed.
-The owner of the missing task is read from the store some time later, for all failures together. So
-the time of an answer does not tell a host whether the task exists.
+`Lookups` calls the guard before each look-up (`check_penalty`), and after each that found no task
+of the caller (`on_miss`). The guard counts the failure, raises alerts, and in the end puts the
+caller into the penalty box: it is refused for some time. Reports for operators say why a look-up
+failed, which hosts do not learn. The owner of the missing task is read from the store some time
+later, for all failures together. So the time of an answer does not show whether the task exists.
 """
 
 import asyncio
@@ -53,7 +54,9 @@ class _PendingReport(NamedTuple):
 
 
 class LookupGuard:
-    """Handles failed look-ups. `penalties` is None if all callers are one."""
+    """Handles failed look-ups. `penalties` is None without authentication: all hosts are one caller,
+    and a penalty would refuse all of them.
+    """
 
     def __init__(
         self,
@@ -77,7 +80,7 @@ class LookupGuard:
         self._background = Background()
 
     def check_penalty(self, caller: AuthContext) -> None:
-        """Raises Penalized while the caller is in the penalty box."""
+        """Raise Penalized while the caller is in the penalty box."""
         if self._penalties is not None:
             left = self._penalties.remaining(caller.key, self._clock.elapsed())
             if left > 0:
@@ -86,7 +89,8 @@ class LookupGuard:
     async def on_miss(self, exchange: Exchange, caller: AuthContext, miss: Miss) -> None:
         """Handle a look-up of a task that the caller does not have, for whatever reason.
 
-        Raises RateLimited if a failure rate is exceeded, because one request may name many tasks.
+        Raises RateLimited if a rate of failures is exceeded. The caller of this may look up many
+        tasks for one request, and stops then.
         """
         mount = miss.mount
         self._report_later(caller, miss)
@@ -166,8 +170,9 @@ def _denied(miss: Miss, reason: str, owner: OwnerKey | None) -> TaskDenied:
 
 
 def _light_copy(request_context: RequestContext | None) -> RequestContext | None:
-    """The part of a request context that a report needs: a host's message may be large, and many
-    may wait.
+    """A copy of a request context for a later report, without the host's message.
+
+    The message may be large, and many reports may be pending.
     """
     if request_context is None:
         return None

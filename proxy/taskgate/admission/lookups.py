@@ -1,8 +1,10 @@
 """Look-ups of tasks by callers: `Lookups` finds a caller's own tasks, `ResultReader` reads their
 results.
 
-A task that is not the caller's is answered like one that does not exist, with the same words after
-the same steps. `lookup_guard` handles those failures.
+The handlers of requests about tasks use both. A record is found as its head: without the large
+parameters and result of its call, which are its bodies. A task that is not the caller's is answered
+like one that does not exist, with the same words after the same steps. `lookup_guard` handles those
+failures.
 """
 
 import asyncio
@@ -36,7 +38,7 @@ READS_AT_ONCE: Final = 2
 
 
 class Lookups:
-    """Finds the tasks of callers. `on_found` is called with each task that was found."""
+    """Finds the tasks of callers. `on_found` is called with the id of each task that was found."""
 
     def __init__(
         self,
@@ -82,8 +84,10 @@ class Lookups:
     async def find_quietly(
         self, exchange: Exchange, caller: AuthContext, mount: str, task: TaskId, method: str
     ) -> TaskRecord:
-        """The same without a poll, for any method: the gateway is about to notify the caller by
-        itself.
+        """The head of a task of the caller, as `find`, without counting a poll.
+
+        For a stream that reports the task's changes by itself. `method` is the one whose access
+        rules apply.
         """
         self._guard.check_penalty(caller)
         for owner in caller.owners(mount):
@@ -110,6 +114,8 @@ class Lookups:
         self, caller: AuthContext, mount: str, cursor: str | None, where: TaskFilter, order: TaskOrder
     ) -> tuple[tuple[ListedTask, ...], str | None]:
         """A page of the caller's tasks that match `where`, and the cursor of the next page, if any.
+
+        Tasks of tools that the access rules forbid to read are left out.
 
         Raises InvalidParams for a cursor of another caller, mount, filter or order, and Penalized.
         """
@@ -146,8 +152,8 @@ class Lookups:
 
 
 class ResultReader:
-    """Reads results of tasks from the store; a large one waits in the store until it fits in
-    memory.
+    """Reads results of tasks from the store. A large one is read when the limit of bytes in flight
+    has room for it.
     """
 
     def __init__(self, *, store: TaskStore, clock: Clock, in_flight: BytesInFlight, pressure: MemoryPressure) -> None:
@@ -155,13 +161,13 @@ class ResultReader:
         self._clock = clock
         self._in_flight = in_flight
         self._pressure = pressure
-        self._turns = asyncio.Semaphore(READS_AT_ONCE)
+        self._read_turns = asyncio.Semaphore(READS_AT_ONCE)
 
     async def load(self, record: TaskRecord, caller: str) -> TaskRecord | None:
-        """The record with its bodies; None if it is gone. The caller of this counts them until they
-        are sent.
+        """The record with its bodies; None if it is gone.
 
-        Raises StoreUnavailable and, for a large result, Overloaded.
+        It counts as in flight only while this runs, and the sender of the result counts it again. Raises
+        StoreUnavailable and, for a large result while memory is short, Overloaded.
         """
         found = await self._read(record)
         outcome = None if found is None else found.outcome
@@ -180,7 +186,7 @@ class ResultReader:
             self._in_flight.release(caller, size)
 
     async def _read(self, record: TaskRecord) -> TaskRecord | None:
-        async with self._turns:
+        async with self._read_turns:
             return await self._store.load(record.owner, record.id, now=self._clock.now(), bodies=True)
 
 

@@ -1,10 +1,13 @@
 """The memory pressure of the process, and the requests to refuse under it: `MemoryPressure`.
 
     pressure = MemoryPressure(limit=memory_limit(), resident=resident)
-    pressure.update()                            # from time to time; a request only reads `level`
+    pressure.update()                            # several times a second, by `Service`
 
-At 80 % of the limit new calls are refused, at 90 % lists and large results too. Cancellations,
-answers, pings and polls are always served. A level ends at 5 % below its start.
+`Gateway` asks `refuses` for each request. From 80 % of the limit on (level 1), requests are refused
+except lists and a few small ones. From 90 % on (level 2), these are refused too, and `ResultReader`
+refuses large results of tasks. Pings, polls, results, answers and
+cancellations of tasks are served at any level. Notifications and responses are never asked about. A
+level ends when memory falls 5 % of the limit below its start.
 """
 
 import ctypes
@@ -22,14 +25,14 @@ from taskgate.protocol import vocabulary as words
 SHED_CALLS: Final = 0.8
 SHED_LISTS: Final = 0.9
 HYSTERESIS: Final = 0.05
-"""The part of the limit that must be free below a mark before its level ends."""
+"""How far memory must fall below the start of a level before the level ends, as part of the limit."""
 TRIM_EVERY: Final = 20
 """Updates under pressure between two calls that return freed memory to the system."""
 
 _ALWAYS_SERVED: Final = frozenset(
     {words.PING, words.TASKS_GET, words.TASKS_CANCEL, words.TASKS_UPDATE, words.TASKS_RESULT, words.SERVER_DISCOVER}
 )
-_LISTS: Final = frozenset(
+_SERVED_AT_LEVEL_1: Final = frozenset(
     {
         words.TASKS_LIST,
         words.TOOLS_LIST,
@@ -45,8 +48,9 @@ log = getLogger("taskgate.memory")
 
 
 class MemoryPressure:
-    """The level of the process: 0, 1 from 80 % of `limit`, 2 from 90 %. `resident` reads the bytes
-    in use.
+    """The level of the process: 0, 1 from 80 % of `limit`, 2 from 90 %.
+
+    `resident` returns the bytes in use; 0 if they are unknown, so that nothing is ever refused.
     """
 
     def __init__(self, *, limit: int, resident: Callable[[], int]) -> None:
@@ -72,7 +76,7 @@ class MemoryPressure:
         """Whether requests of a method are refused now."""
         if not self.level or method in _ALWAYS_SERVED:
             return False
-        return self.level > 1 or method not in _LISTS
+        return self.level > 1 or method not in _SERVED_AT_LEVEL_1
 
     def _level_at(self, used: int) -> int:
         for level, mark in ((2, SHED_LISTS), (1, SHED_CALLS)):
@@ -119,8 +123,9 @@ def _cgroup_limits(root: Path) -> Iterator[int]:
 
 
 def _limits_up(mount: Path, path: str, name: str) -> Iterator[int]:
-    """The limits of a group and its ancestors; in a container the mount itself may be the own
-    group.
+    """The limits of a control group and its ancestors, up to the root of the mounted hierarchy.
+
+    In a container that root may be the process's own group.
     """
     group = PurePosixPath(path)
     for each in (group, *group.parents):
@@ -130,6 +135,7 @@ def _limits_up(mount: Path, path: str, name: str) -> Iterator[int]:
 
 
 def _trim() -> None:
+    """Return freed memory to the system."""
     if sys.platform == "linux":
         with suppress(OSError, AttributeError):
             ctypes.CDLL(None).malloc_trim(0)

@@ -16,13 +16,17 @@ MOST_REMEMBERED: Final = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mount:
-    """One server at one path of the public listener.
+    """One server at one path of the public listener. A reload replaces changed ones.
 
-    `name` is the configured name and a metric label. `bulkhead` limits the calls at the server.
-    `support` gives the task support of its tools, and `extensions` says which extensions cross.
-    `resource` is the audience of its tokens, `scopes` are the scopes to request, and `metadata` is
-    the address of its protected resource metadata, if any. `info` is the serverInfo for hosts; None
-    passes on that of the server.
+    - `name`: the configured name, and a metric label.
+    - `bulkhead`: the limit of calls at the server.
+    - `offers_tasks`: whether hosts may create tasks here.
+    - `support`: the function that returns the task support of a tool.
+    - `extensions`: which extensions are forwarded between hosts and the server.
+    - `resource`: the audience that tokens for this mount must have.
+    - `scopes`, `metadata`: what a host without a valid token gets: the scopes to request, and the
+      address of the protected resource metadata, if there is one.
+    - `info`: the serverInfo for hosts; None passes on that of the server.
     """
 
     name: str

@@ -1,8 +1,10 @@
 """Polling of tasks by hosts: `PollLimiter` advises intervals, and refuses hosts that far exceed
 them.
 
-`domain/polling` computes an interval. An early poll is answered like any other, a few polls in a
-row are never refused, and an interval that grew refuses no host.
+`Lookups` calls `on_poll` for each `tasks/get`, and `advise` for each task that a host is shown. The
+interval that a host is told grows with the load and the age of the task (`domain/polling`). A poll
+before its end is answered like any other. Only a host that keeps polling several times as often as
+the usual interval is refused, after a burst of polls.
 """
 
 from collections import OrderedDict
@@ -28,13 +30,17 @@ BURST: Final = 20
 REMEMBERED: Final = 20_000
 """Tasks whose polls are remembered; the one that was used longest ago is forgotten first."""
 
-_CHANCES: Final = 2**32
-_AT_ONCE: Final = 256
+_RANDOM_RANGE: Final = 2**32
+_RANDOM_BATCH: Final = 256
 
 
 class _PollState:
-    """The polls of one task. Times are in seconds of the monotonic clock; `polls` is None after
-    they were counted.
+    """The polls of one task, by any host. Times are in seconds of the monotonic clock.
+
+    - `advised`, `advised_at`: the interval that a host was told last, and when.
+    - `polled_at`, `revision`: the last accepted poll, and the revision of the record that it got.
+    - `arrival`: the state of the rate limit (`domain.rates.gcra`); None before the first poll.
+    - `polls`: the number of accepted polls; None after it was reported, when the task had ended.
     """
 
     __slots__ = ("advised", "advised_at", "arrival", "polled_at", "polls", "revision")
@@ -69,7 +75,7 @@ class PollLimiter:
         self._size = size
         # The one used longest ago first. A plain dict would have to search for its first entry.
         self._states: OrderedDict[TaskId, _PollState] = OrderedDict()
-        self._chances: list[int] = []
+        self._random_numbers: list[int] = []
 
     def advise(self, record: TaskRecord) -> TaskRecord:
         """The record with the interval to tell its host now; unchanged if it has ended."""
@@ -87,7 +93,10 @@ class PollLimiter:
         return usual if state is None else state.advised or usual
 
     def advise_page(self, mount: str, tasks: Sequence[ListedTask]) -> tuple[ListedTask, ...]:
-        """The same for a page of a list; here an interval stays valid for as long as it is."""
+        """The tasks of a page with the intervals to tell their host now.
+
+        Unlike in `advise`, a told interval is repeated until it has passed.
+        """
         now, elapsed = self._clock.now(), self._clock.elapsed()
         return tuple(
             task if task.status.is_terminal else self._advise_listed(task, mount, now, elapsed) for task in tasks
@@ -100,8 +109,8 @@ class PollLimiter:
         polling, now, state = self._live.current.polling, self._clock.elapsed(), self._state(record.id)
         mount = record.owner.mount
         interval = (state.advised or record.poll_interval).total_seconds()
-        # The growth with load and age does not count: a released host polls at a pace of its own.
-        # It gives up its task when a poll is refused.
+        # The growth with load and age does not count. Released hosts poll at a pace of their own, and
+        # give up a task when a poll is refused.
         every = min(interval, polling.seconds[0]) / polling.reject_above
         if state.arrival is None or state.arrival <= now:
             # The burst is complete, as with a host that follows the advice: take one poll.
@@ -141,18 +150,18 @@ class PollLimiter:
             utilization=self._utilization(mount),
             age=now - task.created_at,
             last=state.advised,
-            chance=self._chance(polling),
+            chance=self._random(polling),
         )
         state.advised_at = elapsed
         return interval
 
-    def _chance(self, polling: PollPolicy) -> float:
+    def _random(self, polling: PollPolicy) -> float:
         if not polling.adaptive or not polling.jitter:
             return 0.5
-        if not self._chances:
+        if not self._random_numbers:
             # Many at once: a system call for each would cost as much as the rest of an advice.
-            self._chances = memoryview(self._entropy.token(4 * _AT_ONCE)).cast("I").tolist()
-        return self._chances.pop() / _CHANCES
+            self._random_numbers = memoryview(self._entropy.token(4 * _RANDOM_BATCH)).cast("I").tolist()
+        return self._random_numbers.pop() / _RANDOM_RANGE
 
     def _state(self, task: TaskId) -> _PollState:
         state = self._states.get(task)

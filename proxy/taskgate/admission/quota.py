@@ -1,7 +1,8 @@
 """Quotas: the subject that a caller counts as, and the HTTP fields that report what is left.
 
-`QuotaSubjects` finds the tenant of a caller and the limits of its own, if the configuration has
-overrides for it.
+Rate limits and caps count by caller or by tenant. `QuotaSubjects` finds the tenant of a caller, and
+the override of the configuration that gives it other limits than the usual ones, if any.
+`quota_fields` makes the fields for `RateLimiter`.
 """
 
 import json
@@ -23,9 +24,9 @@ QuotaFields = tuple[tuple[str, str], ...]
 
 
 class QuotaSubject(NamedTuple):
-    """The tenant and the override of a caller.
+    """The tenant and the override of a caller; each None if there is none.
 
-    `tenant` is an opaque reference: it differs for equal names of two issuers.
+    `tenant` is an opaque reference, which differs for equal names of two issuers.
     """
 
     tenant: str | None

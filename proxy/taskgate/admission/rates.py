@@ -1,8 +1,10 @@
 """Rate limits: `RateLimiter` checks requests against the configured policies.
 
-The limiter consumes from budgets, raises RateLimited, and emits what each policy decided; a shadow
-policy only reports. `domain/rates` says which policies apply, a RateStore has the budgets. For a
-store that replicas share, there are two parts around it:
+A policy is a configured rate; for each address, caller or tenant it has a budget in a RateStore. A
+request consumes from the budgets of all policies that apply (`domain/rates`), or is refused by one.
+A policy in shadow mode refuses nothing and only reports. `Gateway` calls `on_connection`, then
+`on_auth_failure` for an invalid token, `on_request` for each message, and at last `flush`. There
+are two parts around a store that replicas share:
 
 - `LocalRateCache` answers for it before authentication, without a round trip.
 - `FallbackRateStore` replaces it while it is unavailable (decision 20).
@@ -51,10 +53,14 @@ class RateLimitExceeded(RateLimited):
 
 
 class RateLimiter:
-    """Checks requests in steps: a step consumes from all its enforced policies, or from none.
+    """Checks requests in steps. The mode of a step says what it does with its budgets:
+
+    - TAKE consumes from all of them, or refuses the request and consumes nothing.
+    - LOOK consumes nothing, and refuses the request if one is empty. It is for rates of failures.
+    - NOTE consumes for a failure that has happened, and refuses nothing.
 
     With a `local_cache` the store is shared, and each request asks it once. Before authentication
-    only the cache is asked; the same steps then go to the store together with all others.
+    only the cache is asked; the same steps then go to the store together with those after it.
     """
 
     def __init__(
@@ -74,15 +80,15 @@ class RateLimiter:
         self._clock = clock
         self._local_cache = local_cache
         self._alerts = SecurityAlerts(event_sink, clock)
-        # With a cache: the steps that exchanges passed there and have yet to take from the store,
-        # by the identity of the exchange, until `flush`.
-        self._due: dict[int, tuple[RateStep, ...]] = {}
+        # With a cache: the steps that an exchange has passed there and not yet in the store, by the
+        # `id()` of the exchange. `on_request` or `flush` takes them.
+        self._passed_in_cache: dict[int, tuple[RateStep, ...]] = {}
 
     async def on_connection(self, exchange: Exchange, mount: str, is_known: Callable[[], bool] | None = None) -> None:
         """Check a request before authentication, by its address and mount. Raises RateLimited.
 
         It is also refused if its address sent too many invalid tokens, unless `is_known` returns
-        that its own token was accepted before. `flush` must follow.
+        True: its own token was accepted before. `flush` must follow, also if this raises.
         """
         rates = self._live.current.rates
         if not rates.has_before_auth:
@@ -100,7 +106,7 @@ class RateLimiter:
             judged = await self._local_cache.judge(steps, now=self._clock.elapsed())
         if judged.refused is not None:
             self._apply(steps, judged, exchange, mount)
-        self._due[id(exchange)] = steps
+        self._passed_in_cache[id(exchange)] = steps
 
     async def on_auth_failure(self, exchange: Exchange, mount: str) -> None:
         """Count an invalid token. Raises RateLimited, in place of the 401, beyond the rate."""
@@ -139,7 +145,7 @@ class RateLimiter:
         )
 
     async def on_lookup_failure(self, caller: AuthContext, exchange: Exchange, mount: str) -> bool:
-        """Count a failed look-up; returns whether it was within the rate."""
+        """Count a failed look-up of a task; return whether it was within the rate."""
         demands = self._lookup_demands(caller, exchange, mount)
         if not demands:
             return True
@@ -147,11 +153,12 @@ class RateLimiter:
         return not refuses(demands, judged.verdicts[0])
 
     async def flush(self, exchange: Exchange, mount: str) -> None:
-        """Consume at the end of an exchange what it passed in the cache only. Raises nothing.
+        """Consume from the store what an exchange has passed in the cache only. Raises nothing.
 
-        That is an exchange without a checked request: it was refused before, or brought an answer.
+        Called at the end of each exchange. It has an effect if no `on_request` came: the exchange
+        was refused before, or brought a response.
         """
-        if id(exchange) in self._due:
+        if id(exchange) in self._passed_in_cache:
             with suppress(RateLimited, StoreUnavailable):
                 await self._judge((), exchange, mount)
 
@@ -174,13 +181,13 @@ class RateLimiter:
     async def _judge(
         self, steps: tuple[RateStep, ...], exchange: Exchange, mount: str, is_known: Callable[[], bool] | None = None
     ) -> QuotaFields:
-        """Take the due steps and these at once; the first that refuses raises RateLimited. Returns
-        what is left.
+        """Have the store judge these steps, after those that were passed in the cache only.
 
-        A known caller is not refused for the invalid tokens of its address.
+        The first step that refuses raises RateLimited. Returns the fields that report what is left.
+        If `is_known` returns True, the request is not refused for invalid tokens of its address.
         """
-        due = self._due.pop(id(exchange), ()) if self._due else ()
-        steps = due + steps
+        passed_in_cache = self._passed_in_cache.pop(id(exchange), ()) if self._passed_in_cache else ()
+        steps = passed_in_cache + steps
         if not steps:
             return ()
         asked = self._clock.elapsed()
@@ -193,6 +200,7 @@ class RateLimiter:
         return self._apply(steps, judged, exchange, mount)
 
     def _apply(self, steps: Sequence[RateStep], judged: RateJudgement, exchange: Exchange, mount: str) -> QuotaFields:
+        """Report a judgement, and raise its refusal; return the fields that report what is left."""
         quota: QuotaFields = ()
         for number, (way, demands) in enumerate(steps):
             verdicts = judged.verdicts[number]
@@ -283,8 +291,9 @@ class LocalRateCache:
         return await self._budgets.judge(steps, now=now)
 
     def learn(self, steps: Sequence[RateStep], judged: RateJudgement, *, asked: float) -> None:
-        """Apply the shared store's judgement at the time `asked` to the steps that were judged here
-        before.
+        """Set these budgets as the shared store has them after it judged the steps, at `asked`.
+
+        What was consumed here and not there is given back.
         """
         for number, (way, demands) in enumerate(steps):
             was_reached = judged.refused is None or number <= judged.refused
@@ -300,10 +309,11 @@ def _is_before_auth(policy: RatePolicy) -> bool:
 
 
 class FallbackRateStore:
-    """A RateStore: the shared one, or while it is unavailable, what the configuration has in its
-    place.
+    """A RateStore: the shared one or, while that is unavailable, what the configuration chooses.
 
-    `processes` returns how many replicas share the budgets. A replica on its own uses its part.
+    That is to refuse everything, to allow everything, or to judge in this process alone
+    (`OnStoreError`). `processes` returns how many replicas share the budgets: alone, each has only
+    its part of them.
     """
 
     def __init__(
@@ -350,7 +360,10 @@ def _allow(demand: Demand) -> RateVerdict:
 
 
 def _part(step: RateStep, share: int) -> RateStep:
-    """The part of one of `share` processes, which is enough for at least one request."""
+    """The step with the part of each limit that one of `share` processes has.
+
+    A part is enough for at least one request.
+    """
     if share == 1:
         return step
     return RateStep(step.way, [each._replace(limit=_part_of(each.limit, share, each.cost)) for each in step.demands])

@@ -1,8 +1,9 @@
 """The reloadable configuration of admission: `AdmissionRules`, and `RuntimeConfig` with the present
 ones.
 
-A reload replaces all rules at once. Code that reads `RuntimeConfig.current` twice in one step may
-see two generations, so a step reads it once.
+Most of the gateway has the one `RuntimeConfig`, and reads `current` each time that it needs a rule.
+A reload replaces all rules at once, by setting `current` to other `AdmissionRules`. Code that reads
+it twice in one step may see two generations, so a step reads it once.
 """
 
 from dataclasses import dataclass
@@ -57,10 +58,16 @@ class OnStoreError(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmissionRules:
-    """One generation of rules. `sessions`, `streams` and `waits` are the most that one caller may
-    have open.
+    """One generation of rules: those of one configuration. They never change.
 
-    `events` limits the events in resumable streams, `in_flight` large messages.
+    - `policy`: which tools run as tasks; `polling`: the poll intervals; `access`: the access rules.
+    - `rates`, `caps`, `overrides`: the rate limits, the limits of stored tasks, and those of some
+      callers that have other ones.
+    - `questions`: the limits of questions to hosts.
+    - `reject_as`, `exposes_quota`: how hosts learn of a limit.
+    - `sessions`, `streams`, `waits`: the most that one caller may have open; `all_waits` that of all
+      callers, None without a limit.
+    - `events`: the limit of stored events of resumable streams; `in_flight`: of large messages.
     """
 
     policy: PromotionPolicy
@@ -82,7 +89,7 @@ class AdmissionRules:
 
 
 class RuntimeConfig:
-    """The holder of the present rules."""
+    """The holder of the present rules, `current`, which a reload replaces."""
 
     __slots__ = ("current",)
 

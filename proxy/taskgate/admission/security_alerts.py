@@ -1,5 +1,6 @@
 """Security alerts for operators: `SecurityAlerts` emits events, `SecurityLog` writes log lines.
 
+Code that detects an attack or a probe calls them: authentication, look-ups of tasks, rate limits.
 Both are throttled, because attackers decide how often they are triggered. The only part of a
 request in a line is its address.
 """
@@ -50,8 +51,9 @@ class SecurityAlerts:
 
 
 class SecurityLog:
-    """Writes log lines. `left_out` in a line is the number of suppressed lines of its kind before
-    it.
+    """Writes log lines, at most one of a kind in LOG_PAUSE seconds.
+
+    `left_out` in a line is the number of lines of its kind that were suppressed before it.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -87,6 +89,7 @@ class SecurityLog:
         return True
 
     def _restart(self, kind: str) -> int:
+        """Note that a line is written now; return how many of its kind were suppressed before."""
         _, left_out = self._written.get(kind, (0.0, 0))
         self._written[kind] = (self._clock.elapsed(), 0)
         return left_out

@@ -61,12 +61,16 @@ class RequestContext:
     """The context of one request. A field is None while its value is unknown.
 
     - `id`: made by the gateway of letters, digits and hyphens; unique over restarts
+    - `address`: where the request came from; `verb`, `path`: its HTTP method and path
     - `agent`, `message`: as the host sent them; `client`: how the host introduced itself
-    - `error`: a JSON-RPC code or `tool_error`; `refusal`: why the request was refused
+    - `mount`: the name of the server that it is for; `caller`: who sent it, as authenticated
+    - `revision`: the revision of the protocol that its host speaks
+    - `status`: the HTTP status of the answer; `span`: the span of the request, if it is traced
+    - `error`: a JSON-RPC code, `tool_error` or `cancelled`; `refusal`: why it was refused
     - `task`: the id of the task that the request created
-    - `parts`: the number of messages in the request if it may have several, else 0
+    - `parts`: the number of messages of a batch, else 0
     - `result_bytes`: the length of the result of a tool call
-    - `background`: the call of a task goes on here; its request may have ended
+    - `background`: whether this is the context of a task's call, whose request may have ended
     """
 
     __slots__ = (
@@ -95,14 +99,14 @@ class RequestContext:
         self.background = False
 
     def for_message(self, message: Message | None) -> RequestContext:
-        """A context for one of the messages of this request."""
+        """A copy for one of the messages of this request, without what belongs to another message."""
         context = RequestContext(self.id, self.address, self.verb, self.path, self.agent)
         context.mount, context.caller, context.client = self.mount, self.caller, self.client
         context.revision, context.message = self.revision, message
         return context
 
     def for_background(self) -> RequestContext:
-        """A context for the call of a task, which outlives the request; without the message."""
+        """A copy for the call of a task, which outlives the request; without the message."""
         context = self.for_message(None)
         context.span, context.background = self.span, True
         return context
@@ -118,7 +122,7 @@ class RequestContext:
 
 
 LARGE_MESSAGE: Final = 4 * 1024
-"""Characters of a message above which a finished request discards its payload."""
+"""Characters of a message above which the end of its request calls `discard_payload`."""
 _MAX_CLIENT_FIELD: Final = 512
 """Characters that are stored of a field of `clientInfo`."""
 _CURRENT: Final[ContextVar[RequestContext | None]] = ContextVar("taskgate_request_context", default=None)
@@ -135,7 +139,7 @@ detach = _CURRENT.reset
 
 @contextmanager
 def in_request(request_context: RequestContext | None) -> Iterator[None]:
-    """A block in that context, with every asyncio task that starts in it."""
+    """A block in which that context is current, also for each asyncio task that starts in it."""
     token = _CURRENT.set(request_context)
     try:
         yield

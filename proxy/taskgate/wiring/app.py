@@ -1,9 +1,9 @@
 """One running gateway: `Service`. It opens its parts from the bottom up, drains in order, and
 closes them in reverse.
 
-`cli` starts a service and ends it on a signal; tests run it in their own process. `build` creates
-the parts, `reload` applies another configuration. The order of a shutdown is in `drain` and
-`close`.
+`cli` starts a service and ends it on a signal; tests run it in their own process. The life of a
+service is `start`, any number of reloads, `drain`, `close`. `drain` lets running work end, and
+`close` may also come without it. `build` creates the parts, `reload` applies another configuration.
 """
 
 import asyncio
@@ -47,8 +47,8 @@ log = getLogger("taskgate.wiring.app")
 class ConfigSource:
     """The source of the configuration.
 
-    `read` reads it again, on a thread; it raises ConfigurationError. `relog` is called when the
-    logging settings change.
+    `read` reads it again, on a thread; it raises ConfigurationError. `relog` is called with the new
+    configuration after a reload that changed the logging settings.
     """
 
     read: Callable[[], GatewayConfig]
@@ -58,8 +58,11 @@ class ConfigSource:
 class Service:
     """One gateway, from `start` to `close`.
 
-    `data_directory` is for a store without a configured path; other stores need none. `source`
-    enables reloads. `end` is called when an operator requests a drain; without it that is refused.
+    `data_directory` is for a store and keys without a configured path. `source` enables `reread`.
+    `end` is called when an operator requests a drain, and has to lead to `drain` and `close`;
+    without it the request is refused.
+
+    `_is_ending` is set when a drain or a close begins: from then on no reload is applied.
     """
 
     def __init__(
@@ -73,28 +76,28 @@ class Service:
     ) -> None:
         self._config = config
         self._data_directory = data_directory
-        self._around = environment or Environment()
+        self._environment = environment or Environment()
         self._source = source
         self._closers = Closers()
-        around = self._around
-        self._sight = TelemetryPipeline(
-            config, data_directory=data_directory, clock=around.clock, entropy=around.entropy
+        environment = self._environment
+        self._telemetry = TelemetryPipeline(
+            config, data_directory=data_directory, clock=environment.clock, entropy=environment.entropy
         )
         self._admin = OperatorsListener(
-            metrics=self._sight.metrics,
+            metrics=self._telemetry.metrics,
             ready=self._ready,
             servers=self._servers,
             reload=self._report_reread,
-            event_sink=self._sight,
+            event_sink=self._telemetry,
             end=end,
             replicas=self._replicas,
         )
         self._store: MeasuredStore | None = None
         self._runtime: Runtime | None = None
         self._reload: Reload | None = None
-        self._reloading = asyncio.Lock()
-        self._rereading = asyncio.Lock()
-        self._ending = False
+        self._reload_lock = asyncio.Lock()
+        self._reread_lock = asyncio.Lock()
+        self._is_ending = False
         self._listener: PublicListener | None = None
         self.address: tuple[str, int] = ("", 0)
         self.admin_address: tuple[str, int] = ("", 0)
@@ -112,12 +115,12 @@ class Service:
             raise
 
     async def reload(self, config: GatewayConfig) -> Reloaded:
-        """Apply a configuration as far as possible without a restart, and without cutting any call.
+        """Apply a configuration as far as possible without a restart, and without ending any call.
 
         Never raises: an invalid configuration changes nothing. One at a time; a second call waits.
         """
-        async with self._reloading:
-            if self._reload is None or self._ending:
+        async with self._reload_lock:
+            if self._reload is None or self._is_ending:
                 return NOT_NOW
             return await self._reload.apply(config)
 
@@ -126,8 +129,8 @@ class Service:
         if self._source is None:
             return None
         # Outside of the other lock: reading may never end, and `close` must not wait for it.
-        async with self._rereading:
-            if self._reload is None or self._ending:
+        async with self._reread_lock:
+            if self._reload is None or self._is_ending:
                 return NOT_NOW
             try:
                 config = await asyncio.to_thread(self._source.read)
@@ -137,13 +140,14 @@ class Service:
 
     def reopen(self) -> None:
         """Reopen the files of the audit log, after a log rotation moved them. Never raises."""
-        self._sight.reopen()
+        self._telemetry.reopen()
 
     async def drain(self, *, delay: timedelta, hurry: asyncio.Event) -> None:
-        """Stop in order: first not ready, then `delay` as before, then no new work while calls end.
+        """Stop in order: report "not ready", serve for `delay` as before, then take no new work.
 
-        There is no `delay` if `/readyz` was never requested, because no balancer learns of the
-        drain by it. Hosts have time to fetch results. `hurry` ends every wait.
+        Running calls then have the configured time to end, and hosts some time to fetch results.
+        There is no `delay` if `/readyz` was never requested, because then no load balancer waits
+        for it. `hurry` ends every wait.
 
         When this returns, every task of this process has ended. The exceptions are tasks whose
         calls another replica, or the next process, resumes. With a shared store, calls that wait
@@ -151,9 +155,9 @@ class Service:
         """
         assert self._runtime is not None, "start() comes before drain()"
         assert self._listener is not None
-        rules, clock = self._config.server.drain, self._around.clock
-        self._ending = True
-        self._sight.wind_down()
+        rules, clock = self._config.server.drain, self._environment.clock
+        self._is_ending = True
+        self._telemetry.wind_down()
         self._admin.drain()
         self._runtime.sweeper.part()
         self._runtime.unfetched.begin(self._runtime.polls.last_interval)
@@ -161,7 +165,7 @@ class Service:
         log.info("draining")
         await take_no_more(self._listener, self._runtime, delay, rules.timeout, hurry)
         deadline = clock.elapsed() + rules.timeout.total_seconds()
-        is_alone = self._runtime.company.leasing is None
+        is_alone = self._runtime.cluster.leasing is None
         if rules.running_tasks == "wait":
             waited = settled(self._runtime) if is_alone else self._runtime.runner.idle()
             await unless(hurry, waited, within=rules.timeout)
@@ -179,17 +183,18 @@ class Service:
         await unless(hurry, self._runtime.runner.stop(), moment=LAST_MOMENT)
 
     async def close(self, hurry: asyncio.Event | None = None) -> None:
-        """Close everything; sessions and records stay in the store. May be called again.
+        """Close everything that is open; sessions and records stay in the store.
 
-        After `hurry` is set, whatever hangs is abandoned.
+        May be called again. Once `hurry` is set, whatever hangs is abandoned.
         """
-        self._ending = True
+        self._is_ending = True
         self._closers.hurry = hurry or self._closers.hurry
-        async with self._reloading:
+        async with self._reload_lock:
             await self._closers.aclose()
 
     async def _open(self) -> None:
-        config, clock, closers, sight = self._config, self._around.clock, self._closers, self._sight
+        # Each part is added to `closers` as it opens, so that `close` also works after an error.
+        config, clock, closers, telemetry = self._config, self._environment.clock, self._closers, self._telemetry
         token = operators_token(config)
         try:
             self.admin_address = await self._admin.start(config.admin.listen.host, config.admin.listen.port, token)
@@ -203,63 +208,66 @@ class Service:
         # the port.
         bound = bind(config.server.listen, config.server.to_connection_bounds())
         closers.callback(bound.close)
-        theirs = SharedClock(clock)
-        opened = self._around.store or await open_configured_store(config, self._data_directory, theirs)
+        shared_clock = SharedClock(clock)
+        opened = self._environment.store or await open_configured_store(config, self._data_directory, shared_clock)
         store, shared = (opened.store, opened) if isinstance(opened, SharedBackend) else (opened, None)
         closers.add(store.close)
         # Telemetry opens before whatever emits events, and closes after it. But who starts a second
         # gateway shall get the error of the store, so the store is first.
-        closers.add(sight.close)
-        await sight.open(config)
-        closers.callback(sight.end)
-        time = SteadyClock(clock) if shared is None else theirs
-        self._store = MeasuredStore(store, event_sink=sight.event_sink, clock=clock)
-        entropy = self._around.entropy
+        closers.add(telemetry.close)
+        await telemetry.open(config)
+        closers.callback(telemetry.end)
+        time = SteadyClock(clock) if shared is None else shared_clock
+        self._store = MeasuredStore(store, event_sink=telemetry.event_sink, clock=clock)
+        entropy = self._environment.entropy
         keys = deployment_keys(config, self._data_directory, entropy)
-        gate = ReloadableAuthenticator(build_authenticator(config, keys, sight.event_sink, clock, entropy))
-        closers.add(gate.close)
-        gate.open()
+        authenticator = ReloadableAuthenticator(build_authenticator(config, keys, telemetry.event_sink, clock, entropy))
+        closers.add(authenticator.close)
+        authenticator.open()
         port = bound.getsockname()[1]
         kept = Kept(self._store, shared, time)
-        self._runtime = runtime = await build_runtime(config, kept, gate, sight, self._around, port)
-        await self._open_company(runtime.company)
-        self._open_house(runtime)
-        self._listener = build_listener(config, runtime, port, sight, self._around)
+        self._runtime = runtime = await build_runtime(config, kept, authenticator, telemetry, self._environment, port)
+        await self._join_cluster(runtime.cluster)
+        self._open_parts(runtime)
+        self._listener = build_listener(config, runtime, port, telemetry, self._environment)
         self._watch(runtime, self._listener)
         self.address = await self._listener.start(bound)
         closers.add(partial(self._listener.close, timedelta()))
-        mark = await asyncio.to_thread(fingerprint, config)
-        self._reload = Reload(config, self._stage(runtime, self._listener, port), mark)
-        sight.begin(mark)
+        configuration_fingerprint = await asyncio.to_thread(fingerprint, config)
+        self._reload = Reload(config, self._stage(runtime, self._listener, port), configuration_fingerprint)
+        telemetry.begin(configuration_fingerprint)
         if config.auth.mode == "none":
             log.warning("authentication is off (auth.mode: none): all hosts that reach the listener are one caller")
 
     def _tick(self, late: float) -> None:
-        self._sight.metrics.observe_lag(late)
-        self._around.pressure.update()
+        """Measure the process; called several times a second, with the lag of the event loop."""
+        self._telemetry.metrics.observe_lag(late)
+        self._environment.pressure.update()
 
     def _watch(self, runtime: Runtime, listener: PublicListener) -> None:
         """Register values that are read when metrics are scraped."""
-        metrics, clock = self._sight.metrics, self._around.clock
+        metrics, clock = self._telemetry.metrics, self._environment.clock
         metrics.watch(ACTIVE_REQUESTS, listener.active)
         metrics.watch(IN_FLIGHT, runtime.mounting.requests.read)
         if (penalties := runtime.penalties) is not None:
             metrics.watch(PENALIZED, lambda: {(): penalties.count(clock.elapsed())})
 
-    async def _open_company(self, company: Cluster) -> None:
-        """Join the other replicas, if the store is shared: without the store's clock no record can
-        be judged.
-        """
-        if company.leasing is not None:
-            await company.leasing.open()
-            self._closers.add(company.leasing.close)
-        if company.bus is not None:
-            company.bus.open()
-            self._closers.add(company.bus.close)
-        if company.shared_resumable is not None:
-            self._closers.add(company.shared_resumable.close)
+    async def _join_cluster(self, cluster: Cluster) -> None:
+        """Join the other replicas, if the store is shared.
 
-    def _open_house(self, runtime: Runtime) -> None:
+        Before anything reads records: their times are judged by the store's clock.
+        """
+        if cluster.leasing is not None:
+            await cluster.leasing.open()
+            self._closers.add(cluster.leasing.close)
+        if cluster.bus is not None:
+            cluster.bus.open()
+            self._closers.add(cluster.bus.close)
+        if cluster.shared_resumable is not None:
+            self._closers.add(cluster.shared_resumable.close)
+
+    def _open_parts(self, runtime: Runtime) -> None:
+        """Open the parts that have to be opened. They close in reverse order."""
         closers = self._closers
         # Its remaining look-ups need the store.
         closers.add(runtime.lookups.close)
@@ -289,12 +297,12 @@ class Service:
             return {"started": False}
         found = {"started": True, "store": True, "keys": self._runtime.callers.ready}
         try:
-            await self._store.load(_NOBODY, "", now=self._around.clock.now())
+            await self._store.load(_NOBODY, "", now=self._environment.clock.now())
         except StoreUnavailable:
             found["store"] = False
         # A readable store may not be writable: a full disk.
         found["store_writes"] = self._store.fault is None
-        if (leasing := self._runtime.company.leasing) is not None:
+        if (leasing := self._runtime.cluster.leasing) is not None:
             # A process that can read a shared store may not be able to write its lease.
             found["lease"] = leasing.is_heard
         return found
@@ -303,7 +311,7 @@ class Service:
         """Return the number of gateways that share the store, including this one; None if it is not
         shared.
         """
-        leasing = None if self._runtime is None else self._runtime.company.leasing
+        leasing = None if self._runtime is None else self._runtime.cluster.leasing
         return None if leasing is None else leasing.processes
 
     def _servers(self) -> Mapping[str, Mapping[str, Any]]:
@@ -311,6 +319,7 @@ class Service:
         return {} if self._runtime is None else self._runtime.mounting.vitals()
 
     async def _report_reread(self) -> Mapping[str, Any] | None:
+        """Reload for an operator's request, and return the outcome as JSON members."""
         reloaded = await self.reread()
         return None if reloaded is None else asdict(reloaded)
 
@@ -318,8 +327,8 @@ class Service:
         stage = Stage(
             runtime=runtime,
             listener=listener,
-            sight=self._sight,
-            around=self._around,
+            telemetry=self._telemetry,
+            environment=self._environment,
             data_directory=self._data_directory,
             port=port,
         )

@@ -33,9 +33,10 @@ def audit_settings(
 ) -> AuditSettings:
     """Return the settings of the log, with its keys. Raises KeyFileRefused.
 
-    `before` are the present settings. With them no key is created: old lines could not be verified
-    with another. A log that is off has no sinks. Without a data directory, a file sink without a
-    path is left out, and a key without a file lasts as long as the process.
+    At a reload `before` are the present settings. If the log is on, no key file is created then: old
+    lines could not be verified with a new key. A log that is off has no sinks. Without a data
+    directory, a file sink without a path is left out, and a key without a file lasts as long as the
+    process.
     """
     section = config.audit
     if not section.enabled:
@@ -60,7 +61,7 @@ def audit_settings(
 
 
 def expect_keys(config: GatewayConfig) -> None:
-    """Read the named key files, as `audit_settings` would, and create none. Raises KeyFileRefused."""
+    """Check the configured key files as `audit_settings` would. Raises KeyFileRefused."""
     section = config.audit
     if section.enabled:
         if section.hmac_key_file is not None:

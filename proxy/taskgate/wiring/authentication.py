@@ -1,8 +1,9 @@
 """The authentication of callers, from the configuration: `Authenticator`, made by
 `build_authenticator`.
 
-It has the verifier of tokens, with the issuers' keys. It also has the keys that seal cursors,
-request states, bus messages and checkpoints. `ReloadableAuthenticator` has the present one. The
+It has the verifier of tokens, with the issuers' keys. It also has the keys that seal texts of the
+gateway, so that no other party can make one. `open` starts to fetch the issuers' keys, `close` stops
+it. A reload makes another authenticator, and `ReloadableAuthenticator` has the present one. The
 module also makes the documents by which hosts find the authorization server (RFC 9728).
 """
 
@@ -38,10 +39,10 @@ from taskgate.telemetry.events import EventSink, KeysFetched, TokenChecked
 KEY_FILE: Final = "context.key"
 _SHORTEST_TOKEN, _LONGEST_TOKEN = 16, 4096
 _TOKEN: Final = re.compile(rb"[!-~]+")
-_LISTING: Final = b"taskgate: cursors of tasks/list"
-_ROUNDS: Final = b"taskgate: requestState"
-_WORDS: Final = b"taskgate: words between gateways"
-_RESTS: Final = b"taskgate: rounds in records"
+_CURSORS: Final = b"taskgate: cursors of tasks/list"
+_STATES: Final = b"taskgate: requestState"
+_MESSAGES: Final = b"taskgate: words between gateways"
+_CHECKPOINTS: Final = b"taskgate: rounds in records"
 
 
 class Issuer(NamedTuple):
@@ -57,8 +58,13 @@ class Authenticator:
     """The authentication under one configuration.
 
     A reloaded one takes over the issuers whose settings are unchanged: their keys stay, also while
-    an issuer is unavailable. `deployment` are the keys that bind contexts, None without them.
-    `heard` is set after each fetch of keys.
+    an issuer is unavailable.
+
+    - `cursors`, `states`, `words` and `checkpoints` seal cursors of `tasks/list`, `requestState`
+      texts, messages of the cluster bus, and checkpoints in task records.
+    - `deployment` are the secret keys from which those are derived, and that bind tasks to callers.
+      None without authentication and a key file.
+    - `heard` is set after each attempt to fetch keys of an issuer.
     """
 
     callers: Callers
@@ -71,13 +77,13 @@ class Authenticator:
     heard: asyncio.Event = field(default_factory=asyncio.Event)
 
     def open(self, before: "Authenticator | None" = None) -> None:
-        """Start to fetch the issuers' keys, except those shared with `before`."""
-        for issuer in self._alone(before):
+        """Start to fetch the issuers' keys, except of issuers shared with `before`, which is open."""
+        for issuer in self._not_shared_with(before):
             issuer.keys.start()
 
     async def close(self, other: "Authenticator | None" = None) -> None:
         """Stop fetching, except for issuers shared with `other`."""
-        for issuer in self._alone(other):
+        for issuer in self._not_shared_with(other):
             await issuer.keys.close()
             await issuer.fetch.close()
 
@@ -86,7 +92,7 @@ class Authenticator:
         """Whether every issuer's keys were fetched once, so that its tokens can be verified."""
         return all(issuer.keys.has_keys for issuer in self.issuers)
 
-    def _alone(self, other: "Authenticator | None") -> list[Issuer]:
+    def _not_shared_with(self, other: "Authenticator | None") -> list[Issuer]:
         shared = () if other is None else other.issuers
         return [issuer for issuer in self.issuers if all(issuer.keys is not each.keys for each in shared)]
 
@@ -129,25 +135,26 @@ def build_authenticator(
     *,
     before: Authenticator | None = None,
 ) -> Authenticator:
-    """Create an authenticator, not yet open, with the keys of `deployment_keys`. It may replace
-    `before`.
+    """Create an authenticator, not yet open.
+
+    `deployment` is the result of `deployment_keys`. At a reload `before` is the present one.
     """
     if config.auth.mode == "none":
         # Without a key file, sealed texts are valid as long as the process lives.
-        kept = deployment or DeploymentKeys(entropy.token(32), None)
+        keys = deployment or DeploymentKeys(entropy.token(32), None)
         return Authenticator(
             callers=AnonymousCallers(),
             # Without authentication there is no `tasks/list`, so no cursor is ever opened.
-            cursors=CursorKeys(*_keys_for(_LISTING, kept)),
-            states=RequestStateKeys(*_keys_for(_ROUNDS, kept)),
-            words=SealKeys(*_keys_for(_WORDS, kept)),
+            cursors=CursorKeys(*_keys_for(_CURSORS, keys)),
+            states=RequestStateKeys(*_keys_for(_STATES, keys)),
+            words=SealKeys(*_keys_for(_MESSAGES, keys)),
             # Checkpoints in the store must outlive the process.
-            checkpoints=SealKeys() if deployment is None else SealKeys(*_keys_for(_RESTS, deployment)),
+            checkpoints=SealKeys() if deployment is None else SealKeys(*_keys_for(_CHECKPOINTS, deployment)),
         )
     assert deployment is not None, "authentication needs the keys that bind tasks to callers"
     bind, cache = config.auth.context.bind, config.auth.token_cache
     heard = asyncio.Event() if before is None else before.heard
-    issuers = _issuers(config, before, _Heard(event_sink, heard), clock)
+    issuers = _issuers(config, before, _FetchReport(event_sink, heard), clock)
     verifier = TokenVerifier(
         [(issuer.settings, issuer.keys) for issuer in issuers],
         bind=ContextKeys(deployment.current, deployment.previous, bind).bind,
@@ -161,10 +168,10 @@ def build_authenticator(
         callers=BearerCallers(
             verifier, lambda reason: event_sink.emit(TokenChecked(OTHER, reason.value)), SecurityLog(clock)
         ),
-        cursors=CursorKeys(*_keys_for(_LISTING, deployment)),
-        states=RequestStateKeys(*_keys_for(_ROUNDS, deployment)),
-        words=SealKeys(*_keys_for(_WORDS, deployment)),
-        checkpoints=SealKeys(*_keys_for(_RESTS, deployment)),
+        cursors=CursorKeys(*_keys_for(_CURSORS, deployment)),
+        states=RequestStateKeys(*_keys_for(_STATES, deployment)),
+        words=SealKeys(*_keys_for(_MESSAGES, deployment)),
+        checkpoints=SealKeys(*_keys_for(_CHECKPOINTS, deployment)),
         deployment=deployment,
         issuers=issuers,
         heard=heard,
@@ -220,21 +227,25 @@ def metadata_documents(config: GatewayConfig, port: int) -> Mapping[str, bytes]:
     return documents
 
 
-def _issuers(config: GatewayConfig, before: Authenticator | None, heard: "_Heard", clock: Clock) -> tuple[Issuer, ...]:
+def _issuers(
+    config: GatewayConfig, before: Authenticator | None, heard: "_FetchReport", clock: Clock
+) -> tuple[Issuer, ...]:
     known = () if before is None else before.issuers
 
-    def made(settings: IssuerSettings) -> Issuer:
+    def new_issuer(settings: IssuerSettings) -> Issuer:
         fetch = HttpFetcher()
         return Issuer(settings, IssuerKeys(settings, fetch, clock, heard), fetch)
 
     return tuple(
-        next((issuer for issuer in known if issuer.settings == settings), None) or made(settings)
+        next((issuer for issuer in known if issuer.settings == settings), None) or new_issuer(settings)
         for settings in config.auth.to_issuer_settings()
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _Heard:
+class _FetchReport:
+    """The listener of `IssuerKeys`: reports each fetch, and wakes who waits for keys."""
+
     event_sink: EventSink
     event: asyncio.Event
 
@@ -248,8 +259,9 @@ def deployment_keys(
 ) -> DeploymentKeys | None:
     """Return the keys that bind contexts; None without authentication and a key file.
 
-    `before` are the present keys. With them none are created: callers would lose their tasks. They
-    stay if nothing outlives the process. Raises KeyFileRefused.
+    At a reload `before` are the present keys. Then no key file is created: with new keys, callers
+    would lose their tasks. Without a file the present keys stay, if the store is in memory. Raises
+    KeyFileRefused.
     """
     named = config.auth.context.key_file
     if config.auth.mode == "none" and named is None:

@@ -1,8 +1,9 @@
 """The objects of a gateway, created from its configuration: `build_runtime` returns a `Runtime`.
 
-`Service` calls it, and opens and closes the parts. This module names every implementation, except
-the metrics, which both listeners share. Clock, entropy, store and transports can be passed in by an
-`Environment`, so that a simulation runs the same gateway. `core` creates what both eras share.
+`Service` calls it once, and then opens and closes the parts; nothing is open here yet. A reload
+creates no new runtime, but changes parts of it. `core` creates what both eras share, this module
+the rest of the gateway. Clock, entropy, store and transports can be passed in by an `Environment`,
+so that a simulation runs the same gateway.
 """
 
 from dataclasses import dataclass, field
@@ -75,9 +76,10 @@ def upstream_maker(nurse: Nurse, entropy: Entropy) -> MakeUpstream:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """The parts that a caller may supply. A supplied store is closed with the gateway.
+    """The parts that the creator of a gateway may supply in place of the usual ones.
 
-    `make_upstream` None uses the configured transports.
+    A supplied store is closed with the gateway. Without `store` and `make_upstream`, those of the
+    configuration are used.
     """
 
     clock: Clock = field(default_factory=SystemClock)
@@ -88,7 +90,11 @@ class Environment:
 
 
 class Kept(NamedTuple):
-    """The store, and its shared form if replicas share it. `clock` is then the store's clock."""
+    """The open store of a gateway.
+
+    `shared` is what the store offers to replicas that share it; None if it is not shared. `clock`
+    is the clock for the times in records: that of a shared store.
+    """
 
     store: Store
     shared: SharedBackend | None
@@ -97,11 +103,20 @@ class Kept(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runtime:
-    """The parts of one gateway that are opened, closed or reloaded."""
+    """The parts of one gateway that are opened, closed, drained or reloaded.
+
+    - `live` has the rules of the present configuration.
+    - `nurse` starts server programs; `mounting` has the servers and their mounts.
+    - `cluster` is the connection to other replicas, `callers` the present authenticator.
+    - `sessions` are those of legacy hosts, `lines` the upstream sessions of modern hosts.
+    - `listening` serves GET streams, `relaying` plain calls of legacy hosts, `calls` modern ones.
+    - `following` waits for results of tasks, `offers` delivers questions of tasks to hosts.
+    - `joining` answers equal calls with one. `unfetched` are results not fetched during a drain.
+    """
 
     live: RuntimeConfig
     nurse: Nurse
-    company: Cluster
+    cluster: Cluster
     callers: ReloadableAuthenticator
     penalties: PenaltyBox | None
     mounting: UpstreamRegistry
@@ -134,7 +149,7 @@ async def open_configured_store(
 
 
 def build_listener(
-    config: GatewayConfig, runtime: Runtime, port: int, sight: TelemetryPipeline, around: Environment
+    config: GatewayConfig, runtime: Runtime, port: int, telemetry: TelemetryPipeline, environment: Environment
 ) -> PublicListener:
     """Create the public listener, which is bound to `port`."""
     return PublicListener(
@@ -142,10 +157,10 @@ def build_listener(
         answer=runtime.gateway.answer,
         documents=metadata_documents(config, port),
         is_mount=runtime.mounting.mounts.is_served,
-        event_sink=sight.event_sink,
-        trail=sight.trail,
-        clock=around.clock,
-        entropy=around.entropy,
+        event_sink=telemetry.event_sink,
+        trail=telemetry.trail,
+        clock=environment.clock,
+        entropy=environment.entropy,
     )
 
 
@@ -153,24 +168,28 @@ async def build_runtime(
     config: GatewayConfig,
     kept: Kept,
     callers: ReloadableAuthenticator,
-    sight: TelemetryPipeline,
-    around: Environment,
+    telemetry: TelemetryPipeline,
+    environment: Environment,
     port: int,
 ) -> Runtime:
-    """Create all parts, not yet open. `port` is the public listener's. Raises TlsFileRefused."""
-    (store, shared, clock), event_sink, rules = kept, sight.event_sink, admission_rules(config)
+    """Create all parts, not yet open. `port` is the public listener's. Raises TlsFileRefused.
+
+    The mounts take effect last (`switch`), because that opens the upstreams and cannot fail.
+    """
+    (store, shared, clock), event_sink, rules = kept, telemetry.event_sink, admission_rules(config)
     live, nurse = RuntimeConfig(rules), Nurse()
-    make = around.make_upstream or upstream_maker(nurse, around.entropy)
+    make = environment.make_upstream or upstream_maker(nurse, environment.entropy)
     standings = QuotaSubjects(live)
-    make = with_tracing(make, sight.tracing)
+    make = with_tracing(make, telemetry.tracing)
     mounting = UpstreamRegistry(
         live=live, standings=standings, make=make, event_sink=event_sink, clock=clock, port=port
     )
     prepared = await mounting.prepare(config, rules)
     penalties = build_penalties(config)
     in_flight = BytesInFlight(lambda: live.current.in_flight)
-    outcomes = ResultReader(store=store, clock=clock, in_flight=in_flight, pressure=around.pressure)
-    mounts, entropy = mounting.mounts, around.entropy
+    outcomes = ResultReader(store=store, clock=clock, in_flight=in_flight, pressure=environment.pressure)
+    mounts, entropy = mounting.mounts, environment.entropy
+    # In the order of its fields.
     base = Dependencies(
         config, live, standings, store, shared, callers, penalties, mounts, event_sink, clock, entropy, outcomes
     )
@@ -184,17 +203,17 @@ async def build_runtime(
         mounts=mounting.mounts.by_path,
         callers=callers,
         gate=core.admission.gate,
-        rules=_gateway_rules(config, live, in_flight, around.pressure),
+        rules=_gateway_rules(config, live, in_flight, environment.pressure),
         in_session=in_session,
         modern=modern,
         event_sink=event_sink,
         clock=clock,
     )
-    gateway.trace(sight.tracing)
+    gateway.trace(telemetry.tracing)
     return Runtime(
         live=live,
         nurse=nurse,
-        company=core.company,
+        cluster=core.cluster,
         callers=callers,
         penalties=base.penalties,
         mounting=mounting,
@@ -238,7 +257,7 @@ def _build_sweeper(base: Dependencies, core: Core, waiting: HostWaits) -> Sweepe
         event_sink=base.event_sink,
         clock=base.clock,
         interval=base.config.store.purge_interval,
-        leasing=core.company.leasing,
+        leasing=core.cluster.leasing,
     )
 
 
@@ -262,14 +281,15 @@ def _build_in_session(
         joining=admission.joining,
         event_sink=base.event_sink,
     )
-    bus = core.company.bus
+    bus = core.cluster.bus
     if bus is not None:
         session_messages = SessionMessageHandler(
             sessions=core.sessions, relaying=relaying, runner=core.runner, dialect=dialect
         )
+        # From here on the bus keeps it and calls it.
         session_messages.hear(bus)
     listening = GetStreams(news=core.news, offers=core.offers, clock=clock)
-    rooms = LegacyServices(
+    services = LegacyServices(
         sessions=core.sessions,
         gate=admission.gate,
         streams=admission.streams,
@@ -287,9 +307,14 @@ def _build_in_session(
         relaying=relaying,
         extensions=ExtensionRequests(streams=admission.streams, clock=base.clock),
         denied=core.denied,
-        resuming=Resuming(listening=listening, following=following, shared=core.company.shared_resumable),
+        resuming=Resuming(listening=listening, following=following, shared=core.cluster.shared_resumable),
     )
-    return InSessionMessages(rooms=rooms, dialect=dialect, event_sink=base.event_sink), relaying, listening, following
+    return (
+        InSessionMessages(rooms=services, dialect=dialect, event_sink=base.event_sink),
+        relaying,
+        listening,
+        following,
+    )
 
 
 def _build_modern(base: Dependencies, core: Core, lines: SessionPool) -> ModernRequests:
@@ -305,8 +330,8 @@ def _build_modern(base: Dependencies, core: Core, lines: SessionPool) -> ModernR
         clock=clock,
         entropy=base.entropy,
     )
-    if core.company.bus is not None:
-        calls.correspond(core.company.bus, base.entropy)
+    if core.cluster.bus is not None:
+        calls.correspond(core.cluster.bus, base.entropy)
     tasks = TaskRequests(
         dialect=dialect,
         tasks=core.tasks,

@@ -45,12 +45,20 @@ from taskgate.stores.shared import SharedBackend
 from taskgate.streams.event_log import EventBudget
 from taskgate.streams.handover import SharedResumableStreams
 from taskgate.telemetry.events import EventSink
-from taskgate.wiring.reloadable_authenticator import ReloadableAuthenticator, SealedCursors, SealedRests, SealedWords
+from taskgate.wiring.reloadable_authenticator import (
+    ReloadableAuthenticator,
+    SealedCheckpoints,
+    SealedCursors,
+    SealedMessages,
+)
 
 
 class Dependencies(NamedTuple):
-    """The inputs of all builders. `store` is that of `shared`, if given; `clock` is then the
-    store's clock.
+    """The inputs of all builders.
+
+    `shared` is what the store offers to replicas that share it; None if it is not shared. `clock`
+    is that of a shared store. `standings` finds the tenants and the own limits of callers. `mounts`
+    is filled later, by `UpstreamRegistry.switch`. `outcomes` reads results of tasks.
     """
 
     config: GatewayConfig
@@ -68,8 +76,10 @@ class Dependencies(NamedTuple):
 
 
 class Cluster(NamedTuple):
-    """The connection to the other replicas. `holder` is the name of this process; the rest is None
-    without a shared store.
+    """The connection to the other replicas; all but `holder` is None without a shared store.
+
+    `holder` is the name of this process. `leasing` renews the leases of its tasks. `bus` carries
+    messages, and `shared_resumable` has event streams that other replicas can continue.
     """
 
     holder: str
@@ -84,7 +94,11 @@ class Cluster(NamedTuple):
 
 
 class Admission(NamedTuple):
-    """The limits that both eras check before they serve a request."""
+    """The limits that both eras check before they serve a request.
+
+    `gate` has the rate limits, `streams` the open streams, `polls` the polling of tasks. `joining`
+    answers equal calls with one.
+    """
 
     standings: QuotaSubjects
     gate: RateLimiter
@@ -93,7 +107,7 @@ class Admission(NamedTuple):
     joining: RequestCoalescer
 
 
-def _company(base: Dependencies) -> Cluster:
+def _build_cluster(base: Dependencies) -> Cluster:
     shared, holder = base.shared, new_replica_name(base.entropy)
     if shared is None:
         return Cluster(holder)
@@ -109,7 +123,7 @@ def _company(base: Dependencies) -> Cluster:
     )
     bus = ClusterBus(
         log=shared.bus,
-        seals=LoggedSeals(SealedWords(base.callers), base.clock.elapsed),
+        seals=LoggedSeals(SealedMessages(base.callers), base.clock.elapsed),
         holder=holder,
         entropy=base.entropy,
         now=base.clock.now,
@@ -119,23 +133,25 @@ def _company(base: Dependencies) -> Cluster:
     return Cluster(holder, leasing, bus, shared_resumable)
 
 
-def _rate_gate(base: Dependencies, standings: QuotaSubjects, company: Cluster) -> RateLimiter:
+def _build_rate_limiter(base: Dependencies, standings: QuotaSubjects, cluster: Cluster) -> RateLimiter:
     live, event_sink, clock = base.live, base.event_sink, base.clock
     if base.shared is None:
         return RateLimiter(live=live, subjects=standings, store=MemoryRateStore(), event_sink=event_sink, clock=clock)
-    asked = MeasuredRates(base.shared.rates, event_sink=event_sink, clock=clock)
-    rates = FallbackRateStore(asked, live=live, processes=lambda: company.processes, event_sink=event_sink, clock=clock)
+    shared_rates = MeasuredRates(base.shared.rates, event_sink=event_sink, clock=clock)
+    rates = FallbackRateStore(
+        shared_rates, live=live, processes=lambda: cluster.processes, event_sink=event_sink, clock=clock
+    )
     return RateLimiter(
         live=live, subjects=standings, store=rates, event_sink=event_sink, clock=clock, local_cache=LocalRateCache()
     )
 
 
-def _admission(base: Dependencies, company: Cluster) -> Admission:
+def _build_admission(base: Dependencies, cluster: Cluster) -> Admission:
     live, event_sink, clock, entropy = base.live, base.event_sink, base.clock, base.entropy
     standings = base.standings
     return Admission(
         standings=standings,
-        gate=_rate_gate(base, standings, company),
+        gate=_build_rate_limiter(base, standings, cluster),
         streams=OpenStreams(live=live, event_sink=event_sink),
         polls=PollLimiter(
             live=live, utilization=base.mounts.utilization, event_sink=event_sink, clock=clock, entropy=entropy
@@ -147,7 +163,7 @@ def _admission(base: Dependencies, company: Cluster) -> Admission:
 class Core(NamedTuple):
     """The objects that both eras share."""
 
-    company: Cluster
+    cluster: Cluster
     admission: Admission
     dialect: LegacyDownstream
     access: AccessControl
@@ -163,27 +179,28 @@ class Core(NamedTuple):
 
 
 def build_core(base: Dependencies) -> Core:
-    """Create all of them, not yet open."""
-    company = _company(base)
-    admission, leasing = _admission(base, company), company.leasing
+    """Create the shared objects, not yet open."""
+    cluster = _build_cluster(base)
+    admission, leasing = _build_admission(base, cluster), cluster.leasing
     config, live, store, event_sink = base.config, base.live, base.store, base.event_sink
     clock, entropy = base.clock, base.entropy
-    holder, access = company.holder, AccessControl(live, event_sink)
+    holder, access = cluster.holder, AccessControl(live, event_sink)
     dialect = LegacyDownstream(__version__, lists=config.auth.mode == "required")
     events = EventBudget(lambda: live.current.events)
-    services = SessionServices(dialect, live, clock, entropy, events, company.bus, company.shared_resumable)
+    services = SessionServices(dialect, live, clock, entropy, events, cluster.bus, cluster.shared_resumable)
     sessions = HostSessions(
         store=store, services=services, entropy=entropy, idle=config.server.session_idle, event_sink=event_sink
     )
     changes = Changes(store=store, event_sink=event_sink, clock=clock)
-    afar = None
-    if company.shared_resumable is not None:
-        company.shared_resumable.connect(sessions.get)
-        afar = RemoteNotifications(company.shared_resumable, clock=clock)
-    streams = TaskStreams(sessions=sessions, access=access, open=admission.streams, afar=afar)
+    remote_notifications = None
+    if cluster.shared_resumable is not None:
+        cluster.shared_resumable.connect(sessions.get)
+        remote_notifications = RemoteNotifications(cluster.shared_resumable, clock=clock)
+    streams = TaskStreams(sessions=sessions, access=access, open=admission.streams, afar=remote_notifications)
     offers = InputDelivery(holder=holder, changes=changes, dialect=dialect)
     of_runs = changes if leasing is None else changes.of_runs(leasing)
-    checkpoints = CheckpointSeals(SealedRests(base.callers))
+    checkpoints = CheckpointSeals(SealedCheckpoints(base.callers))
+    # Whether records outlive this process, so that checkpoints in them are of use.
     outlives = base.shared is not None or config.store.backend != "memory"
     hearing = TaskListeners(
         changes=of_runs, streams=streams, dialect=dialect, live=live, checkpoints=checkpoints, outlives=outlives
@@ -234,5 +251,5 @@ def build_core(base: Dependencies) -> Core:
     )
     denied = DeniedExtensions(event_sink)
     return Core(
-        company, admission, dialect, access, sessions, changes, streams, offers, runner, news, lookups, tasks, denied
+        cluster, admission, dialect, access, sessions, changes, streams, offers, runner, news, lookups, tasks, denied
     )

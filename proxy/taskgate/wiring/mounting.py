@@ -1,9 +1,13 @@
-"""The configured upstreams and their mounts: `UpstreamRegistry`. It creates them at the start and
-again at each reload, and leaves what is unchanged.
+"""The configured upstreams and their mounts: `UpstreamRegistry`.
 
-`Reload` calls `prepare`, then `switch` or `discard`. Nothing prepared takes effect before `switch`,
-which never fails and never waits. A replaced server is closed after its last session. A mount is
-one server under one path, with its concurrency limit.
+A mount is one server under one path, with its concurrency limit. The registry creates mounts at the
+start and again at each reload, where unchanged ones stay the same objects. Both times `prepare`
+comes first, then `switch`, or `discard` if something else of the configuration is invalid. Nothing
+prepared takes effect before `switch`, which never fails and never waits.
+
+A server whose settings changed is replaced: new sessions use its successor, and it is closed after
+its last session. A concurrency limit belongs to a server's name and place. It stays while calls or
+sessions still use it, so that a server that returns has its old limit with its running calls.
 """
 
 import asyncio
@@ -51,11 +55,14 @@ from taskgate.wiring.authentication import metadata_url, resource_of
 MakeUpstream = Callable[[UpstreamSettings, UpstreamObserver, Clock], Upstream]
 
 _STATES: Final = (ConcurrencyChanged, CircuitChanged, HealthChecked, ProgramAvailabilityChanged, ProgramsCounted)
-"""Events with a present state. Those of a replaced server must not be taken for its successor's."""
+"""Events that report a state. From a replaced server, they would overwrite its successor's state."""
 
 
 class UpstreamReport:
-    """The event sink of one server. After it was replaced, only countable events pass."""
+    """The event sink of one server, or of one concurrency limit.
+
+    `replaced` is set when a reload has replaced its owner: events of a state are then dropped.
+    """
 
     def __init__(self, event_sink: EventSink) -> None:
         self._event_sink = event_sink
@@ -69,7 +76,7 @@ class UpstreamReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Server:
-    """A server, and what it was created from."""
+    """A server, and what it was created from: if both are unchanged at a reload, it stays."""
 
     settings: UpstreamSettings
     files: "_Files"
@@ -77,33 +84,33 @@ class _Server:
     report: UpstreamReport
 
 
-class _Turns(NamedTuple):
-    """The concurrency limit of a server at a place, its address or command."""
+class _Limit(NamedTuple):
+    """The concurrency limit of a server at a place, which is its address or command."""
 
     place: tuple[str, ...]
     bulkhead: Bulkhead
     report: UpstreamReport
 
 
-_Turnstile = tuple[str, tuple[str, ...]]
+_LimitKey = tuple[str, tuple[str, ...]]
 """The key of a concurrency limit: the name of a server, and its place."""
 
 
-class _Berth(NamedTuple):
+class _MountedServer(NamedTuple):
     """A mount with its server and its concurrency limit."""
 
     mount: Mount
     server: _Server
-    turns: _Turns
+    limit: _Limit
 
 
 class PreparedMounts(NamedTuple):
-    """The mounts of a configuration, not yet in use. `is_new` is whether anything differs from
-    before.
+    """The mounts of a configuration, not yet in use. `is_new` is whether one differs from the
+    present mounts.
     """
 
     config: GatewayConfig
-    berths: Mapping[str, _Berth]
+    mounted_servers: Mapping[str, _MountedServer]
     is_new: bool
 
 
@@ -129,65 +136,72 @@ class UpstreamRegistry:
         self._event_sink = event_sink
         self._clock = clock
         self._port = port
-        self._berths: Mapping[str, _Berth] = {}
-        # With their concurrency limits, which open sessions still use: the server may return
-        # meanwhile.
-        self._leaving: dict[CountedUpstream, _Turnstile] = {}
-        self._parted: dict[_Turnstile, _Turns] = {}
+        self._mounted: Mapping[str, _MountedServer] = {}
+        # Replaced servers that still have sessions, with the keys of their concurrency limits.
+        self._leaving: dict[CountedUpstream, _LimitKey] = {}
+        self._replaced_limits: dict[_LimitKey, _Limit] = {}
         self._waiting = Background()
 
     async def prepare(self, config: GatewayConfig, rules: AdmissionRules) -> PreparedMounts:
-        """Create the mounts of a configuration. Raises TlsFileRefused; then nothing is left of it."""
+        """Create the mounts of a configuration, for `switch` or `discard`.
+
+        Raises TlsFileRefused; then nothing is left of them.
+        """
         made: list[CountedUpstream] = []
-        berths: dict[str, _Berth] = {}
+        mounted_servers: dict[str, _MountedServer] = {}
         try:
             for name in config.upstreams:
                 server = self._server(config, name)
                 if self._is_new(name, server.upstream):
                     made.append(server.upstream)
-                berths[name] = self._berth(config, rules, name, server)
+                mounted_servers[name] = self._mounted_server(config, rules, name, server)
         except Exception:
             for upstream in made:
                 await upstream.close()
             raise
-        now = {name: berth.mount for name, berth in berths.items()}
-        return PreparedMounts(config, berths, now != self.mounts.by_name)
+        now = {name: mounted.mount for name, mounted in mounted_servers.items()}
+        return PreparedMounts(config, mounted_servers, now != self.mounts.by_name)
 
     async def discard(self, prepared: PreparedMounts) -> None:
-        """Close what will not be mounted."""
-        for name, berth in prepared.berths.items():
-            if self._is_new(name, berth.server.upstream):
-                await berth.server.upstream.close()
+        """Close the new servers of mounts that will not take effect."""
+        for name, mounted in prepared.mounted_servers.items():
+            if self._is_new(name, mounted.server.upstream):
+                await mounted.server.upstream.close()
 
     def switch(self, prepared: PreparedMounts) -> None:
-        """Mount what was prepared. Calls to a replaced server continue there until they end."""
-        before, self._berths = self._berths, prepared.berths
-        self.mounts.replace(berth.mount for berth in prepared.berths.values())
-        for name, berth in prepared.berths.items():
-            berth.turns.bulkhead.adjust(bulkhead_settings(prepared.config, name))
-            if name not in before or before[name].server is not berth.server:
-                berth.server.upstream.open()
-        for name, berth in before.items():
-            self._retire(berth, prepared.berths.get(name))
-        self._part({berth.turns.bulkhead for berth in prepared.berths.values()})
+        """Put the prepared mounts in the place of the present ones.
+
+        New servers open, and replaced ones close after their last session. Calls to a replaced
+        server continue there until they end.
+        """
+        before, self._mounted = self._mounted, prepared.mounted_servers
+        self.mounts.replace(mounted.mount for mounted in prepared.mounted_servers.values())
+        for name, mounted in prepared.mounted_servers.items():
+            mounted.limit.bulkhead.adjust(bulkhead_settings(prepared.config, name))
+            if name not in before or before[name].server is not mounted.server:
+                mounted.server.upstream.open()
+        for name, mounted in before.items():
+            self._replace(mounted, prepared.mounted_servers.get(name))
+        self._drop_unused_limits({mounted.limit.bulkhead for mounted in prepared.mounted_servers.values()})
 
     def vitals(self) -> Mapping[str, Mapping[str, Any]]:
         """Return the state of each server, by name, for operators."""
-        return {name: _told(mount) for name, mount in self.mounts.by_name.items()}
+        return {name: _state_of(mount) for name, mount in self.mounts.by_name.items()}
 
     async def close(self) -> None:
         """Close every server, even one in use."""
         await self._waiting.close()
-        present = (berth.server.upstream for berth in self._berths.values())
+        present = (mounted.server.upstream for mounted in self._mounted.values())
         # Concurrently: each sends its server the end of its sessions.
         await asyncio.gather(*(upstream.close() for upstream in (*self._leaving, *present)))
         self._leaving.clear()
 
     def _server(self, config: GatewayConfig, name: str) -> _Server:
+        """Return the present server of that name, or another one if its settings have changed."""
         settings = upstream_settings(config, name)
-        files, known = _files(settings.tls), self._berths.get(name)
-        if known is not None and (known.server.settings, known.server.files) == (settings, files):
-            return known.server
+        files, present = _files(settings.tls), self._mounted.get(name)
+        if present is not None and (present.server.settings, present.server.files) == (settings, files):
+            return present.server
         report = UpstreamReport(self._event_sink)
         try:
             upstream = self._make(settings, _observer(name, report), self._clock)
@@ -195,14 +209,21 @@ class UpstreamRegistry:
             raise TlsFileRefused(f"upstreams.{name}.{refused}") from None
         return _Server(settings=settings, files=files, upstream=CountedUpstream(upstream, self.requests), report=report)
 
-    def _berth(self, config: GatewayConfig, rules: AdmissionRules, name: str, server: _Server) -> _Berth:
-        known, section = self._berths.get(name), config.upstreams[name]
+    def _mounted_server(
+        self, config: GatewayConfig, rules: AdmissionRules, name: str, server: _Server
+    ) -> _MountedServer:
+        """Return the mount of a server, with the concurrency limit of its name and place."""
+        present, section = self._mounted.get(name), config.upstreams[name]
         place = server.settings.place
-        turns = self._parted.get((name, place)) if known is None or known.turns.place != place else known.turns
-        if turns is None:
+        limit = (
+            self._replaced_limits.get((name, place))
+            if present is None or present.limit.place != place
+            else present.limit
+        )
+        if limit is None:
             report = UpstreamReport(self._event_sink)
             settings = bulkhead_settings(config, name)
-            turns = _Turns(
+            limit = _Limit(
                 place, Bulkhead(name, settings, event_sink=report, share=self._standings.concurrency_share), report
             )
         resource = resource_of(config, self._port, section.path)
@@ -210,10 +231,10 @@ class UpstreamRegistry:
             name=name,
             path=section.path,
             upstream=server.upstream,
-            bulkhead=turns.bulkhead,
+            bulkhead=limit.bulkhead,
             # Never withdrawn while it serves: existing tasks can still be requested.
-            offers_tasks=rules.policy.offers_tasks(name) or (known is not None and known.mount.offers_tasks),
-            support=partial(self._support, name) if known is None else known.mount.support,
+            offers_tasks=rules.policy.offers_tasks(name) or (present is not None and present.mount.offers_tasks),
+            support=partial(self._task_support, name) if present is None else present.mount.support,
             extensions=server.settings.extensions,
             resource=resource,
             metadata=metadata_url(config, resource),
@@ -221,44 +242,51 @@ class UpstreamRegistry:
             info=gateway_info(__version__) if section.server_info == "gateway" else None,
         )
         # The same object if nothing has changed.
-        return _Berth(known.mount if known is not None and known.mount == mount else mount, server, turns)
+        return _MountedServer(present.mount if present is not None and present.mount == mount else mount, server, limit)
 
-    def _support(self, mount: str, tool: str, hints: Mapping[str, bool]) -> TaskSupport:
+    def _task_support(self, mount: str, tool: str, hints: Mapping[str, bool]) -> TaskSupport:
         return self._live.current.policy.support(mount, tool, hints)
 
     def _is_new(self, name: str, upstream: CountedUpstream) -> bool:
-        return name not in self._berths or self._berths[name].server.upstream is not upstream
+        return name not in self._mounted or self._mounted[name].server.upstream is not upstream
 
-    def _retire(self, berth: _Berth, successor: _Berth | None) -> None:
-        if successor is None or successor.turns is not berth.turns:
-            self._parted[berth.mount.name, berth.turns.place] = berth.turns
-        if successor is not None and successor.server is berth.server:
+    def _replace(self, mounted: _MountedServer, successor: _MountedServer | None) -> None:
+        """Handle that a mount was replaced or removed; `successor` may have the same server."""
+        if successor is None or successor.limit is not mounted.limit:
+            self._replaced_limits[mounted.mount.name, mounted.limit.place] = mounted.limit
+        if successor is not None and successor.server is mounted.server:
             return
-        upstream = berth.server.upstream
-        berth.server.report.replaced = True
-        upstream.redirect_to(partial(self._present, berth.mount.name))
-        self._leaving[upstream] = berth.mount.name, berth.server.settings.place
-        self._waiting.run(partial(self._let_go, upstream))
+        upstream = mounted.server.upstream
+        mounted.server.report.replaced = True
+        upstream.redirect_to(partial(self._upstream_of, mounted.mount.name))
+        self._leaving[upstream] = mounted.mount.name, mounted.server.settings.place
+        self._waiting.run(partial(self._close_when_idle, upstream))
 
-    def _part(self, present: Set[Bulkhead]) -> None:
-        """Drop the limits of replaced servers that no call or session uses any more."""
-        needed = {*self._leaving.values(), *(key for key, turns in self._parted.items() if turns.bulkhead.utilization)}
-        for key, turns in tuple(self._parted.items()):
-            turns.report.replaced = turns.bulkhead not in present
-            if not turns.report.replaced or key not in needed:
-                del self._parted[key]
+    def _drop_unused_limits(self, present: Set[Bulkhead]) -> None:
+        """Drop replaced limits that no call or session uses any more, and those in use again.
 
-    async def _let_go(self, upstream: CountedUpstream) -> None:
+        `present` are the limits of the present mounts.
+        """
+        needed = {
+            *self._leaving.values(),
+            *(key for key, limit in self._replaced_limits.items() if limit.bulkhead.utilization),
+        }
+        for key, limit in tuple(self._replaced_limits.items()):
+            limit.report.replaced = limit.bulkhead not in present
+            if not limit.report.replaced or key not in needed:
+                del self._replaced_limits[key]
+
+    async def _close_when_idle(self, upstream: CountedUpstream) -> None:
         await upstream.wait_idle()
         await upstream.close()
         del self._leaving[upstream]
 
-    def _present(self, name: str) -> Upstream | None:
-        berth = self._berths.get(name)
-        return None if berth is None else berth.server.upstream
+    def _upstream_of(self, name: str) -> Upstream | None:
+        mounted = self._mounted.get(name)
+        return None if mounted is None else mounted.server.upstream
 
 
-def _told(mount: Mount) -> Mapping[str, Any]:
+def _state_of(mount: Mount) -> Mapping[str, Any]:
     vitals, bulkhead = mount.upstream.vitals(), mount.bulkhead
     return {
         "up": vitals.up,

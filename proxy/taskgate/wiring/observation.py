@@ -1,8 +1,9 @@
 """The telemetry of one gateway: `TelemetryPipeline`, with metrics, audit log and tracing.
 
 `Service` opens it before whatever emits events and closes it after that, so that no event is lost.
-Its `event_sink` distributes events to the three. `Reload` prepares and applies other settings.
-`telemetry` implements the parts; `config` and `auditing` make their settings.
+Its `event_sink` distributes events to the three. `begin`, `wind_down` and `end` report the phases
+of the gateway. A reload calls `prepare`, then `switch` or `discard`. `telemetry` implements the
+parts; `config` and `auditing` make their settings.
 """
 
 import asyncio
@@ -27,8 +28,9 @@ from taskgate.wiring.auditing import audit_settings
 
 
 class Next(NamedTuple):
-    """The telemetry of another configuration, not in force yet. `is_new` is whether the audit log
-    differs.
+    """The telemetry of another configuration, not in effect yet.
+
+    `is_new` is whether the settings of the audit log differ from the present ones.
     """
 
     config: GatewayConfig
@@ -40,7 +42,8 @@ class Next(NamedTuple):
 class TelemetryPipeline:
     """The metrics, the audit log and the tracing, from `open` to `close`.
 
-    All components emit to `event_sink`; until `open` it has only the metrics.
+    All components emit to `event_sink`. Until `open` it has only the metrics, and `open` replaces
+    it. What is created before `open` emits to this object instead.
     """
 
     def __init__(self, config: GatewayConfig, *, data_directory: Path | None, clock: Clock, entropy: Entropy) -> None:
@@ -87,31 +90,32 @@ class TelemetryPipeline:
         self._fingerprint = fingerprint
         self.metrics.show_configuration(fingerprint)
         self._has_begun = True
-        self._tell("started")
+        self._emit_phase("started")
 
     def wind_down(self) -> None:
         """Report that the gateway is stopping."""
-        self._tell("stopping")
+        self._emit_phase("stopping")
 
     def end(self) -> None:
-        """Report that it has stopped, if it had started."""
+        """Report that the gateway has stopped, if it had begun."""
         if self._has_begun:
-            self._tell("stopped")
+            self._emit_phase("stopped")
 
     def emit(self, event: Event) -> None:
         """Emit an event to the present sink."""
         self.event_sink.emit(event)
 
     async def prepare(self, config: GatewayConfig) -> Next:
-        """Prepare another configuration. Raises KeyFileRefused or AuditUnavailable, without a
-        change.
+        """Prepare the telemetry of another configuration, for `switch` or `discard`.
+
+        Raises KeyFileRefused or AuditUnavailable; nothing has changed then.
         """
         assert self._log is not None, "open() comes before prepare()"
         settings = await asyncio.to_thread(self._audit_settings, config)
         return Next(config, settings, await self._log.prepare(settings), settings != self._settings)
 
     async def discard(self, other: Next) -> None:
-        """Close what will not be in force."""
+        """Close what was prepared and will not take effect."""
         if self._log is not None:
             await self._log.discard(other.prepared)
 
@@ -134,7 +138,7 @@ class TelemetryPipeline:
         if self._log is not None:
             await self._log.close()
 
-    def _tell(self, phase: str) -> None:
+    def _emit_phase(self, phase: str) -> None:
         self.event_sink.emit(GatewayPhaseChanged(phase, __version__, self._fingerprint))
 
     def _audit_settings(self, config: GatewayConfig) -> AuditSettings:

@@ -1,7 +1,9 @@
 """The steps of a shutdown that concern hosts, and waits with a time limit: `unless`, `Closers`.
 
-`Service.drain` and `Service.close` call them in order. A wait ends by itself, at its limit, or when
-the operator asks for a hurry, for example with a second signal.
+`Service.drain` calls `take_no_more`, `settled`, `close_door` and `part`, in an order that depends on
+whether there are other replicas. `Service.close` uses `Closers`. A wait ends by itself, at its
+limit, or in a hurry. `hurry` is an event that is set when the operator wants an end at once, for
+example with a second signal.
 """
 
 import asyncio
@@ -35,7 +37,7 @@ async def take_no_more(
     With other replicas nothing is refused. Each answer closes its connection, so that the host
     opens one to another replica. Then idle connections and streams with notifications end.
     """
-    has_others = runtime.company.leasing is not None
+    has_others = runtime.cluster.leasing is not None
     if has_others:
         listener.retire()
     await unless(hurry, asyncio.sleep(delay.total_seconds()))
@@ -49,22 +51,27 @@ async def take_no_more(
 
 
 async def close_door(listener: PublicListener) -> None:
-    """Accept no more connections, except those being made."""
+    """Stop accepting connections, without losing those that are being made."""
     listener.turn_away()
     await asyncio.sleep(LAST_CONNECTIONS.total_seconds())
     listener.stop_accepting()
 
 
 async def settled(runtime: Runtime) -> None:
-    """Wait until nothing runs, and results were fetched or their hosts had time for that."""
+    """Wait until no task and no request to a server runs, and the results of tasks were fetched.
+
+    Hosts have a limited time to fetch them.
+    """
     await runtime.runner.idle()
     await runtime.mounting.requests.wait_idle()
     await runtime.unfetched.fetched()
 
 
 async def part(listener: PublicListener, runtime: Runtime, left: timedelta) -> None:
-    """End the streams that would not end by themselves, and wait for answers; late ones are cut
-    off.
+    """End streams of notifications, close the listener, and wait for the running requests.
+
+    After `left` the calls that still wait for their server end with an error, which their hosts
+    have LAST_WORDS to receive.
     """
     runtime.subscriptions.finish()
     cutting = asyncio.get_running_loop().call_later(left.total_seconds(), _cut_off, runtime)
@@ -88,10 +95,10 @@ async def unless(
     within: timedelta | None = None,
     moment: timedelta = timedelta(),
 ) -> None:
-    """Wait for `work`, at most `within`. It is cancelled at that limit, or a `moment` after a
-    hurry.
+    """Wait for `work`, at most `within`; when `hurry` is set, only `moment` longer.
 
-    In a hurry, work that ignores its cancellation is abandoned.
+    At the limit the work is cancelled, and its end awaited. In a hurry, work that does not end when
+    cancelled is abandoned after LAST_MOMENT. Raises what `work` raises.
     """
     working, hurrying = asyncio.ensure_future(work), asyncio.ensure_future(hurry.wait())
     patience = None if within is None else within.total_seconds()
@@ -108,7 +115,10 @@ async def unless(
 
 
 class Closers(AsyncExitStack):
-    """The stack of close functions, called in reverse. After a `hurry`, whatever hangs is skipped."""
+    """The stack of close functions; `aclose` calls them in reverse.
+
+    Once `hurry` is set, a function that hangs is abandoned, and the next one called.
+    """
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,8 +1,9 @@
 """The reload of a configuration while the gateway runs: `Reload`.
 
 Everything new is created first; then all of it takes effect in one step without waits. An invalid
-configuration changes nothing, and a valid one cuts no call. `Service.reload` calls `apply`, on a
-signal or a request of an operator.
+configuration changes nothing, and a valid one ends no call. `Service.reload` calls `apply`, after a
+signal or a request of an operator. Changed keys that cannot take effect without a restart are
+reported, and the rest of the configuration is applied.
 """
 
 import asyncio
@@ -48,59 +49,65 @@ class Reloaded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """The objects that a configuration changes. `relog` is called when the logging settings change."""
+    """The objects that a configuration changes. `relog` applies changed logging settings."""
 
     runtime: Runtime
     listener: PublicListener
-    sight: TelemetryPipeline
-    around: Environment
+    telemetry: TelemetryPipeline
+    environment: Environment
     data_directory: Path | None
     port: int
     relog: Callable[[GatewayConfig], None] = lambda _: None
 
 
 class Reload:
-    """The present configuration, and its replacement by another. One at a time."""
+    """The present configuration, and its replacement by another.
 
-    def __init__(self, config: GatewayConfig, stage: Stage, mark: int) -> None:
+    `Service` allows one `apply` at a time.
+    """
+
+    def __init__(self, config: GatewayConfig, stage: Stage, configuration_fingerprint: int) -> None:
         """`mark` is the fingerprint of the configuration."""
         self._config = config
         self._stage = stage
-        self._mark = mark
-        self._refused: tuple[str, ...] = ()
+        self._fingerprint = configuration_fingerprint
+        self._last_problems: tuple[str, ...] = ()
 
     async def apply(self, config: GatewayConfig) -> Reloaded:
-        """Apply a configuration, except what needs a restart. Never raises."""
+        """Apply a configuration, except what needs a restart, and report the outcome. Never raises."""
         try:
-            waits = restart_needed(self._config, config)
-            wanted = without_restart(self._config, config)
+            restart_keys = restart_needed(self._config, config)
+            applicable = without_restart(self._config, config)
             # On a thread: the fingerprint is slow by design.
-            mark = await asyncio.to_thread(fingerprint, wanted)
-            changed = await self._take(wanted)
+            configuration_fingerprint = await asyncio.to_thread(fingerprint, applicable)
+            changed = await self._apply_all(applicable)
         except Exception as error:
             return self.fail(error)
-        self._mark, self._refused = mark, ()
-        result = NEEDS_RESTART if waits else SUCCESS if changed else UNCHANGED
-        self._stage.sight.emit(ConfigReloaded(result, mark, waits=waits))
+        self._fingerprint, self._last_problems = configuration_fingerprint, ()
+        result = NEEDS_RESTART if restart_keys else SUCCESS if changed else UNCHANGED
+        self._stage.telemetry.emit(ConfigReloaded(result, configuration_fingerprint, waits=restart_keys))
         log.info("configuration reloaded", extra={"result": result})
-        if waits:
-            log.warning("changed configuration keys need a restart", extra={"keys": ", ".join(waits)})
-        return Reloaded(result=result, needs_restart=waits)
+        if restart_keys:
+            log.warning("changed configuration keys need a restart", extra={"keys": ", ".join(restart_keys)})
+        return Reloaded(result=result, needs_restart=restart_keys)
 
     def refuse(self, problems: tuple[str, ...]) -> Reloaded:
-        """Change nothing, and log the problems; briefly if they are those of the last attempt."""
-        if problems == self._refused:
-            told = {"problems": len(problems)}
-            log.warning("configuration not reloaded, for the same problems as before", extra=told)
+        """Report a configuration that is not applied, and log its problems.
+
+        The log line is brief if they are those of the last attempt.
+        """
+        if problems == self._last_problems:
+            extra = {"problems": len(problems)}
+            log.warning("configuration not reloaded, for the same problems as before", extra=extra)
         else:
             for problem in problems:
                 log.warning("configuration not reloaded", extra={"problem": problem})
-        self._refused = problems
-        self._stage.sight.emit(ConfigReloaded(INVALID, self._mark, problems=problems))
+        self._last_problems = problems
+        self._stage.telemetry.emit(ConfigReloaded(INVALID, self._fingerprint, problems=problems))
         return Reloaded(result=INVALID, problems=problems)
 
     def fail(self, error: Exception) -> Reloaded:
-        """Do the same as `refuse`, for an exception."""
+        """Report a configuration that is not applied because of an error, as `refuse` does."""
         match error:
             case ConfigurationError(problems=problems):
                 return self.refuse(tuple(map(str, problems)))
@@ -109,7 +116,7 @@ class Reload:
         # Only its class: the text may quote the file, and so its secrets.
         return self.refuse((f"unexpected error: {type(error).__name__}",))
 
-    async def _take(self, config: GatewayConfig) -> bool:
+    async def _apply_all(self, config: GatewayConfig) -> bool:
         """Apply a configuration, and return whether anything has changed.
 
         Raises TlsFileRefused, KeyFileRefused or AuditUnavailable; then nothing has.
@@ -120,15 +127,15 @@ class Reload:
         authenticator = None
         try:
             authenticator = await self._authenticator(config)
-            seen = await self._stage.sight.prepare(config)
+            next_telemetry = await self._stage.telemetry.prepare(config)
         except BaseException:
             await mounting.discard(prepared)
             if authenticator is not None:
                 await authenticator.close(self._stage.runtime.callers.authenticator)
             raise
         before, self._config = self._config, config
-        if config == before and authenticator is None and not prepared.is_new and not seen.is_new:
-            await self._stage.sight.discard(seen)
+        if config == before and authenticator is None and not prepared.is_new and not next_telemetry.is_new:
+            await self._stage.telemetry.discard(next_telemetry)
             return False
         # From here on nothing waits and nothing fails.
         runtime, stage = self._stage.runtime, self._stage
@@ -140,7 +147,7 @@ class Reload:
             failures = config.auth.lookup_failures
             runtime.penalties.adjust(failures.threshold, failures.window, failures.penalty)
         stage.listener.show(documents)
-        stage.sight.switch(seen)
+        stage.telemetry.switch(next_telemetry)
         if config.logging != before.logging:
             stage.relog(config)
         return True
@@ -151,12 +158,12 @@ class Reload:
         Raises KeyFileRefused.
         """
         stage, present = self._stage, self._stage.runtime.callers.authenticator
-        entropy = stage.around.entropy
+        entropy = stage.environment.entropy
         keys = deployment_keys(config, stage.data_directory, entropy, before=present.deployment)
         if config.auth == self._config.auth and keys == present.deployment:
             return None
         authenticator = build_authenticator(
-            config, keys, stage.sight.event_sink, stage.around.clock, entropy, before=present
+            config, keys, stage.telemetry.event_sink, stage.environment.clock, entropy, before=present
         )
         try:
             await opened(authenticator, present)

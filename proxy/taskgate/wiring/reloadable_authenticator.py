@@ -1,7 +1,9 @@
 """The present authenticator: `ReloadableAuthenticator`. A reload replaces what is behind it.
 
-`Gateway` identifies callers with it. `SealedCursors`, `SealedStates`, `SealedWords` and
-`SealedRests` are its keys, as the protocols of their users. `Reload` calls `opened`, then `switch`.
+`Gateway` identifies callers with it. A reload calls `opened` for another authenticator, then
+`switch`. A replaced one still identifies the callers of requests that had begun, and is then
+closed. `SealedCursors`, `SealedStates`, `SealedMessages` and `SealedCheckpoints` seal and open
+texts. Each uses the keys of the present authenticator, in the form that its user expects.
 """
 
 import asyncio
@@ -23,142 +25,148 @@ KEYS_WITHIN: Final = timedelta(seconds=5)
 
 
 class ReloadableAuthenticator:
-    """The present authenticator, and earlier ones that still identify callers. It implements
-    `Callers`.
-    """
+    """The present authenticator, as `Callers`, and replaced ones that still identify callers."""
 
     def __init__(self, authenticator: Authenticator) -> None:
-        self._now = _Staffed(authenticator)
-        # With their successors, which may share issuers.
-        self._parting: dict[_Staffed, Authenticator] = {}
-        self._waiting = Background()
+        self._present = _InUse(authenticator)
+        # Replaced ones with their successors: issuers that both share must not be closed.
+        self._replaced: dict[_InUse, Authenticator] = {}
+        self._background = Background()
         self._was_ready = False
 
     def open(self) -> None:
         """Start to fetch the issuers' keys."""
-        self._now.authenticator.open()
+        self._present.authenticator.open()
 
     @property
     def authenticator(self) -> Authenticator:
         """The present authenticator."""
-        return self._now.authenticator
+        return self._present.authenticator
 
     @property
     def ready(self) -> bool:
-        """Whether tokens could be verified once. A new issuer that is unavailable does not stop the
-        others.
+        """Whether the keys of all issuers were there at least once.
+
+        It stays True when a reload adds an issuer that is unavailable: the others are still served.
         """
         self._was_ready = self._was_ready or self.authenticator.ready
         return self._was_ready
 
     async def identify(self, exchange: Exchange, mount: Mount) -> AuthContext:
         """Identify the caller, by the authenticator that is present when the request arrives."""
-        staffed = self._now
-        staffed.judging += 1
+        in_use = self._present
+        in_use.requests += 1
         try:
-            return await staffed.authenticator.callers.identify(exchange, mount)
+            return await in_use.authenticator.callers.identify(exchange, mount)
         finally:
-            staffed.judging -= 1
-            if not staffed.judging and staffed is not self._now:
-                staffed.rested.set()
+            in_use.requests -= 1
+            if not in_use.requests and in_use is not self._present:
+                in_use.is_idle.set()
 
     def is_known(self, exchange: Exchange, mount: Mount) -> bool:
         return self.authenticator.callers.is_known(exchange, mount)
 
     def switch(self, authenticator: Authenticator) -> None:
-        """Replace the authenticator by an open one. The old one closes after its last request."""
-        before, self._now = self._now, _Staffed(authenticator)
-        self._parting[before] = authenticator
-        self._waiting.run(lambda: self._part(before))
+        """Replace the authenticator by an open one. The old one closes when it is idle."""
+        before, self._present = self._present, _InUse(authenticator)
+        self._replaced[before] = authenticator
+        self._background.run(lambda: self._close_when_idle(before))
 
     async def close(self) -> None:
-        """Stop fetching keys."""
-        await self._waiting.close()
-        for staffed in (*self._parting, self._now):
-            await staffed.authenticator.close()
+        """Close the present and the replaced authenticators."""
+        await self._background.close()
+        for in_use in (*self._replaced, self._present):
+            await in_use.authenticator.close()
 
-    async def _part(self, staffed: "_Staffed") -> None:
-        while staffed.judging:
-            staffed.rested.clear()
-            await staffed.rested.wait()
+    async def _close_when_idle(self, in_use: "_InUse") -> None:
+        while in_use.requests:
+            in_use.is_idle.clear()
+            await in_use.is_idle.wait()
         # In the dict until it has ended, so that a `close` meanwhile finds it.
-        await staffed.authenticator.close(self._parting[staffed])
-        del self._parting[staffed]
+        await in_use.authenticator.close(self._replaced[in_use])
+        del self._replaced[in_use]
 
 
-class _Staffed:
-    """An authenticator, and the number of requests that it is identifying; compared by identity."""
+class _InUse:
+    """An authenticator in use. `requests` is the number of those whose caller it identifies now.
 
-    __slots__ = ("authenticator", "judging", "rested")
+    `is_idle` is set when a replaced one has no such request any more.
+    """
+
+    __slots__ = ("authenticator", "is_idle", "requests")
 
     def __init__(self, authenticator: Authenticator) -> None:
         self.authenticator = authenticator
-        self.judging = 0
-        self.rested = asyncio.Event()
+        self.requests = 0
+        self.is_idle = asyncio.Event()
 
 
 class SealedCursors:
     """The seals of `tasks/list` cursors, with the present keys."""
 
-    __slots__ = ("_gate",)
+    __slots__ = ("_authenticator",)
 
-    def __init__(self, gate: ReloadableAuthenticator) -> None:
-        self._gate = gate
+    def __init__(self, authenticator: ReloadableAuthenticator) -> None:
+        self._authenticator = authenticator
 
     def seal(self, place: Position, *, context: str, mount: str, listing: str = "") -> str:
-        return self._gate.authenticator.cursors.seal(place, context=context, mount=mount, listing=listing)
+        return self._authenticator.authenticator.cursors.seal(place, context=context, mount=mount, listing=listing)
 
     def open(self, cursor: str, *, context: str, mount: str, listing: str = "") -> Position:
-        return self._gate.authenticator.cursors.open(cursor, context=context, mount=mount, listing=listing)
+        return self._authenticator.authenticator.cursors.open(cursor, context=context, mount=mount, listing=listing)
 
 
 class SealedStates:
     """The seals of `requestState`, with the present keys."""
 
-    __slots__ = ("_gate",)
+    __slots__ = ("_authenticator",)
 
-    def __init__(self, gate: ReloadableAuthenticator) -> None:
-        self._gate = gate
+    def __init__(self, authenticator: ReloadableAuthenticator) -> None:
+        self._authenticator = authenticator
 
     def seal(
         self, what: HeldCallState | PassThroughState, *, context: str, mount: str, digest: str, until: datetime
     ) -> str:
-        return self._gate.authenticator.states.seal(what, context=context, mount=mount, digest=digest, until=until)
+        return self._authenticator.authenticator.states.seal(
+            what, context=context, mount=mount, digest=digest, until=until
+        )
 
     def open(
         self, text: str, *, contexts: Sequence[str], mount: str, digest: str, now: datetime
     ) -> HeldCallState | PassThroughState:
-        return self._gate.authenticator.states.open(text, contexts=contexts, mount=mount, digest=digest, now=now)
+        return self._authenticator.authenticator.states.open(
+            text, contexts=contexts, mount=mount, digest=digest, now=now
+        )
 
 
-class SealedWords:
+class SealedMessages:
     """The seals of bus messages, with the present keys."""
 
-    __slots__ = ("_gate",)
+    __slots__ = ("_authenticator",)
 
-    def __init__(self, gate: ReloadableAuthenticator) -> None:
-        self._gate = gate
+    def __init__(self, authenticator: ReloadableAuthenticator) -> None:
+        self._authenticator = authenticator
 
     def seal(self, text: bytes) -> bytes:
-        return self._gate.authenticator.words.seal(text)
+        return self._authenticator.authenticator.words.seal(text)
 
     def open(self, sealed: bytes) -> bytes | None:
-        return self._gate.authenticator.words.open(sealed)
+        return self._authenticator.authenticator.words.open(sealed)
 
 
-class SealedRests:
+class SealedCheckpoints:
     """The seals of checkpoints in task records, with the present keys."""
 
-    __slots__ = ("_gate",)
+    __slots__ = ("_authenticator",)
 
-    def __init__(self, gate: ReloadableAuthenticator) -> None:
-        self._gate = gate
+    def __init__(self, authenticator: ReloadableAuthenticator) -> None:
+        self._authenticator = authenticator
 
     def seal(self, text: bytes) -> bytes:
-        return self._gate.authenticator.checkpoints.seal(text)
+        return self._authenticator.authenticator.checkpoints.seal(text)
 
     def open(self, sealed: bytes) -> bytes | None:
-        return self._gate.authenticator.checkpoints.open(sealed)
+        return self._authenticator.authenticator.checkpoints.open(sealed)
 
 
 async def opened(authenticator: Authenticator, before: Authenticator, within: timedelta = KEYS_WITHIN) -> None:

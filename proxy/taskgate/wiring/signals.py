@@ -1,8 +1,9 @@
 """The signals that end the gateway: `EndSignals`. The first asks for a drain, the second for a
 hurry, and a process that hangs is killed.
 
-`cli` listens for them and waits for `stop`. A signal is handled even while the event loop is
-blocked. The process ends in time, whatever hangs: a thread, the loop, or an await.
+`cli` calls `listen`, waits for `stop`, and passes `hurry` to `Service.drain` and `Service.close`. A
+signal is handled even while the event loop is blocked. The first signal also starts the time after
+which the process is killed. So it ends, whatever hangs: a thread, the loop, or an await.
 """
 
 import asyncio
@@ -35,8 +36,8 @@ class EndSignals:
         self._loop = asyncio.get_running_loop()
         self.stop, self.hurry = asyncio.Event(), asyncio.Event()
         self.first: int | None = None
-        """The first signal received."""
-        self._is_bounded = False
+        """The number of the first signal; None while none has come."""
+        self._is_limited = False
 
     def listen(self) -> None:
         """Handle the signals from now on, until the loop is closed."""
@@ -44,34 +45,36 @@ class EndSignals:
             # The first call wakes the loop up. The second handler runs between two bytecodes, also
             # in a blocked loop.
             self._loop.add_signal_handler(number, lambda: None)
-            signal.signal(number, self._hear)
+            signal.signal(number, self._on_signal)
 
     def end(self) -> None:
-        """Ask for a drain without a signal. A first signal after it is no hurry."""
-        self._bound()
+        """Ask for a drain without a signal, for an operator. The next signal counts as the first."""
+        self._limit_time()
         self.stop.set()
 
-    def _hear(self, number: int, _frame: FrameType | None) -> None:
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        """Handle a signal, between two bytecodes of whatever runs."""
         if self.first is None:
             self.first = number
-            self._bound()
-            self._tell(self.stop.set)
+            self._limit_time()
+            self._call_in_loop(self.stop.set)
         else:
-            _end_hard_after(HURRY)
-            self._tell(self.hurry.set)
+            _kill_after(HURRY)
+            self._call_in_loop(self.hurry.set)
 
-    def _bound(self) -> None:
-        if not self._is_bounded:
-            self._is_bounded = True
-            _end_hard_after((self._longest + GRACE).total_seconds())
+    def _limit_time(self) -> None:
+        """Have the process killed if the drain takes too long."""
+        if not self._is_limited:
+            self._is_limited = True
+            _kill_after((self._longest + GRACE).total_seconds())
 
-    def _tell(self, said: Callable[[], object]) -> None:
+    def _call_in_loop(self, callback: Callable[[], object]) -> None:
         # A closed loop has nothing to end.
         with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(said)
+            self._loop.call_soon_threadsafe(callback)
 
 
-def _end_hard_after(seconds: float) -> None:
+def _kill_after(seconds: float) -> None:
     """Kill the process after that time, with status 1 and a traceback. A later call replaces an
     earlier one.
     """
