@@ -176,7 +176,7 @@ async def test_tokens_of_callers_are_kept_of_those_who_came_last() -> None:
 async def test_lines_of_callers_are_kept_of_those_who_came_last_and_of_those_who_use_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(session_pool, "MOST_OWNERS", KEPT)
+    monkeypatch.setattr(session_pool, "MAX_OWNERS", KEPT)
     server = Server()
     server.gate.set()
     there, all_lines = (

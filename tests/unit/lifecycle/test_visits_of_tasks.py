@@ -225,7 +225,7 @@ async def test_a_call_that_may_outlive_its_request_goes_on_in_what_is_left_of_it
 
     with in_request(request_context):
         flight = InflightCall(most=2)
-        flight.leave(errand.spot, errand.flying, work)  # type: ignore[arg-type]
+        flight.start(errand.spot, errand.flying, work)  # type: ignore[arg-type]
     await eventually(lambda: request_contexts)
     (rest,) = request_contexts
     assert rest is not None
@@ -235,7 +235,7 @@ async def test_a_call_that_may_outlive_its_request_goes_on_in_what_is_left_of_it
     assert (rest.background, request_context.background) == (True, False)
     errand.answer.set_result("r")
     async with bounded():
-        await flight.stirs(None)
+        await flight.wait_for_change(None)
 
 
 async def test_a_call_of_no_request_goes_on_in_none() -> None:
@@ -244,7 +244,7 @@ async def test_a_call_of_no_request_goes_on_in_none() -> None:
     flight.attach_listener(SimpleNamespace(on_notification=None, asked=None))  # type: ignore[arg-type]
     errand.answer.set_result("r")
     async with bounded():
-        await flight.stirs(None)
+        await flight.wait_for_change(None)
 
 
 async def test_a_call_that_may_outlive_its_request_does_not_keep_its_message() -> None:
@@ -258,4 +258,4 @@ async def test_a_call_that_may_outlive_its_request_does_not_keep_its_message() -
     assert gone() is None
     errand.answer.set_result("r")
     async with bounded():
-        await flight.stirs(None)
+        await flight.wait_for_change(None)
