@@ -82,8 +82,8 @@ class InSessionMessages:
     for a GET or DELETE request.
     """
 
-    def __init__(self, *, rooms: LegacyServices, dialect: LegacyDownstreamDialect, event_sink: EventSink) -> None:
-        self._services = rooms
+    def __init__(self, *, services: LegacyServices, dialect: LegacyDownstreamDialect, event_sink: EventSink) -> None:
+        self._services = services
         self._dialect = dialect
         self._event_sink = event_sink
 

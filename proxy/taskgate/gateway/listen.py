@@ -31,9 +31,10 @@ timer."""
 
 
 class _ServedStream:
-    """An open GET stream of one connection. Its creation registers the stream in its session.
+    """A GET stream during its service on one connection.
 
-    If the session then has too many open streams, the oldest one closes. `part` must follow.
+    Its creation registers the stream in its session, where senders find it. If the session then has
+    too many open streams, the oldest one closes. `part` must follow once, when the service ends.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class _ServedStream:
             still_open[0].close()
 
     def ends_with(self, until: datetime | None, clock: Clock) -> None:
-        """End the stream when the token of its request expires."""
+        """Close the stream's connection at `until`, when the token of its request expires."""
         if until is not None:
             left = (until - clock.wall()).total_seconds()
             self._expiry = asyncio.get_running_loop().call_later(min(left, LONGEST_TIMER), self.feed.close)
@@ -67,16 +68,18 @@ class _ServedStream:
             self._expiry.cancel()
         feed, host_session = self.feed, self._host_session
         feed.remove_callback(self._on_lost)
+        # Another connection has resumed it, and its service has registered it anew.
         if not feed.is_closed:
             return
         host_session.streams.pop(feed, None)
-        # Lost, not ended: the host may resume it, and gets meanwhile what is sent next.
+        # The host may resume it. Until then the session sends on it what has no open stream, and the
+        # stream stores that.
         if not feed.is_ended:
             host_session.lost_stream = (feed, self._caller)
         self._on_lost()
 
     def _on_lost(self) -> None:
-        """Handle the loss of the connection: another stream delivers the questions sent on this."""
+        """Let another stream deliver the questions sent on this one, which has no connection now."""
         self._host_session.questions.on_stream_ended(self.feed)
         self._offers.give_back(self.feed)
 
@@ -92,7 +95,10 @@ class GetStreams:
         """Work of `Resuming` beside the streams, cancelled at `close`."""
 
     async def serve(self, exchange: Exchange, host_session: HostSession, caller: AuthContext) -> HttpReply:
-        """Serve one GET stream until it ends, or another connection has resumed it."""
+        """Serve one GET stream until its connection ends, or another connection has resumed it.
+
+        The stream is that of `exchange`: a new one, or the one that `Exchange.resume` continued.
+        """
         owners = caller.owners(host_session.mount.name)
         served = _ServedStream(exchange.stream(), host_session, caller, self._offers)
         for owner in owners:

@@ -148,7 +148,8 @@ class Gateway:
     async def _answer(self, exchange: Exchange, mount: Mount) -> HttpReply:
         """Take the steps 1 to 4, which need no message, then serve the message."""
         begun, context = self._clock.elapsed(), present()
-        # Set if the body is too large. It is raised only when the message and its id are known.
+        # The refusal of a body over the limit of bytes in flight. It becomes the reply only when the message
+        # is parsed, so that the error can name the id.
         refused = None
         context.mount, context.revision = mount.name, exchange.head.revision
         try:

@@ -134,6 +134,7 @@ class PlainCallProxy:
 
         relay, who = host_session.upstream.relay, principal_of(caller)
         send = partial(relay, request.method, request.params, listener=listener, tool=request.tool, principal=who)
+        # `call` covers only this request. A call that equal requests share runs while one waits.
         call, permit = CancelScope(), None
         host_session.calls[call] = request.id
         self._running.add(call)
@@ -247,8 +248,13 @@ class _CallForwarder(UnsavedCallListener):
     """The listener of one plain call. Messages of the server go to the host on the call's own
     stream, or on the session's GET stream if that is not possible.
 
-    Progress must grow for the host. A keep-alive invents a number. After that, a lower number of the
-    server is not sent; its text is sent with a number of the gateway.
+    Progress must grow for the host. A keep-alive invents a number. After that, a number of the
+    server that is not higher is not sent; its text is sent with a number of the gateway.
+
+    - `_token`: the host's progress token; None if it wants no progress.
+    - `_has_sent`: the server has sent a notification since the last keep-alive.
+    - `_has_invented`: a keep-alive has sent a number of the gateway's own.
+    - `_watches_host`: the callback for the end of the call's stream is registered.
     """
 
     __slots__ = (

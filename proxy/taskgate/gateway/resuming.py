@@ -65,6 +65,7 @@ class Resuming:
         position = parse_event_id(id_)
         if position is None:
             raise StreamNotFound(UNKNOWN)
+        # None if the stream is unknown in this process, or its missed events are gone.
         found = resumable.find(position)
         if found is None and self._shared is not None and not resumable.is_open(position):
             handover = await self._claim(self._shared, host_session, position)
@@ -100,7 +101,10 @@ class Resuming:
     async def _serve_resumed(
         self, host_session: HostSession, caller: AuthContext, feed: ResumableEventStream
     ) -> HttpReply:
-        """Serve a resumed stream on its new connection, and send questions that wait for one."""
+        """Serve a resumed stream until its new connection ends; questions that wait are sent on it.
+
+        The wait or call that feeds the stream runs elsewhere, and is not ended with the connection.
+        """
         host_session.questions.on_stream_opened()
         self._listening.background.run(lambda: self._following.go_on(feed, host_session.peer))
         await self._following.hold(feed, caller)
@@ -111,7 +115,10 @@ class Resuming:
     async def _claim(
         self, shared: SharedResumableStreams, host_session: HostSession, position: StreamPosition
     ) -> StreamHandover | None:
-        """Claim a stream of another replica; None if no replica has it."""
+        """Claim a stream of another replica: ask that replica to release it to this one.
+
+        Returns None if no replica has it.
+        """
         try:
             return await shared.claim(host_session.id, position)
         except StoreUnavailable:
@@ -128,7 +135,11 @@ class Resuming:
         position: StreamPosition,
         handover: StreamHandover,
     ) -> HttpReply:
-        """Continue a claimed stream of another replica, in the way that fits its kind."""
+        """Continue a claimed stream of another replica, in the way that fits its kind.
+
+        One that is over: only its missed events. A plain call: its events are forwarded. Others: a
+        new stream of this process takes over their events (`adopt`).
+        """
         resumable, origin = host_session.resumable, handover.origin
         assert resumable is not None
         if handover.is_over:
@@ -139,6 +150,7 @@ class Resuming:
                 raise StreamNotFound(UNKNOWN)
             return await self._forward(exchange, host_session, position, handover)
         feed = resumable.adopt("g" if position.is_get_stream else "p", origin, [entry for _, entry in handover.entries])
+        # The new stream has ids of its own, so the host gets its first id, then the missed events.
         if not exchange.resume(feed, [feed.priming, *(feed.missed_since(0) or ())]):
             feed.discard()
             return HttpReply()

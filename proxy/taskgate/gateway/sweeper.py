@@ -110,7 +110,10 @@ class Sweeper:
             self._steps.append(loop.create_task(self._repeat(step, every)))
 
     def part(self) -> None:
-        """Take over no more tasks, because this process is about to end; other replicas do."""
+        """Take over no more tasks, because this process is about to end; other replicas do that.
+
+        The other steps continue until `close`.
+        """
         self._is_parting = True
 
     async def close(self) -> None:
@@ -128,7 +131,7 @@ class Sweeper:
         total = 0
         while True:
             now = self._clock.now()
-            # `lapsed` makes this process the holder of tasks without a valid lease.
+            # `lapsed` finds tasks without a valid lease, and makes this process their holder.
             lapsed = await self._store.lapsed(holder=self._runner.holder, until=now + MAX_TTL, now=now, limit=BATCH)
             if not lapsed:
                 return total

@@ -1,4 +1,4 @@
-"""The exchange under way as its connection sees it: `Departing`, an interface.
+"""The exchange under way, as the connection sees it that reports its end: `Departing`, an interface.
 
 It has what a connection reports about an end: the host disconnects, or the listener closes.
 `HostExchange` (`stream`) implements it, and is set as `HostConnection.exchange` while the gateway

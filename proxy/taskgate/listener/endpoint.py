@@ -53,7 +53,7 @@ class Endpoint:
     """The handler of all requests of a listener.
 
     - `engine` is the gateway. It gets each exchange whose head is accepted, and returns the reply.
-    - `trail` is the audit log: a request without room in it waits, and is rejected in the end.
+    - `trail` is the audit log: a request without room in it waits, and is rejected if none comes.
     - `terms` are what all exchanges share.
     - `_active` counts the requests under way by route: `mcp` for mounts, `prm` for public documents,
       `other` for unknown paths.
@@ -92,7 +92,7 @@ class Endpoint:
             admission = self.door.admit(http.method, http.raw_path, http.version, http.headers)
             exchange = self._exchange_of(http, admission, context.address)
             response = await self._answer_by_gateway(exchange, connection)
-            # Otherwise the host has disconnected, and nothing is sent.
+            # A plain answer is not sent to a host that has disconnected, and so not recorded.
             if exchange.is_streaming or not connection.lost.done():
                 self._note_answer(context, route, response.status, began)
             # The gateway has refused the request before its body came. It is not read any more.
@@ -113,7 +113,8 @@ class Endpoint:
             if context.message is not None and len(context.message.text) > LARGE_MESSAGE:
                 context.discard_payload()
         if connection.leaving and response.prepared and response.keep_alive:
-            # A host may act at once on the promise of keep-alive in this answer.
+            # The head was sent before `leaving` was set, and promised keep-alive. The host may act
+            # on that at once.
             connection.keep_promise()
         elif connection.leaving or connection.closing:
             response.force_close()
@@ -184,6 +185,10 @@ class Endpoint:
         return response
 
     async def _call_engine(self, exchange: HostExchange) -> web.StreamResponse:
+        """Call the gateway, and make its reply a response; an unexpected error becomes status 500.
+
+        Only the listener's own rejections pass, and cancellation.
+        """
         try:
             reply = await self.engine(exchange)
             return await _finish(exchange, reply)

@@ -1,4 +1,4 @@
-"""The end of an idle connection whose host may be about to send: `hang_up`, and `Promise`.
+"""The close of an idle connection whose host may be about to send: `hang_up`, and `Promise`.
 
 `HostConnection` uses both when the listener closes. A request that has already arrived must not be
 lost. An answer with keep-alive promises the host that it can send another request on the
@@ -40,8 +40,9 @@ class Promise:
 def hang_up(wire: asyncio.Transport | None, promise: Promise | None) -> bool:
     """Return whether the caller is to close an idle connection now.
 
-    If True, the host already gets the end of the connection, so that it sends nothing more. False
-    while a promise holds, or if bytes have arrived that the loop has not read: a request may begin.
+    If True, the socket is already shut down for sending where that is possible. So the host learns
+    of the end at once, and sends nothing more. False while `promise` holds, or if bytes have arrived that the
+    loop has not read: a request may begin. Then nothing has changed.
     """
     if promise is not None and promise.is_kept:
         return False

@@ -6,9 +6,12 @@
     POST /-/reload     read the configuration again        with the operators' token
     POST /-/drain      drain and stop                      with the operators' token
 
-It has its own port and limits, and carries no MCP messages. Answers repeat nothing of a request and
-contain no version. `wiring` creates it with functions that read the state of the gateway, reload
-and end it. It opens first and closes last, so that operators can watch a start and a shutdown.
+It has its own port and limits, and carries no MCP messages. A request whose Host header is neither
+an address nor localhost gets 421. Answers repeat nothing of a request and contain no version.
+
+`Service` in `wiring` creates it with functions that read the state of the gateway, reload and end
+it. It starts before and closes after all that it reports on. A request for `/-/drain` calls `end`.
+The shutdown that follows calls `drain`, which changes only what `/readyz` and the metrics show.
 """
 
 import asyncio
@@ -44,7 +47,7 @@ Reload = Callable[[], Awaitable[Mapping[str, Any] | None]]
 Returns None if the gateway has no configuration file."""
 
 End = Callable[[], None]
-"""Starts the drain and the end of the gateway, like a signal; returns at once."""
+"""Requests the shutdown of the gateway, like a signal: drain, then close. Returns at once."""
 
 INVALID: Final = "invalid"
 """The `result` of a configuration that was rejected."""
@@ -57,13 +60,14 @@ _DRAIN: Final = "/-/drain"
 _LIVEZ, _READYZ = "/livez", "/readyz"
 
 TAKEN: Final = (_LIVEZ, _READYZ, "/healthz", "/-", "/api")
-"""The paths at or below which metrics cannot be."""
+"""The paths at or below which the configuration cannot place the metrics. Not all are served."""
 
 MOST_CONNECTIONS: Final = 32
-"""The limit of operators' connections; their descriptors are reserved."""
+"""The most connections of operators at once; file descriptors are reserved for so many."""
 
 _BACKLOG: Final = 16
-"""Connections that are accepted in one pass of the event loop, before they are counted."""
+"""The backlog of the listening socket. asyncio accepts up to so many connections at once, before
+`_Server` counts them."""
 BOUNDS: Final = ConnectionSettings(max_header=16 * 2**10, idle_timeout=timedelta())
 """The limits of a request head. The idle timeout is not used: aiohttp closes idle connections."""
 _CLOSE_SECONDS: Final = 2.0
@@ -74,9 +78,9 @@ _IDLE_SECONDS: Final = 75.0
 class OperatorsListener:
     """The HTTP server for operators and their tools.
 
-    `ready` is called at every probe and scrape, so it should be cheap: at most one read of the
-    store. Each request that needs the token is emitted to `event_sink`. Without `end`, drain is not
-    available.
+    `ready` is called at every probe and scrape until `drain`, so it should be cheap: at most one
+    read of the store. Each POST for reload or drain is emitted to `event_sink`, also if its token is
+    refused. Without `end`, a request for a drain gets 409.
     """
 
     def __init__(
@@ -131,7 +135,10 @@ class OperatorsListener:
         return str(bound[0]), int(bound[1])
 
     def drain(self) -> None:
-        """Answer `/readyz` with "draining" from now on. Everything else continues until `close`."""
+        """Answer `/readyz` with 503 "draining" from now on. `Service` calls it as a shutdown begins.
+
+        It drains nothing itself. Every other request is answered until `close`.
+        """
         self._draining = True
         self._metrics.show_draining()
 
@@ -174,7 +181,7 @@ class OperatorsListener:
 
     async def _answer_metrics(self, received: web.BaseRequest) -> web.Response:
         await self._check()
-        # One at a time: it uses a thread of the pool that others need.
+        # One scrape at a time: each uses a thread of the pool that others need.
         async with self._rendering:
             body, content_type = await self._metrics.scrape(received.headers.get("Accept"))
         return web.Response(body=body, headers={"Content-Type": content_type, **_PLAIN})
@@ -244,7 +251,7 @@ def _names_an_address(host: str) -> bool:
 
 
 class _Server(web.Server):
-    """The factory of connections; it closes those over the limit."""
+    """The factory of connections; one over the limit is closed at once."""
 
     def __call__(self) -> asyncio.Protocol:  # type: ignore[override]
         if len(self._connections) >= MOST_CONNECTIONS:
@@ -280,7 +287,8 @@ class _Connection(web.RequestHandler):
         self._head.stop()
 
     def data_received(self, data: bytes) -> None:
-        """Parse, with the time limit until a request is complete."""
+        """Parse, with limits on the time and the size of a head until it is complete."""
+        # `_request_count` is aiohttp's count of parsed heads, `_current_request` the one in work.
         count = self._request_count
         super().data_received(data)
         if self._request_count > count:

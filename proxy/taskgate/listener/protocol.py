@@ -7,6 +7,13 @@ disconnects. `PublicListener` makes one for each accepted connection; requests g
 A connection ends when the host closes it, or when it is idle for too long. It also ends after an
 answer to invalid bytes, and while the listener closes (`wind_down`, `drop`). Every connection ends,
 whatever its peer does. Nothing that a peer sent reaches a log or comes back to it.
+
+An answer with keep-alive promises the host that it may send a next request. A connection that has
+to close after such an answer first waits a second for that request. `keep_promise` begins the wait.
+
+aiohttp runs one task for each connection. It takes parsed requests from `_messages`, answers one at
+a time, and waits on the future `_waiter` for the next.
+
 Each name of the base class that is used here is covered by a test over a real socket.
 """
 
@@ -45,12 +52,15 @@ _log = logging.getLogger("taskgate.listener")
 class HostConnection(web.RequestHandler):
     """One connection, from its first byte to its last.
 
-    - `leaving` is set by the listener when hosts are to find another replica: the next answer closes
-      the connection.
-    - `closing` is set by `wind_down`: the listener closes, and so does this after its exchange.
+    - `leaving` is set by the listener when hosts are to find another replica. `Endpoint` and
+      `HostExchange` read it, and let the next answer close the connection.
+    - `closing` is set by `wind_down`: the listener closes. `Endpoint` lets the answer of the
+      exchange under way close the connection.
     - `exchange` is the one that the gateway works on, set by `Endpoint`; None between requests.
-    - `long_heads`: a head may be too large, so that `Endpoint` measures each.
+    - `long_heads`: a head may be too large, so that `Endpoint` measures each. Never unset.
     - `lost` is done when the connection is gone.
+    - `_latest_body` is the body of the request that was parsed last, complete or not.
+    - `_bytes_since_head` is the most bytes that the next head can have so far.
     """
 
     __slots__ = (
@@ -59,9 +69,9 @@ class HostConnection(web.RequestHandler):
         "_connected_at",
         "_deaf",
         "_head",
+        "_keep_alive_promise",
         "_latest_body",
         "_on_garbage",
-        "_promise",
         "_tasks",
         "_wire",
         "_write_watch",
@@ -80,9 +90,9 @@ class HostConnection(web.RequestHandler):
         tasks: set[asyncio.Task[None]],
         on_garbage: Callable[[web.BaseRequest, Rejection], None],
     ) -> None:
-        """`tasks` gets the task that serves the connection, until it ends.
+        """`tasks` is the listener's set: this connection's task is in it until the task ends.
 
-        `on_garbage` is called before bytes that are no request get their answer.
+        `on_garbage` is called once for bytes that are no request, before their answer is sent.
         """
         super().__init__(
             server,
@@ -99,12 +109,12 @@ class HostConnection(web.RequestHandler):
         self._bounds = bounds
         self._tasks = tasks
         self._on_garbage = on_garbage
-        # Set once: what arrives from then on is dropped.
+        # Never unset: what arrives from then on is dropped, because the next answer is the last.
         self._deaf = False
         self._head = HeadWatch(bounds, self._on_head_timeout)
         self._latest_body: StreamReader = EMPTY_PAYLOAD
         self._connected_at = 0.0
-        self._promise: Promise | None = None
+        self._keep_alive_promise: Promise | None = None
         self._bytes_since_head = 0
         self._write_watch: WriteWatch | None = None
         self._wire: asyncio.Transport | None = None
@@ -131,7 +141,10 @@ class HostConnection(web.RequestHandler):
         task.add_done_callback(self._on_task_done)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Report to the exchange under way; the gateway's work on it continues."""
+        """Stop the time limits, and report the disconnect to the exchange under way.
+
+        Whether the gateway's work on it ends depends on what that work registered for a disconnect.
+        """
         super().connection_lost(exc)
         self._head.stop()
         if self._write_watch is not None:
@@ -144,17 +157,19 @@ class HostConnection(web.RequestHandler):
     def wind_down(self) -> None:
         """Close the connection after the exchange under way, or at once if it is idle.
 
-        A new connection first has FIRST_REQUEST seconds to bring its request.
+        A new connection first has FIRST_REQUEST seconds to bring its request. May be called again,
+        and calls itself again when such a delay is over.
         """
         self.closing = True
-        # aiohttp's task waits for a request, or has not begun to wait for the first one.
+        # Idle: aiohttp's task waits on `_waiter`, which the next request completes. Before its first
+        # wait there is none, and no request has been parsed.
         idle = self._request_count == 0 if self._waiter is None else not self._waiter.done()
         if idle and self._request_count == 0 and self._loop.time() < (until := self._connected_at + FIRST_REQUEST):
             self._loop.call_at(until, self.wind_down)
         elif idle:
-            # Otherwise a request arrives, after which the connection closes, or the promise calls
-            # this again.
-            if hang_up(self._wire, self._promise):
+            # If not, there are two cases. Bytes of a next request have arrived, and its answer closes
+            # the connection; or a promise still holds, and calls this when it ends.
+            if hang_up(self._wire, self._keep_alive_promise):
                 self.force_close()
         elif self.exchange is not None:
             self.exchange.wind_down()
@@ -163,11 +178,15 @@ class HostConnection(web.RequestHandler):
             self.keep_promise()
 
     def keep_promise(self) -> None:
-        """Allow a next request for a moment, because the last answer promised keep-alive."""
-        self._promise = Promise(lambda: self.wind_down() if self.closing else None)
+        """Stay open for hanging_up.MOMENT, because the answer just sent promised keep-alive.
+
+        Then the connection closes if it is idle and the listener closes. `Endpoint` calls this if
+        `leaving` was set after the head of an answer had been sent.
+        """
+        self._keep_alive_promise = Promise(lambda: self.wind_down() if self.closing else None)
 
     def drop(self) -> None:
-        """Abort the connection: what is unsent is lost."""
+        """Abort the connection: what is unsent is lost. The last step of the listener's close."""
         if self._wire is not None:
             self._wire.abort()
 
@@ -186,8 +205,8 @@ class HostConnection(web.RequestHandler):
     def data_received(self, data: bytes) -> None:
         """Parse what arrives, and limit a head that is not complete.
 
-        The parser limits lines and their number, and not the whole head. If more bytes than a head
-        may have arrived since the one before, `long_heads` is set.
+        The parser limits each line and the number of lines, but not the size of a head. This method
+        sets `long_heads` if the bytes since the head before are more than `max_header`.
         """
         if self._deaf:
             return
@@ -225,7 +244,10 @@ class HostConnection(web.RequestHandler):
 
     @property
     def most_unparsed(self) -> int:
-        """The most bytes of `received` that the parser may not have seen yet."""
+        """An upper bound for the bytes of `received` that the parser has not seen yet.
+
+        While reading is paused, aiohttp keeps the rest of the last read for the parser.
+        """
         return MOST_READ if self._reading_paused else 0
 
     def _on_head_timeout(self) -> None:
@@ -238,12 +260,14 @@ class HostConnection(web.RequestHandler):
     def _reject_input(self, refusal: Rejection) -> None:
         """Read nothing more, and answer the invalid bytes with `refusal`.
 
-        The answer comes after those to the requests before, and closes the connection.
+        It is queued as if it were a request, so its answer comes after those to the requests
+        before. aiohttp passes it to `_make_error_handler`. The answer closes the connection.
         """
         self._deaf = True
         self._head.stop()
         if not self._latest_body.is_eof():
             self._latest_body.set_exception(web.RequestPayloadError())
+        # Like aiohttp's parser: queue it, and wake the task of the connection.
         self._messages.append((_ErrInfo(refusal.status, _Garbage(refusal), ""), EMPTY_PAYLOAD))
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
@@ -263,8 +287,9 @@ class HostConnection(web.RequestHandler):
             self._write_watch.stop()
 
     async def write(self, piece: bytes | memoryview) -> None:
-        """Send bytes of an answer, and wait for a slow host. Raises ConnectionError if it has
-        disconnected.
+        """Send bytes of an answer, and wait for a slow host. `JsonDocument` calls it.
+
+        Raises ConnectionError if the host has disconnected.
         """
         transport = self.transport
         if transport is None or transport.is_closing():
@@ -313,6 +338,7 @@ class HostConnection(web.RequestHandler):
             # Also if the host has reset the connection, which is not noticed yet.
             return
         if transport is not None:
+            # The end of the connection is noticed only while it is read; the bytes are dropped.
             transport.resume_reading()
             await asyncio.wait([self.lost], timeout=_LINGER)
 

@@ -2,13 +2,25 @@
 
 It implements the gateway's `Exchange` on an aiohttp request. `Endpoint` creates one for each
 accepted request, and passes it to the gateway. The gateway returns a reply, which `Endpoint` sends.
-Until then the gateway may turn the answer into an event stream (`stream`, `resume`); the reply is
-then its last event (`finish`).
+Until then the gateway may turn the answer into an event stream (`stream`, `resume`). Then a reply
+with a body is the last event that this response carries (`finish`).
 
-An event stream is written by a task of its own, the writer. Its headers are sent at once, and
-comments break long silences. While the writer waits and the host keeps up, a message is written
-directly. A host that has disconnected or does not read closes the stream, so that the gateway
-notices. A resumable stream outlives the exchange: only the connection ends with it.
+Three objects share the work. The `EventStream` is what the gateway sends messages on. The
+`SseConnection` is the queue of messages for this response. The writer, a task of the exchange,
+sends that queue to the host. It sends the headers at once, and comments in long silences. While the
+writer waits and the host keeps up, a message skips the queue.
+
+An exchange with a stream ends in one of these ways:
+
+- `finish`: the gateway has replied. The response ends after the last event.
+- `host_left`: the host has disconnected, or reads too slowly and was disconnected.
+- `wind_down` and `send_elsewhere`: the listener closes.
+- `abandon`: the task of the connection is cancelled.
+
+After `host_left`, `wind_down` and `send_elsewhere` the gateway notices the end and still replies.
+
+A resumable stream outlives its exchange. The host continues it later with another exchange
+(`resume`), here or on another replica.
 """
 
 import asyncio
@@ -50,8 +62,9 @@ _log = logging.getLogger("taskgate.listener")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExchangeTerms:
-    """The parts that all exchanges of a listener share. `silence` is the keep-alive interval in
-    seconds.
+    """The parts that all exchanges of a listener share.
+
+    `silence` is the seconds without an event after which the writer sends a comment.
     """
 
     event_sink: EventSink
@@ -62,10 +75,18 @@ class ExchangeTerms:
 class HostExchange:
     """One request of a host, as the gateway gets it.
 
-    - `asked`: the gateway has asked for the body, so that it is read to its end.
-    - `_stream` and `_sse_connection`: the event stream of the answer, and what carries it here.
-    - `_finished`: the stream ends here for good, so that its response is ended properly.
-    - `_has_last`: the last message was given to the writer; `_has_answer`: the writer has sent it.
+    - `asked`: the gateway has called `body`, so the body is read to its end.
+    - `address`: the IP address of the host, or UNKNOWN.
+    - `_is_gone`: the host has disconnected, or the listener has ended the exchange.
+    - `_callbacks`: what `on_disconnect` registered. They run once, or pass to a resumable stream.
+    - `_opener`: set by `make_resumable`; the stream is opened with it.
+    - `_stream`, `_sse_connection`, `_response`, `_writer`: set together when the answer becomes an
+      event stream. `_stream` alone is set if the host had disconnected before.
+    - `_ends_properly`: the writer may end the response as HTTP demands, because the request needs
+      nothing more from this process. Otherwise it cuts the connection of a POST.
+    - `_was_answer_queued`: `finish` has queued the last message. `_was_answer_sent`: the writer has
+      sent it, so that a later disconnect is no concern of the gateway.
+    - `_budget`: the budget and the caller that `body` was called with.
 
     Callbacks run in the RequestContext in which the exchange was created.
     """
@@ -73,18 +94,18 @@ class HostExchange:
     __slots__ = (
         "_budget",
         "_callbacks",
-        "_finished",
-        "_has_answer",
-        "_has_last",
+        "_ends_properly",
         "_head",
         "_http",
         "_is_gone",
+        "_opener",
         "_request_context",
         "_response",
-        "_resumable",
         "_sse_connection",
         "_stream",
         "_terms",
+        "_was_answer_queued",
+        "_was_answer_sent",
         "_writer",
         "address",
         "asked",
@@ -101,18 +122,18 @@ class HostExchange:
         self._head = inbound
         self._terms = terms
         self._is_gone = False
-        self._finished = False
-        self._has_last = False
-        self._has_answer = False
+        self._ends_properly = False
+        self._was_answer_queued = False
+        self._was_answer_sent = False
         self._callbacks: list[Callable[[], None]] = []
-        self._resumable: StreamOpener | None = None
+        self._opener: StreamOpener | None = None
         self._stream: EventStream | None = None
         self._sse_connection: SseConnection | None = None
         self._response: web.StreamResponse | None = None
         self._writer: asyncio.Task[None] | None = None
         self._budget: tuple[BytesInFlight, str] | None = None
         self.held = 0
-        """Bytes that count as in flight until `release`."""
+        """Bytes that `count_answer` has counted and `release` has not yet."""
 
     @property
     def head(self) -> InboundHead:
@@ -124,15 +145,19 @@ class HostExchange:
         return self._http.version
 
     def body(self, budget: BytesInFlight, caller: str) -> Coroutine[Any, Any, bytes]:
-        """Receive the whole body, counted for `caller` in `budget`.
+        """Receive the whole body, counted for `caller` in `budget`. Called at most once.
 
-        Raises RequestRejected, which ends the exchange.
+        Raises RequestRejected, which the gateway lets pass: `Endpoint` then sends the rejection.
         """
         self.asked = True
         self._budget = budget, caller
         return self._terms.bodies.receive(self._http, budget, caller)
 
     def count_answer(self, size: int) -> None:
+        """Count bytes for the caller that `body` was called with, until `release`.
+
+        The gateway counts a large answer, and a large body that it has received.
+        """
         assert self._budget is not None, "only the answer to a request with a body is counted"
         budget, caller = self._budget
         budget.add(caller, size)
@@ -151,16 +176,21 @@ class HostExchange:
         If the host has disconnected, the stream is closed from the start.
         """
         if self._stream is None:
-            # A stream that never began cannot be resumed: the host has no id of it.
+            # Not resumable if the host is gone: it got no event id from which to resume.
             self._stream = (
                 EventStream() if self._is_gone else self._open_stream(SseConnection(write_through=self._write_through))
             )
         return self._stream
 
     def make_resumable(self, resumable: StreamOpener) -> None:
-        self._resumable = resumable
+        """Let a later `stream` open its stream with this opener. Called before `stream`."""
+        self._opener = resumable
 
     def resume(self, stream: EventStream, missed: Sequence[bytes]) -> bool:
+        """Continue an existing stream as this answer: the `missed` events first.
+
+        Returns False, and leaves the stream as it is, if the host has disconnected.
+        """
         if self._is_gone:
             return False
         sse_connection = SseConnection(write_through=self._write_through)
@@ -170,6 +200,11 @@ class HostExchange:
         return True
 
     def on_disconnect(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once, when the host has disconnected and cannot resume its stream.
+
+        Without a resumable stream that is the disconnect itself, and now if it has happened. With
+        one, it is the moment when the stream is discarded. An answer that was sent calls nothing.
+        """
         if not self._is_gone:
             self._callbacks.append(callback)
         elif isinstance(self._stream, ResumableEventStream):
@@ -178,39 +213,48 @@ class HostExchange:
             callback()
 
     def host_left(self) -> None:
-        """Handle that the host has disconnected: end the connection, and call the callbacks once.
+        """Handle that the host has disconnected: detach the stream, and call the callbacks once.
 
-        Those of a resumable stream are called when the host can no longer resume it. No callback is
-        called if the whole answer was sent before.
+        With a resumable stream they pass to it, and run when it is discarded. No callback is called
+        if the whole answer was sent before.
         """
         self._is_gone = True
         with request_context.in_request(self._request_context):
             self._detach()
             callbacks, self._callbacks = self._callbacks, []
-            for callback in () if self._has_answer else callbacks:
+            for callback in () if self._was_answer_sent else callbacks:
+                # Now that `_is_gone` is set, this calls it or passes it to the resumable stream.
                 self.on_disconnect(callback)
 
     def settle(self) -> None:
-        """Call the callbacks if the connection is lost right before a plain answer is sent."""
+        """Call the callbacks if the connection is lost and has not reported it yet.
+
+        `Endpoint` calls this once, right before it sends an answer that is no event stream.
+        """
         if self._callbacks and (self._http.transport is None or self._http.transport.is_closing()):
             self.host_left()
 
     def wind_down(self) -> None:
-        """End a GET stream, because the listener closes.
+        """End the exchange of a GET stream, because the listener closes.
 
-        An exchange with the answer to a call ends by itself, also if it resumes the call's stream
-        with GET.
+        The gateway notices the end of the connection and replies, so that `finish` follows. The
+        callbacks run, or pass to a resumable stream. That stream is not discarded: its host may
+        resume it elsewhere. An exchange that carries the answer to a call is left as it is, also if
+        it is a GET that resumes the call's stream. It ends with the call.
         """
         carries_call = isinstance(self._stream, ResumableEventStream) and self._stream.is_call_stream
         if self._head.method is HttpMethod.GET and not carries_call:
+            # A closed connection may have been replaced: `close` would end the connection of another
+            # exchange.
             if self._stream is not None and self._sse_connection is not None and not self._sse_connection.is_closed:
                 self._stream.close()
             self.host_left()
 
     def send_elsewhere(self) -> None:
-        """End the stream if another process can continue it: its host reconnects and resumes it.
+        """End the stream here if another process can continue it: its host reconnects and resumes.
 
-        Other exchanges are left as they are.
+        The stream is discarded in this process, which runs the callbacks. Other exchanges are left
+        as they are, and so is a stream that another connection carries by now.
         """
         stream = self._stream
         if (
@@ -219,28 +263,34 @@ class HostExchange:
             and self._sse_connection is not None
             and stream.connection is self._sse_connection
         ):
-            # The work of this process on the request ends with its callbacks, so that the response
-            # can end properly.
-            self._finished = True
+            # The callbacks end this process's work on the request. So the host may send the next
+            # request on this connection, and the response may end properly.
+            self._ends_properly = True
+            # Ends the connection, and tells the host when to reconnect.
             stream.close()
+            # Passes the callbacks to the stream, and `discard` runs them.
             self.host_left()
             stream.discard()
 
     @property
     def is_streaming(self) -> bool:
+        """Whether the answer has become an event stream, so that its headers are being sent."""
         return self._writer is not None
 
     async def finish(self, last: MessageText | None) -> web.StreamResponse:
-        """Send `last` as the last message, wait until it is written, and return the response.
+        """Send `last` as the last message, wait until the writer ends, and return the response.
 
-        Afterwards the stream of a POST has ended. A GET only carried a stream for some time: the
-        stream itself may continue on another connection.
+        Called once, with the gateway's reply, if `is_streaming`. Afterwards the stream of a POST has
+        ended for good. A GET only carried a stream for some time: the stream itself may continue on
+        another connection, without `last`.
         """
         assert self._writer is not None
         assert self._stream is not None
         assert self._response is not None
-        self._finished = True
-        self._has_last = last is not None and self._sse_connection is not None and not self._sse_connection.is_closed
+        self._ends_properly = True
+        self._was_answer_queued = (
+            last is not None and self._sse_connection is not None and not self._sse_connection.is_closed
+        )
         if self._head.method is HttpMethod.POST:
             self._stream.finish(last)
         elif last is not None and self._sse_connection is not None and not self._sse_connection.is_closed:
@@ -250,7 +300,10 @@ class HostExchange:
         return self._response
 
     async def abandon(self) -> None:
-        """Stop writing at once, because the connection's task is cancelled."""
+        """Stop writing at once, because the connection's task is cancelled.
+
+        No callback runs here: the gateway's work was cancelled with the same task.
+        """
         self.release()
         if self._writer is not None:
             self._writer.cancel()
@@ -258,10 +311,11 @@ class HostExchange:
 
     def _open_stream(self, sse_connection: SseConnection) -> EventStream:
         """Open the event stream of this answer, resumable if the gateway has asked for that."""
-        if self._resumable is None:
+        if self._opener is None:
             stream = EventStream(sse_connection)
         else:
-            stream = self._resumable.open("g" if self._head.method is HttpMethod.GET else "p", sse_connection)
+            # The letter begins the ids of its events, and tells the two kinds of streams apart.
+            stream = self._opener.open("g" if self._head.method is HttpMethod.GET else "p", sse_connection)
         self._start_writer(sse_connection)
         return stream
 
@@ -276,7 +330,8 @@ class HostExchange:
         self._response = response = web.StreamResponse(headers=_HEADERS)
         connection = self._http.protocol
         assert isinstance(connection, HostConnection)
-        # Without chunked encoding the end of the connection marks the end of the stream.
+        # HTTP/1.0 has no chunks: there the end of the connection marks the end of the stream. A
+        # connection that is leaving closes after this answer (`HostConnection.leaving`).
         if connection.leaving or self._http.version != HttpVersion11:
             response.force_close()
         with request_context.in_request(self._request_context):
@@ -299,8 +354,8 @@ class HostExchange:
                 await self._write_piece(response, piece)
             elif not sse_connection.is_closed:
                 await self._write_piece(response, sse.KEEP_ALIVE)
-        self._has_answer = self._has_last
-        if self._finished or self._head.method is HttpMethod.GET:
+        self._was_answer_sent = self._was_answer_queued
+        if self._ends_properly or self._head.method is HttpMethod.GET:
             await response.write_eof()
         elif self._http.transport is not None:
             # The call continues. A proper end of the answer would invite the host to send the next
@@ -313,6 +368,7 @@ class HostExchange:
         Called only while the writer waits for the next piece, so the response's head has been sent.
         """
         http, transport = self._http, self._http.transport
+        # Only HTTP/1.1 has chunks, and a slow host needs the queue and its limit.
         if http.version != HttpVersion11 or transport is None or transport.is_closing() or http.protocol.writing_paused:
             return False
         transport.write(b"%x\r\n%b\r\n" % (len(piece), piece))
@@ -336,6 +392,7 @@ class HostExchange:
             await asyncio.sleep(0)
 
     def _on_writer_done(self, writer: asyncio.Task[None]) -> None:
+        """Detach the stream when the writer has ended, for any reason, and report that."""
         self._detach()
         self._terms.event_sink.emit(StreamEnded("downstream", self._kind))
         error = None if writer.cancelled() else writer.exception()
@@ -344,4 +401,5 @@ class HostExchange:
 
     @property
     def _kind(self) -> str:
+        """The label of the stream in events: that of a GET, or the response to a POST."""
         return "get" if self._head.method is HttpMethod.GET else "response"

@@ -228,13 +228,14 @@ def metadata_documents(config: GatewayConfig, port: int) -> Mapping[str, bytes]:
 
 
 def _issuers(
-    config: GatewayConfig, before: Authenticator | None, heard: "_FetchReport", clock: Clock
+    config: GatewayConfig, before: Authenticator | None, fetch_report: "_FetchReport", clock: Clock
 ) -> tuple[Issuer, ...]:
+    # A known issuer keeps its keys, so that a reload does not depend on its being available.
     known = () if before is None else before.issuers
 
     def new_issuer(settings: IssuerSettings) -> Issuer:
         fetch = HttpFetcher()
-        return Issuer(settings, IssuerKeys(settings, fetch, clock, heard), fetch)
+        return Issuer(settings, IssuerKeys(settings, fetch, clock, fetch_report), fetch)
 
     return tuple(
         next((issuer for issuer in known if issuer.settings == settings), None) or new_issuer(settings)

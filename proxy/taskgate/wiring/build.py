@@ -310,7 +310,7 @@ def _build_in_session(
         resuming=Resuming(listening=listening, following=following, shared=core.cluster.shared_resumable),
     )
     return (
-        InSessionMessages(rooms=services, dialect=dialect, event_sink=base.event_sink),
+        InSessionMessages(services=services, dialect=dialect, event_sink=base.event_sink),
         relaying,
         listening,
         following,

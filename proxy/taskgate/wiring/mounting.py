@@ -140,6 +140,7 @@ class UpstreamRegistry:
         # Replaced servers that still have sessions, with the keys of their concurrency limits.
         self._leaving: dict[CountedUpstream, _LimitKey] = {}
         self._replaced_limits: dict[_LimitKey, _Limit] = {}
+        # One task for each replaced server: it waits for the last session, and closes the server.
         self._waiting = Background()
 
     async def prepare(self, config: GatewayConfig, rules: AdmissionRules) -> PreparedMounts:

@@ -1,9 +1,15 @@
 """The steps of a shutdown that concern hosts, and waits with a time limit: `unless`, `Closers`.
 
-`Service.drain` calls `take_no_more`, `settled`, `close_door` and `part`, in an order that depends on
-whether there are other replicas. `Service.close` uses `Closers`. A wait ends by itself, at its
-limit, or in a hurry. `hurry` is an event that is set when the operator wants an end at once, for
-example with a second signal.
+`Service.drain` calls the steps in this order; a gateway with a shared store has other replicas:
+
+- `take_no_more`: new work goes to other replicas, or is refused if there are none;
+- `settled`: running tasks and requests end, and their results are fetched. Not called with other
+  replicas, where `Service` waits for the running tasks alone;
+- `close_door`: no more connections. With other replicas, `take_no_more` has already called it;
+- `part`: the streams and the public listener close.
+
+`Service.close` then closes everything else with `Closers`. `hurry` is an event that is set when the
+operator wants an end at once, for example with a second signal. `unless` ends a wait for it.
 """
 
 import asyncio
@@ -16,42 +22,49 @@ from taskgate.listener.listener import PublicListener
 from taskgate.wiring.build import Runtime
 
 LAST_WORDS: Final = timedelta(seconds=2)
-"""Time for answers that are being written, in any case."""
+"""Time that `part` adds for answers that are being written, also if no time is left."""
 LAST_MOMENT: Final = timedelta(milliseconds=150)
-"""Time for each step that hangs after a hurry was asked for."""
+"""Time that `unless` waits for cancelled work to end once `hurry` is set, and that each close
+function gets then."""
 LAST_CONNECTIONS: Final = timedelta(milliseconds=20)
-"""Time for connections that were being made when the listener stopped: a few network round trips."""
+"""Time to accept connections that the system had begun to set up: a few network round trips."""
 LAST_ARRIVALS: Final = timedelta(seconds=1)
-"""Time for requests that were on their way when the listener closed, if other replicas serve the
-next."""
+"""Time for requests that were on their way when the listening socket was closed, with other
+replicas."""
 
 
 async def take_no_more(
-    listener: PublicListener, runtime: Runtime, delay: timedelta, patience: timedelta, hurry: asyncio.Event
+    listener: PublicListener, runtime: Runtime, delay: timedelta, retry_after: timedelta, hurry: asyncio.Event
 ) -> None:
     """Serve for `delay` as before, then take no new work.
 
-    Alone, the gateway refuses what starts something, with the retry delay `patience`. It still
-    serves requests about existing tasks and sessions, also on new connections.
+    Alone, the gateway refuses what starts something, and tells its host to retry after
+    `retry_after`. It still serves requests about existing tasks and sessions, also on new
+    connections.
 
-    With other replicas nothing is refused. Each answer closes its connection, so that the host
-    opens one to another replica. Then idle connections and streams with notifications end.
+    With a shared store nothing is refused. From the start of `delay`, each answer closes its
+    connection, so that the host opens one to another replica. After it the listening socket closes.
+    A second later, modern subscriptions, idle connections and GET streams end.
     """
-    has_others = runtime.cluster.leasing is not None
-    if has_others:
+    # The store can be shared; whether another replica runs now is not looked up.
+    shares_store = runtime.cluster.leasing is not None
+    if shares_store:
         listener.retire()
     await unless(hurry, asyncio.sleep(delay.total_seconds()))
-    if has_others:
+    if shares_store:
         await close_door(listener)
         await unless(hurry, asyncio.sleep(LAST_ARRIVALS.total_seconds()))
         runtime.subscriptions.finish()
         listener.wind_down()
     else:
-        runtime.gateway.drain(patience)
+        runtime.gateway.drain(retry_after)
 
 
 async def close_door(listener: PublicListener) -> None:
-    """Stop accepting connections, without losing those that are being made."""
+    """Close the listening socket, without losing connections that are being made.
+
+    New ones are turned away first; those under way have LAST_CONNECTIONS to be accepted.
+    """
     listener.turn_away()
     await asyncio.sleep(LAST_CONNECTIONS.total_seconds())
     listener.stop_accepting()
@@ -60,7 +73,7 @@ async def close_door(listener: PublicListener) -> None:
 async def settled(runtime: Runtime) -> None:
     """Wait until no task and no request to a server runs, and the results of tasks were fetched.
 
-    Hosts have a limited time to fetch them.
+    The wait for fetches is limited by itself, the others are not: callers use `unless`.
     """
     await runtime.runner.idle()
     await runtime.mounting.requests.wait_idle()
@@ -68,10 +81,11 @@ async def settled(runtime: Runtime) -> None:
 
 
 async def part(listener: PublicListener, runtime: Runtime, left: timedelta) -> None:
-    """End streams of notifications, close the listener, and wait for the running requests.
+    """End modern subscriptions, close the listener, and wait for the requests under way.
 
-    After `left` the calls that still wait for their server end with an error, which their hosts
-    have LAST_WORDS to receive.
+    Returns when the listener has no connection left, after at most `left` and LAST_WORDS. After
+    `left` the calls that still wait for their server end with an error, which their hosts have
+    LAST_WORDS to receive.
     """
     runtime.subscriptions.finish()
     cutting = asyncio.get_running_loop().call_later(left.total_seconds(), _cut_off, runtime)
@@ -79,11 +93,12 @@ async def part(listener: PublicListener, runtime: Runtime, left: timedelta) -> N
         await listener.close(left + LAST_WORDS)
     finally:
         cutting.cancel()
-        # The hosts of held calls cannot return any more.
+        # Held calls wait for input responses, which no host can send any more.
         runtime.calls.stop()
 
 
 def _cut_off(runtime: Runtime) -> None:
+    """End all running calls with an error: plain calls of the legacy era, then modern ones."""
     runtime.relaying.stop()
     runtime.calls.stop()
 
@@ -97,13 +112,15 @@ async def unless(
 ) -> None:
     """Wait for `work`, at most `within`; when `hurry` is set, only `moment` longer.
 
-    At the limit the work is cancelled, and its end awaited. In a hurry, work that does not end when
-    cancelled is abandoned after LAST_MOMENT. Raises what `work` raises.
+    Work that has not ended then is cancelled, and its end awaited. If `hurry` is set when the work
+    is cancelled, that wait is LAST_MOMENT long, and work that still runs is abandoned. Otherwise it
+    has no limit, and setting `hurry` later does not shorten it. Returns normally in each case;
+    raises what `work` raises, unless it was cancelled or abandoned.
     """
     working, hurrying = asyncio.ensure_future(work), asyncio.ensure_future(hurry.wait())
-    patience = None if within is None else within.total_seconds()
+    limit = None if within is None else within.total_seconds()
     try:
-        await asyncio.wait((working, hurrying), timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((working, hurrying), timeout=limit, return_when=asyncio.FIRST_COMPLETED)
         if hurry.is_set():
             await asyncio.wait((working,), timeout=moment.total_seconds())
     finally:
@@ -117,7 +134,8 @@ async def unless(
 class Closers(AsyncExitStack):
     """The stack of close functions; `aclose` calls them in reverse.
 
-    Once `hurry` is set, a function that hangs is abandoned, and the next one called.
+    Each runs to its end. Once `hurry` is set, one that hangs is cancelled after LAST_MOMENT, soon
+    abandoned, and the next one called. `Service.close` may replace `hurry` by its caller's event.
     """
 
     def __init__(self) -> None:

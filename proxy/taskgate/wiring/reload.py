@@ -49,7 +49,11 @@ class Reloaded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """The objects that a configuration changes. `relog` applies changed logging settings."""
+    """The objects that a reload changes, and what it needs to make new ones.
+
+    `relog` is called with the configuration after its logging settings have changed. `port` is the
+    public listener's. `data_directory` is where keys without a configured file are.
+    """
 
     runtime: Runtime
     listener: PublicListener
@@ -67,7 +71,7 @@ class Reload:
     """
 
     def __init__(self, config: GatewayConfig, stage: Stage, configuration_fingerprint: int) -> None:
-        """`mark` is the fingerprint of the configuration."""
+        """`configuration_fingerprint` is that of `config`; reports and metrics show it."""
         self._config = config
         self._stage = stage
         self._fingerprint = configuration_fingerprint
@@ -133,6 +137,7 @@ class Reload:
             if authenticator is not None:
                 await authenticator.close(self._stage.runtime.callers.authenticator)
             raise
+        # Nothing fails from here on, so the configuration counts as the present one.
         before, self._config = self._config, config
         if config == before and authenticator is None and not prepared.is_new and not next_telemetry.is_new:
             await self._stage.telemetry.discard(next_telemetry)

@@ -1,6 +1,7 @@
-"""The listen address of the public listener: `bind`.
+"""Sockets at configured listen addresses: `bind` for the public listener, `refused` for errors.
 
-`Service` binds it before it opens anything else, so that an address in use is the first error.
+`Service` calls `bind` before it opens the store, so that who starts a second gateway by mistake is
+told of the port. It calls `refused` for the operators' listener, which binds its own address.
 """
 
 import os
@@ -15,7 +16,11 @@ class ListenFailed(Exception):
 
 
 def bind(listen: BindAddress, bounds: ConnectionBounds) -> socket.socket:
-    """Bind the socket of the public listener, which accepts nothing yet. Raises ListenFailed."""
+    """Bind the socket of the public listener, and return it. Raises ListenFailed.
+
+    The system queues connections from now on; `PublicListener.start` takes the socket and accepts
+    them, within `bounds`.
+    """
     family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
     try:
         listening = socket.create_server((listen.host, listen.port), family=family)
@@ -25,7 +30,11 @@ def bind(listen: BindAddress, bounds: ConnectionBounds) -> socket.socket:
 
 
 def refused(key: str, listen: BindAddress, error: OSError) -> ListenFailed:
-    """Return the error for a listen address, configured at `key`, that the system refused."""
-    # Only the system's reason: asyncio's text around it repeats the address.
+    """Return the error to raise when the system refused a listen address.
+
+    `key` is the configuration key of the address, which begins the text.
+    """
+    # Only the system's reason. The text of `error` may repeat the address, as asyncio's does for
+    # the operators' listener.
     reason = os.strerror(error.errno).lower() if error.errno is not None and error.errno > 0 else "no such address"
     return ListenFailed(f"{key}: cannot listen on {listen}: {reason}")

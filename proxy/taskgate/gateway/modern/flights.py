@@ -42,6 +42,12 @@ class InflightCall:
     of the task. There is none while the call is held. `most` is the number of questions that may
     wait at once. `passes_rounds` is whether the input requests of a modern server go to the host
     unchanged; that ends when the call becomes a task.
+
+    - `_call`: the background task that sends the call; None before `start` and after `close`.
+    - `_listener`: gets the notifications now. `_task_listener`: the task's, once there is a task.
+    - `_progress`, `_resume_point`: the newest ones, for a task that the call may become.
+    - `_change`: set when a question has come or the call has ended, to wake those who wait.
+    - `_leaves_at_close`: the value of `leaves` when `close` was called.
     """
 
     __slots__ = (
@@ -115,7 +121,8 @@ class InflightCall:
     def keep(self, between: Between) -> Leave | None:
         """Have the task store the checkpoint of a round.
 
-        Returns None without a task: only tasks continue in other processes.
+        The session awaits the returned function before it sends the next round. Returns None
+        without a task: only tasks continue in other processes.
         """
         return None if self._task_listener is None else self._task_listener.keep(between)
 

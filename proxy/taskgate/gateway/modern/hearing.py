@@ -32,6 +32,9 @@ class RequestListener(UnsavedCallListener):
     of extensions are forwarded (X-EXT-23); if they name a stream, that is `id`, the request's id.
     Everything else is dropped. `passes_rounds` is whether a modern server's input requests go to
     the host unchanged.
+
+    `_last_progress` is the newest number that the host got, also one that a keep-alive invented.
+    `_has_sent` is whether anything was sent since the last keep-alive.
     """
 
     __slots__ = (
