@@ -1,8 +1,8 @@
-"""The wait for the call of a task: `come_of`. It maps every end of a call to the event that
-ends the task, or to None if no event is to be written.
+"""The wait for the call of a task: `come_of`. It maps what comes of a call to the event that ends
+the task, or to None if no event is to be written.
 
-`TaskExecutor` uses it once for each call, after the call was dispatched (`dispatch`). `Completions`
-writes the event.
+`TaskExecutor` uses it once for each call, after the record says that the call was sent (`dispatch`).
+`Completions` writes the event.
 """
 
 from collections.abc import Callable
@@ -38,12 +38,16 @@ async def come_of(
     process has it or continues the call. It is a failure if the gateway shuts down and no process
     continues the call.
 
-    `ticket` is released on every path when the call is over: the time to store the event does not
-    occupy the server. Raises Gone if a resumed call no longer exists at its server and may be sent
-    again; every other error becomes a failure.
+    `ticket` is the permit of the call; None if the caller of this function has none to release. It
+    is released here on every path, once the call is over: the time to store the event does not
+    occupy the server.
+
+    Raises Gone if a resumed call no longer exists at its server and may be sent again
+    (`run.may_be_made_again`). Every other Exception becomes a failure.
     """
     try:
-        # A stop before this line has cancelled nothing, so it is checked here.
+        # A stop before the scope was entered has cancelled nothing, so it is checked here. Then the
+        # call is not made.
         with run.scope:
             if not run.stopped:
                 return outcome(await call())
@@ -54,9 +58,12 @@ async def come_of(
     except UpstreamFailed as failure:
         return call_failed(failure, ran=run.ran)
     except QueueFull as full:
-        # The call waited for its permit together with equal calls.
+        # Two kinds of calls wait for their permit here. One was joined with equal calls before it
+        # became a task. The other was taken over between two rounds. `ran`: an earlier process may
+        # have sent it.
         return call_ended(FaultReason.QUEUE, str(full), dispatched=run.ran, retry_after=full.retry_after)
     except ScopeCancelled:
+        # The run was stopped: why is decided below.
         pass
     except Exception as error:
         # Whatever the error is, the task must not stay unfinished.
@@ -67,4 +74,5 @@ async def come_of(
             ticket.release()
     if run.is_left or not run.is_shut_down:
         return None
+    # The record says that the call was sent, even if the stop came right before that.
     return call_ended(FaultReason.SHUTDOWN, CUT_OFF, dispatched=True)

@@ -2,8 +2,12 @@
 it.
 
 `TaskExecutor` calls `settle` with the event that ended a call, `Runner` and `Takeovers` with
-cancellations and failures. The first final state counts; every later one is dropped. While the
-store is unavailable, results wait in memory, within a limit.
+cancellations and failures. The first final state in the record counts; every later one is dropped,
+and reported as LateAnswerDropped. While the store is unavailable, results wait in memory, within a
+limit.
+
+Each attempt loads the record, checks that this process may end the task, and applies the event. Then
+it swaps the record, if its revision is unchanged.
 """
 
 import asyncio
@@ -27,14 +31,18 @@ MAX_WAITING: Final = 64 * 1024 * 1024
 NOT_KEPT: Final = "The call ended, but its result could not be stored: the task store was not available"
 
 Written = Callable[[int], None]
-"""Called right before each attempt to write, with the revision that is about to be written."""
+"""Called right before each attempt to write, with the revision that is about to be written.
+
+Before, because the notification of the change may arrive before the store's answer. The run ignores
+the notification of its own revision."""
 
 
 class Completions:
     """The writer of final states.
 
-    `hold` is given if replicas share the store. Then a task whose lease another process has can
-    only be cancelled from here.
+    `hold` is given if replicas share the store: the leases of this process. Then a task whose lease
+    another process has can only be cancelled from here. `_waiting_size` are the characters of the
+    results that wait for the store now.
     """
 
     def __init__(self, *, store: TaskStore, event_sink: EventSink, clock: Clock, hold: Hold | None = None) -> None:
@@ -50,8 +58,11 @@ class Completions:
         """Write the final state of a task, however long the store takes.
 
         Returns True if it was written, or the task has expired. Returns False if the task had ended
-        before, or belongs to another process. If the results that wait for the store are too large
-        together, a failure is written in place of this one.
+        before, or belongs to another process. It had also ended before if an attempt was stored
+        although the store reported a failure.
+
+        If the results that wait for the store are too large together, a failure is written in place
+        of this one.
         """
         with suppress(StoreUnavailable):
             if (was_written := await self._try(owner, task, event, written)) is not None:
@@ -66,6 +77,7 @@ class Completions:
             self._waiting_size -= size
 
     async def _insist(self, owner: OwnerKey, task: TaskId, event: TaskEvent, written: Written) -> bool:
+        """Try until there is an answer; only a failure of the store needs a pause."""
         pause = RETRY_FIRST
         while True:
             try:
@@ -84,6 +96,7 @@ class Completions:
         record = await self._store.load(owner, task, now=now)
         if self._hold is not None:
             if await self._hold.healed(task, record):
+                # The store had lost the record, and has it again: load it anew.
                 return None
             if record is not None and not _may_end(self._hold, record, event):
                 self._event_sink.emit(LateAnswerDropped(owner.mount))
@@ -100,6 +113,7 @@ class Completions:
         if not await self._store.swap(ended, expected=record.revision):
             return None
         if self._hold is not None:
+            # The copy of the record, from which it is restored if the store loses it.
             self._hold.wrote(ended)
         report(self._event_sink, record, event, ended)
         self._event_sink.emit(_finished(ended, event))
@@ -107,10 +121,12 @@ class Completions:
 
 
 def _may_end(hold: Hold, record: TaskRecord, event: TaskEvent) -> bool:
+    """Whether this process may try to end the task. An ended one is refused later, by `advance`."""
     return record.status.is_terminal or isinstance(event, CancelRequested) or hold.holds(record)
 
 
 def _finished(record: TaskRecord, event: TaskEvent) -> TaskFinished:
+    """The report of the end, with its reason."""
     match event:
         case CallSucceeded(tool_error=True):
             reason = "tool_error"

@@ -35,10 +35,10 @@ class CallRoute(NamedTuple):
     ticket: Permit
 
 
-def going_on(run: TaskRun, record: TaskRecord, rest: RoundCheckpoint, way: CallRoute, clock: Clock) -> Call:
+def going_on(run: TaskRun, record: TaskRecord, rest: RoundCheckpoint, route: CallRoute, clock: Clock) -> Call:
     """Return the call that waits for the host's answers and then sends the next round.
 
-    The server gets no message before that, so the permit is waiter only after the answers.
+    The server gets no message before that, so the wait for the permit begins after the answers.
     """
     params, tool = record.call.params, record.call.tool
     assert params is not None, "a recovered record has its bodies"
@@ -48,9 +48,9 @@ def going_on(run: TaskRun, record: TaskRecord, rest: RoundCheckpoint, way: CallR
     async def call() -> Response:
         answers = await waiter.answers()
         left = max(ends - clock.now(), timedelta())
-        if not way.ticket.is_granted:
-            await way.ticket.wait(min(way.ticket.max_wait, left))
-        return await way.upstream.run(
+        if not route.ticket.is_granted:
+            await route.ticket.wait(min(route.ticket.max_wait, left))
+        return await route.upstream.run(
             tool,
             params,
             within=left,
@@ -66,7 +66,7 @@ def standing(
     run: TaskRun,
     record: TaskRecord,
     call_checkpoint: CallCheckpoint,
-    way: CallRoute,
+    route: CallRoute,
     clock: Clock,
     is_last: Callable[[], Awaitable[bool]],
 ) -> Call:
@@ -79,7 +79,7 @@ def standing(
     assert params is not None, "a recovered record has its bodies"
     asked, now = run.listener.stands(record, call_checkpoint), clock.now()
     call = partial(
-        way.upstream.run,
+        route.upstream.run,
         tool,
         params,
         within=time_left(record, now),

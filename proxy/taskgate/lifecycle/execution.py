@@ -59,47 +59,47 @@ class TaskExecutor:
         self._leasing = leasing
         self._counts: Counter[str] = Counter()
 
-    async def run(self, run: TaskRun, record: TaskRecord, way: CallRoute) -> None:
+    async def run(self, run: TaskRun, record: TaskRecord, route: CallRoute) -> None:
         """Wait for the permit, dispatch a call, send it, and store its result."""
         assert record.call.params is not None, "a new or recovered record has its bodies"
         try:
-            unsent = await self._dispatcher.leave(run, record, way.ticket)
+            unsent = await self._dispatcher.leave(run, record, route.ticket)
         except ScopeCancelled:
             # The task was ended, or another process has it: nothing is sent or written.
             return
         if unsent is not None:
-            way.ticket.release()
+            route.ticket.release()
             await self._settle(run, unsent)
             return
         # As the caller of the task, not the last user of the session: their token may be valid for
         # longer.
         now = self._clock.now()
         call = partial(
-            way.upstream.run,
+            route.upstream.run,
             record.call.tool,
             record.call.params,
             within=time_left(record, now),
             listener=run.listener,
-            principal=way.principal_source,
+            principal=route.principal_source,
         )
         limited = bounded(call, record, now)
         # A running call holds little memory: its record is in the store.
         del record
-        await self.see_through(run, limited, way.upstream.outcome, way.ticket)
+        await self.see_through(run, limited, route.upstream.outcome, route.ticket)
 
     def go_on(
-        self, run: TaskRun, record: TaskRecord, rest: RoundCheckpoint, way: CallRoute
+        self, run: TaskRun, record: TaskRecord, rest: RoundCheckpoint, route: CallRoute
     ) -> Coroutine[Any, Any, None]:
         """Resume a call of an earlier process that waits between two rounds."""
-        call = going_on(run, record, rest, way, self._clock)
-        return self.see_through(run, call, way.upstream.outcome, way.ticket)
+        call = going_on(run, record, rest, route, self._clock)
+        return self.see_through(run, call, route.upstream.outcome, route.ticket)
 
     async def stand(
         self,
         run: TaskRun,
         record: TaskRecord,
         call_checkpoint: CallCheckpoint,
-        way: CallRoute,
+        route: CallRoute,
         anew: Callable[[], tuple[CallRoute, Callable[[], None]]],
     ) -> None:
         """Resume a call of an earlier process at its server.
@@ -109,9 +109,9 @@ class TaskExecutor:
         """
         run.may_be_made_again = record.is_dispatchable
         is_last = partial(self._takeovers.is_last_in, record, call_checkpoint.resume_point.session)
-        call = standing(run, record, call_checkpoint, way, self._clock, is_last)
+        call = standing(run, record, call_checkpoint, route, self._clock, is_last)
         try:
-            await self.see_through(run, call, way.upstream.outcome, way.ticket)
+            await self.see_through(run, call, route.upstream.outcome, route.ticket)
         except Gone:
             run.may_be_made_again = False
             run.listener.sinks()

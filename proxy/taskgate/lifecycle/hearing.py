@@ -10,9 +10,14 @@ A server sends messages while it works on a call. Each goes where it belongs:
 `Runner` creates a listener for each run, from the shared `TaskListeners`, and gives it to the
 upstream session, which calls the methods of `CallListener`. `Runner` and `RecordWatcher` call the
 others. A listener ends with `close`, when the call is over here, or with `leave`, when the run is
-stopped. `leave` also decides whether the call is left to another process.
+stopped. `leave` also decides whether the call is *left*: it goes on at its server, and another
+process resumes it from the checkpoint in the record.
 
-The constant at the end is the listener of sessions that have no host.
+A checkpoint is of one of two kinds (`checkpoints`). At its server, the call has a resume point.
+Between two *rounds*, the server has asked questions and expects a new request with the answers.
+
+The constant at the end is the listener of sessions that have no host. `Runner` passes it to the
+upstream sessions of calls that were taken over.
 """
 
 import asyncio
@@ -46,7 +51,8 @@ WRITE_EVERY: Final = timedelta(seconds=1)
 class TaskListeners:
     """The factory of task listeners, with what they share.
 
-    `outlives` is whether records survive this process: only then are checkpoints stored.
+    `streams` has the streams to hosts. `outlives` is whether records survive this process. Only then
+    are resume points stored, and calls left to another process.
     """
 
     def __init__(
@@ -67,7 +73,7 @@ class TaskListeners:
         self.outlives = outlives
 
     def of(self, record: TaskRecord) -> "TaskListener":
-        """Create the listener of one task's call; it must be closed."""
+        """Create the listener of one task's call; the caller must call `close` once the call is over."""
         self.streams.speak(record.id)
         return TaskListener(self, record.owner, origin_of(record), record.call.progress_token)
 
@@ -76,21 +82,25 @@ class TaskListener:
     """A `CallListener` for the call of one task. After `close` it ignores messages.
 
     - `_token`: the progress token of the host's call; None if it wants no progress.
-    - `_done`: the last progress value; `_unwritten`: the status message that is still to be written.
-    - `_inputs`: the questions, None until the first one or the first checkpoint.
-    - `_round`: the checkpoint of the last wait between two rounds, written or taken over.
+    - `_last_progress`: the last progress value.
+    - `_unwritten`: the newest status message, until its write begins; else None.
+    - `_inputs`: the questions and the call's resume point; None until the first of either.
+    - `_round`: the object that removes the checkpoint between two rounds, before the next round. It
+      is a writer for a round of this process, or a waiter for one of an earlier process. None before
+      the first round.
+    - `_closed`: set by `close`, also through `leave`.
     """
 
     __slots__ = (
         "_background",
         "_bounds",
         "_closed",
-        "_done",
-        "_hearing",
         "_inputs",
+        "_last_progress",
         "_origin",
         "_owner",
         "_round",
+        "_shared",
         "_token",
         "_unwritten",
         "_writing",
@@ -98,14 +108,14 @@ class TaskListener:
         "principal",
     )
 
-    def __init__(self, hearing: TaskListeners, owner: OwnerKey, origin: TaskOrigin, token: RequestId | None) -> None:
-        self._hearing = hearing
-        # The operator's rules when the task began.
-        self._bounds = hearing.live.current.questions
+    def __init__(self, shared: TaskListeners, owner: OwnerKey, origin: TaskOrigin, token: RequestId | None) -> None:
+        self._shared = shared
+        # The operator's rules at the start of this run; later changes of them do not matter.
+        self._bounds = shared.live.current.questions
         self._owner = owner
         self._origin = origin
         self._token = token
-        self._done: float | None = None
+        self._last_progress: float | None = None
         self._unwritten: str | None = None
         self._writing = False
         self._inputs: TaskInputs | None = None
@@ -113,12 +123,12 @@ class TaskListener:
         self._background: Background | None = None
         self._closed = False
         self.leaves = False
-        """Whether the call was left to another process: `leave` has set it.
+        """Whether the call was left to another process. Only `leave` sets it.
 
         The upstream session then sends the server no cancellation when the call is cancelled here.
         """
         self.principal: Principal | None = None
-        """The caller who answered last; the server gets the answers as from them."""
+        """The caller who answered last, set by `Runner.answers`; the server gets answers as from them."""
 
     def on_notification(self, notification: Notification) -> None:
         if self._closed:
@@ -130,7 +140,7 @@ class TaskListener:
         else:
             # Not about the task: servers may send notifications of the session on the call's
             # stream.
-            host_session = self._hearing.streams.session(self._origin)
+            host_session = self._shared.streams.session(self._origin)
             if host_session is not None:
                 host_session.on_notification(notification)
 
@@ -154,32 +164,37 @@ class TaskListener:
 
     def keep(self, between: Between) -> Leave | None:
         if self._closed or self._inputs is None:
+            # Without `_inputs` no host was asked anything, so there is no wait.
             return None
-        # The upstream session awaits `leave` before the next round.
-        self._round = round_writer = self._inputs.rest(between, self._hearing.checkpoints)
+        self._round = round_writer = self._inputs.rest(between, self._shared.checkpoints)
+        # Not the method of this class: the writer's, which removes the checkpoint.
         return round_writer.leave
 
     def awaits(self, record: TaskRecord, rest: RoundCheckpoint) -> RoundWaiter:
-        """Return the waiter for the answers of the round in an earlier process's checkpoint.
+        """Return the waiter for the answers to an earlier process's round, `rest`.
 
-        Called once, instead of `stands`, for a call that was taken over.
+        Called once at the start of a run that took over a call between two rounds.
         """
-        self._round = awaited = RoundWaiter(record, rest, changes=self._hearing.changes, wait=self._bounds.wait)
-        return awaited
+        self._round = waiter = RoundWaiter(record, rest, changes=self._shared.changes, wait=self._bounds.wait)
+        return waiter
 
     def on_checkpoint(self, resume_point: ResumePoint) -> None:
-        if self._hearing.outlives and not self._closed:
-            self._get_inputs().on_checkpoint(resume_point, self._hearing.checkpoints)
+        if self._shared.outlives and not self._closed:
+            self._get_inputs().on_checkpoint(resume_point, self._shared.checkpoints)
 
     def stands(self, record: TaskRecord, call_checkpoint: CallCheckpoint) -> Mapping[str, Question]:
-        """Continue from the checkpoint of an earlier process, of a call at its server.
+        """Take over the questions and the resume point in an earlier process's checkpoint.
 
-        Returns the questions that the server may still wait for, by the server's keys.
+        Called once at the start of a run that took over a call at its server. Returns the questions
+        that the server may still wait for, by the server's keys.
         """
-        return self._get_inputs().stand(record, call_checkpoint, self._hearing.checkpoints)
+        return self._get_inputs().stand(record, call_checkpoint, self._shared.checkpoints)
 
     def sinks(self) -> None:
-        """Drop the checkpoint: the server no longer has the call, which is sent again."""
+        """Remove the resume point from the record.
+
+        `TaskExecutor` calls it when the server no longer has the call, which is then sent again.
+        """
         if self._inputs is not None:
             self._inputs.sink()
 
@@ -190,29 +205,35 @@ class TaskListener:
         the listener closes, and neither the call nor its questions are cancelled. On False nothing
         has changed, and the caller cancels the call.
         """
-        self.leaves = self.leaves or (self.is_resting and self._hearing.outlives)
+        self.leaves = self.leaves or (self.is_resting and self._shared.outlives)
         if self.leaves:
             self.close()
         return self.leaves
 
     @property
     def is_resting(self) -> bool:
-        """Whether another process could resume the call now: the record has a checkpoint of it."""
-        checkpoints, stands = self._round, self._inputs
-        return (checkpoints is not None and checkpoints.is_kept) or (stands is not None and stands.is_kept)
+        """Whether the record has a checkpoint now, so that another process could resume the call."""
+        between_rounds, at_server = self._round, self._inputs
+        return (between_rounds is not None and between_rounds.is_kept) or (at_server is not None and at_server.is_kept)
 
     def refused(self, required: Mapping[str, Any]) -> None:
         """Ignore it: a task ends as its server ends it."""
 
     def obey(self, record: TaskRecord) -> None:
-        """Act on changes that others made to the record: pass on the answers of hosts."""
+        """Pass the hosts' answers in the record on: to the server, or to the waiter of a round.
+
+        `RecordWatcher` calls it for each change that others made to the record of a running task.
+        """
         if isinstance(self._round, RoundWaiter):
             self._round.obey(record)
         if self._inputs is not None and record.answers:
             self._inputs.obey(record, self.principal)
 
     def free(self, key: str, claim: str) -> None:
-        """Remove the claim of a stream from a question, because the stream's process is gone."""
+        """Remove the claim of a stream from a question, because the stream's process is gone.
+
+        A claim reserves the question for one stream. Without it, another stream may deliver it.
+        """
         if self._inputs is not None and not self._closed:
             self._inputs.free(key, claim)
 
@@ -221,9 +242,12 @@ class TaskListener:
         return None if self._inputs is None else self._inputs.find(key)
 
     def close(self) -> None:
-        """Stop all work for the call, because it is over here or was left to another process."""
+        """Stop all work for the call, because it is over here or was left to another process.
+
+        May be called again. Questions get no answer by that.
+        """
         if not self._closed:
-            self._hearing.streams.fall_silent(self._origin.task)
+            self._shared.streams.fall_silent(self._origin.task)
         self._closed = True
         if self._inputs is not None:
             self._inputs.close()
@@ -232,23 +256,24 @@ class TaskListener:
 
     def _get_inputs(self) -> TaskInputs:
         if self._inputs is None:
-            hearing = self._hearing
+            shared = self._shared
             self._inputs = TaskInputs(
                 self._owner,
                 self._origin.task,
-                changes=hearing.changes,
-                dialect=hearing.dialect,
+                changes=shared.changes,
+                dialect=shared.dialect,
                 bounds=self._bounds,
             )
         return self._inputs
 
     def _progressed(self, notification: Notification) -> None:
         progress = read_progress(notification)
-        if progress is None or (self._done is not None and progress.done < self._done):
+        if progress is None or (self._last_progress is not None and progress.done < self._last_progress):
             return
-        # Hosts may rely on growing progress (L-PROG-1); the text may change without it.
-        is_further = self._done is None or progress.done > self._done
-        self._done = progress.done
+        # Hosts may rely on growing progress (L-PROG-1), so they get no equal value. Its text is
+        # written all the same.
+        is_further = self._last_progress is None or progress.done > self._last_progress
+        self._last_progress = progress.done
         self._unwritten = progress.status_message
         if self._token is not None and is_further:
             self._tell(notification, self._token)
@@ -259,22 +284,23 @@ class TaskListener:
             self._background.run(self._write)
 
     def _tell(self, notification: Notification, token: RequestId | None) -> None:
-        dialect, task = self._hearing.dialect, self._origin.task
-        self._hearing.streams.tell(self._origin, dialect.notification(notification, token, task))
+        dialect, task = self._shared.dialect, self._origin.task
+        self._shared.streams.tell(self._origin, dialect.notification(notification, token, task))
 
     async def _write(self) -> None:
         """Write the newest progress, and repeat while there is newer: one write at a time, in
         order.
         """
-        told = ""
+        text = ""
 
         def newest(_: TaskRecord) -> TaskEvent:
-            nonlocal told
-            told, self._unwritten = self._unwritten or told, None
-            return Progressed(message=told)
+            # Called again if the write fails: then the same text is written, or a newer one.
+            nonlocal text
+            text, self._unwritten = self._unwritten or text, None
+            return Progressed(message=text)
 
         while self._unwritten is not None:
-            await self._hearing.changes.insist(self._owner, self._origin.task, newest)
+            await self._shared.changes.insist(self._owner, self._origin.task, newest)
             await asyncio.sleep(WRITE_EVERY.total_seconds())
         self._writing = False
 

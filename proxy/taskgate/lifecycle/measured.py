@@ -51,12 +51,12 @@ class MeasuredStore:
     async def insert(self, record: TaskRecord, *, caps: tuple[Cap, ...]) -> TaskId:
         begun = self._clock.elapsed()
         try:
-            stands = await self._inner.insert(record, caps=caps)
+            stored_id = await self._inner.insert(record, caps=caps)
         except StoreUnavailable as error:
             self._failed("insert", begun, error)
             raise
         self._worked("insert", begun)
-        return stands
+        return stored_id
 
     async def load(self, owner: OwnerKey, id: TaskId, *, now: datetime, bodies: bool = False) -> TaskRecord | None:
         begun = self._clock.elapsed()
@@ -71,12 +71,12 @@ class MeasuredStore:
     async def swap(self, record: TaskRecord, *, expected: int) -> bool:
         begun = self._clock.elapsed()
         try:
-            has_won = await self._inner.swap(record, expected=expected)
+            was_swapped = await self._inner.swap(record, expected=expected)
         except StoreUnavailable as error:
             self._failed("swap", begun, error)
             raise
         self._worked("swap", begun)
-        return has_won
+        return was_swapped
 
     # The rest is rare.
 

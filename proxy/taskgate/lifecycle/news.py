@@ -149,6 +149,7 @@ class StatusNotifier:
         await self._background.close()
 
     async def _watch(self, owner: OwnerKey) -> None:
+        """Send news of the owner's tasks until cancelled."""
         since: int | None = None
         unread: dict[TaskId, None] = {}
         told: dict[TaskId, datetime] = {}
@@ -224,6 +225,7 @@ class StatusNotifier:
         self._background.run(partial(self._ask_now, record))
 
     async def _ask_now(self, held: TaskRecord) -> None:
+        """Send the questions of a task now; hold them back for another moment if the store fails."""
         target = self._streams.asking(origin_of(held))
         if target is None:
             return

@@ -106,6 +106,7 @@ class InputDelivery:
     async def _claim(self, record: TaskRecord, request: InputRequest, feed: EventStream) -> None:
         claim, key = f"{self._holder}/{next(self._numbers)}", request.key
 
+        # Another process may have claimed the request since `record` was read.
         def take(now: TaskRecord) -> TaskEvent | None:
             is_free = any(each.key == key and _is_free(each) for each in now.inputs)
             return InputClaimed(key=key, stream=claim) if is_free else None
@@ -123,6 +124,7 @@ class InputDelivery:
         if feed.send_now(self._dialect.input_request(claimed, request)):
             self._offers[record.id, key] = offer
         else:
+            # The stream has lost its connection meanwhile: another one may deliver the request.
             self._remove_claim(offer, record.id, key)
 
     def _remove_claim(self, offer: _Offer, task: TaskId, key: str) -> None:

@@ -2,9 +2,12 @@
 `RedisMessageLog`.
 
     post            STREAM  messages, each with its sender
-    parcel:NAME     TEXT    data that one process leaves for another
+    parcel:NAME     TEXT    data that one process stores for another, until that fetches it
 
-`cluster` encodes the messages and verifies them.
+Each process reads the stream from its own position, over a connection of its own, and skips its own
+messages. The position is set at the opening (`begin`). It is checked again after a new connection
+and after a wait without messages, because the server may have changed. `cluster` encodes the messages
+and verifies them.
 """
 
 import asyncio
@@ -20,10 +23,11 @@ from taskgate.system.log_throttle import ThrottledLog
 _SEND: Final = read_script("post_send.lua")
 
 _MOST: Final = 16_384
-"""Messages in the stream; a process that pauses for longer may lose the older ones."""
+"""Messages in the stream, at most. A process that did not read for so many loses the older ones."""
 _EXPIRY: Final = 24 * 3600 * 1000
 """Milliseconds after the last message, after which the stream expires."""
 _BATCH: Final = 512
+"""Messages that one read returns, at most."""
 _LONGEST_WAIT: Final = timedelta(seconds=5)
 """The longest wait at the server: bounds how late a silent loss of the server shows."""
 _PAUSE: Final = 0.25
@@ -57,9 +61,10 @@ class RedisMessageLog:
         )
 
     async def begin(self) -> None:
-        """Receive all messages from now on.
+        """Set the position to the end of the stream, so that all messages from now on are received.
 
-        If it raises StoreUnavailable, from the moment the server is up.
+        A position that is known already only moves back. If this raises StoreUnavailable, `receive`
+        does it once the server is up.
         """
         newest = await self._reader.do("XREVRANGE", self._stream, "+", "-", "COUNT", 1)
         last: bytes = newest[0][0] if newest else _BEFORE_ALL
@@ -96,6 +101,7 @@ class RedisMessageLog:
         await self._reader.close()
 
     async def _read(self, wait: timedelta) -> tuple[bytes, ...]:
+        """Read the messages after the position, and move it; wait if there are none."""
         if self._place is None or not self._is_position_valid or not await self._reader.is_open():
             await self.begin()
             assert self._place is not None
@@ -125,5 +131,6 @@ def _milliseconds(span: timedelta) -> int:
 
 
 def _order(place: bytes) -> tuple[int, int]:
+    """The id of a stream entry as numbers, which sort in the order of the entries."""
     time, _, number = place.partition(b"-")
     return int(time), int(number)

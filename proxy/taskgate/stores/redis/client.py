@@ -106,6 +106,7 @@ class RedisClient:
 
         `what` groups commands that fail for the same reasons.
         """
+        # Only a redirected command is sent again: the server that redirected it did not run it.
         for left in reversed(range(_TRIES)):
             self.health.check()
             try:

@@ -52,7 +52,7 @@ class RedisConnector:
         self._topology = self._make_topology()
 
     def make(self) -> redis.Connection:
-        """Make a connection that is not open yet."""
+        """Make a connection that is not open yet; `open` gives it its address."""
         return self._dial(ServerAddress("", 0))
 
     async def open(self, connection: redis.Connection) -> None:

@@ -41,7 +41,8 @@ _LONGEST_IDLE: Final = 45.0
 class RedisPool:
     """A bounded pool of connections, the most recently used first. It belongs to one event loop.
 
-    `_reserved` counts waiters that were woken for a free place and have not taken it yet.
+    `_free` are the idle connections, each with the time of its release. `_reserved` counts waiters
+    that were woken for a free place and have not taken it yet.
     """
 
     def __init__(self, make: Callable[[], redis.Connection], *, limit: int, wait: timedelta) -> None:
@@ -227,6 +228,7 @@ class CommandPipeline:
                 self._connector.redirect(connection, error)
             raise
         except ResponseError:
+            # An error reply to one command: the connection stays usable.
             raise
         except LIBRARY_ERRORS as error:
             await self._connector.drop(connection)

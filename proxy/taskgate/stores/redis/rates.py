@@ -1,8 +1,9 @@
 """The rate budgets of all replicas: `RedisRateStore`, with one script per request by the server's
 clock.
 
-The script has the arithmetic of `domain/gcra`. A full budget has no key. `admission/shared_rates`
-handles an unreachable server.
+A request has some *steps*, each with demands on budgets. They are done in order, up to a step that
+refuses. The script has the arithmetic of `domain/gcra`. A full budget has no key.
+`admission/shared_rates` handles an unreachable server.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,8 +22,9 @@ _DEMAND: Final = Struct("<BBBddd")
 cost.
 """
 _VERDICT: Final = Struct("<Bddd")
-"""The fields of a verdict."""
+"""A verdict: the fields of RateVerdict."""
 _NAMES: Final = 65_536
+"""Key names in the cache."""
 _MICRO: Final = 1_000_000
 
 
@@ -41,15 +43,17 @@ class RedisRateStore:
         names = [self._name(each.key) for step in steps for each in step.demands]
         if not names:
             return RateJudgement([() for _ in steps])
+        # Empty for the server's clock.
         time = round(now * _MICRO) if self._callers_time else ""
         said = await self._client.run(_TAKE, names, [_pack(steps), time])
         return _unpack(steps, said)
 
 
 def _pack(steps: Sequence[RateStep]) -> bytes:
+    """Encode the demands of all steps, in the order of their keys."""
     return b"".join(
-        _DEMAND.pack(number, way, demand.policy.shadow, demand.limit.every, demand.limit.burst, demand.cost)
-        for number, (way, demands) in enumerate(steps)
+        _DEMAND.pack(number, mode, demand.policy.shadow, demand.limit.every, demand.limit.burst, demand.cost)
+        for number, (mode, demands) in enumerate(steps)
         for demand in demands
     )
 

@@ -1,11 +1,14 @@
 """The events of hosts' streams in Redis or Valkey: `RedisStreamLog`, and `StreamWatch` for new
 events.
 
-    stream:NAME     HASH    about, holder, newest, dropped (the newest event that is gone), size, over
+    stream:NAME     HASH    about (the writer's description), holder (the writing process),
+                            newest (number of the newest event), dropped (number of the newest
+                            event that is gone), size (bytes of the events), over ("1" at the end)
     events:NAME     STREAM  events, each under its number
     grown:NAME      channel that announces new events
 
-A name is the digest of session and stream.
+A name is the digest of session and stream. One process writes a stream, any process may read it.
+`streams/event_log` is the user.
 """
 
 import asyncio
@@ -39,7 +42,10 @@ log = getLogger("taskgate.stores")
 
 
 class _Channel:
-    """A subscribed channel: the number of waiters, and the end of the last wait."""
+    """A subscribed channel: its waiters' event, their number, and the end of the last wait.
+
+    `event` is set by an announcement or a new subscription, and cleared at the end of each wait.
+    """
 
     __slots__ = ("event", "last_wait", "waiting")
 
@@ -53,7 +59,8 @@ class StreamWatch:
     """Waits for announcements on channels, over one connection for all waiters. It belongs to one
     event loop.
 
-    The connection exists as long as there are subscribed channels. An announcement is a hint.
+    The connection exists as long as there are subscribed channels. An announcement is a hint: it may
+    be missing or late, so a waiter reads again in any case.
     """
 
     def __init__(self, open_pubsub: Callable[[], Any]) -> None:
@@ -65,7 +72,10 @@ class StreamWatch:
         self._failed = ThrottledLog(log, "The subscription to new stream events failed and is renewed")
 
     async def wait(self, name: str, timeout: timedelta) -> None:
-        """Wait for an announcement since the last wait on the channel, or for its subscription."""
+        """Wait for an announcement on the channel since the last wait, at most `timeout`.
+
+        Also returns once the channel is newly subscribed: announcements before that are missing.
+        """
         if self._closed:
             return
         channel = self._channels.get(name)
@@ -102,6 +112,7 @@ class StreamWatch:
                 await self._pubsub.subscribe(name)
 
     async def _listen(self) -> None:
+        """Listen until no channel is left or the connection fails, then wake all waiters."""
         try:
             await self._listen_over(self._open())
         except _CONNECTION_ERRORS:
@@ -149,6 +160,7 @@ class StreamWatch:
                 channel.event.set()
 
     async def _drop_idle(self, pubsub: Any) -> None:
+        """Drop channels without waiters for a while; without the last one, the connection ends."""
         now = asyncio.get_running_loop().time()
         idle = [name for name, each in self._channels.items() if not each.waiting and now - each.last_wait > _LINGER]
         for name in idle:

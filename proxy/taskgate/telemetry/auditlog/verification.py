@@ -1,8 +1,12 @@
 """The check of a written log: `ChainVerifier` reads it and gives a `ChainVerdict`.
 
-It finds lines that were changed, removed, inserted or reordered. What a chain alone cannot show is
-reported as a doubt, not as a finding. Checkpoints from the output of another sink
+It finds lines that were changed, removed, inserted or reordered. A *finding* is a proven fault. A
+*doubt* is what could not be checked. Checkpoints from the output of another sink
 (`ExternalCheckpoint`) show what was cut off at the end.
+
+A chain has one sequence of numbers, from 1. The gateway writes `audit.chain_started` at each start,
+in each new file and after lost lines. Such a line continues the chain: only the very first one has
+number 1. `explain.audit` reads the files of one log in order, then asks for the verdict.
 """
 
 from collections import Counter
@@ -25,7 +29,11 @@ from taskgate.telemetry.auditlog.signing import KeyRing
 
 
 class ExternalCheckpoint(NamedTuple):
-    """A checkpoint in the output of another sink: the head of a chain, signed."""
+    """A checkpoint in the output of another sink: the head of a chain, signed.
+
+    `place` is where it was found. `sink` and `node` name the chain. `signed` is the text that the
+    signature covers.
+    """
 
     place: str
     sink: str
@@ -39,21 +47,24 @@ class ExternalCheckpoint(NamedTuple):
 def read_checkpoints(name: str, lines: Iterable[bytes]) -> Iterator[ExternalCheckpoint]:
     """The checkpoints among the lines of a file; other lines are skipped."""
     for number, line in enumerate(map(bytes.strip, lines), 1):
-        own = parse_line(line) if CHECKPOINT.encode() in line else None
-        if own is None or own["event"] != CHECKPOINT:
+        parsed = parse_line(line) if CHECKPOINT.encode() in line else None
+        if parsed is None or parsed["event"] != CHECKPOINT:
             continue
-        data, signed = own.get("data"), split_signature(line)
+        data, signed = parsed.get("data"), split_signature(line)
         if not isinstance(data, dict) or signed is None or not isinstance(data.get("seq"), int):
             continue
         head = ChainHead(data["seq"], str(data.get("head")))
-        yield ExternalCheckpoint(f"{name}:{number}", str(data.get("sink")), str(own.get("node")), head, *signed)
+        yield ExternalCheckpoint(f"{name}:{number}", str(data.get("sink")), str(parsed.get("node")), head, *signed)
 
 
 _MAX_KEY_ID: Final = 32
 
 
 class ChainFinding(NamedTuple):
-    """A proven fault, and its place: a file and a line number, or another input."""
+    """A proven fault, and its place: a file and a line number, or "the log".
+
+    `says` continues a sentence that begins with the place.
+    """
 
     place: str
     says: str
@@ -66,8 +77,8 @@ class ChainFinding(NamedTuple):
 class ChainVerdict:
     """The result. `first` and `last` are numbers of lines in the chain, None without lines.
 
-    `doubts` say what could not be checked; `sinks` are the sinks that the log names, each with its
-    node.
+    `lines` counts all lines read, also unreadable ones. `doubts` say what could not be checked.
+    `sinks` are the sinks that the log names, each with its node.
     """
 
     lines: int
@@ -84,7 +95,17 @@ class _Line(NamedTuple):
 
 
 class ChainVerifier:
-    """Reads the files of one log in their order, then gives a verdict."""
+    """Reads the files of one log in their order, then gives a verdict.
+
+    - `_wanted`: the numbers of the lines that checkpoints confirm.
+    - `_seen`: the digests of these lines in the log, by number. A number may occur twice.
+    - `_sinks`, `_nodes`: the names in the log, to find the checkpoints that are about it.
+    - `_started`: the sinks with their nodes, as text for the verdict, in order.
+    - `_first`: the number of the first line; `_last`: the last line.
+    - `_last_signed`: the number of the last line with a valid signature.
+    - `_unchained`: the number of lines without a link (`prev`).
+    - `_unchecked`: the number of signatures that no key was given for, by key.
+    """
 
     def __init__(self, ring: KeyRing, checkpoints: Iterable[ExternalCheckpoint] = ()) -> None:
         """`ring` may be empty; `checkpoints` are from the output of other sinks."""
@@ -120,11 +141,13 @@ class ChainVerifier:
         last = None if self._last is None else self._last.head.seq
         findings, doubts = list(self._findings), list(self._doubts)
         if last is None:
+            # Also if no line could be read.
             findings.append(ChainFinding("the log", "has no lines"))
         elif expected is not None and last < expected:
             findings.append(ChainFinding("the log", f"ends with line {last}, but must have at least {expected}"))
         if self._unchained:
-            # A key or a checkpoint proves that there was a chain.
+            # Only a chained log has a key or checkpoints. Without them, this one may never have been
+            # chained.
             unchained = ChainFinding(
                 "the log", f"{self._unchained} lines are not chained: anyone could have written them"
             )
@@ -147,32 +170,34 @@ class ChainVerifier:
 
     def _check(self, place: str, line: bytes) -> None:
         self._lines += 1
-        own = parse_line(line)
-        if own is None:
+        parsed = parse_line(line)
+        if parsed is None:
             self._add_finding(place, "is not an audit log line")
             return
-        seq, prev = own["seq"], own.get("prev")
-        self._check_link(place, own, prev)
+        # None is the `prev` of a log that is not chained.
+        seq, prev = parsed["seq"], parsed.get("prev")
+        self._check_link(place, parsed, prev)
         if prev is None:
             self._unchained += 1
-        elif own["event"] in SIGNED_EVENTS or _has_signature(own):
+        elif parsed["event"] in SIGNED_EVENTS or _has_signature(parsed):
             self._check_signature(place, line, seq)
         head = ChainHead(seq, digest_of(line))
         if seq in self._wanted:
             self._seen.setdefault(seq, set()).add(head.digest)
-        self._nodes.add(str(own.get("node")))
-        if own["event"] == CHAIN_STARTED:
-            sink = str(own["data"].get("sink")) if isinstance(own.get("data"), dict) else ""
+        self._nodes.add(str(parsed.get("node")))
+        if parsed["event"] == CHAIN_STARTED:
+            sink = str(parsed["data"].get("sink")) if isinstance(parsed.get("data"), dict) else ""
             self._sinks.add(sink)
-            self._started[f"{printable(sink)} on {printable(str(own.get('node')))}"] = None
+            self._started[f"{printable(sink)} on {printable(str(parsed.get('node')))}"] = None
         self._last = _Line(place, head)
 
-    def _check_link(self, place: str, own: dict[str, Any], prev: object) -> None:
+    def _check_link(self, place: str, parsed: dict[str, Any], prev: object) -> None:
         """Check the number and the link of a line against the line before it."""
-        seq, starts, last = own["seq"], own["event"] == CHAIN_STARTED, self._last
+        seq, starts, last = parsed["seq"], parsed["event"] == CHAIN_STARTED, self._last
         if last is None:
             self._check_start(place, seq, starts, prev)
         elif seq == 1 and starts and prev in (GENESIS, None):
+            # A later start has a higher number, and is checked as any other line.
             self._add_finding(place, "starts another chain: lines may be missing before it")
         elif seq > last.head.seq + 1:
             self._add_finding(place, f"lines {last.head.seq + 1} to {seq - 1} of the chain are missing before it")
@@ -182,15 +207,18 @@ class ChainVerifier:
             self._add_finding(last.place, "was changed, or the line after it was")
 
     def _check_start(self, place: str, seq: int, starts: bool, prev: object) -> None:
+        """Check the first line: it must start a chain, or continue one at the start of a file."""
         self._first = seq
         if not starts:
             self._add_finding(place, "does not start a chain: lines before it are missing")
         elif seq == 1 and prev not in (GENESIS, None):
             self._add_finding(place, "is the first line of the chain, but links to an earlier line")
         elif seq > 1:
+            # The older files may have been removed by the operator.
             self._doubts.append(f"lines 1 to {seq - 1} of the chain are not in these files")
 
     def _check_signature(self, place: str, line: bytes, seq: int) -> None:
+        """Check the signature of a line that must have one, or has one."""
         signed = split_signature(line)
         if signed is None:
             self._add_finding(place, "has no signature, or is not in its canonical form")
@@ -217,7 +245,7 @@ class ChainVerifier:
         early = 0
         for each in about:
             seq, digest = each.head
-            if not self._counts(each, findings):
+            if not self._is_genuine(each, findings):
                 continue
             if seq > last:
                 findings.append(ChainFinding(each.place, f"confirms line {seq}, but the log ends with line {last}"))
@@ -231,8 +259,8 @@ class ChainVerifier:
             # Another log, for example of another sink, may be an intact chain too.
             findings.append(ChainFinding("the log", "is not covered by the given checkpoints"))
 
-    def _counts(self, checkpoint: ExternalCheckpoint, findings: list[ChainFinding]) -> bool:
-        """Whether a checkpoint counts: a forged one does not, and is a finding."""
+    def _is_genuine(self, checkpoint: ExternalCheckpoint, findings: list[ChainFinding]) -> bool:
+        """Whether a checkpoint has a valid signature; else adds a finding. True without any key."""
         if not self._ring:
             return True
         if not self._ring.has(checkpoint.key):
@@ -249,7 +277,7 @@ class ChainVerifier:
         return True
 
     def _unproven(self, last: int, *, has_end: bool) -> list[str]:
-        """The doubts: what the chain does not prove."""
+        """The doubts about signatures and the end. `has_end` is whether something shows the end."""
         found = []
         unchecked = ", ".join(f"{count} with key {key}" for key, count in self._unchecked.items())
         if unchecked:
@@ -272,5 +300,5 @@ def _key_name(key: str) -> str:
     return str(printable(key, _MAX_KEY_ID))
 
 
-def _has_signature(own: dict[str, Any]) -> bool:
-    return isinstance(own.get("data"), dict) and "signature" in own["data"]
+def _has_signature(parsed: dict[str, Any]) -> bool:
+    return isinstance(parsed.get("data"), dict) and "signature" in parsed["data"]

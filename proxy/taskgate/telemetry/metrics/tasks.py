@@ -1,4 +1,13 @@
-"""Metrics of tasks and of what hosts do with them: families and recorders."""
+"""Metrics of tasks and of what hosts do with them: families and recorders.
+
+A family is one metric with its labels; each combination of label values is a series. A recorder is a
+function that changes the metrics for one type of event. `prometheus` calls each of the three functions
+below once, and then the recorder of each event that is emitted.
+
+`limits` bounds the series (`SeriesLimits`): `own` for each value of the first label, mostly the
+upstream, then `shared` for all together. `FROM_START` and `from_start` name the series that exist
+from the start, with 0. Without `limits`, the fixed values of the labels are the only bound.
+"""
 
 from typing import Final
 
@@ -191,6 +200,7 @@ def task_recorders(registry: Registry) -> Recorders:
 
     def task_created(event: events.TaskCreated) -> None:
         mount = event.task.owner.mount
+        # The tenant of the present request's caller.
         started[mount, tenants.text()].inc()
         granted[mount,].observe(event.task.ttl.total_seconds())
         if event.adjustment is not None:
@@ -227,7 +237,7 @@ def task_recorders(registry: Registry) -> Recorders:
 
 def task_end_recorders(registry: Registry) -> Recorders:
     """The recorders of the ends of tasks, and of what happens after."""
-    completions = registry.counter(FINISHED)
+    finished = registry.counter(FINISHED)
     durations = registry.histogram(DURATION)
     result_bytes = registry.histogram(RESULT_BYTES)
     expirations = registry.counter(EXPIRATIONS)
@@ -238,7 +248,7 @@ def task_end_recorders(registry: Registry) -> Recorders:
 
     def task_finished(event: events.TaskFinished) -> None:
         mount = event.task.owner.mount
-        completions[mount, event.status, event.reason].inc()
+        finished[mount, event.status, event.reason].inc()
         durations[mount, event.status].observe(event.age.total_seconds())
         if event.result_bytes is not None:
             result_bytes[mount,].observe(event.result_bytes)
@@ -278,7 +288,7 @@ def poll_recorders(registry: Registry) -> Recorders:
     input_wait = registry.histogram(INPUT_WAIT)
 
     def task_polled(event: events.TaskPolled) -> None:
-        # The event is the key: its fields are the labels of the family.
+        # The event is a tuple of the labels' values, in their order, so it is the key itself.
         polls[event].inc()
 
     def polls_counted(event: events.PollsCounted) -> None:
@@ -289,10 +299,12 @@ def poll_recorders(registry: Registry) -> Recorders:
 
     def task_denied(event: events.TaskDenied) -> None:
         denials[event.mount, event.method, event.reason].inc()
+        # A poll that was refused. Such a request emits no TaskPolled.
         if event.method == TASKS_GET:
             polls[event.mount, "denied"].inc()
 
     def task_retrieved(event: events.TaskRetrieved) -> None:
+        # None for every fetch but the first one.
         if event.delay is not None:
             delays[event.task.owner.mount,].observe(event.delay.total_seconds())
 

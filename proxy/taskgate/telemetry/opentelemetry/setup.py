@@ -1,4 +1,7 @@
-"""The setup of tracing from its settings, without loading the OpenTelemetry SDK unless it is on."""
+"""The setup of tracing from its settings, without loading the OpenTelemetry SDK unless it is on.
+
+`wiring` calls `open_tracing` at the start. The check of a configuration calls `require_exporter`.
+"""
 
 from collections.abc import Callable, Collection
 from importlib import import_module
@@ -24,8 +27,9 @@ def open_tracing(
 ) -> Tracing:
     """Tracing with these settings, which the caller closes; `NO_TRACING` without settings.
 
-    `task_ref` makes the public reference of a task id; without it, spans name no task. `methods`
-    returns the current methods of extensions. Raises TracingUnavailable.
+    `task_ref` turns a task id into the reference that spans show; without it, spans name no task.
+    `methods` returns the methods of the configured extensions at present. A span names these and
+    the methods of MCP, and no other method that a host sends. Raises TracingUnavailable.
     """
     if settings is None:
         return NO_TRACING
@@ -36,7 +40,7 @@ def open_tracing(
 
 
 def require_exporter(exporter: Exporter) -> None:
-    """Raise TracingUnavailable if the packages of that exporter are not installed."""
+    """Raise TracingUnavailable if the packages of that exporter cannot be imported."""
     try:
         import_module(EXPORTER_MODULES[exporter])
     except ImportError:

@@ -183,6 +183,7 @@ class ChangeSubscriber:
 
 
 def _digested(owner: str) -> OwnerKey:
+    """The digest of an owner in the form that the feed compares: messages have no more of an owner."""
     return OwnerKey(owner, "")
 
 

@@ -1,7 +1,8 @@
 """The pages of task lists in Redis: `PageReader` encodes the bounds for a script and decodes its
 result.
 
-A page omits unreadable records.
+`RedisStore` uses it. A list is a sorted set of *positions*: the time and the id of a task in one
+text. A page omits unreadable records.
 """
 
 from datetime import datetime
@@ -19,8 +20,10 @@ _EMPTY_PAGE: Final = Page(tasks=(), next=None)
 
 
 class _Bounds(NamedTuple):
-    """The bounds of a list for the script: positions in it, and times of the other order, all
-    exclusive.
+    """The bounds of a list for the script.
+
+    `low` and `high` are positions in it. `after` and `before` are times of the order by which the
+    list is not sorted, both exclusive.
     """
 
     low: bytes
@@ -82,6 +85,7 @@ class PageReader:
 
 
 def _page(found: list[tuple[bytes, bytes]], limit: int) -> Page:
+    """The page of the found heads with their positions; one beyond the limit says that more follow."""
     tasks = tuple(task for head, _ in found[:limit] if (task := _listed(head)) is not None)
     if len(found) <= limit:
         return Page(tasks=tasks, next=None)

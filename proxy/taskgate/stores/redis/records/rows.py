@@ -2,8 +2,9 @@
 both.
 
     task:ID                     HASH  the row: head, rev, owner, holder ("" without a lease), until (0 without one),
-                                      open ("1" while unfinished), mark (of its last change), sends ("1" if it may be
-                                      sent), the keys of its indexes and caps and, written once, params, kind, outcome
+                                      open ("1" while unfinished), mark (of its last change), sends ("1" if a takeover
+                                      may send or resume the call), the keys of its indexes and caps and, written
+                                      once, params, kind, outcome
     created:STATE:OWNER         ZSET  one list of an owner: time and id in one text, in the order of these
     updated:STATE:OWNER         ZSET  the same by the other time
     all:STATE                   ZSET  ids by their expiry
@@ -128,7 +129,7 @@ def insert_arguments(
 
 
 def swap_arguments(root: str, mark: str, record: TaskRecord, expected: int, *, head: bytes) -> list[Value]:
-    """The arguments of SWAP."""
+    """The arguments of SWAP; `expected` is the revision that the row must have. `mark` as above."""
     holder, until = _pack_lease(record.lease)
     state = _STATE_NAMES[TaskState(record.status, record.tool_error)]
     is_named, is_open = "" if record.idempotency_digest is None else "1", "" if record.status.is_terminal else "1"
@@ -212,6 +213,7 @@ def _text(body: bytes | None) -> RawJson | None:
 
 
 def _sends(record: TaskRecord) -> str:
+    """The field `sends`: only with it, a takeover reads the parameters of the call too."""
     return "1" if record.is_resumable else ""
 
 

@@ -3,6 +3,10 @@
 Most requests repeat an earlier one: the same host, method and tool. The native document of the
 first becomes a template with placeholders for what differs, such as time, caller and digests. So a
 line has the same bytes as its document would, and only `native` decides what lines contain.
+
+`ChainWriter` asks for the line of each event, through `Renderer`, and renders a document if there is
+none. A template is found by everything that is constant in its lines (`key`). All else that can vary
+must have a placeholder, or the event must have no template.
 """
 
 from datetime import UTC
@@ -25,7 +29,9 @@ MAX_TEMPLATES: Final = 512
 class LineTemplates:
     """Writes lines that equal, byte for byte, the canonical form of the native document.
 
-    Threads may share it: at worst a template is made twice.
+    `_templates` are found by the key in `line`. `_actors` are the rendered callers, by `Caller.key`,
+    each with the identity of which it was rendered. Threads may share the object: at worst a template
+    is made twice.
     """
 
     def __init__(self, native: NativeRenderer) -> None:
@@ -36,8 +42,15 @@ class LineTemplates:
     def line(self, event: AuditEvent, seq: int, prev: bytes) -> bytes | None:
         """The line with these `seq` and `prev` (JSON text).
 
-        None for an event that needs a document. Templates are for the end of a single request that
-        was admitted, without a span or arguments in full.
+        None for an event that needs a document. A template serves only the last event of a request
+        that fulfils all of these:
+
+        - it is one JSON-RPC request with a short message, and was not refused. Else `origin` is no
+          RequestContext (`final_origin`), `parts` is set, or `message` is no Request;
+        - it is not traced (`span`), and `data` has its duration (`seconds`);
+        - its line shows no more of arguments than names, size and digest (`only_digests`).
+
+        `data` of such an event has `seconds`, perhaps `result` with `bytes`, and nothing else.
         """
         request_context, data, time = event.origin, event.data, event.time
         if (
@@ -47,18 +60,20 @@ class LineTemplates:
             or request_context.parts
         ):
             return None
+        # A time in a whole second is written otherwise by orjson: `native` adds the zeros.
         message, native = request_context.message, self._native
         if type(message) is not Request or "seconds" not in data or time.tzinfo is not UTC or not time.microsecond:
             return None
-        # Every request has a line: a Python call would cost as much as most of these steps.
+        # Every request has a line: a Python call would cost as much as most of these steps. So fields
+        # of a Member are read by number: 0 is its value, 2 and 3 are its start and end in the text.
         id, method, params, text, *_ = message
         tool, arguments, task = None, None, request_context.task
         keys: tuple[str, ...] | bool | None = _NO_ARGUMENTS
         if method == TOOLS_CALL:
-            named, arguments = params.get("name"), params.get("arguments")
-            tool = named[0] if named is not None and type(named[0]) is str else None
+            name_member, arguments = params.get("name"), params.get("arguments")
+            tool = name_member[0] if name_member is not None and type(name_member[0]) is str else None
             if arguments is not None:
-                # The value of large arguments was not parsed.
+                # Another type than Member is for large arguments, whose value was not parsed.
                 if not native.only_digests or type(arguments) is not Member:
                     return None
                 keys = tuple(arguments[0]) if type(arguments[0]) is dict else None
@@ -84,14 +99,17 @@ class LineTemplates:
             result is None,
         )
         template = self._templates.get(key) or self._new(key, event)
-        # In the order of the members of the line, which are sorted.
+        # The values in the order of their placeholders in the sorted line: actor, args.bytes,
+        # args.hmac, data.result.bytes, data.seconds, http.request_id, mcp.request_id, prev, seq,
+        # task.ref, time.
         caller = request_context.caller
-        known = None if caller is None else self._actors.get(caller.key)
-        is_known = known is not None and caller is not None and known[0] is caller.identity
-        values: list[Any] = [known[1] if known is not None and is_known else self._actor_of(event, caller)]
+        cached = None if caller is None else self._actors.get(caller.key)
+        # The same caller with another token has other claims.
+        is_current = cached is not None and caller is not None and cached[0] is caller.identity
+        values: list[Any] = [cached[1] if cached is not None and is_current else self._actor_of(event, caller)]
         if arguments is not None:
-            written = text[arguments[2] : arguments[3]].encode("utf-8", "surrogatepass")
-            values += len(written), native.digests.arguments(written)
+            argument_bytes = text[arguments[2] : arguments[3]].encode("utf-8", "surrogatepass")
+            values += len(argument_bytes), native.digests.arguments(argument_bytes)
         if result is not None:
             values.append(result["bytes"])
         request_id = b'"%d"' % id if type(id) is int else orjson.dumps(scrubbed(id))
@@ -102,12 +120,14 @@ class LineTemplates:
         return template % tuple(values)
 
     def _new(self, key: tuple[object, ...], event: AuditEvent) -> bytes:
+        """Make the template of an event's document, and remember it under the key."""
         if len(self._templates) >= MAX_TEMPLATES:
             self._templates.clear()
         template = self._templates[key] = _template(self._native.document(event))
         return template
 
     def _actor_of(self, event: AuditEvent, caller: Caller | None) -> bytes:
+        """Render the member `actor`, and remember it for the caller."""
         if caller is None:
             return b"null"
         if len(self._actors) >= MAX_TEMPLATES:
@@ -118,7 +138,10 @@ class LineTemplates:
 
 
 def _template(document: dict[str, Any]) -> bytes:
-    """A template of a document: `%` placeholders for what differs; other `%` signs are doubled."""
+    """A template of a document: `%` placeholders for what differs; other `%` signs are doubled.
+
+    The placeholders are those of the values in `LineTemplates.line`. Changes the document.
+    """
     document |= {"actor": _TEXT, "prev": _TEXT, "seq": _NUMBER, "time": _TEXT}
     document["data"]["seconds"] = document["mcp"]["request_id"] = _TEXT
     document["http"]["request_id"] = _QUOTED
@@ -134,7 +157,8 @@ def _template(document: dict[str, Any]) -> bytes:
 
 
 _NO_ARGUMENTS: Final = False
-"""The template key of a call without arguments."""
+"""The part `keys` of a template key without arguments. It is None for arguments that are no object,
+else the names of the arguments."""
 # JSON text has no other NUL byte, so it marks placeholders.
 _TEXT: Final = orjson.Fragment(b"\0b")
 _QUOTED: Final = orjson.Fragment(b'"\0b"')

@@ -4,13 +4,14 @@ OCSF is the Open Cybersecurity Schema Framework, here 1.8.
 
 Classes:
 
-- API Activity (6003) for requests, tasks and limits
-- Authentication (3002) for tokens
+- API Activity (6003) for requests, calls, tasks, limits, access rules and administration
+- Authentication (3002) for tokens of callers, and credentials for servers
 - Detection Finding (2004) for security alerts
-- Application Lifecycle (6002) for the gateway and upstreams
+- Application Lifecycle (6002) for the gateway, its configuration and keys, and upstreams
 - Event Log Activity (1008) for the log itself
 
-The native document is under `unmapped`.
+The *topic* of an audit event, the part of its name before the dot, decides the class. Within a class,
+the event decides the activity. The whole native document is under `unmapped`.
 """
 
 from collections.abc import Callable, Mapping
@@ -45,10 +46,12 @@ _CLASSES: Final = {
     "audit": EVENT_LOG,
 }
 """The OCSF class of each topic."""
-_KEY_EVENTS: Final = ("auth.jwks_refreshed", "auth.jwks_failed")
-"""These have the topic `auth`, but authenticate no caller."""
+_JWKS_EVENTS: Final = ("auth.jwks_refreshed", "auth.jwks_failed")
+"""Events about the keys of an issuer. They have the topic `auth`, but authenticate no caller. Their
+class is Application Lifecycle."""
 _CREATE, _READ, _UPDATE, _DELETE = 1, 2, 3, 4
 _ACTIVITIES: Final = {
+    # API Activity: create, read, update or delete.
     "task.created": _CREATE,
     "task.dispatched": _UPDATE,
     "task.transition": _UPDATE,
@@ -62,19 +65,24 @@ _ACTIVITIES: Final = {
     "task.recovered": _UPDATE,
     "task.result_retrieved": _READ,
     "task.purged": _DELETE,
+    # Authentication: 1 is a log on.
     "auth.accepted": 1,
     "auth.rejected": 1,
+    # Application Lifecycle: 8 is an update.
     "auth.jwks_refreshed": 8,
     "auth.jwks_failed": 8,
+    # Authentication: 4 is a request for a service ticket.
     "credential.exchanged": 4,
     "credential.failed": 4,
+    # Application Lifecycle: 3 is start, 4 is stop, 8 is update.
     "gateway.started": 3,
     "gateway.stopped": 4,
     "config.loaded": 8,
     "config.rejected": 8,
+    # Event Log Activity: 6 is start.
     "audit.chain_started": 6,
 }
-"""The activity within the class: create, read, update or delete; log on; start, stop or update."""
+"""The activity of each event, a number that is defined by its class. Others have OTHER."""
 _READ_SUFFIXES: Final = ("/list", "/get", "/read", "/result")
 """Suffixes of the methods that only read."""
 _SEVERITIES: Final = {INFO: 1, LOW: 2, MEDIUM: 3, HIGH: 4}
@@ -82,9 +90,9 @@ _PRODUCT: Final = {"name": "taskgate", "vendor_name": "taskgate", "version": __v
 
 
 def document(native: dict[str, Any]) -> dict[str, Any]:
-    """The event of a native document in OCSF."""
+    """The OCSF document of a native document, which it contains."""
     name = native["event"]
-    class_uid = LIFECYCLE if name in _KEY_EVENTS else _CLASSES[EVENTS[name].topic]
+    class_uid = LIFECYCLE if name in _JWKS_EVENTS else _CLASSES[EVENTS[name].topic]
     activity = _activity(native, class_uid)
     made = {
         "activity_id": activity,
@@ -96,6 +104,7 @@ def document(native: dict[str, Any]) -> dict[str, Any]:
         "message": EVENTS[name].meaning,
         "metadata": _metadata(native),
         **_result(native),
+        # After the result: a finding replaces its status.
         **_CLASS_FIELDS[class_uid](native),
         "unmapped": native,
     }
@@ -183,6 +192,7 @@ def _authentication(native: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _finding(native: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of an alert. In OCSF, the status of a finding is that of its handling: new."""
     name, request_id = native["event"], (native["http"] or {}).get("request_id")
     info = {
         "uid": name if request_id is None else f"{name}:{request_id}",
