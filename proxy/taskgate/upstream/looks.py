@@ -1,8 +1,9 @@
 """Poll schedule for a task that a server made of a call: `Looks` gives the pause before each poll.
 
-Polls follow the interval that the server asks for, and back off while they fail. Pure arithmetic on
-seconds: the task followers of both eras (`legacy.following`, `modern.followed`) send the polls.
-They call `after` or `after_failure` after each one.
+A look is one poll of the task's state. Looks follow the interval that the server asks for, and back
+off while they fail. The task followers of both eras (`legacy.following`, `modern.followed`) send
+the polls. They call `after` once at the start, then `after` or `after_failure` after each poll. No
+clock and no timer runs here: the caller gives the time, and waits.
 """
 
 from typing import Final
@@ -10,22 +11,24 @@ from typing import Final
 from taskgate.upstream.pauses import share
 
 FIRST: Final = 0.1
-"""Seconds from the creation of a task to its first poll; the server's interval is for those between
-polls."""
+"""Seconds from the first call of `after` to the first poll. The server's interval is for the pauses
+between polls."""
 
 USUAL: Final = 1.0
 LEAST: Final = 0.1
 MOST: Final = 300.0
-"""Seconds between two polls: the default, and the bounds of what a server may ask for."""
+"""Seconds between two polls. USUAL: if the server asks for no interval. LEAST, MOST: the bounds of
+the interval that it may ask for."""
 
 LATER: Final = 0.1
-"""The share by which a pause may be longer: polls of tasks that were made together drift apart."""
+"""Jitter: the share by which a pause may be longer. So polls of tasks that were made together drift
+apart."""
 
 PAUSE_MOST: Final = 30.0
 DEAF_FOR: Final = 120.0
 """PAUSE_MOST: seconds up to which the pause grows while polls fail.
 
-DEAF_FOR: seconds for which polls may fail in a row.
+DEAF_FOR: seconds for which polls may fail in a row; then the follower gives up.
 """
 
 
@@ -36,7 +39,8 @@ class Looks:
 
     def __init__(self, seed: str) -> None:
         self._seed = seed
-        # Polls so far; failures in a row, and the time of the first of them.
+        # Pauses given so far: they vary the jitter. Failures in a row. The time from which
+        # DEAF_FOR is counted: of the first failure in a row, or of the last poll not sent.
         self._made = 0
         self._failures = 0
         self._since = 0.0
@@ -49,6 +53,7 @@ class Looks:
         self._made += 1
         self._failures = 0
         wanted = _bounded(interval)
+        # The first call: no poll was made yet.
         if self._made == 1:
             return min(FIRST, wanted)
         return self._spread(wanted)
@@ -56,8 +61,10 @@ class Looks:
     def after_failure(self, interval: float | None, now: float, *, was_made: bool = True) -> float | None:
         """Return the seconds until the next poll after a failed one; None to give up.
 
-        That is when polls have failed for DEAF_FOR. `was_made` False: the poll was not sent, so
-        that time starts anew.
+        None comes when polls have failed for DEAF_FOR. `now` is the time of the failure in seconds.
+        `was_made` is False if the poll did not reach the server, for lack of a valid token. That
+        says nothing about the server, so DEAF_FOR starts anew. The pause grows all the same: it
+        doubles with each failure up to PAUSE_MOST, or stays at a longer interval of the server.
         """
         if not self._failures or not was_made:
             self._since = now

@@ -1,7 +1,9 @@
-"""Input of a server that is not one message: arrays, and answers that cannot be decoded. Pure.
+"""Input of a server that is not one valid message: arrays, and invalid answers. Pure.
 
-One revision has arrays, and servers of others send them too. `look_at` finds what `Channel` can
-use: parts, or the request that is meant. Only input that is plainly an answer is taken for one.
+It is the last attempt of `Channel`, after `words.kind_of` has found no message. Revision 2025-03-26
+has arrays of messages (batches), and servers of others send them too: an array is split. Of an
+invalid message, `look_at` finds the request that it seems to answer. So that request fails at once,
+instead of at its timeout. Input with a `method` is never taken for an answer.
 """
 
 from collections.abc import Collection, Sequence
@@ -15,7 +17,7 @@ from taskgate.protocol.vocabulary import PARSE_ERROR
 from taskgate.upstream.duplex.words import MAX_DEPTH, Answers, kind_of
 
 MOST_PARTS: Final = 4096
-"""Elements of an array that is split."""
+"""The most elements of an array that is split; a longer one has no parts."""
 
 
 def parts_of(message: bytes) -> list[bytes]:
@@ -29,10 +31,13 @@ def parts_of(message: bytes) -> list[bytes]:
 
 
 class Strange(NamedTuple):
-    """Findings about such input, of which at most one applies.
+    """Findings about such input. `Channel` uses the first that applies, in this order:
 
-    `parts` are the elements of an array. Else `answered` are the ids of the requests that it seems
-    to answer. Else `says_unread`: the server could not read a message, and does not say which.
+    - `parts` are the elements of an array, to be handled one by one; without parts it is empty.
+    - `answered` are the ids that it seems to answer. More than one can come of repeated `id`
+      members. It counts as an answer only if exactly one of them waits for one.
+    - `says_unread`: it is a parse error without an id. The server could not read a message, and
+      does not say which. It can only mean a request if just one waits.
     """
 
     parts: Sequence[bytes] = ()
@@ -41,13 +46,18 @@ class Strange(NamedTuple):
 
 
 def look_at(message: bytes) -> Strange:
-    """Examine input that is not one message."""
+    """Return the findings about input that is not one message; all empty if it is of no use."""
     parts = parts_of(message)
     return Strange(parts) if parts else Strange((), answered_by(message), says_unread(message))
 
 
 def answered_by(message: bytes) -> Collection[RequestId]:
-    """Return the requests that it seems to answer, if it can be no request and no notification."""
+    """Return the ids of the requests that it seems to answer; none if it has a `method`, and so may
+    be a request or notification.
+
+    Of an array that cannot be decoded, the id of the first element is returned if that is an
+    answer.
+    """
     members = _members_of(message)
     if members is None and is_batch(message):
         # Its first element may be readable all the same.
@@ -59,13 +69,14 @@ def answered_by(message: bytes) -> Collection[RequestId]:
 
 
 def may_be_message(beginning: bytes) -> bool:
-    """Whether input with this beginning may be a message or an array of them."""
+    """Whether input with this beginning may be a message or an array of them: a JSON object or
+    array begins."""
     return beginning.lstrip()[:1] in (b"{", b"[")
 
 
 def says_unread(message: bytes) -> bool:
-    """Whether it is a parse error without an id: the server could not read a message, which one is
-    unknown."""
+    """Whether it is a parse error (JSON-RPC) with a null id or none, by which a server reports that
+    it could not read a message."""
     members = dict(_members_of(message) or ())
     id_, error = members.get("id"), members.get("error")
     said = None if error is None else error.value
@@ -74,6 +85,8 @@ def says_unread(message: bytes) -> bool:
 
 
 def _members_of(message: bytes) -> tuple[tuple[str, Member], ...] | None:
+    """Return the members of a JSON object, repeated ones too, and none of another value; None if it
+    cannot be decoded."""
     try:
         return read_pairs(decode(message, MAX_DEPTH))
     except (UnparsableMessage, MalformedMessage):

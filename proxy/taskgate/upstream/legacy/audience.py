@@ -1,6 +1,7 @@
-"""Receivers of a session's messages that belong to no call: `Audience`.
+"""Receivers of what a server sends outside of calls (`Audience`), and the test `is_left`.
 
-`HttpSession` creates one, and all its conversations share it.
+`HttpSession` creates one `Audience`, and all its conversations share it. `is_left` is separate: it
+tells conversations and server tasks how to end a call.
 """
 
 from collections.abc import Callable
@@ -13,11 +14,11 @@ from taskgate.upstream.calls import Call
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audience:
-    """Receivers of a session's messages that belong to no call.
+    """Who gets the notifications and requests of a server that belong to no call of the gateway.
 
-    `listener` gets those notifications and questions. `host` is the host that can be asked, with
-    its capabilities; None if there is none. `catalogue_changed` is called, besides the listener,
-    when the server says that its tools changed.
+    `listener` gets them all. `host` has the capabilities of the host that can answer questions;
+    None if there is none. `catalogue_changed` is called, besides the listener, for each
+    notification that the server's tools changed.
     """
 
     listener: CallListener
@@ -26,8 +27,10 @@ class Audience:
 
 
 def is_left(call: Call) -> bool:
-    """Whether another process will resume a call that ends here now.
+    """Whether another process will resume this call, if its wait ends here now.
 
-    Then the call is not cancelled at the server, and its server session stays open.
+    Sessions read it when they end a call. If true, the call runs on at the server: nobody sends a
+    cancellation, and its server session stays open. Its listener decides it (`leaves`); a call
+    without a listener is never left.
     """
     return call.listener is not None and call.listener.leaves

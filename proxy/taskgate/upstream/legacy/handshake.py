@@ -1,7 +1,8 @@
 """The `initialize` request of one conversation, and its answer: `Handshake`.
 
-`Conversation.begin` sends it and reads the answer with it; `beginning` reports a failure for the
-log.
+`Beginnings.begin` creates one for each new connection. `Conversation.begin` sends the text of `asks`
+under `call`, and passes the answer to `read`. If any of this fails, `Beginnings.begin` calls
+`failed` once, which logs the failure.
 """
 
 from taskgate.domain.versions import NEWEST_LEGACY, Peer
@@ -22,21 +23,23 @@ class Handshake:
 
     def __init__(self, upstream_context: UpstreamContext) -> None:
         self._upstream_context = upstream_context
-        # What an answer said that was refused here, for the log.
+        # The revision that the answer named, for the log: `read` may refuse it.
         self._answered = ""
         self.call = Call(next(upstream_context.ids), None, briefly(upstream_context.settings.first_byte))
 
     def asks(self, host: Peer | None) -> str:
-        """Return the text of the request, with the capabilities of `host`."""
+        """Return the text of the `initialize` request, with the capabilities of `host`; none if it
+        is None."""
         upstream_context = self._upstream_context
         return upstream_context.dialect.handshake(
             self.call.id, host, upstream_context.settings.revision or NEWEST_LEGACY
         )
 
     def read(self, response: Response) -> ServerDescription:
-        """Return the server's identity from the answer. Raises UpstreamFailed.
+        """Return the server's identity from the answer. Raises UpstreamFailed for an answer that
+        is invalid or names an unknown revision.
 
-        Unwelcome for a JSON-RPC error: it may show another era.
+        For a JSON-RPC error that is an `Unwelcome`: the server may belong to another era.
         """
         if response.error is not None:
             raise failures.no_session(failures.said_in(response))
@@ -46,13 +49,14 @@ class Handshake:
         return self._upstream_context.dialect.read_welcome(response)
 
     def failed(self, failure: UpstreamFailed) -> None:
-        """Log that the handshake failed, but only if the server got it.
+        """Log that the handshake failed, but only if the server may have seen some of it.
 
-        A refusal by a server whose era is not configured is not logged: the server may be a modern
-        one. `era` finds that out, and logs the refusal if it is not.
+        A refusal (`Unwelcome`) is not logged here if no era is configured: the server may be a
+        modern one. `EraFinder` finds that out, and logs the refusal if it is not.
         """
         settings = self._upstream_context.settings
-        # With HTTP+SSE the event stream may be refused before the request is sent.
+        # With HTTP+SSE the server may refuse the event stream before the request is sent: that is
+        # an answer of the server, too.
         was_asked = self.call.sent or settings.transport is TransportKind.SSE
         if was_asked and not (isinstance(failure, Unwelcome) and settings.era is None):
             self._upstream_context.reception.failed(settings, failure, self._answered)

@@ -1,8 +1,10 @@
 """Requests about a server's task: `FollowUps` sends `tasks/get`, `tasks/update` and `tasks/cancel`.
 
-Each passes an open circuit, since it follows something begun, and is reported under its own method.
-`FollowedTask` decides when to poll (`look`) and to send answers (`bring`), `ServerTasks` when to
-cancel (`end`).
+A modern server may turn a call into a task of its own; these requests look after that task. The
+circuit breaker lets them through even while it refuses new calls, since they follow something
+begun. The observer gets method, duration and outcome of each. `FollowedTask` decides when to poll
+(`look`) and to send answers (`bring`), `ServerTasks` when to cancel (`end`). These two also repeat
+a request that failed.
 """
 
 from typing import Final
@@ -22,14 +24,16 @@ from taskgate.upstream.patience import briefly
 FOR_GOOD: Final = frozenset(
     {UpstreamReason.MALFORMED.value, UpstreamReason.TOO_LARGE.value, UpstreamReason.REDIRECT.value}
 )
-"""Failures that a retry would meet again; others may be temporary."""
+"""Reasons of permanent failures, which a retry would meet again; others may be temporary. Callers
+of `FollowUps` stop at these."""
 
 
 class FollowUps:
-    """Sends requests about tasks for one session. `of` is the call that became the task; its
-    principal is used.
+    """Sends requests about the server's tasks for one session.
 
-    Each method raises UpstreamFailed.
+    In each method `of` is the call that became the task, for whose principal the request is sent,
+    and `task` the id of the task at the server. Each returns the server's answer, which may be a
+    JSON-RPC error, and raises UpstreamFailed without one.
     """
 
     def __init__(
@@ -41,25 +45,30 @@ class FollowUps:
         self._clock = clock
 
     async def look(self, of: Call, task: str) -> Response:
-        """Poll the task: return the answer to `tasks/get`."""
+        """Poll the task by `tasks/get`: the answer has its state, and its result once it ended."""
         call = self._call(of)
         return await self._ask(TASKS_GET, call, self._upstream_context.dialect.get_task(call.id, task, self._host))
 
     async def bring(self, of: Call, task: str, answers: RawJson) -> Response:
-        """Send answers to its questions: return the answer to `tasks/update`."""
+        """Send answers to questions of the task (`input_required`) by `tasks/update`."""
         call = self._call(of)
         return await self._ask(
             TASKS_UPDATE, call, self._upstream_context.dialect.update_task(call.id, task, answers, self._host)
         )
 
     async def end(self, of: Call, task: str) -> Response:
-        """Cancel the task: return the answer to `tasks/cancel`."""
+        """Cancel the task by `tasks/cancel`."""
         call = self._call(of)
         return await self._ask(
             TASKS_CANCEL, call, self._upstream_context.dialect.cancel_task(call.id, task, self._host)
         )
 
     def _call(self, of: Call) -> Call:
+        """Return a call with an id of its own for one request, without a listener.
+
+        Its timers never start: `ModernExchanges.follow_up` bounds the wait for the answer's
+        head, and the silence in its body, by `first_byte`.
+        """
         return Call(
             next(self._upstream_context.ids),
             None,
@@ -68,7 +77,9 @@ class FollowUps:
         )
 
     async def _ask(self, method: str, call: Call, written: EncodedRequest) -> Response:
+        """Send the request, and report it to the observer once, on every path."""
         clock, began = self._clock, self._clock.elapsed()
+        # Stays if the wait is cancelled, or something unexpected is raised.
         error: str | None = "cancelled"
         try:
             response = await self._exchanges.follow_up(call, written)

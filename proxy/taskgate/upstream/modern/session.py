@@ -1,9 +1,12 @@
 """Session with a modern server as the gateway uses it: `ModernSession`, an `UpstreamSession`.
 
-Modern servers have no sessions and only see requests. A request first waits for `discovery`, a call
-also for `catalogue`; then `rounds` runs it within the time limits of `waits`. No request is sent
-twice, except one that the server refused for its form before it acted (H-MOD-7). Notifications come
-by `listening`. The session opens with its first request and ends with `close`.
+`relay` sends a request of a host, `run` the call of a task. The first request asks the server who
+it is (`server/discover`); later ones use the stored answer until it is forgotten. A call of a tool
+that is not in the known tool list first reads the list, since headers may have to repeat some
+arguments. Then `rounds` sends the request, again after each round of questions, within the time
+limits of `waits`. A server refuses a request of the wrong form before it acts, so that one is sent
+again (H-MOD-7); no other is. Notifications outside of requests come by `listening`. The server
+itself has no session: `close` only ends what runs in the gateway. Created by `http`.
 """
 
 from collections.abc import Coroutine, Mapping
@@ -42,9 +45,18 @@ from taskgate.upstream.single import Abandoned
 
 
 class ModernSession:
-    """One session with one server. The server is told what `host` declared, nothing if it is None.
+    """One session with one server, for one host session or one task.
 
-    `listener` gets the notifications of no call.
+    The server is told the capabilities that `host` declared, none if it is None. `listener` gets
+    the notifications that belong to no request. `lasting` has the log level and the subscriptions
+    that the host has set. `welcome` stores the server's description for hosts that connect later.
+
+    An answer may show that the server has left the modern era. `Discovery` then reports this by
+    `era_lost` of `upstream_context`:
+
+    - `expect_era` judges each answer: "revision not supported" is a failure, and proves it.
+    - `see` asks `server/discover` again at once, after a refusal by a bare HTTP status.
+    - `doubt` has the next request ask again, after an error that a legacy server could give, too.
     """
 
     era: Final = Era.MODERN
@@ -68,6 +80,8 @@ class ModernSession:
         self._listening = SubscriptionListener(
             upstream_context, host, hear=self._hear_aside, resumed=self._catalogue.forget, lasting=lasting, clock=clock
         )
+        # `met` runs after each valid answer to `server/discover`; `lost` when the server says that
+        # it does not support this revision.
         self._discovery = Discovery(
             upstream_context,
             host,
@@ -79,12 +93,14 @@ class ModernSession:
         )
         # Follows and cancels the tasks that the server makes of calls.
         self._natives = ServerTasks(upstream_context, self._exchanges, host, clock)
-        serves = partial(getattr, self._discovery, "serves_tasks")
+        # Reads the attribute at each call: every discovery may change it.
+        serves_tasks = partial(getattr, self._discovery, "serves_tasks")
         self._rounds = RoundRunner(
-            upstream_context, self._exchanges, self._natives, host, self._catalogue.mirrored_anew, serves
+            upstream_context, self._exchanges, self._natives, host, self._catalogue.mirrored_anew, serves_tasks
         )
         self._host_knows_tasks = upstream_context.dialect.host_declares_tasks(host)
         self._local = LocalWords(upstream_context, self.open, self._listening, lasting)
+        # For `tools` only: requests ask `Discovery` first, which fails once it is closed.
         self._closed = False
 
     def open(self) -> Coroutine[Any, Any, ServerDescription]:
@@ -107,6 +123,7 @@ class ModernSession:
         if method in SERVED_HERE:
             return self._local.answer(method, params)
         level = log_level or self._local.log_level
+        # For other hosts the call becomes a task only if the tool requires it (`RoundRunner`).
         follows = method == TOOLS_CALL and self._host_knows_tasks
         draft = RequestDraft(
             method=method, params=params, log_level=level, host_headers=repeated, follows_tasks=follows
@@ -130,9 +147,12 @@ class ModernSession:
         bounds = self._upstream_context.patience.of(tool).within(within)
         call = Call(next(self._upstream_context.ids), listener, bounds, principal=principal)
         if isinstance(resumes, Resumed):
-            # No discovery before: the server may need a moment to be back, as this process did.
+            # The call became a task of the server, which is only polled. Neither discovery nor the
+            # tool list comes first: the server may still be restarting, as this process was.
+            # Failed polls are repeated, but a failed discovery would fail the call.
             resumed = self._natives.resume(call, resumes)
             return await self._waits.bounded(call, TOOLS_CALL, resumed, self._discovery.expect_era)
+        # None, or a `NextRound`: the call starts with the round that another process prepared.
         call.resumes = resumes
         level = log_level or self._local.log_level
         draft = RequestDraft(
@@ -181,29 +201,41 @@ class ModernSession:
     async def _ask_for_tools(self, call: Call, draft: RequestDraft) -> Response:
         """Send `tools/list` of a host, and return the answer without tools that are not sound."""
         response = await self._ask(call, draft)
+        # Called for its exception: raises UpstreamFailed for a page above the limits of a list.
         what_is_left(self._upstream_context.settings.catalogue, response)
         return await offload(
             len(response.text), partial(self._upstream_context.dialect.without_unsound_tools, response)
         )
 
     async def _ask(self, call: Call, draft: RequestDraft, tool: str | None = None) -> Response:
-        """Send a request within its time limits. Its answer may cast doubt on the server's era."""
-        asked = self._prepared(call, draft, tool)
+        """Send a request within its time limits and return the answer. Each request of `relay`
+        and `run` comes this way, except a resumed call.
+
+        What the answer shows of the server's era goes to `Discovery` (class text). Raises
+        UpstreamFailed.
+        """
+        sending = self._prepared(call, draft, tool)
         try:
-            response = await self._waits.bounded(call, draft.method, asked, self._discovery.expect_era)
+            response = await self._waits.bounded(call, draft.method, sending, self._discovery.expect_era)
         except failures.Unwelcome:
+            # Refused with a bare HTTP status that may show another era. The request still fails.
             await self._discovery.see()
             raise
         self._discovery.doubt(response)
         return response
 
     def _prepared(self, call: Call, draft: RequestDraft, tool: str | None) -> Coroutine[Any, Any, Response]:
-        """Return the sending of a request: after discovery, and for a call with the headers that
-        its tool requires."""
+        """Return a coroutine, not yet started, that sends the request and returns its answer.
+
+        It waits for discovery if the server is unknown. For a `tools/call` of an unlisted tool it
+        waits for the tool list, which tells the headers that are required. Otherwise it sends at
+        once. `tool` is None for a request that is no call, or whose tool the caller did not give.
+        """
         if self._discovery.value is None:
-            return self._ask_when_met(call, draft, tool)
+            return self._ask_when_discovered(call, draft, tool)
         if draft.method != TOOLS_CALL:
             return self._rounds.ask(call, draft, None, self._upstream_context.settings.first_byte)
+        # The extension is declared only to servers that have it.
         if draft.follows_tasks and not self._discovery.serves_tasks:
             draft = draft._replace(follows_tasks=False)
         if tool is None:
@@ -211,33 +243,43 @@ class ModernSession:
         listed = self._catalogue.listed(tool)
         if listed is None:
             return self._ask_when_listed(call, draft, tool)
-        said = draft._replace(header_paths=listed.header_paths) if listed.header_paths else draft
-        return self._rounds.ask(call, said, tool, None)
+        with_paths = draft._replace(header_paths=listed.header_paths) if listed.header_paths else draft
+        return self._rounds.ask(call, with_paths, tool, None)
 
-    async def _ask_when_met(self, call: Call, draft: RequestDraft, tool: str | None) -> Response:
+    async def _ask_when_discovered(self, call: Call, draft: RequestDraft, tool: str | None) -> Response:
         await self.open()
         return await self._prepared(call, draft, tool)
 
     async def _ask_when_listed(self, call: Call, draft: RequestDraft, tool: str) -> Response:
-        mirrored = await self._catalogue.mirrored(tool)
-        said = draft._replace(header_paths=mirrored) if mirrored else draft
-        return await self._rounds.ask(call, said, tool, None)
+        """Read the tool list, then send the call with the headers that the tool requires."""
+        header_paths = await self._catalogue.mirrored(tool)
+        with_paths = draft._replace(header_paths=header_paths) if header_paths else draft
+        return await self._rounds.ask(call, with_paths, tool, None)
 
     async def _ask_for_page(self, call: Call, written: EncodedRequest) -> Response:
-        asked = self._exchanges.ask(call, written, self._upstream_context.settings.first_byte)
+        """Send one `tools/list` of the gateway's own, for `Catalogue`, which has waited for
+        discovery."""
+        sending = self._exchanges.ask(call, written, self._upstream_context.settings.first_byte)
         try:
-            return await self._waits.bounded(call, TOOLS_LIST, asked, self._discovery.expect_era)
+            return await self._waits.bounded(call, TOOLS_LIST, sending, self._discovery.expect_era)
         except failures.Unwelcome:
             await self._discovery.see()
             raise
 
     async def _begin(self, server: ServerDescription) -> None:
-        """Take a new identity of the server: store it for hosts, and listen to what it declares."""
+        """Take the answer to a `server/discover`: store it for hosts, and subscribe to the list
+        changes that it declares.
+
+        `Discovery` awaits this before any request that needed the answer is sent.
+        """
         self._welcome.met(server)
         await self._listening.begin(server)
 
     def _hear_aside(self, notification: Notification) -> None:
-        """Receive a notification of no call."""
+        """Receive a notification that came on a subscription stream, outside of any request.
+
+        A changed tool list is forgotten before the listener hears of it.
+        """
         if notification.method == NOTE_TOOLS_CHANGED:
             self._catalogue.forget()
         self._listener.on_notification(notification)

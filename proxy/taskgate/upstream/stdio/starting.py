@@ -1,6 +1,9 @@
 """Start of a program: `Starter` has the supervisor start it, and returns its channel.
 
-It makes the pipes for the three standard streams. `StdioChannels` decides when.
+The supervisor is a separate process that starts all programs; `Nurse` passes orders to it. A start
+makes three pipes for the standard streams and connects the channel to the gateway's ends. Then it
+sends the supervisor an `Order` with the other ends. It ends with an open channel, or with a log
+line and UpstreamFailed. `StdioChannels` decides when to start, in the task of a `ProgramSlot`.
 """
 
 import asyncio
@@ -27,12 +30,14 @@ log = getLogger("taskgate.upstream")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """One configured server's program, with its observers.
+    """The program of one configured server, with the observers of its runs.
 
-    `name` is the server's, `limit` bytes of one message, `connect` the timeout of a start.
-    `restarted` is called at each start after a program that ended by itself, with the cause of that
-    end. `running` is called with the number of programs whenever it changes. Neither may raise or
-    wait.
+    `name` is the name of the server. `limit` is the number of bytes of one message. `connect` is
+    the timeout of a start.
+
+    `StdioChannels` calls the two callbacks, which must not raise or wait. `restarted` is called at
+    each start after a program that ended by itself, with the cause of that end. `running` is called
+    with the number of programs whenever it changes.
     """
 
     name: str
@@ -44,7 +49,8 @@ class Program:
 
 
 class Starter:
-    """Starts the programs of one server."""
+    """Starts the programs of one server. All of them share one log of invalid output and one of
+    dropped notifications, whose rates are limited."""
 
     def __init__(self, program: Program, nurse: Nurse) -> None:
         self._program = program
@@ -53,8 +59,12 @@ class Starter:
         self._left_out = LeftOut(program.name)
 
     async def start(self, keeper: ChannelObserver) -> ProgramChannel:
-        """Start a program and return its channel, which `keeper` observes. Raises UpstreamFailed.
-        Must not be cancelled."""
+        """Start a program and return its channel, whose observer is `keeper`.
+
+        Raises UpstreamFailed if the supervisor cannot start it, or not in time; then the pipes are
+        closed. The caller must not cancel this, since that would leave the pipes open: the task
+        of a `ProgramSlot` awaits it, which nobody cancels.
+        """
         line = ProgramChannel(self._program.limit, self._told, keeper, self._left_out)
         try:
             await self._start(line)
@@ -74,7 +84,11 @@ class Starter:
         raise failure
 
     async def _start(self, line: ProgramChannel) -> None:
-        """Connect the channel to a new program. Raises ProgramNotStarted, TimeoutError."""
+        """Connect the channel to a new program. Raises ProgramNotStarted, TimeoutError.
+
+        The channel closes the gateway's ends of the pipes (`ours_…`); the program's ends are closed
+        here, since the supervisor got copies.
+        """
         settings = self._program.settings
         (stdin, ours_in), (ours_out, stdout), (ours_err, stderr) = _pipes()
         try:
@@ -88,6 +102,7 @@ class Starter:
                 os.close(stream)
 
     def _of(self, line: ProgramChannel) -> dict[str, object]:
+        """Return the fields of a log line about the program of this channel."""
         # Only the number of arguments: they may be secret.
         command = self._program.settings.command
         return {

@@ -1,8 +1,10 @@
 """Connection pool of one server: `Pool` opens connections on demand and reuses idle ones.
 
-`Origin` takes connections from it. The pool is the only owner of the connections: after `close`
-there are none, not even one that is being opened. Connections and their timers run in an empty
-context, because they serve many callers.
+For each request `Origin` calls `take`, and `dial` if there is no idle connection. Each connection
+reports to the pool, its `ConnectionObserver`: `made` when it is open, `keep` when its answer was
+read and it can be reused, `forget` before it is closed, and `lost` when it is closed. The pool owns
+all of them: when `close` returns, there are none, not even one that was being opened. Connections
+and their timers run in an empty context, because they serve many callers.
 """
 
 import asyncio
@@ -19,53 +21,66 @@ from taskgate.upstream.wire.dialing import Dialer
 
 
 class Pool:
-    """One connection for each concurrent request. `connect` and `reuse_within` are seconds.
+    """One connection for each concurrent request, without a limit on their number.
 
     A connection is in use, from `dial` or `take` until its `keep`, or idle. An idle one is dropped
-    after `reuse_within`. The creation raises TlsFileRefused.
+    after `reuse_within` seconds. `connect` is the connect timeout in seconds. The creation raises
+    TlsFileRefused.
     """
 
     def __init__(self, origin: URL, *, connect: float, reuse_within: float, tls: UpstreamTls) -> None:
-        self._way = Dialer(origin, tls)
+        self._dialer = Dialer(origin, tls)
         self._connect = connect
         self._reuse_within = reuse_within
-        # Idle connections and since when; all open connections; connections being opened.
+        # Idle connections, the longest idle one first, and the loop times since when they are.
         self._idle: dict[Connection, float] = {}
+        # All open connections, in use or idle.
         self._standing: set[Connection] = set()
+        # Time limits of the connections being opened; `close` ends the attempts by them.
         self._dials: set[asyncio.Timeout] = set()
+        # Runs while there are idle connections.
         self._sweeping: asyncio.TimerHandle | None = None
+        # Set while `close` waits; done when nothing is open or being opened.
         self._empty: asyncio.Future[None] | None = None
         self._closed = False
 
     def take(self) -> Connection | None:
-        """Return the idle connection that was used last; None if there is none.
+        """Return the idle connection that was used last, which is then in use; None if there is
+        none.
 
-        The last one is the safest: a server closes the longest idle one first.
+        The last one is the safest: a server closes the longest idle one first. Older ones that are
+        past their time are dropped on the way.
         """
         idle = self._idle
         if not idle:
             return None
-        expired = asyncio.get_running_loop().time() - self._reuse_within
+        # The time before which one must have become idle to be too old.
+        cutoff = asyncio.get_running_loop().time() - self._reuse_within
         while idle:
             connection, since = idle.popitem()
-            if since > expired and connection.usable:
+            if since > cutoff and connection.usable:
                 return connection
             connection.drop()
         return None
 
     async def dial(self, until: float | None) -> Connection:
-        """Open a connection, which is then in use. `until` is the loop time at which the caller's
-        wait ends. Raises UpstreamFailed."""
+        """Open a connection, which is then in use.
+
+        The connect timeout bounds this, or the loop time `until`, at which the caller's wait ends,
+        if that is sooner. Raises UpstreamFailed. A `close` at the same moment may have dropped the
+        connection that is returned; `Connection.ask` then fails.
+        """
         if self._closed:
             raise failures.let_go(dispatched=False)
         loop = asyncio.get_running_loop()
         last = loop.time() + self._connect
+        # Whether the caller's time ends first: a timeout then says nothing about the server.
         hurried = until is not None and until < last
         scope = asyncio.timeout_at(until if hurried else last)
         self._dials.add(scope)
         try:
             async with scope:
-                connection = await self._way.connect(lambda: Connection(loop, self))
+                connection = await self._dialer.connect(lambda: Connection(loop, self))
         # ValueError: an impossible host name is only noticed here.
         except (OSError, ValueError) as error:
             if self._closed:
@@ -79,12 +94,16 @@ class Pool:
         return connection
 
     async def close(self) -> None:
-        """Drop every connection, also those in use or being opened; wait until they are gone."""
+        """Drop every connection, also those in use or being opened; wait until they are gone.
+
+        Later calls of `dial` fail.
+        """
         self._closed = True
         loop = asyncio.get_running_loop()
         if self._sweeping is not None:
             self._sweeping.cancel()
             self._sweeping = None
+        # `dial` then sees a timeout, which it reports as the end of the pool.
         for scope in self._dials:
             if not scope.expired():
                 scope.reschedule(loop.time())
@@ -115,23 +134,25 @@ class Pool:
         self._tell_if_empty()
 
     def _sweep(self) -> None:
-        """Drop connections that were idle for too long."""
+        """Drop connections that were idle for too long; run again when the next one is due."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         self._sweeping = None
         for connection, since in tuple(self._idle.items()):
             due = since + self._reuse_within
             if due > now:
+                # Inherits the empty context, in which this runs.
                 self._sweeping = loop.call_at(due, self._sweep)
                 return
             connection.drop()
 
     def _tell_if_empty(self) -> None:
+        """Wake `close` if it waits and nothing is open or being opened."""
         if self._empty is not None and not self._standing and not self._dials and not self._empty.done():
             self._empty.set_result(None)
 
 
 def _unmade(*, in_a_hurry: bool) -> UpstreamFailed:
-    """Return the failure without a connection; `in_a_hurry`: the caller's time ended before the
-    connect timeout."""
+    """Return the failure of a connection that could not be opened. With `in_a_hurry` the caller's
+    time ended before the connect timeout."""
     return failures.too_late(dispatched=False) if in_a_hurry else failures.unreachable()

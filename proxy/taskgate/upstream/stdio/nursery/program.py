@@ -1,8 +1,10 @@
 """Main loop of the supervisor process: `Nursery` obeys the gateway, and ends all programs after it.
 
-The gateway has the other end of the socket. When that is closed, however the gateway died, every
-program gets SIGTERM and then SIGKILL, and this process exits last. `main` is started by
-`stdio.nursing`; `wards` starts and ends programs.
+`stdio.nursing` in the gateway starts this process by `main`, and has the other end of the socket.
+By it the gateway orders starts and ends of programs, and this process reports starts and exits
+(`words`). When that end is closed, however the gateway died, every program gets SIGTERM and then
+SIGKILL. This process exits when no child process is left. `Wards` starts, ends and reaps the
+programs. `Timetable` has the timers, `kinship` the adoption of processes that programs leave.
 """
 
 import os
@@ -18,18 +20,23 @@ from taskgate.upstream.stdio.nursery.timetable import Timetable
 from taskgate.upstream.stdio.nursery.wards import NotStarted, Wards
 
 SOFT: Final = 2.0
-"""Seconds for programs to exit by themselves after the gateway is gone: their input has ended with
-it."""
+"""Seconds from the end of the gateway to SIGTERM, for programs to exit by themselves: their input
+has ended with it."""
 HARD: Final = 2.0
-"""Seconds after that until they are killed."""
+"""Seconds from SIGTERM to SIGKILL."""
 
 _AT_ONCE: Final = 2**16
+"""Bytes that are read at once, from the socket or the wake-up pipe."""
 _MOST_STREAMS: Final = 240
 """Descriptors received at once: systems send at most 253."""
 
 
 class Nursery:
-    """One run of the process. `gateway` is the socket to the gateway."""
+    """One run of the process; `run` is the whole of it. `gateway` is the socket to the gateway.
+
+    It is in one of two states. While `_listens`, it obeys messages. After the end of file on the
+    socket it only ends programs, and still sends reports if anybody reads them.
+    """
 
     def __init__(self, gateway: socket.socket) -> None:
         self._gateway = gateway
@@ -37,15 +44,18 @@ class Nursery:
         self._wards = Wards(self._timetable, self._exited)
         self._selector = selectors.DefaultSelector()
         self._unpacker = words.Unpacker()
+        # Descriptors that were received, and belong to `start` messages still to be handled.
         self._streams: list[int] = []
+        # Reports that the socket had no room for.
         self._unsent = b""
-        # Whether the gateway is there: it has not closed the socket.
+        # False once the gateway has closed the socket or its sending side.
         self._listens = True
-        # The events that the selector reports of the socket.
+        # The events of the socket for which it is registered; 0: it is not.
         self._watched = 0
 
     def run(self) -> None:
-        """Serve until the gateway and every child process are gone."""
+        """Serve until the gateway and every child process are gone. Each turn reaps children, runs
+        due timers, and handles events of the socket."""
         kinship.take_in_orphans()
         woken = self._wake_on_signals()
         self._gateway.setblocking(False)
@@ -59,8 +69,11 @@ class Nursery:
                 key.data()
 
     def _wake_on_signals(self) -> int:
-        """Catch terminating signals: this process still has programs to end. Its children do not
-        inherit that."""
+        """Have signals only wake the main loop, and return the pipe that becomes readable then.
+
+        SIGCHLD wakes it to reap. Terminating signals have no other effect: this process still has
+        programs to end. Its children do not inherit that.
+        """
         reading, writing = os.pipe()
         os.set_blocking(reading, False)
         os.set_blocking(writing, False)
@@ -71,16 +84,18 @@ class Nursery:
 
     # --- messages with the gateway ------------------------------------------------------------------------------------
 
-    def _speak(self) -> None:
-        """Handle an event of the socket: send what is pending, and obey what arrived."""
-        self._say(b"")
+    def _on_socket(self) -> None:
+        """Handle an event of the socket: send what is pending, then obey what arrived."""
+        self._send(b"")
         if not self._listens:
             return
         try:
             received, streams, _, _ = socket.recv_fds(self._gateway, _AT_ONCE, _MOST_STREAMS)
         except (BlockingIOError, InterruptedError):
+            # Nothing arrived: the event was for sending.
             received = None
         except OSError:
+            # A broken socket is as good as a closed one.
             received = b""
         else:
             self._streams += streams
@@ -110,14 +125,21 @@ class Nursery:
         finally:
             for stream in streams:
                 os.close(stream)
-        self._say(answer)
+        self._send(answer)
 
     def _exited(self, number: int, status: int) -> None:
-        self._say(words.packed(words.EXITED, id=number, status=status))
+        """Report the exit of a program; `Wards` calls it once for each. `number` is the `id` of its
+        `start` message."""
+        self._send(words.packed(words.EXITED, id=number, status=status))
 
-    def _say(self, said: bytes) -> None:
-        """Send without blocking: a gateway that does not read must not stop this process."""
-        self._unsent += said
+    def _send(self, report: bytes) -> None:
+        """Send a report after those that are pending; what the socket does not take now is sent
+        when it has room.
+
+        It does not block: a gateway that does not read must not stop this process. If the socket is
+        broken, reports are dropped.
+        """
+        self._unsent += report
         try:
             while self._unsent:
                 self._unsent = self._unsent[self._gateway.send(self._unsent) :]
@@ -128,7 +150,8 @@ class Nursery:
         self._watch()
 
     def _watch(self) -> None:
-        """Wait for input, and for room if there is something to send."""
+        """Register the socket for input while the gateway is there, and for room if a report is
+        pending."""
         reads = selectors.EVENT_READ if self._listens else 0
         events = reads | (selectors.EVENT_WRITE if self._unsent else 0)
         if events == self._watched:
@@ -136,13 +159,14 @@ class Nursery:
         if self._watched:
             self._selector.unregister(self._gateway)
         if events:
-            self._selector.register(self._gateway, events, self._speak)
+            self._selector.register(self._gateway, events, self._on_socket)
         self._watched = events
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def _end(self) -> None:
-        """End all programs: the gateway is gone, or closed its sending side."""
+        """Begin the end of all programs; called once, at the end of file on the socket. `run`
+        returns when they are gone."""
         self._listens = False
         self._watch()
         for stream in self._streams:
@@ -151,20 +175,23 @@ class Nursery:
         self._timetable.after(SOFT + HARD, self._end_orphans)
 
     def _end_orphans(self) -> None:
-        """Kill what the programs left behind, again and again until no child is left."""
-        # What they leave behind becomes a child of this process, too.
+        """Kill what the programs left behind, ten times a second until `run` finds no child left.
+
+        Such processes have become children of this process. What they leave behind does so, too.
+        """
         self._wards.end_orphans()
         self._timetable.after(0.1, self._end_orphans)
 
 
 def _drain(woken: int) -> None:
+    """Empty the wake-up pipe; the signals in it have done their work by waking the loop."""
     with suppress(BlockingIOError):
         while os.read(woken, _AT_ONCE):
             pass
 
 
 def main(descriptor: int) -> None:
-    """Run over the inherited socket with this descriptor."""
+    """Run the supervisor to its end, over the inherited socket with this descriptor."""
     with socket.socket(fileno=descriptor) as gateway:
         gateway.set_inheritable(False)
         Nursery(gateway).run()
