@@ -54,9 +54,11 @@ class ChannelSession:
         """Why its channel was lost, for requests that come later; None if it was not."""
         self._over = over
         self._asides = BufferedNotifications(self._fall_silent)
+        # Requests of the server that this session got and has not answered, in their order.
         self._questions: dict[RequestId, None] = {}
         # The last request: background messages get its headers.
         self._like = Outgoing(verb="POST", headers={})
+        # The timer that ends the session; runs while it has no reader.
         self._silence: asyncio.TimerHandle | None = None
         self._has_ended = False
 
@@ -178,6 +180,7 @@ class ChannelSession:
         return self.channel.company.is_wanted(uri)
 
     def _say(self, message: str) -> None:
+        """Send a message in the background, with the headers of the session's last request."""
         # An acknowledging channel (SSE) belongs to this session and ends with it.
         if not self.channel.line.acknowledges:
             self.channel.say(message, self._like)

@@ -14,7 +14,7 @@ from taskgate.upstream.calls import Call
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audience:
-    """Who gets the notifications and requests of a server that belong to no call of the gateway.
+    """Receivers of the notifications and requests of a server that belong to no call.
 
     `listener` gets them all. `host` has the capabilities of the host that can answer questions;
     None if there is none. `catalogue_changed` is called, besides the listener, for each
@@ -29,8 +29,8 @@ class Audience:
 def is_left(call: Call) -> bool:
     """Whether another process will resume this call, if its wait ends here now.
 
-    Sessions read it when they end a call. If true, the call runs on at the server: nobody sends a
-    cancellation, and its server session stays open. Its listener decides it (`leaves`); a call
+    Sessions read it when they end a call. If true, the call runs on at the server: no cancellation
+    is sent, and its server session stays open. Its listener decides it (`leaves`); a call
     without a listener is never left.
     """
     return call.listener is not None and call.listener.leaves

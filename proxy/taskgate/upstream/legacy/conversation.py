@@ -136,6 +136,7 @@ class Conversation:
 
         Its stream is read on after `event`. `asked` is as in Resumed. Otherwise as `ask`.
         """
+        # It counts as sent: the other process has sent it.
         call.leave()
         return self._wait_for(call, self._resume(call, event, asked))
 

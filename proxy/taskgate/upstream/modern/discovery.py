@@ -64,7 +64,9 @@ class Discovery:
         self._met = met
         self._lost = lost
         self._clock = clock
+        # The identity; shared by all requests that wait for it.
         self._server = SingleFlight(self._discover)
+        # The time of the last valid answer; see `doubt`.
         self._sure_since = 0.0
         self.serves_tasks = False
         """Whether the server last said that it can make tasks of calls."""
@@ -100,8 +102,12 @@ class Discovery:
             self._server.forget()
 
     async def see(self) -> None:
-        """Ask again at once after a refusal that is an HTTP status alone. If the server left this
-        era, `era_lost` is called."""
+        """Ask `server/discover` again at once, after an `Unwelcome` refusal: a bare HTTP status that
+        a legacy server could give, too.
+
+        `era_lost` of the context is called if that shows that the server left this era. The wait is
+        short, and nothing is raised: the refused request fails anyway.
+        """
         if self._server.value is not None:
             self._server.forget()
         with suppress(UpstreamFailed, TimeoutError):
@@ -129,8 +135,9 @@ class Discovery:
             answer = await self._waits.bounded(call, SERVER_DISCOVER, asked, self.expect_era)
             server = upstream_context.dialect.read_discovery(answer)
         except UpstreamFailed as failure:
-            tells = failure.reason in _OF_ANY_ERA or isinstance(failure, failures.Unwelcome)
-            if tells and not self._closed:
+            # Other failures, such as an unreachable server, say nothing about the era.
+            may_be_legacy = failure.reason in _OF_ANY_ERA or isinstance(failure, failures.Unwelcome)
+            if may_be_legacy and not self._closed:
                 upstream_context.era_lost()
             raise
         if server is None:

@@ -66,16 +66,17 @@ class FollowedTask:
         self._stream: SubscriptionStream | None = None
         self._call = call
         self._listener = call.listener
-        # The newest known state.
-        self._seen = task
+        # The newest known state of the task.
+        self._state = task
         self._looks = Looks(task.id)
-        # Progress notifications that were made of status messages.
-        self._words = 0
-        # Whether the listener has a resume point.
-        self._is_held = False
-        self._stirred = asyncio.Event()
+        # How many status messages were made progress notifications.
+        self._messages = 0
+        # Whether the listener has a resume point of the task.
+        self._has_resume_point = False
+        # Set when there may be something to do before the next poll is due.
+        self._woken = asyncio.Event()
         # Loop times of the last poll, and of the next one.
-        self._looked = self._due = asyncio.get_running_loop().time()
+        self._polled_at = self._poll_due = asyncio.get_running_loop().time()
         self.id = task.id
         self.runs = True
         """Whether the server may still work on it; if so when `response` ends, it must be
@@ -88,14 +89,15 @@ class FollowedTask:
         Raises UpstreamFailed: the server lost or cancelled the task, or polls failed for good or
         for too long.
         """
-        self._due += self._looks.after(self._seen.interval)
+        self._poll_due += self._looks.after(self._state.interval)
         try:
-            # With `asked`, a resume point made before `recall` would lack those questions.
+            # A resumed call (with `asked`) has a stored resume point with those questions. One made
+            # before `recall` would lack them.
             if not asked:
-                self._hold(questions)
-            self._tell()
+                self._store_resume_point(questions)
+            self._report_message()
             questions.recall(asked)
-            return await self._seen_through(questions)
+            return await self._follow(questions)
         finally:
             if self._stream is not None:
                 self._stream.stop()
@@ -103,39 +105,40 @@ class FollowedTask:
 
     def stir(self) -> None:
         """Wake the follower: `questions` has answers to send, or cannot go on."""
-        self._stirred.set()
+        self._woken.set()
 
-    def _told(self) -> None:
-        """Poll soon: called for each report of the server on this task."""
+    def _on_server_report(self) -> None:
+        """Bring the next poll forward: the server reported on this task (`task_news`). Reports only
+        hint at a change; the poll tells the state."""
         # At most this often, however many reports come.
-        self._due = min(self._due, self._looked + LEAST)
-        self._stirred.set()
+        self._poll_due = min(self._poll_due, self._polled_at + LEAST)
+        self._woken.set()
 
-    async def _seen_through(self, questions: TaskQuestions) -> Response:
+    async def _follow(self, questions: TaskQuestions) -> Response:
         """Send answers and poll, until the task or a question ends the call."""
         loop = asyncio.get_running_loop()
         while True:
-            await self._stirs()
+            await self._wait_for_work()
             if questions.is_hopeless:
                 # The task cannot go on; it is cancelled by the caller of `response`.
                 return self._dialect.unanswered_error(self._call.id)
             if questions.given:
-                await self._bring(questions)
-            if loop.time() >= self._due:
-                response = await self._look(questions) or questions.refusal
+                await self._send_answers(questions)
+            if loop.time() >= self._poll_due:
+                response = await self._poll(questions) or questions.refusal
                 if response is not None:
                     return response
 
-    async def _stirs(self) -> None:
+    async def _wait_for_work(self) -> None:
         """Wait until there is an answer to send, a report has come, or the next poll is due."""
         try:
-            async with asyncio.timeout_at(self._due):
-                await self._stirred.wait()
+            async with asyncio.timeout_at(self._poll_due):
+                await self._woken.wait()
         except TimeoutError:
             pass
-        self._stirred.clear()
+        self._woken.clear()
 
-    async def _bring(self, questions: TaskQuestions) -> None:
+    async def _send_answers(self, questions: TaskQuestions) -> None:
         """Send the answers; if they do not arrive, they are sent again before the next poll."""
         given = questions.bringing()
         answers = self._dialect.input_responses(given)
@@ -147,9 +150,9 @@ class FollowedTask:
                 raise
             return
         questions.brought(given, response)
-        self._hold(questions)
+        self._store_resume_point(questions)
 
-    async def _look(self, questions: TaskQuestions) -> Response | None:
+    async def _poll(self, questions: TaskQuestions) -> Response | None:
         """Poll the task; returns the response if it has ended.
 
         Raises UpstreamFailed if the server does not have the task, or a further poll would fail
@@ -168,14 +171,14 @@ class FollowedTask:
             if failure.reason in FOR_GOOD or not self.runs:
                 raise
             failed = failure
-        self._looked = asyncio.get_running_loop().time()
+        self._polled_at = asyncio.get_running_loop().time()
         if seen is None:
-            self._look_later(failed)
+            self._plan_retry(failed)
             return None
-        self._due = self._looked + self._looks.after(seen.interval)
-        return self._took(seen, questions)
+        self._poll_due = self._polled_at + self._looks.after(seen.interval)
+        return self._take_state(seen, questions)
 
-    def _look_later(self, failure: UpstreamFailed | None) -> None:
+    def _plan_retry(self, failure: UpstreamFailed | None) -> None:
         """Schedule the next poll after a failed one; `failure` is None if the answer was an error.
         Raises UpstreamFailed if polls failed for too long."""
         if failure is not None and failure.reason == UpstreamReason.REFUSED.value:
@@ -183,43 +186,47 @@ class FollowedTask:
             self._call.principal = None
         # A caller may send a new token for as long as the call has time.
         was_made = not isinstance(failure, failures.StaleToken)
-        pause = self._looks.after_failure(self._seen.interval, self._looked, was_made=was_made)
+        pause = self._looks.after_failure(self._state.interval, self._polled_at, was_made=was_made)
         if pause is None:
             raise failures.lost_sight(failure)
         if failure is not None and failure.retry_after is not None:
             pause = max(pause, failure.retry_after.total_seconds())
-        self._due = self._looked + pause
+        self._poll_due = self._polled_at + pause
 
-    def _took(self, seen: ServerTask, questions: TaskQuestions) -> Response | None:
-        """Take the state that a poll shows; returns the response if the task has ended."""
-        before, self._seen = self._seen, seen
+    def _take_state(self, seen: ServerTask, questions: TaskQuestions) -> Response | None:
+        """Store the state that a poll shows, and ask its new questions; returns the response if the
+        task has ended.
+
+        Raises UpstreamFailed if the server cancelled it.
+        """
+        before, self._state = self._state, seen
         if (before.status, before.message, before.updated) != (seen.status, seen.message, seen.updated):
             self._call.progressed()
         questions.show(seen.questions)
-        if not self._is_held:
-            self._hold(questions)
+        if not self._has_resume_point:
+            self._store_resume_point(questions)
         if not seen.status.is_terminal:
             if self._stream is None:
-                self._stream = self._news.listen(self.id, seen.interval, self._told)
+                self._stream = self._news.listen(self.id, seen.interval, self._on_server_report)
             if seen.message != before.message:
-                self._tell()
+                self._report_message()
             return None
         self.runs = False
         if seen.status is TaskStatus.CANCELLED:
             raise failures.called_off()
         return seen.response
 
-    def _hold(self, questions: TaskQuestions) -> None:
+    def _store_resume_point(self, questions: TaskQuestions) -> None:
         """Give the listener a resume point, unless an answer is still to be sent, which another
         process would not have."""
         if self._outlives and not questions.given:
-            self._is_held = True
+            self._has_resume_point = True
             self._listener.on_checkpoint(ResumePoint(revision=_SPOKEN, task=self.id))
 
-    def _tell(self) -> None:
+    def _report_message(self) -> None:
         """Report the task's status message as progress of the call."""
-        message, told = self._seen.message, self._call.told
+        message, told = self._state.message, self._call.told
         if message is not None:
-            self._words += 1
+            self._messages += 1
             after = None if told is None else progress_done(told)
-            self._listener.on_notification(text_progress(self._call.id, message, self._words, after or 0.0))
+            self._listener.on_notification(text_progress(self._call.id, message, self._messages, after or 0.0))

@@ -81,10 +81,13 @@ class ProgramChannel:
 
     def __init__(self, limit: int, told: ProgramLog, keeper: ChannelObserver, left_out: LeftOut) -> None:
         self._framing = Framing(limit)
+        # Drops or merges notifications that are too large or too fast.
         self._beside = NotificationBudget(left_out)
+        # Counts bytes besides answers: tells how long reading must pause.
         self._said = Said(limit)
         self._told = told
         self._keeper = keeper
+        # The listener of messages; None until `listen`.
         self._ears: Ears | None = None
         # Output that came before there was a listener.
         self._early: list[bytes] = []
@@ -103,8 +106,8 @@ class ProgramChannel:
         self._is_known = asyncio.Event()
         # The exit status, if it was reported before the start.
         self._early_status: int | None = None
-        # Runs between the first sign of an end and the end.
-        self._waiting: asyncio.TimerHandle | None = None
+        # The timer that ends the channel, from the first sign of an end.
+        self._planned_end: asyncio.TimerHandle | None = None
         self._reading = Reading(self._received, self._output_ended)
         self._writing = Writing(self._input_ended)
         self._chatter = Chatter(told, self._look_if_gone)
@@ -171,7 +174,7 @@ class ProgramChannel:
         self._chatter.reading.resume()
         self.used = asyncio.get_running_loop().time()
         if self._reading.is_gone or self._writing.is_gone:
-            self._wait()
+            self._plan_end()
         if self._early_status is not None:
             # The waiter for the start must be woken first.
             asyncio.get_running_loop().call_soon(self.exited, self._early_status, context=Context())
@@ -198,8 +201,8 @@ class ProgramChannel:
         if self._ears is None or self._reading.is_gone:
             self.end(endings.of_status(status))
         # Child processes may keep its pipes open: the channel ends a moment later in any case.
-        self._wait_no_more()
-        self._wait()
+        self._cancel_planned_end()
+        self._plan_end()
         self._look_if_gone()
 
     # --- the message channel ------------------------------------------------------------------------------------------
@@ -310,11 +313,13 @@ class ProgramChannel:
             self._hear_some(ears)
 
     def _note_spoke(self, was_message: bool) -> None:
+        """Note the time of the program's first message."""
         if was_message and self.spoke is None:
             self.spoke = asyncio.get_running_loop().time()
 
     def _note_use(self) -> None:
-        """Note that a message was exchanged."""
+        """Note that a message was exchanged; tell the observer if no request waits for an
+        answer."""
         self.used = asyncio.get_running_loop().time()
         if not self.in_flight:
             self._keeper.rested(self)
@@ -341,33 +346,38 @@ class ProgramChannel:
         self._reading.resume()
 
     def _tell(self, ending: Ending) -> None:
+        """Tell the listener that the channel has ended, in the next turn of the loop."""
         assert self._ears is not None, "there is a listener"
         failure = ending.failure(dispatched=True)
         asyncio.get_running_loop().call_soon(self._ears.lost, failure, context=Context())
 
     def _output_ended(self) -> None:
+        """Receive the end of standard output, once. After the exit that is the end of the channel;
+        before it, only a sign."""
         if self._status is not None:
             self.end(endings.of_status(self._status))
-        self._wait()
+        self._plan_end()
         self._look_if_gone()
 
     def _input_ended(self) -> None:
-        self._wait()
+        """Receive the end of standard input, once. Unless the gateway closed it, it is a sign that
+        the program is about to exit."""
+        self._plan_end()
         self._look_if_gone()
 
-    def _wait(self) -> None:
+    def _plan_end(self) -> None:
         """Have the channel end in a moment: this is the first sign of an end, and others may
         follow."""
         began = self._child is not None or self._status is not None
-        if began and self._waiting is None:
-            self._waiting = asyncio.get_running_loop().call_later(MOMENT, self._waited, context=Context())
+        if began and self._planned_end is None:
+            self._planned_end = asyncio.get_running_loop().call_later(MOMENT, self._on_planned_end, context=Context())
 
-    def _waited(self) -> None:
+    def _on_planned_end(self) -> None:
         """End the channel, after all output; pipes that child processes keep open are closed."""
-        self._waiting = None
+        self._planned_end = None
         if self.ending is None and self._reading.is_paused:
             # There may be output to deliver first.
-            self._wait()
+            self._plan_end()
             return
         self.end(self._likely_ending())
         if self._status is not None:
@@ -375,10 +385,10 @@ class ProgramChannel:
             self._chatter.reading.close()
         self._look_if_gone()
 
-    def _wait_no_more(self) -> None:
-        if self._waiting is not None:
-            self._waiting.cancel()
-            self._waiting = None
+    def _cancel_planned_end(self) -> None:
+        if self._planned_end is not None:
+            self._planned_end.cancel()
+            self._planned_end = None
 
     def _look_if_gone(self) -> None:
         """Tell the observer once the channel has ended, and the program and its pipes are gone."""
@@ -386,7 +396,7 @@ class ProgramChannel:
             return
         if self._writing.is_gone and self.ending is not None and not self._is_gone:
             self._is_gone = True
-            self._wait_no_more()
+            self._cancel_planned_end()
             self._keeper.gone(self)
 
 

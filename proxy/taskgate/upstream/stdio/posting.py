@@ -70,6 +70,7 @@ class Posting:
         return said[count:], ()
 
     def _send_more(self) -> None:
+        """Send stored messages: called when the socket has room, until all are sent."""
         while self._unsent:
             said, streams = self._unsent.popleft()
             rest, left = self._sent(said, streams)
@@ -81,6 +82,8 @@ class Posting:
         self._loop.remove_writer(self._end)
 
     def _hear(self) -> None:
+        """Receive what the socket has, and pass on each whole message; at its end, close it and
+        call `lost`."""
         try:
             received = self._end.recv(_AT_ONCE)
         except (BlockingIOError, InterruptedError):

@@ -22,19 +22,20 @@ class Owner(Protocol):
     raises or waits."""
 
     def rested(self, slot: "ProgramSlot") -> None:
-        """No request waits for an answer of the program now."""
+        """Messages were exchanged, and no request waits for an answer of the program now. Called
+        often."""
         ...
 
     def over(self, slot: "ProgramSlot", line: ProgramChannel, ending: Ending) -> None:
-        """The channel ended."""
+        """The channel ended, and takes no more messages; the program may still run. Called once."""
         ...
 
     def exited(self, slot: "ProgramSlot", line: ProgramChannel) -> None:
-        """The program exited."""
+        """The program exited. Called once, before or after `over`."""
         ...
 
     def gone(self, slot: "ProgramSlot") -> None:
-        """The program and its pipes are gone."""
+        """The channel ended, and the program and its pipes are gone. Called once, and last."""
         ...
 
 
@@ -57,6 +58,7 @@ class ProgramSlot:
         self.is_gone = False
         """Whether the program and its pipes are gone."""
         self._starting: asyncio.Task[None] | None = None
+        # The timer that ends the program; runs while the slot rests.
         self._idle: asyncio.TimerHandle | None = None
 
     # --- its program --------------------------------------------------------------------------------------------------

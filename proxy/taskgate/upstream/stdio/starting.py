@@ -62,8 +62,8 @@ class Starter:
         """Start a program and return its channel, whose observer is `keeper`.
 
         Raises UpstreamFailed if the supervisor cannot start it, or not in time; then the pipes are
-        closed. The caller must not cancel this, since that would leave the pipes open: the task
-        of a `ProgramSlot` awaits it, which nobody cancels.
+        closed. The caller must not cancel this, since that would leave the pipes open. So it runs in
+        the task of a `ProgramSlot`, which is never cancelled.
         """
         line = ProgramChannel(self._program.limit, self._told, keeper, self._left_out)
         try:

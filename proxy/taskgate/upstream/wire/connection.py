@@ -89,6 +89,7 @@ class Connection(BaseProtocol):
         self._body: StreamReader | None = None
         # Runs after `release` with `linger`, until the end of the body or of the connection.
         self._lingering: asyncio.TimerHandle | None = None
+        # False once the server has said that it closes the connection, or sent an answer too many.
         self._reusable = True
         # The rest of a large request body.
         self._unsent = _NOTHING

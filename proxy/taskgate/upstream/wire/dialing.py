@@ -34,6 +34,7 @@ class Dialer:
         assert origin.port is not None, "a target has a port"
         self._host = origin.raw_host
         self._port = origin.port
+        # Descriptors from this number on are reserved for the gateway itself.
         self._ceiling = descriptors.server_ceiling()
         self._tls = tls_context(tls) if origin.scheme == "https" else None
         # Certificates name a host without the trailing dot of a full name.

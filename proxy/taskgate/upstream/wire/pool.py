@@ -1,10 +1,10 @@
 """Connection pool of one server: `Pool` opens connections on demand and reuses idle ones.
 
 For each request `Origin` calls `take`, and `dial` if there is no idle connection. Each connection
-reports to the pool, its `ConnectionObserver`: `made` when it is open, `keep` when its answer was
-read and it can be reused, `forget` before it is closed, and `lost` when it is closed. The pool owns
-all of them: when `close` returns, there are none, not even one that was being opened. Connections
-and their timers run in an empty context, because they serve many callers.
+reports to the pool, its `ConnectionObserver`. It calls `made` when it is open, and `keep` when its
+answer was read and it can be reused. It calls `forget` before it is closed, and `lost` after. The
+pool owns all of them: when `close` returns, there are none, not even one that was being opened.
+Connections and their timers run in an empty context, because they serve many callers.
 """
 
 import asyncio

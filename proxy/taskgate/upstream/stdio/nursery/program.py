@@ -35,7 +35,7 @@ class Nursery:
     """One run of the process; `run` is the whole of it. `gateway` is the socket to the gateway.
 
     It is in one of two states. While `_listens`, it obeys messages. After the end of file on the
-    socket it only ends programs, and still sends reports if anybody reads them.
+    socket it only ends programs, and still sends reports while the socket takes them.
     """
 
     def __init__(self, gateway: socket.socket) -> None:
