@@ -11,7 +11,10 @@ from taskgate.protocol.extensions import ExtensionPolicy
 from taskgate.upstream.base import Upstream
 
 MOST_REMEMBERED: Final = 16
-"""Removed paths that stay known, for requests that were admitted before the removal."""
+"""The most removed paths that stay known, for requests that were admitted before the removal.
+
+Beyond it, those go first that were mounted first.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +24,7 @@ class Mount:
     - `name`: the configured name, and a metric label.
     - `bulkhead`: the limit of calls at the server.
     - `offers_tasks`: whether hosts may create tasks here.
-    - `support`: the function that returns the task support of a tool.
+    - `support`: the function that returns whether a tool may, must or must not run as a task.
     - `extensions`: which extensions are forwarded between hosts and the server.
     - `resource`: the audience that tokens for this mount must have.
     - `scopes`, `metadata`: what a host without a valid token gets: the scopes to request, and the
@@ -43,7 +46,8 @@ class Mount:
 
 
 class Mounts:
-    """The present mounts by name and by path; the two mappings stay the same objects.
+    """The present mounts by name and by path. Other parts hold the two mappings, so `replace` changes
+    them in place.
 
     `by_path` also has some removed mounts whose path is not used again, so that admitted requests
     can go on.
@@ -56,7 +60,7 @@ class Mounts:
         self.replace(mounts)
 
     def replace(self, mounts: Iterable[Mount]) -> None:
-        """Replace all mounts, in one step."""
+        """Replace all mounts. It awaits nothing, so every request sees all old or all new ones."""
         present = tuple(mounts)
         self.by_name.clear()
         self.by_name.update((mount.name, mount) for mount in present)
@@ -77,5 +81,5 @@ class Mounts:
         return 0.0 if mount is None else mount.bulkhead.utilization
 
     def is_served(self, path: str) -> bool:
-        """Whether a path, byte by byte, is that of a present mount."""
+        """Whether a path equals that of a present mount, without any normalization."""
         return path in self._paths

@@ -17,7 +17,9 @@ from taskgate.domain.rates import RateLimit
 
 
 class CapScope(StrEnum):
-    """The records that a cap counts: those that share this with the new one."""
+    """Which records a cap counts together with a new one: those of its caller, tenant, tool or
+    upstream, or all.
+    """
 
     CONTEXT = "context"
     TENANT = "tenant"
@@ -29,11 +31,12 @@ class CapScope(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cap:
-    """At most `limit` unfinished, unexpired records that share `scope` with the new one.
+    """A cap of records, or of bytes with `bytes`, over a scope. A new task beyond it is refused.
 
-    With `bytes` it counts stored bytes of parameters and outcomes until they are purged. New tasks
-    are refused once they have reached `limit`; such a cap counts over CONTEXT or GLOBAL only.
-    `place` is the index of the scope among all scopes.
+    A cap of records: at most `limit` unfinished, unexpired ones, the new one included. A cap of
+    bytes counts stored parameters and outcomes until they are purged. It refuses a new task once
+    these bytes have reached `limit`. It is over CONTEXT or GLOBAL only. `place` is the index of the
+    scope among all scopes; stores use it as a key.
     """
 
     scope: CapScope
@@ -61,7 +64,8 @@ class Caps:
     kept_global: int | None = None
 
     def applicable(self, overrides: Mapping[str, int], tool_cap: int | None, has_tenant: bool) -> tuple[Cap, ...]:
-        """The caps of a new task, the narrowest scope first.
+        """The caps of a new task: caps of records, then caps of bytes, each by the narrowest scope
+        first.
 
         `overrides` are the caller's own limits under the names of the fields above. `tool_cap` is
         the limit that a rule sets for the tool, and wins over them. Caps of tenants are left out
@@ -136,9 +140,9 @@ class Overrides(tuple[Override, ...]):
         return next((each for each in candidates if each.matches(tenant, claims)), None)
 
     def relevant_claims(self, claims: Mapping[str, Any]) -> tuple[frozenset[str], ...]:
-        """The values of a caller's claims that an override asks for.
+        """The values of a caller's claims that any override looks at: a cache key for `find`.
 
-        Callers of one tenant with equal results have the same override.
+        Callers of one tenant with equal keys have the same override.
         """
         return tuple([_matching_values(claims.get(name), values) for name, values in self._values])
 

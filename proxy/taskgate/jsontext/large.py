@@ -1,7 +1,8 @@
 """Large JSON objects that stay the bytes they are stored as: `LargeJson`, and `JsonChunks` to send.
 
-As a string, a text takes up to four times its bytes, and each splice copies it. So a large text is
-edited by texts around and between views of its bytes, and it is sent in windows.
+As a string, a text takes up to four times its bytes, and each splice copies it. So an edit of a
+large text is a list of chunks: views of the old bytes, and the new texts between them. Chunks are
+sent in windows of one size.
 """
 
 import json
@@ -17,7 +18,9 @@ from taskgate.jsontext.spans import MAX_MEMBERS, Member, Members, RawJson, Shape
 
 
 class LargeJson:
-    """The bytes of one JSON object; only its keys are ever parsed. Equal if the bytes are equal."""
+    """The bytes of one JSON object. A scan parses its keys alone; a value is parsed where it is asked
+    for. Equal if the bytes are equal.
+    """
 
     __slots__ = ("_members", "body")
 
@@ -121,13 +124,17 @@ def wrap(head: str, text: MessageText, tail: str) -> MessageText:
 
 # --- members of a large object ----------------------------------------------------------------------------------------
 #
-# The bytes were parsed strictly before they were stored, so only separators are read here.
-# Each window is cleared of escapes, then of everything but brackets and quotes. So a value of any
-# size takes the memory of one window, and other threads run between two.
+# The bytes were parsed strictly before they were stored, so values are skipped, not checked. Keys
+# are still parsed, because a repeated key is an error here.
+# `window` returns the next piece of the bytes, of the same length, with escapes replaced by dots.
+# So each quote in it begins or ends a string, and `brackets` finds what is outside of strings. A
+# value of any size takes the memory of one window, and other threads run between two windows.
 
 
 class ByteMember(Member):
-    """A member of a large object. In place of the value it has the bytes of the whole object."""
+    """A member of a large object. Its first field, elsewhere the parsed value, is the bytes of the
+    whole object; `value` parses its part of them.
+    """
 
     __slots__ = ()
 
@@ -220,6 +227,7 @@ def _end_of_container(body: bytes, at: int) -> int:
         levels = found.translate(ROUND)
         if depth + _lowest(levels) <= 0:
             return at + _end_in(piece, depth, is_inside)
+        # Opening brackets less closing ones.
         depth += 2 * levels.count(b"(") - len(levels)
         is_inside = ends_inside
         at, size = at + len(piece), min(4 * size, WINDOW)
@@ -227,8 +235,8 @@ def _end_of_container(body: bytes, at: int) -> int:
 
 
 def _lowest(levels: bytes) -> int:
-    """The lowest level that the brackets reach, relative to their start; 0 or more if none is
-    lower.
+    """The lowest depth that a series of brackets reaches, relative to its start: negative if it
+    closes more than it opened before.
     """
     # An innermost pair ends at the level where it starts. Removing pairs is much faster than
     # counting.

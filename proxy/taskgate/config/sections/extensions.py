@@ -93,8 +93,8 @@ class ExtensionSection(Section):
     cacheable: Annotated[tuple[Method, ...], *UNIQUE] = ()
     """Those of its methods whose results say how long they may be cached."""
     eras: Annotated[tuple[Literal["legacy", "modern"], ...], *NOT_EMPTY, *UNIQUE] | None = None
-    """The eras that define it, between which it is translated; null means that it passes within
-    each era alone.
+    """The eras that define it, between which it is translated. null means those of the built-in
+    extension; any other then passes within each era alone.
     """
 
     def to_extension(self, name: str) -> Extension:

@@ -1,7 +1,8 @@
 """Responses of modern servers converted for legacy hosts (B-CONV-1, B-CONV-3, B-CONV-8, B-CONV-9).
 
 The conversion is a splice: all other bytes of a server's payload stay. Content that a revision does
-not know is replaced by text. Responses of legacy servers stay as they are.
+not know is replaced by text, and a tool result without `content` gets an empty one. Results of
+legacy servers need no conversion; `outcome_edit` takes the results of either era.
 """
 
 import json
@@ -25,7 +26,9 @@ from taskgate.protocol.meta import ObjectEdit, edits_for
 MODERN_MEMBERS: Final = ("resultType", "ttlMs", "cacheScope")
 """Members of a result that the legacy era does not have."""
 WITHOUT_TASK: Final = ObjectEdit(meta_drop=(names.RELATED_TASK, names.SUBSCRIPTION_ID), keeps_hop=True)
-"""The edit of a legacy server's result that names a task of its own."""
+"""The edit that takes the server's own task out of `_meta`. `keeps_hop`: the keys of `_meta` that
+concern one hop stay.
+"""
 TextAt = Callable[[Member], RawJson]
 """The text of a member."""
 
@@ -63,7 +66,10 @@ def outcome_edit(found: Members, text_at: TextAt) -> ObjectEdit:
 
 
 def may_be_modern(result: RawJson) -> bool:
-    """Whether a result may come from a modern server; False is certain. It is a string search."""
+    """Whether a result may come from a modern server, by a fast string search.
+
+    True may be wrong; False is always right.
+    """
     return '"resultType"' in result or names.SERVER_INFO in result
 
 
@@ -81,7 +87,7 @@ def convert_error(error: RawJson, method: str, extension: Extension | None = Non
 
 
 def convert_large_error(error: LargeJson) -> MessageText:
-    """The same for a large error of a call. One that changes is read as a whole."""
+    """As `convert_error`, for a large error of a call. One that must change is decoded as a whole."""
     fits = error.members["code"].value not in names.MODERN_ERRORS
     return error.spliced(()) if fits else as_internal(error.text())
 
@@ -217,7 +223,8 @@ def _has_text(content: RawJson, structured: RawJson) -> bool:
     """Whether a text block equals the structured content: as any spelling of its JSON, or as its
     string.
 
-    If both are long, only white space may differ: parsing them would take seconds.
+    If they are long together, they are compared without white space, because parsing them would
+    take seconds.
     """
     if len(content) + len(structured) > LONG:
         return _has_long_text(content, structured)

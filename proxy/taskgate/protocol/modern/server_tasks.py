@@ -1,6 +1,7 @@
 """Tasks that modern servers make of calls: parameters of requests, and what responses show.
 
-The outcome of a task is the response to its call, to the byte.
+A task that ended becomes the response to the call that made it: the same bytes, under the id of
+that call.
 """
 
 from typing import Any, Final
@@ -25,7 +26,7 @@ MAX_DEPTH: Final = 256
 
 _STATES: Final = frozenset(TaskStatus)
 _EMPTY_RESULT: Final = frozenset({"resultType", "_meta"})
-"""Members of a result that are no outcome of a call."""
+"""Members that say nothing about the outcome of a call: a result with these alone is malformed."""
 
 
 def declares_tasks(peer: Peer) -> bool:
@@ -66,8 +67,8 @@ def read_created(method: str, response: Response) -> ServerTask | None:
     found = {} if response.result is None else response.result.members or {}
     if value_of(found, "resultType") != "task" or method != names.TOOLS_CALL:
         return None
-    # An unknown state is no failure yet: the next poll shows it, and only a known task can be
-    # cancelled.
+    # An unknown status is not refused here, because only a task that is known can be cancelled. The
+    # first poll refuses it.
     return _read_task(found, _state(found) or TaskStatus.WORKING)
 
 
@@ -150,7 +151,7 @@ def _no_outcome() -> UpstreamFailed:
 
 
 def _parse_own(text: str) -> Response:
-    """The response to the call itself."""
+    """The response to the call itself, from the result or error of its task."""
     try:
         response = parse(text.encode(), max_depth=MAX_DEPTH)
     except MalformedMessage:
