@@ -30,6 +30,8 @@ DEAF_FOR: Final = 120.0
 
 DEAF_FOR: seconds for which polls may fail in a row; then the follower gives up.
 """
+_DOUBLINGS: Final = 16
+"""Failures after which the pause no longer doubles; PAUSE_MOST is reached long before."""
 
 
 class Looks:
@@ -72,7 +74,9 @@ class Looks:
             return None
         self._failures += 1
         self._made += 1
-        return self._spread(min(_bounded(interval) * 2**self._failures, max(PAUSE_MOST, _bounded(interval))))
+        return self._spread(
+            min(_bounded(interval) * 2 ** min(self._failures, _DOUBLINGS), max(PAUSE_MOST, _bounded(interval)))
+        )
 
     def _spread(self, pause: float) -> float:
         # `share` is between a half and one.

@@ -65,3 +65,9 @@ def test_a_look_that_is_answered_ends_the_impatience() -> None:
     looks.after(1.0)
     assert looks.after_failure(1.0, DEAF_FOR) is not None
     assert (looks.after_failure(1.0, DEAF_FOR + 1) or 0) >= 4.0
+
+
+def test_looks_that_could_not_be_made_for_hours_go_on() -> None:
+    looks = Looks("t")
+    pauses = [looks.after_failure(1.0, PAUSE_MOST * turn, was_made=False) for turn in range(3000)]
+    assert all(PAUSE_MOST <= (pause or 0) <= PAUSE_MOST * (1 + LATER) for pause in pauses[8:])
