@@ -103,7 +103,7 @@ class Resuming:
     ) -> HttpReply:
         """Serve a resumed stream until its new connection ends; questions that wait are sent on it.
 
-        The wait or call that feeds the stream runs elsewhere, and is not ended with the connection.
+        The wait or the call that feeds the stream goes on when the connection ends.
         """
         host_session.questions.on_stream_opened()
         self._listening.background.run(lambda: self._following.go_on(feed, host_session.peer))

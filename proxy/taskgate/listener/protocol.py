@@ -9,7 +9,7 @@ answer to invalid bytes, and while the listener closes (`wind_down`, `drop`). Ev
 whatever its peer does. Nothing that a peer sent reaches a log or comes back to it.
 
 An answer with keep-alive promises the host that it may send a next request. A connection that has
-to close after such an answer first waits a second for that request. `keep_promise` begins the wait.
+to close right after such an answer first waits a second for that request (`keep_promise`).
 
 aiohttp runs one task for each connection. It takes parsed requests from `_messages`, answers one at
 a time, and waits on the future `_waiter` for the next.

@@ -39,6 +39,7 @@ from taskgate.wiring.sockets import bind, refused
 
 NOT_NOW: Final = Reloaded(result="invalid", problems=("the gateway is starting or shutting down",))
 _NOBODY: Final = OwnerKey("", "")
+"""The owner of no task: a look-up for it shows whether the store can be read."""
 
 log = getLogger("taskgate.wiring.app")
 

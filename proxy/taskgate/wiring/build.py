@@ -66,9 +66,9 @@ def upstream_maker(nurse: Nurse, entropy: Entropy) -> MakeUpstream:
     def made(settings: UpstreamSettings, observer: UpstreamObserver, clock: Clock) -> Upstream:
         extensions = settings.extensions
         legacy, modern = LegacyUpstream(__version__, extensions), ModernUpstream(__version__, extensions)
-        way = choose_transport(settings, observer, nurse)
+        transport = choose_transport(settings, observer, nurse)
         return HttpUpstream(
-            settings, dialect=legacy, modern=modern, observer=observer, clock=clock, entropy=entropy, way=way
+            settings, dialect=legacy, modern=modern, observer=observer, clock=clock, entropy=entropy, way=transport
         )
 
     return made

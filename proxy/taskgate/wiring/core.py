@@ -161,7 +161,16 @@ def _build_admission(base: Dependencies, cluster: Cluster) -> Admission:
 
 
 class Core(NamedTuple):
-    """The objects that both eras share."""
+    """The objects that both eras share.
+
+    - `dialect` encodes and decodes messages of legacy hosts, `access` has the operator's rules.
+    - `sessions` are those of legacy hosts. `streams` finds a stream for a message about a task.
+    - `changes` writes changes of tasks to the store, `runner` runs the calls of tasks.
+    - `tasks` creates and cancels tasks, `lookups` finds them for callers.
+    - `offers` delivers questions of tasks on streams. `news` sends status notifications on GET
+      streams, and has `offers` deliver the questions that wait for one.
+    - `denied` reports extensions that are not forwarded.
+    """
 
     cluster: Cluster
     admission: Admission

@@ -216,6 +216,7 @@ class UpstreamRegistry:
         """Return the mount of a server, with the concurrency limit of its name and place."""
         present, section = self._mounted.get(name), config.upstreams[name]
         place = server.settings.place
+        # A server that returns to an earlier place gets its old limit, with the calls that still run.
         limit = (
             self._replaced_limits.get((name, place))
             if present is None or present.limit.place != place
@@ -259,6 +260,7 @@ class UpstreamRegistry:
             return
         upstream = mounted.server.upstream
         mounted.server.report.replaced = True
+        # Holders of this server open further sessions at its successor, if there is one.
         upstream.redirect_to(partial(self._upstream_of, mounted.mount.name))
         self._leaving[upstream] = mounted.mount.name, mounted.server.settings.place
         self._waiting.run(partial(self._close_when_idle, upstream))

@@ -83,7 +83,7 @@ async def settled(runtime: Runtime) -> None:
 async def part(listener: PublicListener, runtime: Runtime, left: timedelta) -> None:
     """End modern subscriptions, close the listener, and wait for the requests under way.
 
-    Returns when the listener has no connection left, after at most `left` and LAST_WORDS. After
+    Returns when the listener has no connection left; `left` and LAST_WORDS later it aborts them. After
     `left` the calls that still wait for their server end with an error, which their hosts have
     LAST_WORDS to receive.
     """
