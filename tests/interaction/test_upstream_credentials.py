@@ -266,7 +266,7 @@ async def test_a_task_that_was_never_sent_ends_after_a_restart_where_its_caller_
     ) as gateway:
         await stored_task(tmp_path, unsent, lambda task: task.status == "failed")
         assert (endpoint.asked, server.requests) == (asked, [])
-        found = await gateway.modern(token=token).get(unsent)
+        found = await gateway.modern(token=token).until(unsent, "failed")
     assert NO_TOKEN in str(found)
 
 
