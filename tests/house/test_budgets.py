@@ -1,6 +1,6 @@
 """What one request costs: modules and functions of the package that it enters, and objects of the event loop it makes.
 
-No count is above its budget, and budgets only go down. A failure prints the way that the request took.
+No count is above its budget, and a budget goes up only with a reason. A failure prints the way of the request.
 
 The gateway runs on real sockets, with a store on disk, metrics, an audit log and a rate; what is counted is what the
 thread of its loop does. That is the same on every machine, but for a turn more or less where the network cuts a

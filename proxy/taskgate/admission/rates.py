@@ -7,7 +7,7 @@ A policy in shadow mode refuses nothing and only reports. `Gateway` calls `on_co
 are two parts around a store that replicas share:
 
 - `LocalRateCache` answers for it before authentication, without a round trip.
-- `FallbackRateStore` replaces it while it is unavailable (decision 20).
+- `FallbackRateStore` replaces it while it is unavailable (`limits.on_store_error`).
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What counts while the store cannot be asked that gateways share (decision 20)."""
+"""What counts while the store cannot be asked that gateways share."""
 
 from collections.abc import Sequence
 from datetime import timedelta

@@ -22,7 +22,7 @@ from unit.upstream.eras import DISCOVERED, HANDSHAKE, MODERN_CALL, PROBED, arriv
 async def test_a_server_of_an_older_revision_is_sent_nothing_that_it_does_not_know(
     server: ScriptedServer, anew, revision: str, sessions: bool
 ) -> None:
-    # Decisions 18a: libraries of old revisions end on an unknown method.
+    # Libraries of old revisions end on an unknown method.
     server.revision, server.sessions = revision, sessions
     caller = anew()
     assert (await caller.call()).error is None

@@ -170,7 +170,7 @@ def _names_task(task: str, response: Response) -> bool:
 
 
 def _without_task(response: Response) -> Response:
-    """The response without the related-task key, and without a `_meta` that had only that (T25)."""
+    """The response without the related-task key, and without a `_meta` that had only that (T22)."""
     assert response.result is not None, "only results are passed here"
     found = response.result.members
     if found is None:
