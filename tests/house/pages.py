@@ -39,8 +39,9 @@ REQUIREMENTS_HEAD: Final = """# Requirements
 What the gateway is held to, as far as it is built. Each line has an id, a sentence, and the tests that show it.
 An id is the letter of a section, a topic and a number; AMB-n is a ruling. T25, without a dash, is a threat (see
 [security.md](security.md)); T-25, with one, is another id: that of a requirement. Tests name the ids. Code names them
-where they explain it: `grep -rnw M-MRTR-6 proxy`. `make pages` writes this page from the tables in `tests/requirements*.py` and
-`tests/threats.py`; a test fails when a requirement has no test, or a test names an unknown id. Questions that the
+where they explain it: `grep -rnw M-MRTR-6 proxy`. `make pages` writes this page from the tables in
+`tests/requirements*.py` and `tests/threats.py`; a test fails when a requirement has no test, or a test names an unknown
+id. Questions that the
 protocol leaves open are in [rulings.md](rulings.md).
 """
 NOT_BUILT_HEAD: Final = """## Not built
