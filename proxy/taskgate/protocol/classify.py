@@ -1,9 +1,10 @@
 """The era of a host's message, `classify`, and of a server by its first answers,
 `era_of_discovery`.
 
-`classify` runs once for every message, after the listener's own checks (V-ERA-1). For a modern
-request it also checks what every such request must declare. The dialects read the rest. Only the
-reading of `_meta` is cached, which depends on its text alone.
+`classify` runs once for every message of a host, after the listener's own checks (V-ERA-1). For a
+modern request it also checks what every such request must declare. The dialects read the rest. Only
+the reading of `_meta` is cached, which depends on its text alone. `era_of_refusal` and
+`era_of_discovery` tell the gateway which era a server of unknown era speaks.
 """
 
 import json
@@ -69,6 +70,7 @@ class IgnoredNotification(NamedTuple):
 
 
 Route = InitializeMessage | LegacyMessage | RequestMeta | IgnoredNotification
+"""The way that a message takes; RequestMeta is for a modern request."""
 
 
 def classify(
@@ -82,10 +84,12 @@ def classify(
 ) -> Route:
     """The era of a message from a POST, which was parsed with `_meta` open.
 
-    `revision` is its MCP-Protocol-Version as sent. `read` gives the headers that repeat parts of
-    the body; it is called only for modern requests. `offers_tasks` says whether any call at this
-    mount can become a task, `strict_names` whether task requests must name the task in a header
-    (AMB-8).
+    A message is modern if its `_meta` has a version, whatever the header says. Without one,
+    `initialize` is legacy, and for others the header decides. No header means legacy, and a header
+    that names no legacy revision means modern. `revision` is its MCP-Protocol-Version as sent.
+    `read` gives the headers that repeat parts of the body; it is called only for modern requests.
+    `offers_tasks` says whether any call at this mount can become a task, `strict_names` whether
+    task requests must name the task in a header (AMB-8).
 
     Raises only for the modern era, in the order of AMB-10: HeaderMismatch (sent twice),
     IncompleteMeta, HeaderMismatch (against the body), UnsupportedVersion, UnknownMethod,
@@ -134,6 +138,7 @@ def _modern(
     strict_names: bool,
     extensions: ExtensionPolicy,
 ) -> RequestMeta:
+    """The declarations of a modern request. The checks are in the order of AMB-10."""
     check_single(headers)
     host = _host(request, meta)
     check_headers(headers, request, host.version, strict_names=strict_names)
@@ -158,7 +163,8 @@ def _modern(
 class _HostMeta(NamedTuple):
     """The content of a `_meta` without its progress token; `meta` is None for an unknown version.
 
-    `problem` is the error in its optional members, None without one.
+    `problem` is the text of the error in its optional members, None without one. It is kept here,
+    because other checks come before its refusal.
     """
 
     version: str
@@ -167,7 +173,7 @@ class _HostMeta(NamedTuple):
 
 
 def _host(request: Request, meta: Members) -> _HostMeta:
-    """The host of a request. Raises IncompleteMeta.
+    """The content of a request's `_meta`. Raises IncompleteMeta.
 
     Hosts send the same `_meta` with every request except for progress token and idempotency key.
     Both are replaced by 0, and the result is cached.
@@ -206,6 +212,9 @@ def _read_host(meta: Members) -> _HostMeta:
 
 
 def _ignored(header: str | None, meta: Members) -> IgnoredNotification:
+    """A notification of the modern era; UnsupportedVersion if neither header nor `_meta` names a
+    known version.
+    """
     versions = (header, value_of(meta, PROTOCOL_VERSION))
     if not any(find_modern_revision(version) for version in versions):
         raise _unsupported(header)
@@ -229,7 +238,9 @@ def _required(meta: Members) -> tuple[str, dict[str, Any]]:
 
 
 def _needs_tasks(request: Request, capabilities: Mapping[str, Any]) -> bool:
-    """Whether a request is only for hosts with tasks; decided before any id is looked up (M-NEG-4).
+    """Whether a request is refused for hosts that do not declare the tasks extension.
+
+    Decided before any id is looked up (M-NEG-4).
 
     A host with the tasks of the legacy era may still get and cancel those (AMB-19).
     """
@@ -267,14 +278,17 @@ MAX_DEPTH: Final = 64
 
 
 def era_of_refusal(error: dict[str, Any]) -> Era | None:
-    """The era that a JSON-RPC error to `initialize` shows; None if it shows none (V-ERA-7)."""
+    """The era that a JSON-RPC error to `initialize` shows: modern, or None if it proves nothing
+    (V-ERA-7).
+    """
     return Era.MODERN if _names_modern(error) else None
 
 
 def era_of_discovery(message: bytes) -> Era | None:
-    """The era that an answer to `server/discover` shows; None if it is no response.
+    """The era that an answer to `server/discover` shows; None for JSON that is no response.
 
-    An error need not name the request: servers that refuse a request unread do not know its id.
+    Legacy is whatever does not prove the modern era, also text that is not JSON. An error need not
+    name the request: servers that refuse a request unread do not know its id.
     """
     try:
         response = json.loads(decode(message, MAX_DEPTH))

@@ -1,9 +1,12 @@
 """The dialects: one protocol per era and side, which translate between text and values.
 
-A `Downstream` dialect speaks with hosts, an `Upstream` dialect with servers. All are pure: no state
-between two calls. Requests and messages that they return are whole JSON-RPC messages, unless said
-otherwise. `protocol.legacy` and `protocol.modern` implement them; the composition root alone
-chooses. One module, so that the two eras can be compared side by side.
+A `Downstream` dialect speaks with hosts, an `Upstream` dialect with servers. All are pure: no call
+changes the result of a later one. A method that returns `str` or `MessageText` returns a whole
+JSON-RPC message, unless said otherwise. Its `id` is the id of that message. `host` or `peer` is the
+host of a session or request, None if there is none.
+
+`protocol.legacy` and `protocol.modern` implement them; the composition root alone chooses. One
+module, so that the two eras can be compared side by side.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -43,13 +46,14 @@ from taskgate.protocol.server_messages import (
 )
 
 SupportOf = Callable[[str, Mapping[str, bool]], TaskSupport]
-"""The task support that hosts see, by a tool's name and its server's hints."""
+"""Returns the task support that hosts see, by a tool's name and its server's hints."""
 
 
 class EraCrossing(NamedTuple):
-    """A response that comes from a server of the other era: its method, and its host's revision.
+    """The facts that decide how a modern server's response is converted for a legacy host.
 
-    `extension` is that of the method, None for a method of the core.
+    `method` is that of the request, `host` the host's revision. `extension` is that of the method,
+    None for a method of the core.
     """
 
     method: str
@@ -74,10 +78,12 @@ class LegacyDownstreamDialect(Protocol):
     def decode(
         self, message: Message, peer: Peer | None, *, offers_tasks: bool, extensions: ExtensionPolicy
     ) -> LegacyIntent:
-        """The intent of a message; `peer` is the session's, None before there is one.
+        """The intent of a message; `peer` is the host of its session, None without a session.
 
-        Raises InvalidParams, UnknownMethod, SessionRequired, TaskNotFound (an id of a wrong form)
-        or MalformedMessage (a lone surrogate in a tool's name).
+        `offers_tasks` says whether calls at this mount can become tasks. Raises SessionRequired for
+        anything but `initialize` if `peer` is None. Raises InvalidParams, UnknownMethod,
+        TaskNotFound (an id of a wrong form) or MalformedMessage (a lone surrogate in a tool's
+        name).
         """
         ...
 
@@ -90,7 +96,7 @@ class LegacyDownstreamDialect(Protocol):
         extensions: ExtensionPolicy,
         info: RawJson | None = None,
     ) -> str:
-        """The answer to `initialize`; `info` replaces the server's serverInfo, None does not."""
+        """The answer to `initialize`; `info` replaces the server's serverInfo, None leaves it."""
         ...
 
     def pong(self, id: RequestId) -> str:
@@ -98,7 +104,11 @@ class LegacyDownstreamDialect(Protocol):
         ...
 
     def answer(self, id: RequestId, response: Response, crossing: EraCrossing | None = None) -> str:
-        """A server's response under the host's id; with `crossing`, converted to this era."""
+        """A server's response under the host's id.
+
+        `crossing` is None for a response of a legacy server. With it, the response is of a modern
+        server, and is converted.
+        """
         ...
 
     def tools(
@@ -121,11 +131,14 @@ class LegacyDownstreamDialect(Protocol):
         ...
 
     def progress(self, token: RequestId, done: float, message: str, task: TaskId | None = None) -> str:
-        """Progress from the gateway itself."""
+        """A progress notification of the gateway itself; `task` is the one it names, if any.
+
+        An empty `message` is left out.
+        """
         ...
 
     def question(self, id: str, question: Question) -> str:
-        """A server's question, under an id of the gateway."""
+        """The request that asks the host; the gateway's `id` replaces a progress token."""
         ...
 
     def input_id(self, task: TaskId, key: str) -> str:
@@ -141,7 +154,10 @@ class LegacyDownstreamDialect(Protocol):
         ...
 
     def settled_task(self, method: str, params: RawJson, answer: Answer) -> str | None:
-        """The host's task that the answer to that question settles for the server, if any."""
+        """The id of the host's own task that needs no more questions after this answer; else None.
+
+        The question is one of the server about such a task, such as `tasks/result`.
+        """
         ...
 
     def input_request(self, record: TaskRecord, request: InputRequest) -> str:
@@ -155,6 +171,8 @@ class LegacyDownstreamDialect(Protocol):
     def can_ask(self, peer: Peer, method: str, params: RawJson) -> bool:
         """Whether the host declared support for that question; `params` is the text of an object,
         or empty.
+
+        Raises MalformedMessage if it repeats a key.
         """
         ...
 
@@ -171,10 +189,10 @@ class LegacyDownstreamDialect(Protocol):
         ...
 
     def task_outcome(self, id: RequestId, record: TaskRecord) -> MessageText:
-        """The response that the call itself would have had; the record is terminal and has its
-        bodies.
+        """The answer to `tasks/result`: the response that the call would have had without a task.
 
-        A result from a modern server is converted to this era.
+        The record must be terminal, and be loaded with its bodies. An outcome from a modern server
+        is converted to this era. A cancelled task has the error `faults.CANCELLED`.
         """
         ...
 
@@ -189,7 +207,10 @@ class LegacyDownstreamDialect(Protocol):
 class LegacyTaskDialect(Protocol):
     """Requests and responses about tasks that servers of 2025-11-25 make of calls.
 
-    Task ids are the server's own; hosts never see them. A malformed response raises UpstreamFailed.
+    A call is sent with `with_task`; `read_created` reads its answer. If that is a task, the caller
+    polls by `tasks/get` and `read_state`, and gets the outcome by `tasks/result` and
+    `read_outcome`. Task ids are the server's own; hosts never see them. A malformed response raises
+    UpstreamFailed.
     """
 
     def is_supported(self, server: Peer) -> bool:
@@ -197,11 +218,14 @@ class LegacyTaskDialect(Protocol):
         ...
 
     def with_task(self, params: Params, ttl: timedelta) -> Params:
-        """The parameters of a call with the request for a task of that ttl."""
+        """The parameters of a call with a `task` member, which asks for a task of that ttl.
+
+        The ttl is cut to what servers support. Parameters that are no object stay as they are.
+        """
         ...
 
     def request(self, id: RequestId, method: str, task: str) -> str:
-        """A request of one of the `tasks/*` methods about that task."""
+        """The request `method`, one of `tasks/*`, about that task."""
         ...
 
     def read_created(self, response: Response) -> ServerTask | None:
@@ -218,11 +242,15 @@ class LegacyTaskDialect(Protocol):
         ...
 
     def read_outcome(self, task: ServerTask, response: Response) -> Response | None:
-        """The response of the call itself, from the response to `tasks/result`; `task` is its last
-        state.
+        """The response to the call itself, from the response to `tasks/result`.
 
-        None if the task must be polled again first. Raises UpstreamFailed if the task was
-        cancelled, or if the server does not know it any more.
+        `task` is the state at the last poll. A tool result counts whatever that state is; anything
+        else is the outcome only if the task has ended. None if it has not, as far as known: the
+        caller polls, and calls this again.
+
+        Raises UpstreamFailed: `closed` if the server cancelled the task, `malformed` for a task
+        without a result, `call_lost` if it completed and its result is gone. For `refused` nothing
+        is known about the outcome, and the caller may ask again.
         """
         ...
 
@@ -242,7 +270,9 @@ class LegacyUpstreamDialect(Protocol):
         ...
 
     def read_welcome(self, response: Response) -> ServerDescription:
-        """The server's answer; UpstreamFailed if it refused or speaks no known revision."""
+        """The server's answer to `initialize`; UpstreamFailed if it refused or speaks no known
+        revision.
+        """
         ...
 
     def initialized(self) -> str:
@@ -254,7 +284,10 @@ class LegacyUpstreamDialect(Protocol):
         ...
 
     def with_token_slot(self, params: RawJson) -> Params:
-        """The parameters of a call, split where a progress token belongs."""
+        """The parameters of a call, split where a progress token belongs; `call` puts it there.
+
+        Parameters that are no object or repeat a key stay whole, and the call gets no progress.
+        """
         ...
 
     def list_tools(self, id: RequestId, cursor: RawJson | None) -> str:
@@ -262,7 +295,9 @@ class LegacyUpstreamDialect(Protocol):
         ...
 
     def read_tools(self, response: Response) -> ToolPage:
-        """A page of `tools/list`; UpstreamFailed if the server refused."""
+        """The tools and next cursor of a page of `tools/list`; UpstreamFailed if the server
+        refused.
+        """
         ...
 
     def cancel(self, id: RequestId, reason: str) -> str:
@@ -270,8 +305,10 @@ class LegacyUpstreamDialect(Protocol):
         ...
 
     def decode(self, message: bytes, host: Peer | None) -> LegacyServerMessage:
-        """A message of the server. A question that `host` does not support is refused for it
-        (L-INPUT-6).
+        """A message of the server; None for a notification that is ignored.
+
+        A `ping`, and a question that `host` cannot be asked, give an ImmediateReply, which the
+        caller sends to the server (L-INPUT-6). Raises UpstreamFailed (malformed) for no JSON-RPC.
         """
         ...
 
@@ -284,13 +321,15 @@ class LegacyUpstreamDialect(Protocol):
         ...
 
     def url_questions(self, response: Response, host: Peer | None) -> tuple[Question, ...]:
-        """The questions for `host` before the refused request is sent again; none for other
-        responses.
+        """The questions to ask `host` if a server refused a request until URLs are visited.
+
+        If all are accepted, the caller sends the request again. Empty if the response is for the
+        host as it is.
         """
         ...
 
     def is_accepted(self, answer: Answer) -> bool:
-        """Whether the answer to such a question accepts it."""
+        """Whether the answer to a question of `url_questions` accepts it."""
         ...
 
     def allows_notification(self, notification: Notification, host: Peer | None) -> bool:
@@ -313,7 +352,8 @@ class ModernDownstreamDialect(Protocol):
     """Messages from and to modern hosts.
 
     `era` is the era of the server whose response is encoded. `info` is the serverInfo for the host;
-    None leaves the server's own.
+    None leaves the server's own. A round is a response that asks questions; the host sends its
+    request again, as a retry with the answers.
     """
 
     @property
@@ -324,7 +364,7 @@ class ModernDownstreamDialect(Protocol):
     def decode(
         self, request: Request, meta: RequestMeta, *, offers_tasks: bool, extensions: ExtensionPolicy
     ) -> ModernIntent:
-        """The intent of a request; `meta` is from `classify`.
+        """The intent of a request; `meta` is from `classify`, which has checked the request first.
 
         Raises InvalidParams, TaskNotFound (an id of a wrong form), UnknownMethod or
         MalformedMessage (invalid Unicode, or a duplicate key).
@@ -372,9 +412,10 @@ class ModernDownstreamDialect(Protocol):
         ...
 
     def round_of(self, response: Response) -> Round | None:
-        """The round in a response of a modern server.
+        """The round in a response of a modern server, to be passed on by `passed_round`.
 
-        None for any other response, and for a malformed round, which `answer` turns into an error.
+        None for any other response, and for a malformed round. Both go to `answer`, which turns a
+        malformed round into an error.
         """
         ...
 
@@ -391,7 +432,10 @@ class ModernDownstreamDialect(Protocol):
         ...
 
     def input_required(self, id: RequestId, questions: Mapping[str, Question], state: str) -> str:
-        """A round of the gateway for a held call; the host answers by these keys."""
+        """A round of the gateway for a held call: one that waits for the retry of its host.
+
+        The host answers by the keys of `questions`, and sends `state` back.
+        """
         ...
 
     def is_valid_answer(self, method: str, answer: Answer) -> bool:
@@ -407,8 +451,9 @@ class ModernDownstreamDialect(Protocol):
         ...
 
     def with_answers(self, retry: Retry, state: str | None) -> CallTool | Relay:
-        """The request for a modern server with the host's answers, and with the server's
-        `state`.
+        """The request of a retry for a modern server, with the host's answers as written.
+
+        `state` is the server's own, None without one.
         """
         ...
 
@@ -435,7 +480,7 @@ class ModernDownstreamDialect(Protocol):
         ...
 
     def task_state(self, id: RequestId, record: TaskRecord) -> MessageText:
-        """The answer to `tasks/get`; a terminal record has its bodies."""
+        """The answer to `tasks/get`; a terminal record must be loaded with its bodies."""
         ...
 
     def acknowledgement(self, id: RequestId) -> str:
@@ -453,12 +498,13 @@ class ModernDownstreamDialect(Protocol):
         ...
 
     def stream_notification(self, id: RequestId, notification: Notification) -> str:
-        """A server's notification."""
+        """A server's notification, on the stream of the listen request `id`."""
         ...
 
     def task_notification(self, id: RequestId, record: TaskRecord) -> MessageText:
-        """The content of `tasks/get` as a notification; a terminal record has its bodies
-        (M-NOTIF-4).
+        """The content of `tasks/get` as a notification (M-NOTIF-4).
+
+        A terminal record must be loaded with its bodies.
         """
         ...
 
@@ -483,10 +529,10 @@ class ModernUpstreamDialect(Protocol):
         ...
 
     def read_discovery(self, response: Response) -> ServerDescription | None:
-        """The server's description; None if it has no known modern revision, or may be of the other
-        era.
+        """The server's description, from the response to `server/discover`.
 
-        Raises UpstreamFailed (refused) for another error of this era.
+        None if the server supports no known modern revision, and for an error that a legacy
+        server could send too. Raises UpstreamFailed (refused) for an error that only this era has.
         """
         ...
 
@@ -495,7 +541,7 @@ class ModernUpstreamDialect(Protocol):
         ...
 
     def listen(self, id: int, wants: ServerSubscription, host: Peer | None) -> EncodedRequest:
-        """The request for a stream of notifications."""
+        """`subscriptions/listen`: the request for a stream of these notifications."""
         ...
 
     def list_tools(self, id: int, cursor: RawJson | None, host: Peer | None) -> EncodedRequest:
@@ -507,14 +553,14 @@ class ModernUpstreamDialect(Protocol):
         ...
 
     def without_unsound_tools(self, response: Response) -> Response:
-        """An answer to `tools/list` without the tools that `read_tools` leaves out."""
+        """An answer to `tools/list` without the tools whose header annotations are unsound."""
         ...
 
     def decode(self, message: bytes, host: Peer | None) -> ModernServerMessage:
-        """A message of the server; a notification without keys of its stream.
+        """A message of the server; None for a notification that is ignored.
 
-        A request is malformed: no server of this era may send one, and no answer could be sent
-        (H-MOD-8).
+        A notification loses the keys of `_meta` that do not cross. A request raises UpstreamFailed
+        (malformed): no server of this era may send one, and no answer could be sent (H-MOD-8).
         """
         ...
 
@@ -558,8 +604,9 @@ class ModernUpstreamDialect(Protocol):
         ...
 
     def read_task(self, call: int, task: str, response: Response) -> ServerTask | None:
-        """The task in its response, with the outcome of the call with the id `call`; None for an
-        error.
+        """The task in the response to `get_task`; None for an error.
+
+        If it has ended, its `response` is that of the call, under the call's id `call`.
         """
         ...
 
@@ -576,15 +623,22 @@ class ModernUpstreamDialect(Protocol):
         ...
 
     def input_responses(self, answers: Mapping[str, tuple[Question, Answer]]) -> RawJson | None:
-        """The `inputResponses` by the server's keys; None if an answer has no form in this era."""
+        """The `inputResponses` by the server's keys, for the next request or `update_task`.
+
+        None if an answer has no form in this era, as an error has none.
+        """
         ...
 
     def default_answer(self, question: Question) -> Answer:
-        """The answer to a question that nothing answered; for most it has no form in this era."""
+        """The answer to a question without a host's answer.
+
+        Only that of an elicitation has a form in this era; `input_responses` returns None for
+        others.
+        """
         ...
 
     def unanswered_error(self, id: int) -> Response:
-        """The response to a call whose questions get no answer."""
+        """The gateway's error response to the call `id`, whose questions cannot be answered."""
         ...
 
     def error(self, id: int, code: int, text: str) -> Response:

@@ -1,7 +1,9 @@
 """Descriptions that servers give of themselves: `ServerDescription`, and pages of `tools/list`.
 
-Each era reads and writes the members that it defines. All other members, and `_meta`, cross to the
-byte except for keys of one hop.
+The upstream dialects read a description from the answer to `initialize` or `server/discover`, which
+is here called a welcome. The downstream dialects write a welcome for hosts of it. Each era reads
+and writes the members that it defines. All other members, and `_meta`, cross to the byte except for
+keys of one hop.
 """
 
 from collections.abc import Callable, Mapping
@@ -57,15 +59,20 @@ def server_info(text: RawJson, member: Member | None) -> RawJson | None:
 
 
 def undefined_members(text: RawJson, found: Members) -> RawJson:
-    """The object `text` with the members `found`, without the members that a revision defines."""
+    """The welcome `text` without the members that a revision defines, and without keys of one hop.
+
+    `found` are its members.
+    """
     return splice(text, edits_for(found, 0, ObjectEdit(drop=_DEFINED)))
 
 
 def welcome_result(
     server: ServerDescription, put: Mapping[str, RawJson], version: str, meta_put: Mapping[str, RawJson] | None = None
 ) -> RawJson:
-    """The welcome for a host: `put` are the members of its era. `_meta` has the gateway's
-    version.
+    """The welcome for a host: `put` are the members that its era defines.
+
+    They are added to the undefined members of the server's. `meta_put` is added to `_meta`, which
+    also has the gateway's version, and says if the description is stale.
     """
     gateway: dict[str, Any] = {"version": version}
     if server.is_stale:

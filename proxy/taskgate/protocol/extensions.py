@@ -1,8 +1,10 @@
 """Extensions of an upstream: `ExtensionPolicy` says which of them cross, and how (X-EXT-50 to 56).
 
-An extension is a key of `capabilities.extensions`. It crosses if both sides are of eras that define
-it, and the operator allows it. Members of `experimental`, and capabilities that no revision
-defines, cross like extensions that the configuration does not name.
+An extension is a key of `capabilities.extensions`. It crosses the gateway if both sides are of eras
+that define it, and the operator allows it. Members of `experimental`, and capabilities that no
+revision defines, cross like extensions that the configuration does not name. `host` and `server`
+are the eras of both sides. Each upstream has one policy, made from its configuration; the dialects
+and the gateway ask it for each message.
 """
 
 import json
@@ -39,13 +41,14 @@ _BOTH: Final = frozenset(Era)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extension:
-    """The parts of one extension that cross.
+    """The parts of one extension that cross: methods of hosts, notifications of servers.
 
-    `eras` are the eras that define it, between which it crosses; None for any one era, to itself
-    alone. `result_types` are values of `resultType` besides `complete` for its methods. Results of
-    `cacheable` methods say how long they may be cached. `capability` is another spelling of its
-    declaration, a key of the capabilities themselves. `codes` are errors of its methods that cross
-    unchanged. A request of a method in `streams` lasts as long as its host listens.
+    `filters` are its members of the filter of `subscriptions/listen`. `eras` are the eras that
+    define it, between which it crosses; None for any one era, to itself alone. `result_types` are
+    values of `resultType` besides `complete` for its methods. Results of `cacheable` methods say
+    how long they may be cached. `capability` is another spelling of its declaration, a key of the
+    capabilities themselves. `codes` are errors of its methods that cross unchanged. A request of a
+    method in `streams` lasts as long as its host listens.
     """
 
     methods: frozenset[str] = frozenset()
@@ -110,8 +113,9 @@ _KNOWN_KEYS: Final = frozenset(
 class ExtensionPolicy:
     """The extensions that cross one upstream; `allowed` has them by identifier.
 
-    `denied` are identifiers that do not. With `others`, the declaration and metadata of all further
-    ones cross within one era.
+    `denied` are identifiers that do not cross, even with `others`. With `others`, the declaration
+    and metadata of all further ones that taskgate does not know cross within one era. Their methods
+    and notifications do not.
     """
 
     allowed: Mapping[str, Extension] = field(
@@ -142,7 +146,10 @@ class ExtensionPolicy:
         return self._by_method.get(method)
 
     def allows_method(self, method: str, host: Era, server: Era | None = None) -> bool:
-        """Whether a host's request crosses; `server` None means any server of the upstream."""
+        """Whether a host's request of that method crosses; false for a method of the core.
+
+        `server` None asks whether it crosses to a server of any era.
+        """
         found = self._by_method.get(method)
         if found is None:
             return False
@@ -151,7 +158,7 @@ class ExtensionPolicy:
         return found.crosses(host, server)
 
     def allows_notification(self, notification: str, host: Era, server: Era) -> bool:
-        """Whether a server's notification crosses (X-EXT-23)."""
+        """Whether a server's notification crosses (X-EXT-23); false for one of the core."""
         found = self._by_notification.get(notification)
         return found is not None and found.crosses(host, server)
 
@@ -168,8 +175,9 @@ class ExtensionPolicy:
         )
 
     def filters(self, declared: Mapping[str, Any], host: Era, server: Era) -> frozenset[str]:
-        """The members of the filter of `subscriptions/listen` for a server with those
-        capabilities.
+        """The members of the filter of `subscriptions/listen` that a host may use.
+
+        They are those of allowed extensions that `declared`, the server's capabilities, has.
         """
         found = (each for name, each in self.allowed.items() if is_declared(name, each, declared))
         return frozenset[str]().union(*(each.filters for each in found if each.crosses(host, server)))
@@ -215,7 +223,7 @@ class ExtensionPolicy:
         return splice(declared, member_edits(found, declared.index("{"), replaced, gone))
 
     def denials(self, declared: Mapping[str, Any], host: Era, server: Era) -> list[str]:
-        """The identifiers that a side declares and that do not cross."""
+        """The identifiers of extensions that a side declares and that do not cross, for the log."""
         extensions = declared.get("extensions")
         names = list(extensions) if isinstance(extensions, dict) else []
         names += [name for name, each in BUILT_IN.items() if each.capability in declared and name not in names]

@@ -1,8 +1,12 @@
 """Errors as hosts and tasks see them: the one table from an exception to a `Fault`.
 
-A `Fault` has the HTTP status, JSON-RPC code, data and headers of an error. All texts are
-taskgate's. A JSON-RPC error of a server is an outcome and no fault. `with_code` and `as_internal`
-give it another code if the host is of the other era.
+A `Fault` has the HTTP status, JSON-RPC code, data and headers of an error of the gateway. `fault`
+makes it from an exception when a host must be answered. `call_failed` and `call_ended` make the
+event that ends a task without an answer. All texts are taskgate's.
+
+A JSON-RPC error of a server is an outcome and no fault. `with_code` and `as_internal` give it
+another code if the host is of the other era. In the data of an error, `dispatched` says whether the
+server may have run the call.
 """
 
 from collections.abc import Mapping
@@ -45,7 +49,12 @@ RETRY_AFTER = timedelta(seconds=2)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """An error as a host sees it."""
+    """An error as a host sees it.
+
+    `status` is the HTTP status if no response was sent yet. `code`, `text` and `data` are the
+    JSON-RPC error. `retry_after` is when to try again, None if that is not said. `allow` are the
+    HTTP methods for an `Allow` header.
+    """
 
     status: int
     code: int
@@ -55,7 +64,7 @@ class Fault:
     allow: tuple[str, ...] = ()
 
     def message(self, id: RequestId | None) -> str:
-        """The JSON-RPC error response."""
+        """The JSON-RPC error response; `id` is None if that of the request is unknown."""
         return error_text(id, error_object(self.code, self.text, self.data))
 
     @property
@@ -69,7 +78,7 @@ class Fault:
 
     @property
     def headers(self) -> tuple[tuple[str, str], ...]:
-        """The HTTP header fields of the response."""
+        """The HTTP header fields that the error adds: `Allow`, `Retry-After` or none."""
         if self.allow:
             return (("Allow", ", ".join(self.allow)),)
         if self.retry_after is None:

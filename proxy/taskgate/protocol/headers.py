@@ -1,8 +1,12 @@
 """HTTP headers of modern requests that repeat parts of the body: read, encoded, compared with it.
 
-Intermediaries that do not parse bodies read them. The gateway decides nothing by a header alone
-(H-MOD-14). Every refusal is HeaderMismatch; it names the header, never its value. A tool can name
-arguments that headers repeat, `Mcp-Param-*`, in its input schema (H-MOD-5).
+Intermediaries that do not parse bodies read them. `read_headers` finds those of a host's request.
+`classify` compares them with the body by `check_headers`, the gateway by `check_params`. For a
+request to a server, `encode_value` writes them. The gateway decides nothing by a header alone
+(H-MOD-14). Every refusal is HeaderMismatch; it names the header, never its value.
+
+A tool can name arguments that headers repeat, `Mcp-Param-*`, in its input schema (H-MOD-5). The
+keyword that does so is here called an annotation, and `read_header_paths` reads it.
 """
 
 import re
@@ -64,6 +68,7 @@ def read_headers(fields: Collection[tuple[str, str]]) -> RequestHeaders:
 
 
 def _read_any(fields: Collection[tuple[str, str]]) -> RequestHeaders:
+    """As `read_headers`, for any spelling, for repeated headers and for those of arguments."""
     named = [(spelling.lower(), value) for spelling, value in fields if spelling[:1] in _INITIALS]
     found = dict(named)
     duplicate = _duplicate(named) if len(found) < len(named) else None
@@ -202,6 +207,7 @@ def value_at(found: Members, path: tuple[str, ...]) -> Any:
 
 
 def _expect(header: str, sent: str | None, value: str, what: str) -> None:
+    """Refuse a header that is missing or differs from `value`; `what` names that value."""
     if sent is None:
         raise HeaderMismatch(f"{header} is missing")
     if sent != value or not (sent in _KNOWN or _PLAIN.fullmatch(sent)):
@@ -209,6 +215,7 @@ def _expect(header: str, sent: str | None, value: str, what: str) -> None:
 
 
 def _expect_encoded(header: str, sent: str | None, value: object, what: str) -> None:
+    """As `_expect`, for a header that `decode_value` decodes."""
     if sent is None:
         raise HeaderMismatch(f"{header} is missing")
     if sent == value and _BARE(sent):
@@ -222,6 +229,7 @@ def _expect_encoded(header: str, sent: str | None, value: object, what: str) -> 
 
 
 def _mismatch(header: str, what: str) -> HeaderMismatch:
+    """The refusal of a header that contradicts the body, rather than being missing or malformed."""
     mismatch = HeaderMismatch(f"{header} does not equal {what}")
     mismatch.contradicts = True
     return mismatch

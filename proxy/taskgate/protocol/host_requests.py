@@ -1,8 +1,9 @@
 """Requests and notifications of hosts as values: `LegacyIntent` and `ModernIntent`. No era's text
 in them.
 
-The dialects make them from messages, the gateway handles them. At the end are the digests by which
-two sendings of one call are recognized.
+The downstream dialects make them from messages by `decode`, the gateway handles each by its type.
+A request has the host's `id`, under which it is answered. At the end are the digests by which two
+sendings of one call are recognized.
 """
 
 import json
@@ -27,11 +28,12 @@ from taskgate.protocol.vocabulary import IDEMPOTENCY_KEY
 
 
 class CallTool(NamedTuple):
-    """`tools/call`; `params` is for a server now.
+    """`tools/call`; `params` are ready to be sent to a server.
 
-    `wants_task` is the host's wish, false if its session has no tasks, and for modern hosts. `ttl`
-    None leaves it to the gateway. `stored_params` is `params` for a record, without a progress
-    token; None if the call cannot become a task. The idempotency key is in neither of them.
+    `wants_task` is true if a legacy host asked for a task and its session has tasks; a modern host
+    cannot ask. `ttl` is what the host asked for, None if it left that to the gateway.
+    `stored_params` is `params` for a record, without a progress token; None if the call cannot
+    become a task. The idempotency key is in neither of them.
     """
 
     id: RequestId
@@ -45,7 +47,7 @@ class CallTool(NamedTuple):
 
 
 class Relay(NamedTuple):
-    """Any other request that the server answers."""
+    """Any other request of a host that its server answers; `params` are ready to be sent."""
 
     id: RequestId
     method: str
@@ -116,7 +118,7 @@ class CancelCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerInput:
-    """The response to an input request of a task."""
+    """The response to the input request `key` of a task; whether it exists is not checked yet."""
 
     task: TaskId
     key: str
@@ -127,7 +129,7 @@ class AnswerInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerQuestion:
-    """The response to a question outside of tasks; `id` is the id of the question."""
+    """The response to a question outside of tasks; `id` is its id, which may be unknown."""
 
     id: str
     answer: Answer
@@ -150,8 +152,8 @@ class NotifyServer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ignore:
-    """A message that needs no action: an accepted notification, or an answer to an unknown
-    question.
+    """A message that needs no action: a notification without effect, or an answer under an id that
+    no question has.
     """
 
 
@@ -225,10 +227,10 @@ class Retry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LegacyTaskRequest:
-    """A request without the tasks extension, which is served only for a task made in the legacy era
-    (AMB-19).
+    """A request about a task by a modern host that did not declare the tasks extension (AMB-19).
 
-    For any other task, existing or not, the caller lacks the extension.
+    It is served only for a task that was made in the legacy era. For any other id, known or not,
+    the gateway answers that the capability is missing.
     """
 
     request: GetTask | CancelTask
@@ -236,10 +238,10 @@ class LegacyTaskRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
-    """Events that a host subscribes to; None for a list that it does not name.
+    """Events that a host subscribes to; a list is None if the host does not have that member.
 
-    `tasks` are only those whose ids have taskgate's form. `filters` are members of allowed
-    extensions.
+    `tasks` are the ids that have taskgate's form, not yet checked further. `filters` are the
+    members of allowed extensions that are true.
     """
 
     tools: bool = False

@@ -36,18 +36,21 @@ from taskgate.protocol import vocabulary as names
 from taskgate.protocol.messages import ENVELOPE, Message, Notification, Request, Response, is_unicode, value_of
 
 MAX_ID_BYTES: Final = 256
+"""Longest id or progress token that is a string, in bytes."""
 MAX_BATCH: Final = 64
+"""Largest number of messages in a batch."""
 
 
 def parse(body: bytes, *, max_depth: int, shape: Shape = ENVELOPE, max_members: int | None = None) -> Message:
-    """Read one message. `max_members` limits each walked object, and turns on the limit for
-    containers.
+    """Read one message. `max_depth` limits its nesting; `shape` names the objects that are walked.
 
-    Raises UnparsableMessage for text that is not JSON. Raises MalformedMessage for
-    JSON that is not one JSON-RPC message, with the id if it could be read. Cases are an array, a
-    duplicate key in a walked object, too many members, a lookalike key, and a wrong version, id,
-    method or `error`. If `params` is no object, `params` is empty and `params_text` has the text:
-    the caller decides.
+    `max_members` limits each walked object, and turns on the limit for the number of objects and
+    arrays in the text.
+
+    Raises UnparsableMessage for text that is not JSON. Raises MalformedMessage for JSON that is not
+    one JSON-RPC message, with the id if it could be read. Cases are an array, a duplicate key in a
+    walked object, too many members, a lookalike key, and a wrong version, id, method or `error`. If
+    `params` is no object, `params` is empty and `params_text` has the text: the caller decides.
     """
     text = decode(body, max_depth, counted=max_members is not None)
     limit = MAX_MEMBERS if max_members is None else max_members
@@ -115,6 +118,7 @@ def with_id(response: Response, id: RequestId) -> str:
 
 
 def _full_parse(text: str, shape: Shape, limit: int) -> Message:
+    """The message `text` in any form; MalformedMessage or UnparsableMessage if it is none."""
     envelope = _read_envelope(text, shape, limit)
     message_id = _read_id(envelope)
     _refuse_lookalikes(envelope, ENVELOPE_NAMES, message_id)
@@ -220,6 +224,7 @@ def fast_parse(text: str, limit: int = MAX_MEMBERS) -> Message | None:
 
 
 def _id(written: str) -> str | int:
+    """An id that `_ID` matched, as its value."""
     return written[1:-1] if written[0] == '"' else int(written)
 
 

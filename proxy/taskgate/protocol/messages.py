@@ -1,6 +1,7 @@
 """JSON-RPC messages as text with member positions: `Request`, `Notification`, `Response`, `Params`.
 
-Readers check the types of parameters of hosts in either era: a wrong type raises InvalidParams.
+`jsonrpc.parse` makes the first three from text. Positions of members are those of the whole `text`.
+The functions below read parameters of hosts in either era: a wrong type raises InvalidParams.
 """
 
 import re
@@ -15,6 +16,7 @@ from taskgate.jsontext.spans import CachedShape, Member, Members, RawJson, Shape
 TASK_ID: Final = r"[A-Za-z0-9_-]{32}"
 """The form of taskgate's task ids, as a regular expression."""
 MAX_TOOL_NAME: Final = 128
+"""Longest name of a tool, in characters."""
 MAX_CAPABILITIES: Final = 16 * 1024
 """Largest declaration of a host, in characters: sessions store it, as a tree of up to 25 times its
 size.
@@ -31,8 +33,11 @@ ENVELOPE: Final[Shape] = {
 
 
 class Request(NamedTuple):
-    """A request. `params` is empty if the message has none; its text starts at `params_at` of
-    `text`.
+    """A request: `text` is the whole message.
+
+    `params` are the members of its parameters, `params_text` is their text, which starts at
+    `params_at` of `text`. All are empty or 0 if there are none. If `params_text` is no object,
+    `params` is empty.
     """
 
     id: RequestId
@@ -54,7 +59,10 @@ class Notification(NamedTuple):
 
 @final
 class Response(NamedTuple):
-    """A response: exactly one of `result` and `error` is a member."""
+    """A response: `text` is the whole message, `id_span` the place of its id in it.
+
+    Exactly one of `result` and `error` is given. An error has an integer `code` and a `message`.
+    """
 
     id: RequestId
     result: Member | None
@@ -82,7 +90,7 @@ class Params(NamedTuple):
     tail: RawJson | None = None
 
     def with_token(self, token: RequestId) -> RawJson:
-        """The text with another token in place of the sender's; unchanged if it has none."""
+        """The text with `token` in place of the sender's; unchanged if the sender gave none."""
         if self.tail is None:
             return self.head
         return f"{self.head}{token if isinstance(token, int) else dump(token)}{self.tail}"
@@ -97,7 +105,7 @@ class Params(NamedTuple):
 
 
 def value_of(members: Members, name: str) -> Any:
-    """A member's value; None if there is none."""
+    """A member's value; None without it, `UNREAD` for an object or array of too many parts."""
     member = members.get(name)
     return None if member is None else member.value
 
@@ -109,7 +117,7 @@ def meta_of(members: Members) -> Members:
 
 
 def required_string(params: Members, name: str, label: str) -> str:
-    """A required string; `label` begins the error message."""
+    """A required string. Raises InvalidParams for anything else; `label` begins the message."""
     value = value_of(params, name)
     if not isinstance(value, str):
         raise InvalidParams(f"{label} must be a string")
@@ -117,7 +125,9 @@ def required_string(params: Members, name: str, label: str) -> str:
 
 
 def required_unicode(params: Members, name: str, label: str) -> str:
-    """A required string that will be encoded again: MalformedMessage for a lone surrogate."""
+    """A required string as `required_string`, which can be encoded: MalformedMessage for a lone
+    surrogate.
+    """
     value = required_string(params, name, label)
     # Without a call of `is_unicode`: every `tools/call` comes by here.
     try:
@@ -151,9 +161,7 @@ def tool_name(params: Members) -> str:
 
 
 def task_id(params: Members) -> TaskId:
-    """The task of a request. An id of a wrong form is the same TaskNotFound as an unknown one
-    (T24).
-    """
+    """The task id of a request. A wrong form raises TaskNotFound, as an unknown id does (T24)."""
     value = value_of(params, "taskId")
     if not is_task_id(value):
         raise TaskNotFound

@@ -1,7 +1,9 @@
 """`_meta` and the edits of an object that has one: `ObjectEdit`. Also the trace keys in `_meta`.
 
-Every hop changes `_meta`: some of its keys concern one hop alone, all others cross to the byte. The
-trace keys are the same in both eras (SEP-414).
+A hop is the way between two neighbours: host and gateway, or gateway and server. Some keys of
+`_meta` concern one hop alone and do not cross the gateway; all others cross to the byte. Both eras
+use `edit_object` on a text, or `edits_for` to combine edits with others. The trace keys are the
+same in both eras (SEP-414).
 """
 
 from collections.abc import Collection, Mapping
@@ -41,11 +43,13 @@ _NOTHING: Final[Mapping[str, RawJson]] = MappingProxyType({})
 
 
 class ObjectEdit(NamedTuple):
-    """A change of an object: `put` adds or replaces members, `drop` removes members.
+    """A change of an object and its `_meta`. Even one without arguments removes keys of `_meta`.
 
-    `meta_put` and `meta_drop` do the same in its `_meta`. That also loses the `HOP_KEYS` that are
-    neither put nor in `meta_keep` (V-META-9, B-CONV-9). With `keeps_hop`, for two sides of one era,
-    they stay. Keys with `OWN_PREFIX` always go, and so does a `_meta` that becomes empty.
+    `put` adds or replaces members, `drop` removes members; a member in both is put. `meta_put` and
+    `meta_drop` do the same in its `_meta`. The `HOP_KEYS` of `_meta` are removed too (V-META-9,
+    B-CONV-9), except those in `meta_put` or `meta_keep`. With `keeps_hop`, for two sides of one
+    era, all of them stay. Keys with `OWN_PREFIX` are removed unless put. So is a `_meta` that
+    loses all members, and one that is no object.
     """
 
     put: Mapping[str, RawJson] = _NOTHING
@@ -64,7 +68,10 @@ def edit_object(text: RawJson, change: ObjectEdit) -> RawJson:
 
 
 def edits_for(found: Members, start: int, change: ObjectEdit) -> Edits:
-    """The edits that change the object at `start` with the members `found`, `_meta` included."""
+    """The edits for a change of the object that starts at `start` of a text.
+
+    `found` are its members, read with `_meta` open: positions are those of that text.
+    """
     put, drop, meta_put, meta_drop, keeps_hop, meta_keep = change
     if "_meta" in drop:
         return member_edits(found, start, put, drop)
@@ -94,7 +101,10 @@ def legacy_hop_keys(meta: Collection[str]) -> set[str]:
 
 
 def member_edits(found: Members, start: int, put: Mapping[str, RawJson], drop: Collection[str]) -> Edits:
-    """The edits for the members of one object. A member that is both put and dropped is put."""
+    """The edits for the members of the object at `start`, without the rules for `_meta`.
+
+    `found` are its members. A member that is both put and dropped is put.
+    """
     if not put:
         return removals(found, drop)
     present = found.keys()

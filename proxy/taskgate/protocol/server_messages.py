@@ -1,7 +1,8 @@
 """Messages of servers as values: answers, progress, questions, tasks, and what a call's outcome is.
 
-The dialects make them from messages; `upstream` and the gateway handle them. A question crosses the
-gateway with another id on each side.
+The upstream dialects make them from messages, or messages of them; `upstream` and the gateway
+handle them. A question is a request of a server to its host. It crosses the gateway with another id
+on each side: the server's, and one of the gateway.
 """
 
 from collections.abc import Mapping
@@ -31,8 +32,8 @@ class Question(NamedTuple):
 
 
 def is_declined(method: str, answer: Answer) -> bool:
-    """Whether an answer is an error, or an elicitation declined or cancelled. Other answers are not
-    read.
+    """Whether the answer to a question of that method is an error, or declines or cancels an
+    elicitation.
     """
     if answer.startswith('{"error":'):
         return True
@@ -50,10 +51,10 @@ _NO_QUESTIONS: Final[Mapping[str, Question]] = MappingProxyType({})
 class ServerTask(NamedTuple):
     """A task that a server made of a call, as it showed it last; hosts never see its `id`.
 
-    `message` is its status message, and `updated` the time of its last change as written; None if
-    the server sends none. `interval` is the poll interval in seconds. `questions` are all open
-    ones, by the server's keys. `response` is the response to the call itself. It is None for a task
-    that is not over or was cancelled, and for one that was only announced.
+    `message` is its status message, and `updated` the time of its last change as written; both are
+    None if the server sends none. `interval` is the poll interval in seconds. `questions` are all
+    open ones, by the server's keys. `response` is the response to the call itself. It is None for a
+    task that is not over or was cancelled, and for one that was only announced.
     """
 
     id: str
@@ -119,9 +120,10 @@ class WithdrawnQuestion(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ImmediateReply:
-    """The reply to a request of a server that no host is asked.
+    """The reply to a request of a server that goes to no host; the caller sends it at once.
 
-    `required` are the capabilities that the host would have to declare; None if none would help.
+    `required` are the capabilities without which the host cannot be asked. It is None for `ping`,
+    for malformed parameters, and if no capability would help.
     """
 
     reply: str
@@ -188,9 +190,10 @@ class EncodedRequest(NamedTuple):
 
 
 class ServerRound(NamedTuple):
-    """A response that asks for more: questions by the server's keys, and its state as written.
+    """A modern server's response that asks questions instead of giving a result.
 
-    Without questions there is a state.
+    The caller sends the request again with the answers by the same keys, and with `state` as the
+    server wrote it. There are questions or a state, or both.
     """
 
     questions: Mapping[str, Question]
@@ -232,7 +235,9 @@ grows.
 
 
 class TextProgress(Notification):
-    """A progress notification that the gateway made of a server's status message alone."""
+    """A progress notification that the gateway made of a server's status message, without a number
+    of the server. `text_progress` makes it.
+    """
 
     __slots__ = ()
 
@@ -291,7 +296,7 @@ def text_progress(token: RequestId, message: str, turn: int, after: float = 0.0)
 
 
 def text_of_progress(notification: Notification) -> str | None:
-    """The message of text progress; None for progress with a number of the server."""
+    """The message of a notification from `text_progress`; None for any other progress."""
     return str(notification.params["message"].value) if isinstance(notification, TextProgress) else None
 
 
@@ -317,8 +322,10 @@ MAX_ERROR_BLOCKS: Final = 256
 
 
 def call_outcome(response: Response) -> CallSucceeded | CallFaulted:
-    """What a response to `tools/call` means for a task; UpstreamFailed (malformed) if it is no tool
-    result.
+    """The event that ends a task whose call got this response.
+
+    An error gives CallFaulted. A tool result gives CallSucceeded, also one with `isError`. Raises
+    UpstreamFailed (malformed) for any other result.
     """
     if response.error is not None:
         error = response.text[response.error.start : response.error.end]

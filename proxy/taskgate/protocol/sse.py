@@ -56,9 +56,10 @@ _MESSAGE: Final = b"message"
 class EventDecoder:
     """A decoder from chunks of an event stream to the data of its `message` events.
 
-    Lines may end in CR, LF or CRLF, and chunks may be split anywhere, without effect. `other` gets
-    type and data of events of other types, in order with the messages; None ignores them. Comments
-    are ignored, and so is an event that the end of the stream cuts off.
+    Its user makes one for each stream, and gives it every chunk in order. Lines may end in CR, LF
+    or CRLF, and chunks may be split anywhere, without effect. `other` gets type and data of events
+    of other types, in order with the messages; None ignores them. Comments are ignored, and so is
+    an event that the end of the stream cuts off.
 
     `last_id` is the id that a reconnecting client sends: of the last complete event, or of one
     before. None if there is none, if it was reset, or if a header could not have it. `retry` is in
@@ -77,6 +78,8 @@ class EventDecoder:
     last_id: str | None = None
     retry: int | None = None
     noise: int = 0
+    # Of the event that is being read: `_fields`, the bytes of its type and id lines, then its data
+    # lines, their size, and its type. `_id` is the last id read, `_rest` a line without its end.
     _fields: int = 0
     _id: str | None = None
     _rest: bytearray = field(default_factory=bytearray)
@@ -133,6 +136,7 @@ class EventDecoder:
         self._expect_short(self._rest)
 
     def _complete_lines(self, chunk: bytes) -> list[bytes | bytearray]:
+        """The lines that `chunk` completes; the rest is kept for the next chunk."""
         if self._after_cr:
             # The LF of a CRLF may be in this chunk.
             self._after_cr = not chunk
@@ -149,6 +153,7 @@ class EventDecoder:
         return lines
 
     def _read_line(self, line: bytes | bytearray) -> bytes | None:
+        """Read one line without its end; return the data of the message that it ends, if any."""
         if not self._begun:
             self._begun = True
             line = line[len(_BOM) :] if line.startswith(_BOM) else line
@@ -173,6 +178,7 @@ class EventDecoder:
         return None
 
     def _count_field(self, size: int) -> None:
+        """Count a line with a type or an id: as noise beyond the usual size."""
         if self._fields > _USUAL_FIELDS:
             self.noise += size
         else:
@@ -186,6 +192,7 @@ class EventDecoder:
         self._size += len(value) + 1
 
     def _finish(self) -> bytes | None:
+        """End an event at its empty line, and return its data; None if it is no message."""
         self.last_id = self._id
         data, type_ = self._data, self._type
         is_message = type_ == _MESSAGE and self._size > 1
@@ -200,11 +207,13 @@ class EventDecoder:
         return b"\n".join(data) or None
 
     def _expect_short(self, line: bytes | bytearray) -> None:
+        """Raise EventTooLarge for a line whose data would exceed the limit."""
         if len(line) > self.limit + _FRAME:
             raise EventTooLarge
 
 
 def _id_of(written: bytes) -> str | None:
+    """An event id; None for an empty one, a long one, and one that a header could not have."""
     if not 0 < len(written) <= MAX_ID:
         return None
     text = written.decode(errors="replace")

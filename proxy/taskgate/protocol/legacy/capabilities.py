@@ -1,8 +1,9 @@
 """Capabilities of hosts for legacy servers: what a server is told, and whether a question is
 allowed.
 
-Both follow from `declared`, so that a server is told only what a host can be asked. A modern host
-is described in legacy terms, without tasks. A capability of a wrong type counts as missing.
+Both follow from `declared`, so that a server is told only what a host can be asked. The host may be
+of either era; a modern one is described in legacy terms, without tasks. None is no host: it has no
+capabilities. A capability of a wrong type counts as missing.
 """
 
 from typing import Any, Final
@@ -68,7 +69,10 @@ def refusal(host: Peer | None, method: str, params: Members) -> int | None:
 
 
 def missing(host: Peer | None, method: str, params: Members) -> Declared | None:
-    """The capabilities that a refused question needs; None if no capability would help."""
+    """The capabilities with which the host could be asked a question that `refusal` refused.
+
+    None if no capability would help.
+    """
     match method:
         case names.ROOTS_LIST:
             return {"roots": {}}
@@ -91,13 +95,13 @@ def can_ask(host: Peer | None, method: str, params: RawJson) -> bool:
 
 
 def makes_tasks_of(host: Peer | None, method: str) -> bool:
-    """Whether the host makes tasks of such questions on request (L-HOST-6)."""
+    """Whether the host runs questions of that method as tasks of its own on request (L-HOST-6)."""
     group, verb = TASK_REQUESTS.get(method, ("", ""))
     return verb in declared(host).get("tasks", {}).get("requests", {}).get(group, {})
 
 
 def allows_notification(host: Peer | None, method: str) -> bool:
-    """Whether the server was told to expect that notification of the host."""
+    """Whether a notification of the host is for its server: what was declared promises it."""
     found = declared(host)
     if method == names.NOTE_ROOTS_CHANGED:
         return "listChanged" in found.get("roots", {})

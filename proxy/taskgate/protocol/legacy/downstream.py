@@ -1,5 +1,6 @@
 """The dialect for legacy hosts: `LegacyDownstream`.
 
+`decode` reads a host's message as an intent. The other methods write the messages that hosts get.
 The revisions of the era differ in one fact: only 2025-11-25 has tasks. A host of any other
 revision, or at a mount without tasks, is served as if tasks did not exist.
 """
@@ -71,7 +72,15 @@ LISTING_CAPABILITY = f'{{"cancel":{{}},"list":{{"filter":{FILTER_CAPABILITY}}},"
 class LegacyDownstream:
     """The implementation of LegacyDownstreamDialect; `version` is the gateway's, for the welcome.
 
-    With `lists`, callers can be told apart, so each may list its own tasks.
+    With `lists`, callers can be told apart, so each may list its own tasks. By what they do:
+
+    - `decode`: the intent of a message; raises a DownstreamError for one that is refused.
+    - `welcome`, `pong`: answers of the gateway to `initialize` and `ping`.
+    - `answer`, `tools`: a server's response under the host's id. `crossing` is None for a legacy
+      server; a modern server's response is converted.
+    - `question`, `input_request`, `withdrawal`, `settled_task` and the like: questions of servers.
+    - `notification`, `progress`, `task_status`: notifications to a host.
+    - `task_created`, `task_state`, `task_page`, `task_outcome`: answers about the gateway's tasks.
     """
 
     def __init__(self, version: str, *, lists: bool = False) -> None:
@@ -200,6 +209,7 @@ class LegacyDownstream:
 
 
 def _open_session(request: Request) -> OpenSession:
+    """The intent of `initialize`. An unknown revision is answered with the newest legacy one."""
     offered = required_string(request.params, "protocolVersion", "protocolVersion")
     check_capabilities(request.params.get("capabilities"))
     capabilities, info = _object(request, "capabilities"), short_info(_object(request, "clientInfo"))
@@ -219,6 +229,9 @@ def _object(request: Request, name: str) -> dict[str, Any]:
 
 
 def _read_request(request: Request, *, has_tasks: bool, lists: bool, extensions: ExtensionPolicy) -> LegacyIntent:
+    """The intent of any other request. `has_tasks` says whether tasks exist for its host, `lists`
+    whether it may list them.
+    """
     if request.params_text and not request.params_text.startswith("{"):
         raise InvalidParams("params must be an object")
     match request.method:
@@ -272,6 +285,6 @@ def _capabilities(server: ServerDescription, tasks: RawJson | None, extensions: 
 
 
 def _has_hop_keys(found: Members) -> bool:
-    """Whether the `_meta` of a server's result has keys that do not cross."""
+    """Whether the `_meta` of a legacy server's result has keys that legacy hosts do not get."""
     meta = found.get("_meta")
     return meta is not None and meta.members is not None and bool(legacy_hop_keys(meta.members))

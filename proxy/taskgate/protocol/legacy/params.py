@@ -1,7 +1,8 @@
 """Parameters of legacy hosts: prepared for a server, and read as task options and list filters.
 
-A wrong type is InvalidParams. The gateway's own parts are removed from the text:
-`task`, the progress token, the related-task key and the idempotency key. Every other byte stays.
+`LegacyDownstream` uses them. A wrong type raises InvalidParams. What is for the gateway alone is
+removed from the text: `task`, the related-task key, and taskgate's own keys of `_meta`. The
+progress token is cut out, for the gateway puts its own there. Every other byte stays.
 """
 
 import re
@@ -32,16 +33,14 @@ class TaskOptions(NamedTuple):
 
 
 class PreparedParams(NamedTuple):
-    """Parameters ready for a server, and the host's progress token."""
+    """Parameters ready for a server, and the host's progress token; None if there is none."""
 
     params: Params
     token: RequestId | None
 
 
 def read_cursor(params: Members) -> str | None:
-    """The cursor of a page; None for the first. An empty text is a cursor too, though none of
-    taskgate's.
-    """
+    """The cursor of a request for a page; None for the first page. An empty string is a cursor."""
     if "cursor" not in params:
         return None
     return required_string(params, "cursor", "The cursor")
@@ -63,7 +62,10 @@ def read_task_options(params: Members) -> TaskOptions | None:
 
 
 def prepare_params(request: Request) -> PreparedParams | None:
-    """The parameters of a request for a server; None if it has none."""
+    """The parameters of a request for a server, split at the progress token; None if it has none.
+
+    Raises InvalidParams for an invalid token, and for a `_meta` that is no object.
+    """
     if not request.params_text:
         return None
     meta = _meta(request.params)
@@ -89,6 +91,7 @@ def stored_params(request: Request) -> RawJson:
 
 
 def _meta(params: Members) -> Members:
+    """The members of `_meta`, none without one; InvalidParams if it is no object."""
     meta = params.get("_meta")
     if meta is None:
         return {}
@@ -160,6 +163,7 @@ def read_listing(params: Members) -> tuple[TaskFilter, TaskOrder]:
 
 
 def _criteria(params: Members) -> dict[str, Any]:
+    """The known criteria by name: those beside `filter`, replaced by those in it."""
     found = {name: member.value for name, member in params.items() if name in _CRITERIA}
     inner = params.get("filter")
     if inner is None:
@@ -170,6 +174,7 @@ def _criteria(params: Members) -> dict[str, Any]:
 
 
 def _values(found: Mapping[str, Any], name: str) -> list[str] | None:
+    """The list of strings of a criterion; None if it is not given."""
     if name not in found:
         return None
     values = found[name]
@@ -181,6 +186,7 @@ def _values(found: Mapping[str, Any], name: str) -> list[str] | None:
 
 
 def _states(statuses: list[str] | None) -> frozenset[TaskState] | None:
+    """The stored states that a host sees as one of these statuses; None if it gave none."""
     if statuses is None:
         return None
     if not _STATUSES.issuperset(statuses):
@@ -201,6 +207,7 @@ def _choice(found: Mapping[str, Any], name: str, choices: Mapping[str, _Value], 
 
 
 def _after(found: Mapping[str, Any], name: str) -> datetime | None:
+    """The time after which a stored time must be to look later to hosts; None without one."""
     if name not in found:
         return None
     millisecond, _ = _moment(found[name], name)
@@ -208,6 +215,7 @@ def _after(found: Mapping[str, Any], name: str) -> datetime | None:
 
 
 def _before(found: Mapping[str, Any], name: str) -> datetime | None:
+    """The time before which a stored time must be to look earlier to hosts; None without one."""
     if name not in found:
         return None
     millisecond, is_later = _moment(found[name], name)

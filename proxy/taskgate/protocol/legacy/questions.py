@@ -1,7 +1,13 @@
-"""Questions of servers and their answers in the legacy era, on both sides of the gateway.
+"""Questions of servers to hosts, and their answers, progress and withdrawals, in legacy form.
 
-Hosts see the related-task key on all that concerns a task of the gateway (L-INPUT-2, L-INPUT-5,
-L-PROG-1); servers never see it. `capabilities` decides what a host may be asked.
+A question is a request of a server to its host, such as `elicitation/create`. `read_question` reads
+it. `encode_question` sends it to the host under an id of the gateway. A question for a task of the
+gateway is an input request: `encode_input_request` sends it, under an id with task and key.
+`read_answer` reads the host's answer, which `encode_answer` sends to the server.
+
+The related-task key in `_meta` names the task of a message. Toward a host it names the gateway's
+task (L-INPUT-2, L-INPUT-5, L-PROG-1), and a server's own is removed. Servers never learn of the
+gateway's task. `capabilities` decides what a host may be asked.
 """
 
 import json
@@ -27,10 +33,11 @@ from taskgate.protocol.server_messages import Answer, ImmediateReply, Question, 
 
 
 def read_answer(response: Response) -> AnswerInput | AnswerQuestion | Ignore:
-    """An answer of a host. The ids of questions are strings, so a response to an integer is
-    ignored.
+    """The answer in a host's response, by the form of its id.
 
-    Raises MalformedMessage for a result that is no object.
+    The id of an input request gives AnswerInput, any other string AnswerQuestion. An integer gives
+    Ignore, because the gateway sends no question under one. Whether the question exists is not
+    checked here. Raises MalformedMessage for a result that is no object.
     """
     if not isinstance(response.id, str):
         return Ignore()
@@ -42,7 +49,12 @@ def read_answer(response: Response) -> AnswerInput | AnswerQuestion | Ignore:
 
 
 def read_notification(notification: Notification) -> ReportProgress | NotifyServer | Ignore:
-    """A notification of a host; all but a few kinds are ignored."""
+    """A notification of a host as an intent.
+
+    Progress under a string token is ReportProgress: that token is the id of a question. One of
+    `HOST_NOTICES` is NotifyServer. All others are Ignore, also those whose parameters have a wrong
+    form.
+    """
     if notification.method == names.NOTE_PROGRESS:
         token = value_of(notification.params, "progressToken")
         if isinstance(token, str) and is_id(token):
@@ -53,15 +65,20 @@ def read_notification(notification: Notification) -> ReportProgress | NotifyServ
 
 
 def wants_task(params: RawJson) -> bool:
-    """Whether a question with these parameters asks the host to make a task of it."""
+    """Whether the question with these parameters asks the host to run it as a task of its own.
+
+    Only then may the host answer with the handle of a task.
+    """
     return isinstance(value_of(members(params), "task") if params else None, dict)
 
 
 def settled_task(method: str, params: RawJson, answer: Answer) -> str | None:
-    """The host's task that needs no more questions after this answer; None if there is none.
+    """The id of the host's own task that is settled by this answer; None if it settles none.
 
-    Any result settles it, and so does a successful cancel. A failed state settles it too: some
-    servers do not ask for the result then.
+    A server follows a task of the host by questions about it: `tasks/get`, `tasks/result` and
+    `tasks/cancel`. `method` and `params` are of such a question, `answer` is the host's. A settled
+    task needs no more of them. Every answer to `tasks/result` settles
+    it, an error too. The others settle it by a status in `_SETTLING`.
     """
     if method not in _SETTLING:
         return None
@@ -73,7 +90,7 @@ def settled_task(method: str, params: RawJson, answer: Answer) -> str | None:
 
 
 def _host_task(response: Response) -> str | None:
-    """The id of the host's own task, if a response is the handle of one (L-HOST-2)."""
+    """The id of the host's own task, if a response is the handle of one (L-HOST-2); else None."""
     found = (response.result.members or {}) if response.result is not None else {}
     task = value_of(found, "task")
     id_ = task.get("taskId") if isinstance(task, dict) else None
@@ -81,6 +98,10 @@ def _host_task(response: Response) -> str | None:
 
 
 def _answer(response: Response, task: TaskId | None) -> Answer:
+    """The answer in a response, for the server; `task` is the gateway's task of an input request.
+
+    Raises MalformedMessage for a result that is no object.
+    """
     if response.error is not None:
         return f'{{"error":{response.text[response.error.start : response.error.end]}}}'
     assert response.result is not None, "a response without an error has a result"
@@ -92,8 +113,9 @@ def _answer(response: Response, task: TaskId | None) -> Answer:
 
 
 def _related_removals(found: Members, task: TaskId | None) -> Edits:
-    """The edits that remove a related-task key with the gateway's task; a task of the host
-    stays.
+    """The edits that remove the related-task key from a host's result if it names `task`.
+
+    A key that names the host's own task stays, because the server follows that task.
     """
     related = value_of(meta_of(found), names.RELATED_TASK)
     is_own = task is not None and isinstance(related, dict) and related.get("taskId") == task
@@ -104,17 +126,21 @@ def _related_removals(found: Members, task: TaskId | None) -> Edits:
 
 
 def encode_question(id: str, question: Question) -> str:
-    """A question under an id that is its progress token too."""
+    """The request that asks a host, under the gateway's `id`.
+
+    If the server sent a progress token, `id` replaces it, so that the host's progress names the
+    question.
+    """
     return request_text(id, question.method, None if question.params is None else question.params.with_token(id))
 
 
 def input_id(task: TaskId, key: str) -> str:
-    """The id for an input request of a task."""
+    """The id under which a host is sent an input request of a task."""
     return f"{task}.{key}"
 
 
 def input_of(id: str) -> tuple[TaskId, str] | None:
-    """The task and key of such an id; None for any other text."""
+    """The task and key in an id from `input_id`; None for any other text."""
     parts = _INPUT_ID.fullmatch(id)
     return None if parts is None else (parts["task"], parts["key"])
 
@@ -125,14 +151,20 @@ def encode_input_request(task: TaskId, request: InputRequest) -> str:
 
 
 def encode_withdrawal(id: str, reason: str) -> str:
-    """The notification that the question `id` needs no answer any more."""
+    """The notification for a host that the question `id` needs no answer any more.
+
+    If that is an input request, it has the related-task key.
+    """
     params = dump({"requestId": id, "reason": reason})
     parts = input_of(id)
     return notification_text(names.NOTE_CANCELLED, with_related_task(params, parts[0]) if parts else params)
 
 
 def encode_progress(token: RequestId, done: float, message: str, task: TaskId | None) -> str:
-    """Progress from the gateway itself; an empty `message` is left out."""
+    """A progress notification of the gateway itself for a host.
+
+    An empty `message` is left out. `task` is the gateway's task that it names, None for none.
+    """
     progress: dict[str, Any] = {"progressToken": token, "progress": done}
     if message:
         progress["message"] = message
@@ -141,8 +173,11 @@ def encode_progress(token: RequestId, done: float, message: str, task: TaskId | 
 
 
 def encode_notification(notification: Notification, token: RequestId | None, task: TaskId | None) -> str:
-    """A server's notification with the host's progress token, and the related-task key of `task` or
-    none (T23).
+    """A server's notification for a host.
+
+    `token` replaces its progress token; None leaves it. Its related-task key becomes that of
+    `task`, or is removed if `task` is None (T23). Without `task`, it also loses the other keys that
+    do not cross.
     """
     place = notification.params.get("progressToken")
     edits = [] if token is None or place is None else [(place.start, place.end, dump(token))]
@@ -169,7 +204,11 @@ _SETTLING: Final = {
     names.TASKS_CANCEL: ("cancelled",),
     names.TASKS_GET: ("cancelled", "failed"),
 }
-"""The questions about a host's task that can settle it, with the states that do."""
+"""The questions about a host's own task whose answer can settle it, with the statuses that do.
+
+Every answer to `tasks/result` does. `completed` does not, because the server gets the result next.
+`failed` does, because some servers do not get the result then.
+"""
 
 
 # --- from servers -----------------------------------------------------------------------------------------------------
@@ -178,8 +217,10 @@ _SETTLING: Final = {
 def read_question(request: Request, host: Peer | None) -> ReceivedQuestion | ImmediateReply:
     """The question for the host, or the reply that the server gets at once.
 
-    The server's related-task key is removed. So is `task` if the host makes no tasks of such
-    questions (L-HOST-6).
+    The reply is for `ping`, for a question that the host does not support, and for malformed
+    parameters. Only an unsupported question has `required`, if a capability would help. In a
+    question, the keys of `_meta` that do not cross are removed, the server's related-task key among
+    them. So is `task` if the host makes no tasks of such questions (L-HOST-6).
     """
     if request.method == names.PING:
         return ImmediateReply(result_text(request.id, "{}"))
@@ -209,6 +250,7 @@ def _is_sound(request: Request) -> bool:
 
 
 def _question_params(request: Request, *, keeps_task: bool) -> Params | None:
+    """The parameters for the host, split at the server's progress token; None without any."""
     if not request.params_text:
         return None
     meta = meta_of(request.params)
@@ -225,7 +267,9 @@ def _question_params(request: Request, *, keeps_task: bool) -> Params | None:
 
 
 def encode_answer(id: RequestId, answer: Answer) -> str:
-    """The response with an answer, whose text stays as it is."""
+    """The response to the server's question `id`: its result or error is that of `answer`, to the
+    byte.
+    """
     found = members(answer)
     if "result" in found:
         return result_text(id, answer[found["result"].start : found["result"].end])
@@ -233,7 +277,7 @@ def encode_answer(id: RequestId, answer: Answer) -> str:
 
 
 def default_answer(method: str) -> Answer:
-    """The answer to a question that nothing answered (L-INPUT-8)."""
+    """The answer that a server gets to a question without a host's answer (L-INPUT-8)."""
     if method == names.ELICITATION_CREATE:
         return '{"result":{"action":"cancel"}}'
     code = names.REFUSED_BY_USER if method == names.SAMPLING_CREATE else names.INTERNAL_ERROR
@@ -241,7 +285,10 @@ def default_answer(method: str) -> Answer:
 
 
 def encode_host_notification(notification: Notification, token: RequestId | None) -> str:
-    """A host's notification without the gateway's keys, with the server's progress token if any."""
+    """A host's notification for its server, without the keys of `_meta` that do not cross.
+
+    `token` replaces the progress token; None leaves it.
+    """
     meta = meta_of(notification.params)
     edits = removals(meta, legacy_hop_keys(meta))
     place = notification.params.get("progressToken")
@@ -263,14 +310,16 @@ _MESSAGES: Final = {names.METHOD_NOT_FOUND: "Method not found", names.INVALID_PA
 # error: its host is asked to open the URL, and the request is sent again.
 
 MAX_ERROR: Final = 64 * 1024
-"""Largest error that is searched for URLs, in characters."""
+"""Largest error that is searched for URLs, in characters; a larger one passes to the host."""
 
 
 def url_questions(response: Response, host: Peer | None) -> tuple[Question, ...]:
-    """A question for each URL in a server's error; none if the response is for the host as it is.
+    """A question for each URL in a server's error -32042; empty if the response goes to the host
+    unchanged.
 
-    That is any other response, and any response for a legacy host or one that cannot open URLs. It
-    is also an error with anything but elicitations by URL.
+    It does for any other response, for no host, and for a legacy host, whose era has that error. It
+    does for a host that cannot be asked to open URLs. It also does if the error is larger than
+    `MAX_ERROR`, or has an entry that is no valid elicitation by URL.
     """
     if response.error is None or response.error_code != names.URL_ELICITATION_REQUIRED:
         return ()
@@ -279,7 +328,7 @@ def url_questions(response: Response, host: Peer | None) -> tuple[Question, ...]
     error = response.text[response.error.start : response.error.end]
     if len(error) > MAX_ERROR:
         return ()
-    # Parsed again: the members of the response do not have a long value.
+    # Parsed again: `error.members` leaves long values unread.
     data = json.loads(error).get("data")
     listed = data.get("elicitations") if isinstance(data, dict) else None
     if not isinstance(listed, list) or not all(_is_url_elicitation(each) for each in listed):
@@ -291,7 +340,7 @@ def url_questions(response: Response, host: Peer | None) -> tuple[Question, ...]
 
 
 def is_accepted(answer: Answer) -> bool:
-    """Whether the person accepted to visit the URL."""
+    """Whether the answer to an elicitation has the action `accept`; false for an error."""
     found = members(answer).get("result")
     return found is not None and isinstance(found.value, dict) and found.value.get("action") == "accept"
 

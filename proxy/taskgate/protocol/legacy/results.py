@@ -1,8 +1,10 @@
 """Responses of modern servers converted for legacy hosts (B-CONV-1, B-CONV-3, B-CONV-8, B-CONV-9).
 
-The conversion is a splice: all other bytes of a server's payload stay. Content that a revision does
-not know is replaced by text, and a tool result without `content` gets an empty one. Results of
-legacy servers need no conversion; `outcome_edit` takes the results of either era.
+`LegacyDownstream` calls `convert_response` for a response that comes while its request waits, and
+`legacy/tasks` calls `outcome_edit` for the stored result of a task. The conversion is a splice: all
+other bytes of a server's payload stay. Content that a revision does not know is replaced by text,
+and a tool result without `content` gets an empty one. Responses of legacy servers do not come to
+`convert_response`; a stored result may be of either era.
 """
 
 import json
@@ -26,8 +28,9 @@ from taskgate.protocol.meta import ObjectEdit, edits_for
 MODERN_MEMBERS: Final = ("resultType", "ttlMs", "cacheScope")
 """Members of a result that the legacy era does not have."""
 WITHOUT_TASK: Final = ObjectEdit(meta_drop=(names.RELATED_TASK, names.SUBSCRIPTION_ID), keeps_hop=True)
-"""The edit that takes the server's own task out of `_meta`. `keeps_hop`: the keys of `_meta` that
-concern one hop stay.
+"""The change of a legacy server's result for a legacy host: its own task and stream leave `_meta`.
+
+With `keeps_hop`, the other keys of one hop stay, as both sides are of one era.
 """
 TextAt = Callable[[Member], RawJson]
 """The text of a member."""
@@ -47,7 +50,10 @@ def convert_response(id: RequestId, response: Response, crossing: EraCrossing) -
 
 
 def is_complete(response: Response, extension: Extension | None = None) -> bool:
-    """Whether a response has a complete result."""
+    """Whether a modern server's response has a complete result; false for an error.
+
+    `extension` is that of the request's method: its results may have other types.
+    """
     found = None if response.result is None else response.result.members
     if found is None or "resultType" not in found:
         return found is not None
@@ -56,9 +62,10 @@ def is_complete(response: Response, extension: Extension | None = None) -> bool:
 
 
 def outcome_edit(found: Members, text_at: TextAt) -> ObjectEdit:
-    """The edit of the result of a task's call, from a server of either era.
+    """The change of a task's result for its host, if the server may be of either era.
 
-    Only 2025-11-25 has tasks, so that is the host's revision.
+    A result with neither `resultType` nor serverInfo is of a legacy server. Only 2025-11-25 has
+    tasks, so that is the host's revision. `text_at` returns the text of a member of `found`.
     """
     if "resultType" not in found and names.SERVER_INFO not in meta_of(found):
         return ObjectEdit(keeps_hop=True)
@@ -93,6 +100,7 @@ def convert_large_error(error: LargeJson) -> MessageText:
 
 
 def _result_edit(text: str, found: Members, crossing: EraCrossing) -> ObjectEdit:
+    """The change of a modern server's result, by its method."""
     match crossing.method:
         case names.TOOLS_CALL:
             return _call_edit(lambda member: _text_of(text, member), found, crossing.host)
@@ -103,6 +111,9 @@ def _result_edit(text: str, found: Members, crossing: EraCrossing) -> ObjectEdit
 
 
 def _call_edit(text_at: TextAt, found: Members, host: Revision) -> ObjectEdit:
+    """The change of a tool result. Structured content must be an object in the legacy era: any
+    other becomes text.
+    """
     structured, content = found.get("structuredContent"), found.get("content")
     is_unknown = structured is not None and not structured.is_object
     if content is not None and not is_unknown and knows_all_content(host):
@@ -143,6 +154,7 @@ _UNKNOWN_KINDS: Final = {
 }
 """The kinds of blocks that are newer than a revision; the newest two legacy revisions know all."""
 _UNREADABLE: Final = object()
+"""Stands for the value of a text that is no JSON."""
 
 
 def knows_all_content(host: Revision) -> bool:

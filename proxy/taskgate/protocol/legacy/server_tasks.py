@@ -1,7 +1,10 @@
 """Tasks that servers of 2025-11-25 make of calls: `LegacyServerTasks`.
 
-The outcome of a task is the response to its call. It stays to the byte except for the key that
-relates it to the task.
+A call asks for a task by its `task` member. The server then answers with the handle of a task.
+`upstream/legacy` polls that task by `tasks/get` until it ends, and gets the outcome by
+`tasks/result`. The outcome becomes the response to the call, as if there had been no task. It is
+the server's text without the keys of `_meta` that name the task. For a failed task without a
+result, the gateway writes a tool error.
 """
 
 from datetime import timedelta
@@ -24,23 +27,43 @@ MAX_ID: Final = 4096
 """Longest task id in bytes: it is sent with each poll, and stored with the record."""
 
 MAX_DEPTH: Final = 256
-"""Nesting depth of an outcome; it is part of a message with the same limit."""
+"""Nesting depth of an outcome, as for the server's message that it comes from."""
 
 MAX_TTL: Final = timedelta(milliseconds=2**31 - 1)
 """Longest TTL: released servers set a timer for it, which ends at once for anything longer."""
 
 _DISTINCT_ID: Final = 8
-"""Characters of an id from which on it does not occur in a text by chance."""
+"""Shortest task id, in characters, whose occurrence in an error counts as naming the task: a
+shorter one may be there by chance.
+"""
 
 _STATES: Final = frozenset(TaskStatus)
 _TASK_MEMBERS: Final = ("taskId", "status", "statusMessage", "lastUpdatedAt", "pollInterval")
 _UNKNOWN: Final = frozenset({names.INVALID_PARAMS, names.METHOD_NOT_FOUND})
+"""Error codes by which a server says that it does not know the task."""
 _RESULT_MEMBERS: Final = frozenset({"content", "structuredContent", "isError"})
+"""Members of a tool result; one is enough to know it as such."""
 _MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 class LegacyServerTasks:
-    """The implementation of LegacyTaskDialect."""
+    """The implementation of LegacyTaskDialect. It has no state; task ids are the server's own.
+
+    - `is_supported`: whether the server makes tasks of calls on request.
+    - `with_task`: the parameters of a call with a `task` member. Parameters that are no object stay
+      as they are.
+    - `request`: the text of a `tasks/*` request about a task.
+    - `read_created`: the first state of the task in the answer to the call; None if the answer is
+      the call's own response.
+    - `read_state`: the task in the answer to `tasks/get`; None if the server does not know it.
+    - `read_outcome`: the response to the call from the answer to `tasks/result`; None if the task
+      has not ended as far as known. The caller polls it then.
+
+    The three readers raise UpstreamFailed. The reason is `malformed` for a broken task. It is
+    `refused` for an error that says nothing about the task: the caller may send the request again.
+    For `read_outcome` it is also `closed` if the server cancelled the task, and `call_lost` if the
+    result of a completed task is gone.
+    """
 
     def is_supported(self, server: Peer) -> bool:
         found: Any = server.capabilities
@@ -49,6 +72,7 @@ class LegacyServerTasks:
         return server.revision.has_tasks and isinstance(found, dict)
 
     def with_task(self, params: Params, ttl: timedelta) -> Params:
+        # The head is the text before the progress token, or all of it: the object begins there.
         head = params.head
         at = head.find("{") + 1
         if at == 0:
@@ -59,8 +83,8 @@ class LegacyServerTasks:
         return params._replace(head=head[:at] + member + head[at:])
 
     def request(self, id: RequestId, method: str, task: str) -> str:
-        # Without the related-task key: servers that find one answer on the stream of the task
-        # (L-GET-3).
+        # The related-task key is not sent: servers that find it send the answer on the stream of
+        # the task. Only `taskId` selects the task (L-GET-3).
         return request_text(id, method, dump({"taskId": task}))
 
     def read_created(self, response: Response) -> ServerTask | None:
@@ -68,8 +92,8 @@ class LegacyServerTasks:
         task = value_of(found, "task") if "content" not in found else None
         if not isinstance(task, dict):
             return None
-        # An unknown state is no failure yet: the next poll shows it, and only a known task can be
-        # cancelled.
+        # An unknown status counts as working here: a task can be cancelled only if its id is known.
+        # `read_state` refuses the status at the first poll.
         return _read_task(task if _state(task.get("status")) else {**task, "status": TaskStatus.WORKING})
 
     def read_state(self, task: str, response: Response) -> ServerTask | None:
@@ -86,11 +110,13 @@ class LegacyServerTasks:
     def read_outcome(self, task: ServerTask, response: Response) -> Response | None:
         found = None if response.result is None else response.result.members
         if found is not None and not _RESULT_MEMBERS.isdisjoint(found):
+            # A tool result is the outcome whatever the status: that is of the last poll, and older.
             return _without_task(response)
         is_about_task = response.error is not None and _names_task(task.id, response)
         match task.status:
             case TaskStatus.CANCELLED:
                 raise _failed(UpstreamReason.CLOSED, "The server cancelled the call")
+            # A failed task whose answer has neither a tool result nor an error of the call.
             case TaskStatus.FAILED if response.error is None or is_about_task:
                 return _tool_error(response.id, task.message)
             case TaskStatus.FAILED:
@@ -108,7 +134,7 @@ class LegacyServerTasks:
 
 
 def read_status(notification: Notification) -> ServerTask | None:
-    """The task in a status notification; None if it has no readable one."""
+    """The task in `notifications/tasks/status` of a server; None if its id or status is invalid."""
     try:
         return _read_task(_task_values(notification.params))
     except UpstreamFailed:
@@ -116,8 +142,9 @@ def read_status(notification: Notification) -> ServerTask | None:
 
 
 def related_task(meta: Members) -> str | None:
-    """The id of the task that a message with this `_meta` belongs to; None if it belongs to
-    none.
+    """The task id in the related-task key of this `_meta`; None without a valid key.
+
+    Of a server's message this is the server's id.
     """
     related = value_of(meta, names.RELATED_TASK)
     id_ = related.get("taskId") if isinstance(related, dict) else None
@@ -129,6 +156,7 @@ def _task_values(found: Members) -> dict[str, Any]:
 
 
 def _read_task(task: dict[str, Any]) -> ServerTask:
+    """The task with these members; UpstreamFailed (malformed) for an invalid id or status."""
     id_, status = task.get("taskId"), _state(task.get("status"))
     if not isinstance(id_, str) or not _is_id(id_):
         raise protocol_violation("its task has no valid taskId")
@@ -145,6 +173,7 @@ def _read_task(task: dict[str, Any]) -> ServerTask:
 
 
 def _state(status: Any) -> TaskStatus | None:
+    """A status as the server wrote it; None for an unknown one."""
     return TaskStatus(status) if isinstance(status, str) and status in _STATES else None
 
 
@@ -156,21 +185,30 @@ def _is_id(value: str) -> bool:
 
 
 def _seconds(interval: Any) -> float | None:
-    """Milliseconds as seconds. Fractions count, too: released servers send what their authors
-    wrote.
+    """A poll interval in milliseconds as seconds; None if it is no positive number.
+
+    A fraction of a millisecond is accepted: released servers send it.
     """
     is_span = isinstance(interval, int | float) and not isinstance(interval, bool) and 0 < interval < 2**53
     return interval / 1000 if is_span else None
 
 
 def _names_task(task: str, response: Response) -> bool:
-    """Whether an error is about the task, which hosts do not know, rather than about the call."""
+    """Whether the text of an error has the id of the task.
+
+    Such an error is about the task, which hosts do not know. Any other is the error of the call.
+    """
     assert response.error is not None, "only errors are passed here"
     return len(task) >= _DISTINCT_ID and task in response.text[response.error.start : response.error.end]
 
 
 def _without_task(response: Response) -> Response:
-    """The response without the related-task key, and without a `_meta` that had only that (T22)."""
+    """The response without the keys of `_meta` that name a task or a stream, and without taskgate's
+    own (T22).
+
+    A `_meta` that has no other key goes too. Raises UpstreamFailed (malformed) if the result is no
+    object.
+    """
     assert response.result is not None, "only results are passed here"
     found = response.result.members
     if found is None:
@@ -180,8 +218,10 @@ def _without_task(response: Response) -> Response:
 
 
 def _tool_error(id: RequestId, message: str | None) -> Response:
-    """The response for a failed task without a result: a plain call would have returned a tool
-    error.
+    """A result with `isError` for a failed task without a result, as a call without a task would
+    have.
+
+    `message` is the task's status message, None without one.
     """
     text = message or "The server's task failed"
     return _parse_own(result_text(id, dump({"content": [{"type": "text", "text": text}], "isError": True})))
@@ -194,6 +234,7 @@ def _parse_own(text: str) -> Response:
 
 
 def _unknown_outcome() -> UpstreamFailed:
+    """The failure for an error that says neither how the task ended nor that it is unknown."""
     return _failed(UpstreamReason.REFUSED, "The server does not return the outcome of the call")
 
 

@@ -1,4 +1,8 @@
-"""Tasks as hosts of 2025-11-25 see them (SEP-1686): task objects, results, lists."""
+"""Tasks of the gateway as hosts of 2025-11-25 see them (SEP-1686): task objects, results, lists.
+
+`LegacyDownstream` makes its answers and notifications of them. The related-task key in `_meta`
+names the task of a message.
+"""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -48,9 +52,10 @@ def presented_status(record: TaskRecord | ListedTask | TaskState) -> TaskStatus:
 
 
 def related_result(id: RequestId, result: RawJson | LargeJson, task: TaskId) -> MessageText:
-    """The response with the result of a task, converted to this era, with the related-task key.
+    """The response to `tasks/result` with the stored result of the task's call.
 
-    A result without `_meta` from a legacy server is not walked.
+    It has the related-task key. A result of a modern server is converted to this era. A result of a
+    legacy server without `_meta` is not walked, as it may be large.
     """
     related = dump({"taskId": task})
     if isinstance(result, LargeJson):
@@ -65,6 +70,7 @@ def related_result(id: RequestId, result: RawJson | LargeJson, task: TaskId) -> 
 
 
 def _related_edits(found: Members, start: int, text_at: TextAt, related: RawJson) -> Edits:
+    """The edits that convert a result and put the related-task key, with the value `related`."""
     return edits_for(found, start, outcome_edit(found, text_at)._replace(meta_put={RELATED_TASK: related}))
 
 

@@ -1,7 +1,8 @@
 """Pages of `tools/list` for legacy hosts: `execution.taskSupport` of each tool (L-TOOL-1).
 
-Only `execution` of a tool changes. A page of a modern server also loses schemas that this era has
-no form for.
+`LegacyDownstream.tools` calls `convert_tools` for a page of a modern server, then
+`with_task_support` for every page. A page is the text of a result. Only `execution` of a tool
+changes, and for a modern server also schemas that this era has no form for.
 """
 
 from functools import lru_cache
@@ -86,6 +87,7 @@ def _with_task_support(page: RawJson, support: SupportOf | None) -> RawJson:
 
 
 def _tool_edits(listed: str, tool: Member, fields: Members, name: str, support: SupportOf | None) -> Edits:
+    """The edits for one tool, whose members are `fields`; positions are those of `listed`."""
     execution = fields.get("execution")
     if support is None:
         return removals(fields, ("execution",))

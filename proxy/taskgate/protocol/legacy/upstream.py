@@ -1,4 +1,8 @@
-"""The dialect for legacy servers: `LegacyUpstream`. Questions of servers are in `questions`."""
+"""The dialect for legacy servers: `LegacyUpstream`.
+
+`upstream/legacy` writes requests with it, and reads the messages of servers. `questions` has the
+questions that servers ask, `server_tasks` the tasks that they make of calls.
+"""
 
 from typing import Any, Final
 
@@ -45,7 +49,17 @@ MAX_DEPTH: Final = 256
 class LegacyUpstream:
     """The implementation of LegacyUpstreamDialect.
 
-    `version` is the gateway's, for clientInfo; `extensions` says which extensions cross.
+    `version` is the gateway's, for clientInfo; `extensions` says which extensions cross. Broken
+    messages raise UpstreamFailed.
+
+    - `handshake`, `read_welcome`, `initialized`: the start of a session, in that order.
+    - `call`, `list_tools`, `cancel`: requests, and the notification that one is given up.
+    - `with_token_slot`: parameters of a call, split where `call` puts its id as progress token.
+    - `decode`: any message of the server; None for one that is ignored.
+    - `answer`: the response to a question of the server.
+    - `default_answer`: the answer to such a question if no host answers.
+    - `url_questions`, `is_accepted`: URLs that a server wants visited before it serves a request.
+    - `outcome`: the event that ends a task whose call got that response.
     """
 
     tasks: Final = server_tasks.LegacyServerTasks()
@@ -207,6 +221,7 @@ def _listed_tool(tool: dict[str, Any]) -> ListedTool:
 
 
 def _own_support(tool: dict[str, Any]) -> TaskSupport | None:
+    """The task support that the server gives the tool; None if it names none that is known."""
     execution = tool.get("execution")
     word = execution.get("taskSupport") if isinstance(execution, dict) else None
     return TaskSupport(word) if isinstance(word, str) and word in _SUPPORT_WORDS else None

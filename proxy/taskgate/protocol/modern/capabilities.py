@@ -1,7 +1,8 @@
 """Capabilities in the modern era: of hosts for servers, and of servers for hosts.
 
-A server is told with each request only what its host can be asked: `declared` is used for both. A
-capability of a wrong type counts as missing.
+A server is told with each request only what its host can be asked: `declared` is used for both. The
+host may be of either era; None is no host, without capabilities. A capability of a wrong type
+counts as missing.
 """
 
 from collections.abc import Mapping
@@ -52,8 +53,10 @@ def can_ask(host: Peer | None, question: Question) -> bool:
 
 
 def missing(host: Peer | None, method: object, params: Mapping[str, Any]) -> dict[str, Any]:
-    """The capabilities that a host lacks to be asked that; empty if none, or if no host can be
-    asked that.
+    """The capabilities that a host lacks to be asked a question of that method.
+
+    Empty if it lacks none, and for a method that is no question. `params` are those of
+    `DECIDING_PARAMS` that the question has, or more.
     """
     found = declared(host)
     match method:

@@ -1,7 +1,8 @@
 """The dialect for hosts of 2026-07-28: `ModernDownstream`.
 
-Responses of legacy servers are converted. `classify` reads what a request declares, and compares
-its headers, before a request gets here.
+`decode` reads a host's request as an intent. The other methods write the messages that hosts get;
+responses of legacy servers are converted. `classify` comes first: it reads what a request declares,
+and compares its headers.
 """
 
 from collections.abc import Callable, Mapping
@@ -44,13 +45,26 @@ _RETRY_MEMBERS = ("inputResponses", "requestState")
 
 
 def _always(_: str) -> bool:
+    """The default of `names_server`."""
     return True
 
 
 class ModernDownstream:
     """The implementation of ModernDownstreamDialect; `version` is the gateway's.
 
-    `names_server` says for a mount whether its hosts see the server's serverInfo.
+    `names_server` returns for the name of a mount whether results of tasks there keep the server's
+    serverInfo. By what they do:
+
+    - `decode`: the intent of a request; raises a DownstreamError for one that is refused.
+    - `discovery`: the gateway's answer to `server/discover`.
+    - `answer`, `tools`: a server's response under the host's id, converted. A response that is no
+      complete result becomes an error.
+    - `round_of`, `missing_capabilities`, `passed_round`, `with_answers`: rounds that pass between
+      a modern server and a modern host.
+    - `input_required`, `is_valid_answer`, `digest`: rounds of the gateway itself.
+    - `notification`, `progress`, `wants_log`: notifications on the stream of a request.
+    - `task_created`, `task_state`, `acknowledgement`, `open_inputs`: the gateway's tasks.
+    - `subscription_granted` to `subscription_ended`: the stream of a `subscriptions/listen`.
     """
 
     def __init__(self, version: str, names_server: Callable[[str], bool] = _always) -> None:
@@ -205,11 +219,13 @@ class ModernDownstream:
 
 
 def _edit_notification(notification: Notification, change: ObjectEdit) -> str:
+    """The notification with changed parameters; parameters that are no object count as empty."""
     text = notification.params_text
     return notification_text(notification.method, edit_object(text if text.startswith("{") else "{}", change))
 
 
 def _call_tool(request: Request, meta: RequestMeta, *, may_be_task: bool) -> CallTool | Retry:
+    """The intent of `tools/call`: a Retry if it has answers or a state."""
     tool = tool_name(request.params)
     params = requests.prepare_params(request, without=_RETRY_MEMBERS)
     stored = None
@@ -230,6 +246,7 @@ def _call_tool(request: Request, meta: RequestMeta, *, may_be_task: bool) -> Cal
 
 
 def _relay(request: Request, meta: RequestMeta) -> Relay | Retry:
+    """The intent of any other request for a server; a Retry only for `ROUND_METHODS`."""
     has_rounds = request.method in names.ROUND_METHODS
     params = requests.prepare_params(request, without=_RETRY_MEMBERS if has_rounds else ())
     relay = Relay(id=request.id, method=request.method, params=params, progress_token=meta.progress_token)
@@ -237,7 +254,10 @@ def _relay(request: Request, meta: RequestMeta) -> Relay | Retry:
 
 
 def _retry(request: Request, plain: CallTool | Relay) -> Retry | None:
-    """The request as the retry of an earlier one; None without answers and state."""
+    """The request as the retry of an earlier one; None if it has neither answers nor a state.
+
+    `plain` is the same request without them.
+    """
     if request.params.keys().isdisjoint(_RETRY_MEMBERS):
         return None
     responses = request.params.get("inputResponses")

@@ -1,9 +1,11 @@
 """Modern requests: parameters of hosts prepared for a server, and requests encoded for servers.
 
-A host's text loses the parts of this hop: answers of a retry, the protocol's keys of `_meta`, and
-taskgate's own keys. It also loses `task`, which means nothing here. A request for a server gets the
-`_meta` that every modern request has (V-META-8). Every other byte stays. A wrong type is
-InvalidParams.
+`ModernDownstream` uses the first part. It removes from a host's text what is for the gateway alone.
+That is `task`, the members of a retry, the `HOP_KEYS` of `_meta`, and taskgate's own keys. The rest
+can go to a server of either era. A wrong type raises InvalidParams.
+
+`ModernUpstream` uses the second part. It gives such parameters the `_meta` that every modern
+request has (V-META-8), and makes the HTTP headers that repeat parts of it. Every other byte stays.
 """
 
 import re
@@ -29,14 +31,16 @@ from taskgate.protocol.server_messages import EncodedRequest, RequestDraft, Serv
 
 
 def prepare_params(request: Request, *, without: Collection[str] = ()) -> Params:
-    """The parameters of a request for a server, without the members that `without` names.
+    """The parameters of a host's request for a server, split at the progress token if it has one.
 
-    They are an object with a valid progress token, if any.
+    `task`, the members that `without` names, and the keys of `_meta` that do not cross are removed.
+    `classify` has checked before that the parameters are an object, and the token is valid.
     """
     found, text, begin = request.params, request.text, request.params_at
     end = begin + len(request.params_text)
     if _has_only_hop_keys(found) and found.keys().isdisjoint((*without, "task")):
-        # The common case: all that goes is in one place.
+        # The common case: nothing in `_meta` crosses, so all of it is removed. There is no progress
+        # token, as that is none of `HOP_KEYS`.
         return Params(splice_range(text, begin, end, removals(found, _META)))
     edits = edits_for(found, begin, _removal(*without))
     token = meta_of(found).get("progressToken")
@@ -46,6 +50,7 @@ def prepare_params(request: Request, *, without: Collection[str] = ()) -> Params
 
 
 def _has_only_hop_keys(found: Members) -> bool:
+    """Whether there is a `_meta` with members, and all of them are `HOP_KEYS`."""
     meta = found.get("_meta")
     inner = None if meta is None else meta.members
     return inner.keys() <= HOP_KEYS if inner else False
@@ -56,11 +61,18 @@ _META: Final = ("_meta",)
 
 @lru_cache(maxsize=8)
 def _removal(*removed: str) -> ObjectEdit:
+    """The change that removes `task` and these members.
+
+    Without `keeps_hop`, it also removes `HOP_KEYS` and taskgate's own keys from `_meta`.
+    """
     return ObjectEdit(drop=("task", *removed))
 
 
 def stored_params(request: Request, *, without: Collection[str] = ()) -> RawJson:
-    """The same parameters for a record, without a progress token."""
+    """The parameters of `prepare_params` as one text for the record of a task.
+
+    The progress token is removed with its key: it is of this request alone.
+    """
     begin = request.params_at
     change = ObjectEdit(drop=("task", *without), meta_drop=("progressToken",))
     edits = edits_for(request.params, begin, change)
@@ -68,13 +80,18 @@ def stored_params(request: Request, *, without: Collection[str] = ()) -> RawJson
 
 
 def read_request_state(params: Members) -> str | None:
-    """The state that the host hands back; None without one."""
+    """The `requestState` that the host sends back in a retry; None without one.
+
+    Raises InvalidParams for anything but a string, MalformedMessage for invalid Unicode.
+    """
     return required_unicode(params, "requestState", "requestState") if "requestState" in params else None
 
 
 def read_subscription(params: Members, extensions: ExtensionPolicy) -> Subscription:
-    """The subscription of a host. Unknown members are ignored, and those of extensions that are not
-    allowed.
+    """The events that a host asks for in `subscriptions/listen`.
+
+    Ignored are unknown members, members of extensions that are not allowed, and task ids that are
+    none of taskgate's. Raises InvalidParams for a wrong type.
     """
     wanted = value_of(params, "notifications")
     if not isinstance(wanted, dict):
@@ -91,6 +108,7 @@ def read_subscription(params: Members, extensions: ExtensionPolicy) -> Subscript
 
 
 def _flag(wanted: dict[str, Any], name: str) -> bool:
+    """A boolean member; false if it is missing."""
     value = wanted.get(name, False)
     if not isinstance(value, bool):
         raise InvalidParams(f"{name} must be true or false")
@@ -98,6 +116,7 @@ def _flag(wanted: dict[str, Any], name: str) -> bool:
 
 
 def _strings(wanted: dict[str, Any], name: str) -> tuple[str, ...] | None:
+    """A list of strings without repetitions; None if it is missing."""
     if name not in wanted:
         return None
     listed = wanted[name]
@@ -114,11 +133,11 @@ REVISION: Final = MODERN[-1]
 
 
 def encode_request(id: int, draft: RequestDraft, capabilities: RawJson, info: RawJson) -> EncodedRequest:
-    """The request with its headers; `capabilities` are the host's, `info` is the gateway's
-    clientInfo.
+    """The request `draft` under that id, with the headers that repeat parts of it.
 
-    A value that a header cannot have is left out of the headers. The server then refuses the
-    request, and the host sees that.
+    `capabilities` are the host's, `info` is the gateway's clientInfo. Parameters that are no object
+    are replaced by an empty one. A value that no header can express gets no header. The server then
+    refuses the request, and the host sees that error.
     """
     text = "" if draft.params is None else draft.params.with_token(id)
     text = text if text.startswith("{") else "{}"
@@ -127,10 +146,12 @@ def encode_request(id: int, draft: RequestDraft, capabilities: RawJson, info: Ra
 
 
 def _headers(params: RawJson, draft: RequestDraft) -> Mapping[str, str]:
+    """The headers of a request; `params` are its parameters before `_meta` is added."""
     method = draft.method
     first = _FIRST(params) if method in NAME_PARAMS and not draft.header_paths and not draft.host_headers else None
     if first is not None and first[1] == NAME_PARAMS[method]:
-        # The common case: only the name is repeated, and it comes first.
+        # The common case: no argument has a header, and the name is the first member of the
+        # parameters. They are not walked then.
         return {names.VERSION_HEADER: _REVISION, names.METHOD_HEADER: method, names.NAME_HEADER: encode_value(first[2])}
     headers = {names.VERSION_HEADER: _REVISION, names.METHOD_HEADER: method}
     if draft.host_headers:
@@ -157,8 +178,11 @@ def subscription_params(wants: ServerSubscription) -> RawJson:
 
 
 def encode_capabilities(core: Mapping[str, Any], others: Mapping[str, Any], *, follows_tasks: bool) -> RawJson:
-    """The capabilities of a host: of the core, all others, and tasks if the gateway follows
-    them.
+    """The capabilities of a host as a request states them to a server.
+
+    `core` are those of the protocol itself, `others` those that the extension policy lets cross.
+    With `follows_tasks`, the tasks extension is added, because the gateway follows the server's
+    tasks.
     """
     declared = {**core, **others}
     if follows_tasks:
@@ -167,7 +191,9 @@ def encode_capabilities(core: Mapping[str, Any], others: Mapping[str, Any], *, f
 
 
 class _CommonMeta(NamedTuple):
-    """The part of `_meta` that all requests for a host have, as members and as their text."""
+    """The members of `_meta` that all requests for one host have; `text` is the same as JSON,
+    without braces.
+    """
 
     meta: Mapping[str, RawJson]
     text: RawJson
@@ -180,7 +206,7 @@ def _common_meta(capabilities: RawJson, info: RawJson) -> _CommonMeta:
 
 
 def _request_meta(id: int, draft: RequestDraft) -> dict[str, RawJson]:
-    """The members of `_meta` of one request."""
+    """The members of `_meta` that differ between requests: log level and progress token."""
     meta: dict[str, RawJson] = {}
     if draft.log_level is not None:
         meta[names.LOG_LEVEL] = dump(draft.log_level)
@@ -190,7 +216,10 @@ def _request_meta(id: int, draft: RequestDraft) -> dict[str, RawJson]:
 
 
 def _with_meta(text: RawJson, draft: RequestDraft, host: _CommonMeta, own: Mapping[str, RawJson]) -> RawJson:
-    """The parameters with `_meta`, answers and state."""
+    """The parameters with `_meta`, and with the answers and the state of the draft.
+
+    `host` is the common part of `_meta`, `own` the part of this request.
+    """
     if draft.answers is None and draft.state is None and '"_meta"' not in text and "\\u" not in text:
         # Without escapes, no key can be `_meta`: the object is not walked.
         comma = "" if text[skip_space(text, 1)] == "}" else ","
@@ -202,15 +231,17 @@ def _with_meta(text: RawJson, draft: RequestDraft, host: _CommonMeta, own: Mappi
 
 
 def _value_headers(params: RawJson, draft: RequestDraft) -> Iterator[tuple[str, str]]:
-    """The headers for the name and the arguments of a request (H-MOD-1, H-MOD-5)."""
+    """The headers for the name of a request (H-MOD-1), and for the arguments in `header_paths`
+    (H-MOD-5).
+    """
     found = members(params)
     wanted = [(names.NAME_HEADER, value_of(found, NAME_PARAMS.get(draft.method, "")))]
     if draft.header_paths:
         try:
             arguments = header_arguments(params, draft.header_paths.values())
         except MalformedMessage:
-            # Which of two values the server takes is unknown. Without headers, it refuses the call
-            # for that.
+            # A key on the way to an argument is repeated, or has a lookalike. No header is surely
+            # right then, as the server may take either value. It refuses the call without headers.
             arguments = {}
         wanted += [
             (f"{names.PARAM_HEADER}{name}", value_at(arguments, path)) for name, path in draft.header_paths.items()
@@ -222,8 +253,11 @@ def _value_headers(params: RawJson, draft: RequestDraft) -> Iterator[tuple[str, 
 
 
 def _other_headers(host_headers: Mapping[str, str], header_paths: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """The host's headers for arguments that the tool does not annotate: the server may know them
+    """The host's `Mcp-Param-*` headers that are not in `header_paths`, as the host sent them
     (H-MOD-6).
+
+    The tool does not ask for them, but the server may know them. The keys of `host_headers` are in
+    lower case.
     """
     known = {name.lower() for name in header_paths}
     for name, value in host_headers.items():
@@ -232,6 +266,7 @@ def _other_headers(host_headers: Mapping[str, str], header_paths: Iterable[str])
 
 
 def _header_value(value: Any) -> str | None:
+    """A value as a header; None for a type that has no such form, and for invalid Unicode."""
     if isinstance(value, float) and value.is_integer():
         # 1.0 is an integer in JSON Schema.
         value = int(value)
@@ -245,6 +280,8 @@ def _header_value(value: Any) -> str | None:
 
 _REVISION: Final = REVISION.value
 _FIRST: Final = re.compile(r'\{"(name|uri)": ?"([^"\\\x00-\x1f]*)"').match
-"""A name without escapes as the first member, the common case. Parsed text has no lone surrogates
-unescaped.
+"""Matches parameters whose first member is `name` or `uri`; groups are its key and its value.
+
+The value has no escapes. A parsed text has lone surrogates only as escapes, so `encode_value` does
+not fail.
 """

@@ -1,9 +1,11 @@
 """Responses of servers of either era for modern hosts: complete results, and errors with known
 codes.
 
-The conversion is a splice: all other bytes of a server's payload stay (B-CONV-1, B-CONV-8,
-B-CONV-9). Results and errors come from messages that were read strictly, so none repeats a key at
-its top.
+A result is complete if it has what modern hosts require: `resultType`, for some methods how it may
+be cached, and for a tool `content`. `era` is always that of the server. `info` is a serverInfo to
+put in the result; None puts none. The conversion is a splice: all other bytes of a server's payload
+stay (B-CONV-1, B-CONV-8, B-CONV-9). Results and errors come from messages that were read strictly,
+so none repeats a key at its top.
 """
 
 import re
@@ -38,7 +40,10 @@ _NOT_CACHED: Final = {"ttlMs": "0", "cacheScope": '"private"'}
 _PRIVATE: Final = {"cacheScope": '"private"'}
 _NO_TASK: Final = (RELATED_TASK,)
 _MAY_CHANGE: Final = ("_meta", "ttlMs", "cacheScope", "task")
+"""Members of a result whose values decide what changes; without them, `_prefix` knows the change.
+"""
 _WOULD_CHANGE: Final = ("resultType", "_meta", "cacheScope")
+"""Members of a stored result that may have to change; without them, only `resultType` is added."""
 _BEGINS_WITH_CONTENT: Final = re.compile(r'\{[ \t\n\r]*"content"[ \t\n\r]*:').match
 _SAMPLES: Final = {
     (False, False): '{"isError":false}',
@@ -74,13 +79,16 @@ def nested_result(result: RawJson, *, names_server: bool = True) -> RawJson:
 
 
 def nested_large_result(result: LargeJson, *, names_server: bool = True) -> MessageText:
-    """The same for a large result of a call."""
+    """As `nested_result`, for a large result of a call."""
     found = result.members
     return result.spliced(edits_for(found, 0, _nested_completion(found, names_server=names_server)))
 
 
 def is_complete(response: Response, method: str, era: Era) -> bool:
-    """Whether a response of a server of that era has a complete result."""
+    """Whether a server's response can be completed for a host.
+
+    False for an error, for a round, and for a task that was not asked for.
+    """
     return _complete_members(response, method, era) is not None
 
 
@@ -111,7 +119,9 @@ def convert_response(
 def _convert_extension_response(
     id: RequestId, method: str, response: Response, info: RawJson | None, era: Era, extension: Extension
 ) -> str:
-    """The same for a method of an extension, which defines the result (X-EXT-21, X-EXT-31)."""
+    """As `convert_response`, for a method of an extension: that defines result types and codes
+    (X-EXT-21, X-EXT-31).
+    """
     if response.error is not None:
         error = response.text[response.error.start : response.error.end]
         converted = error if _code_of(error) in extension.codes else convert_error(error, era)
@@ -155,13 +165,14 @@ def convert_error(error: RawJson, era: Era = Era.LEGACY) -> RawJson:
 
 
 def convert_large_error(error: LargeJson) -> MessageText:
-    """The same for a large error. One that changes is read as a whole."""
+    """As `convert_error`, for a large error of a call. One that must change is decoded whole."""
     code = error.members["code"].value
     is_known = code != RESOURCE_NOT_FOUND and code not in RESERVED_CODES
     return error.spliced(()) if is_known else convert_error(error.text())
 
 
 def _complete_members(response: Response, method: str, era: Era) -> Members | None:
+    """The members of the result; None if `is_complete` is false."""
     found = response.result.members if response.result is not None else None
     if found is None:
         return None
@@ -173,6 +184,7 @@ def _complete_members(response: Response, method: str, era: Era) -> Members | No
 
 
 def _completion(found: Members, method: str, info: RawJson | None, era: Era) -> ObjectEdit:
+    """The change that makes a result with these members complete."""
     is_cacheable = method in CACHEABLE_METHODS
     if era is Era.MODERN:
         put = _modern_completion(found, is_cacheable=is_cacheable)
@@ -186,13 +198,15 @@ def _completion(found: Members, method: str, info: RawJson | None, era: Era) -> 
 
 
 def _nested_completion(found: Members, *, names_server: bool) -> ObjectEdit:
+    """The change of a stored result of a call, whose server may be of either era."""
     change = _completion(found, TOOLS_CALL, None, Era.LEGACY)
     return change._replace(meta_keep=(SERVER_INFO,)) if names_server else change
 
 
 def _prefix(found: Members, method: str, info: RawJson | None, era: Era) -> RawJson | None:
-    """The text to insert before the members of a common result, in which nothing changes; None for
-    others.
+    """The text of the members to add to a common result, before its first one.
+
+    None for a result in which something else may have to change.
     """
     is_typed = "resultType" in found
     if not found or (is_typed and era is Era.LEGACY) or not found.keys().isdisjoint(_MAY_CHANGE):
@@ -202,15 +216,15 @@ def _prefix(found: Members, method: str, info: RawJson | None, era: Era) -> RawJ
 
 @lru_cache(maxsize=256)
 def _cached_prefix(sample: RawJson, method: str, info: RawJson | None, era: Era) -> RawJson:
-    """The prefix for every result that has the members of the sample, and other members without
-    meaning.
+    """The prefix for every result that has the members of `sample`, and others that decide
+    nothing.
     """
     found = members(sample)
     return "".join(new for _, _, new in edits_for(found, 0, _completion(found, method, info, era)))
 
 
 def _modern_completion(found: Members, *, is_cacheable: bool) -> dict[str, RawJson]:
-    """The changes of a modern server's result: only its host may cache it (V-CACHE-1)."""
+    """The members to put in a modern server's result: only its host may cache it (V-CACHE-1)."""
     put = {} if "resultType" in found else dict(_COMPLETE)
     if is_cacheable:
         put |= _PRIVATE if _is_time(value_of(found, "ttlMs")) else _NOT_CACHED

@@ -1,8 +1,12 @@
 """Rounds: questions in a result, and their answers in the next request, on both sides.
 
-Questions of servers have the legacy form inside of taskgate, and so have their answers. A modern
-server's round can also pass to a modern host to the byte; only its `requestState` is sealed then
-(`domain/request_state.py`).
+A round is a result `input_required`. It has questions by keys (`inputRequests`), an opaque
+`requestState`, or both. Its receiver sends the request again with `inputResponses` and that state.
+
+A round can pass from a modern server to a modern host. Its `requestState` is sealed then
+(`domain/request_state.py`), keys of `_meta` that do not cross are removed, and all else stays to
+the byte. In all other cases the gateway reads the questions of a server, and makes rounds of its
+own for a modern host. Questions and answers have the legacy form inside of taskgate.
 """
 
 from collections.abc import Mapping
@@ -43,6 +47,7 @@ MAX_QUESTIONS: Final = 64
 """Largest number of questions in a round: more than any tool asks at once."""
 MAX_TOOLS: Final = 1024
 """Largest number of tools of a question that are converted; a longer list passes as it is."""
+# The changes of questions from legacy to modern form, and of answers from modern to legacy form.
 _ELICITATION: Final = ObjectEdit(drop=("task", "elicitationId", "_meta"))
 _OTHER_QUESTION: Final = ObjectEdit(drop=("task",), meta_drop=("progressToken",))
 _ANSWER: Final = ObjectEdit(drop=("resultType",))
@@ -110,7 +115,10 @@ def read_answers(request: Request) -> dict[str, Answer]:
 
 
 def is_valid_answer(method: str, answer: Answer) -> bool:
-    """Whether an answer from `read_answers` has the members that a server needs (M-MRTR-5)."""
+    """Whether an answer from `read_answers` has the members that its question needs (M-MRTR-5).
+
+    `method` is that of the question.
+    """
     found = members(answer, {"result": {}})["result"].members or {}
     match method:
         case names.ELICITATION_CREATE:
@@ -179,7 +187,9 @@ def passed_round(id: RequestId, response: Response, state: str | None, info: Raw
 
 
 def _foreign_key_removals(text: str, requests: Member | None) -> Edits:
-    """The edits that remove keys of `_meta` from questions that do not cross; usually none."""
+    """The edits that remove the related-task key and taskgate's own keys from the `_meta` of
+    questions.
+    """
     if requests is None or not any(key in text for key in (names.RELATED_TASK, OWN_PREFIX)):
         return []
     shape: Shape = {name: {"params": {"_meta": {}}} for name in first_keys(requests, MAX_QUESTIONS) or ()}
@@ -194,7 +204,10 @@ def _foreign_key_removals(text: str, requests: Member | None) -> Edits:
 
 
 def with_answers(retry: Retry, state: str | None) -> CallTool | Relay:
-    """The request with the host's answers as it wrote them, and with the server's `state`."""
+    """The request of a retry for its server: with the host's answers as it wrote them.
+
+    `state` is the `requestState` that the server gave; None sends none.
+    """
     params = retry.request.params or Params("{}")
     put = [] if retry.responses is None else [f'"inputResponses":{retry.responses}']
     put += [] if state is None else [f'"requestState":{dump(state)}']
@@ -207,7 +220,8 @@ def with_answers(retry: Retry, state: str | None) -> CallTool | Relay:
 def digest(request: CallTool | Relay) -> str:
     """A SHA-256 digest of the method and parameters of a request, without `_meta`, in hexadecimal.
 
-    Order and spacing make no difference, except in long parameters, as in `call_digest`.
+    A retry must have the digest of the request that it repeats. Order and spacing make no
+    difference, except in long parameters, as in `call_digest`.
     """
     method = names.TOOLS_CALL if isinstance(request, CallTool) else request.method
     params = (request.params or Params("{}")).with_token(0)
@@ -275,9 +289,12 @@ _PARAMS: Final[Shape] = {"params": {"_meta": {}}}
 
 
 def read_round(method: str, id: int, response: Response, extension: Extension | None = None) -> ServerRound | None:
-    """The round in a response to request `id`, as ModernUpstreamDialect.round_of has it.
+    """The round in a response of a modern server to request `id`; None for a complete result or an
+    error.
 
-    `extension` is that of the method.
+    `extension` is that of the method, whose results may have other types. Raises UpstreamFailed
+    (malformed) for another `resultType`, for a round where `method` has none, and for a round with
+    neither questions nor a state.
     """
     if response.error is not None:
         return None
@@ -298,10 +315,11 @@ def read_round(method: str, id: int, response: Response, extension: Extension | 
 
 
 def read_questions(text: str, member: Member | None, id: int) -> dict[str, Question]:
-    """The questions of a map of input requests, by the server's keys; none without a map.
+    """The questions of a map of input requests in legacy form, by the server's keys; none without
+    a map.
 
     Raises UpstreamFailed (malformed) for a question that no host can be asked. `id` is the id of a
-    request, unique in its session.
+    request, unique in its session: ids of elicitations by URL are made of it.
     """
     requests = "null" if member is None else text[member.start : member.end]
     if member is None or requests == "null":
@@ -328,8 +346,10 @@ def read_questions(text: str, member: Member | None, id: int) -> dict[str, Quest
 
 
 def input_responses(answers: Mapping[str, tuple[Question, Answer]]) -> RawJson | None:
-    """The answers by the server's keys; None if one of them has no form in this era
-    (M-MRTR-6).
+    """The `inputResponses` with the answers, by the server's keys.
+
+    None if one of them has no form in this era (M-MRTR-6): an error, or a result that is no object
+    or repeats a key.
     """
     texts = {key: _input_response(question.method, answer) for key, (question, answer) in answers.items()}
     if None in texts.values():
@@ -338,7 +358,9 @@ def input_responses(answers: Mapping[str, tuple[Question, Answer]]) -> RawJson |
 
 
 def default_answer(question: Question) -> Answer:
-    """The answer to a question that nothing answered."""
+    """The answer to a question without a host's answer. Only an elicitation's has a form in this
+    era.
+    """
     if question.method == names.ELICITATION_CREATE:
         return '{"result":{"action":"cancel"}}'
     return f'{{"error":{dump({"code": names.INTERNAL_ERROR, "message": "Nobody answered"})}}}'
@@ -366,6 +388,7 @@ def _read_question(text: RawJson, found: Members, elicitation: str) -> Question:
 
 
 def _input_response(method: str, answer: Answer) -> RawJson | None:
+    """The modern form of an answer to a question of that method; None if it has none."""
     given = members(answer).get("result")
     if given is None or not given.is_object:
         return None

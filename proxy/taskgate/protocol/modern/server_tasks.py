@@ -1,7 +1,8 @@
 """Tasks that modern servers make of calls: parameters of requests, and what responses show.
 
-A task that ended becomes the response to the call that made it: the same bytes, under the id of
-that call.
+`read_created` finds the task in the answer to a call. The caller then polls by `tasks/get`, and
+`read_state` reads its state: open questions, or the outcome. A task that has ended becomes the
+response to the call that made it, with the same bytes, under the id of that call.
 """
 
 from typing import Any, Final
@@ -22,7 +23,7 @@ MAX_ID: Final = 4096
 """Longest task id in bytes: it is sent in a header with each poll."""
 
 MAX_DEPTH: Final = 256
-"""Nesting depth of an outcome; it is part of a message with the same limit."""
+"""Nesting depth of an outcome, as for the server's message that it comes from."""
 
 _STATES: Final = frozenset(TaskStatus)
 _EMPTY_RESULT: Final = frozenset({"resultType", "_meta"})
@@ -75,7 +76,9 @@ def read_created(method: str, response: Response) -> ServerTask | None:
 def read_state(id: int, task: str, response: Response) -> ServerTask | None:
     """The task in a response to `tasks/get`; None for an error. `id` is the id of its call.
 
-    Raises UpstreamFailed (malformed) for anything but that task.
+    `questions` are set if it requires input, `response` if it is completed or failed. Raises
+    UpstreamFailed (malformed) for an invalid or another task, and for one that ended without an
+    outcome.
     """
     if response.error is not None:
         return None
@@ -95,7 +98,7 @@ def read_state(id: int, task: str, response: Response) -> ServerTask | None:
 
 
 def read_notification(params: Members) -> str | None:
-    """The id of the task that a notification is about; None without a valid one."""
+    """The id of the task in a `notifications/tasks`; None without a valid one."""
     id_ = value_of(params, "taskId")
     return id_ if _is_id(id_) else None
 

@@ -1,7 +1,8 @@
-"""Tasks as hosts of 2026-07-28 see them (SEP-2663): results and notifications.
+"""Tasks of the gateway as hosts of 2026-07-28 see them (SEP-2663): results and notifications.
 
-A task with a tool's error is completed in this era (T-1), and no result names a related task (T-7).
-`info` is the serverInfo that every result has.
+`ModernDownstream` makes its messages of them. In this era a task is completed even if its result is
+a tool's error (T-1), and no result has the related-task key (T-7). `info` is the gateway's
+serverInfo, which every result has.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -25,9 +26,10 @@ def create_result(record: TaskRecord, info: RawJson) -> RawJson:
 
 
 def get_result(record: TaskRecord, info: RawJson, *, names_server: bool = True) -> MessageText:
-    """A GetTaskResult with the members of its state (M-GET-1); a terminal record has its bodies.
+    """A GetTaskResult (M-GET-1): the task with its result, its error or its open inputs.
 
-    With `names_server` the nested result keeps its serverInfo.
+    A terminal record must be loaded with its bodies. The nested result is that of the task's call;
+    with `names_server` it keeps the serverInfo of its server.
     """
     detail, meta = _detail(record, names_server=names_server), _meta(SERVER_INFO, info)
     if isinstance(detail, JsonChunks):
@@ -41,7 +43,10 @@ def acknowledgement(info: RawJson) -> RawJson:
 
 
 def task_notification(record: TaskRecord, subscription: RequestId, *, names_server: bool = True) -> MessageText:
-    """The content of `tasks/get` on the stream of that listen request (M-NOTIF-3, M-NOTIF-4)."""
+    """The notification with the content of `tasks/get` (M-NOTIF-3, M-NOTIF-4).
+
+    `subscription` is the id of the listen request whose stream it is for.
+    """
     tail = f",{_meta(SUBSCRIPTION_ID, dump(subscription))}}}"
     detail = _detail(record, names_server=names_server)
     return wrap(f"{notification_text(NOTE_TASKS, '')[:-1]}{{{_task_members(record)}", detail, f"{tail}}}")
@@ -57,7 +62,7 @@ def presented_status(record: TaskRecord) -> TaskStatus:
 def open_inputs(record: TaskRecord) -> dict[str, InputRequest]:
     """The input requests that a modern host sees and may answer, by key (M-GET-1).
 
-    An input that a task of the host itself handles is not open.
+    Not open is an input that a host already answered with the handle of a task of its own.
     """
     return {request.key: request for request in _open_inputs(record)}
 

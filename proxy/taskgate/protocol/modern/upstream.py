@@ -1,4 +1,8 @@
-"""The dialect for modern servers: `ModernUpstream`."""
+"""The dialect for modern servers: `ModernUpstream`.
+
+`upstream/modern` writes requests with it, and reads the messages of servers. A modern server sends
+no requests. It asks by a response, a round, and gets the request again with the answers.
+"""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -58,15 +62,28 @@ MAX_DEPTH: Final = 256
 """Nesting depth of a server's message: far above any real one, and safe for the parser."""
 
 _MAX_CACHED: Final = 256
-"""Hosts with cached capabilities."""
+"""Number of hosts whose encoded capabilities are cached; one more empties the cache."""
 _ERROR_MEMBERS: Final = frozenset({"jsonrpc", "id", "error"})
 _NOTICES: Final = names.RELAYED_NOTICES - {names.NOTE_ELICITATION_COMPLETE}
+"""Notifications of a modern server's core that go to hosts."""
 
 
 class ModernUpstream:
     """The implementation of ModernUpstreamDialect.
 
-    `version` is the gateway's, for clientInfo; `extensions` says which extensions cross.
+    `version` is the gateway's, for clientInfo; `extensions` says which extensions cross. Broken
+    messages raise UpstreamFailed.
+
+    - `discover`, `request`, `listen`, `list_tools`, `get_task`, `update_task`, `cancel_task`: the
+      text of a request, and its headers.
+    - `decode`: any message of the server; None for one that is ignored.
+    - `read_discovery`: the server's description; None if the server is of no known modern revision.
+    - `read_tools`: a page of `tools/list`. Tools with unsound header annotations are left out;
+      `without_unsound_tools` removes them from the response for hosts.
+    - `round_of`: the questions in a response; None for a complete result or an error.
+    - `can_ask`, `default_answer`, `input_responses`: how these questions are answered.
+    - `read_created_task`, `read_task`: a task that the server made of a call; None for none.
+    - `unanswered_error`, `error`, `empty_result`: responses that the gateway makes itself.
     """
 
     def __init__(self, version: str, extensions: ExtensionPolicy) -> None:
@@ -300,7 +317,7 @@ def _string_text(text: RawJson, found: Members, name: str) -> RawJson | None:
 
 
 def _header_paths(tool: dict[str, Any]) -> Mapping[str, tuple[str, ...]] | None:
-    """The arguments that headers repeat; None for unsound annotations (H-MOD-5)."""
+    """The paths of the arguments that headers repeat; None for unsound annotations (H-MOD-5)."""
     try:
         return read_header_paths(tool.get("inputSchema"))
     except ValueError:
@@ -308,14 +325,14 @@ def _header_paths(tool: dict[str, Any]) -> Mapping[str, tuple[str, ...]] | None:
 
 
 def _granted(notification: Notification, kind: str) -> frozenset[str]:
-    """The granted entries of a list, from the first message of a stream."""
+    """The granted entries of the list `kind`, from `notifications/subscriptions/acknowledged`."""
     granted = value_of(notification.params, "notifications")
     entries = granted.get(kind) if isinstance(granted, dict) else None
     return frozenset(each for each in entries if isinstance(each, str)) if isinstance(entries, list) else frozenset()
 
 
 def _granted_filters(notification: Notification, filters: frozenset[str]) -> frozenset[str]:
-    """The granted members of extensions, from the first message of a stream."""
+    """Those of `filters` that are granted, from `notifications/subscriptions/acknowledged`."""
     granted = value_of(notification.params, "notifications")
     return frozenset(name for name in filters if isinstance(granted, dict) and granted.get(name) is True)
 
