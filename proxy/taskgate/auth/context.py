@@ -39,7 +39,8 @@ class AuthContext:
     """One caller; `key` is not secret and reveals no name.
 
     `previous_key` is the caller's key under the deployment key that is being replaced, so that
-    earlier tasks are still found. `identity` and `token` are None without authentication.
+    earlier tasks are still found; None if none is being replaced. `identity` is what the token
+    says, and `token` its text; both are None without authentication.
     """
 
     key: str
@@ -80,8 +81,10 @@ KEY_LENGTH: Final = 22
 class ContextKeys:
     """The deployment key, the one it replaces, and the parts of an identity that bind a context.
 
-    Raises ValueError for a key that is too short, an unknown part, and for parts without issuer and
-    subject.
+    The operator gives the deployment key to all gateways of one deployment. `bind` are the parts
+    (`CONTEXT_PARTS`) by which callers differ: two identities with equal parts are one caller.
+    Raises ValueError for a key that is too short, an unknown part, and for parts with neither
+    issuer nor subject.
     """
 
     __slots__ = ("_bound", "_current", "_previous")

@@ -104,7 +104,7 @@ def _may_be_public(host: str) -> bool:
     try:
         return is_public(host)
     except ValueError:
-        # A host name: the resolver of `fetch` checks its addresses.
+        # A host name: the resolver of `fetch` checks the addresses that it stands for.
         return True
 
 

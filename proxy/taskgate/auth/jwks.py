@@ -1,9 +1,13 @@
 """The keys of one issuer: `IssuerKeys` caches them, and refreshes them in the background.
 
-The key set is read from a URL, from a file, or from the URL in the issuer's metadata. A usable set
-is replaced by a usable set only. Unknown key ids cost no memory, and at most one fetch per
-cooldown. After a quiet time BURST fetches may follow each other, so that a stray token does not
-delay a new key.
+`TokenVerifier` asks `find` for the keys of each new token. The key set is read from a URL, from a
+file, or from the URL in the issuer's metadata. A usable set is replaced by a usable set only.
+
+Fetches start in two ways. The background refresh fetches before the keys get old, and sooner after
+a failure. `find` forces a fetch for a key that the cache lacks. Anyone can send tokens with
+invented key ids, so forced fetches are limited by a token bucket. On average one starts per
+cooldown; after a quiet time BURST may follow at once, so that a stray token does not delay a new
+key.
 """
 
 import asyncio
@@ -28,7 +32,7 @@ REFRESH_AT: Final = 0.8
 """Part of their lifetime after which keys are fetched again, before requests have to wait."""
 
 BURST: Final = 3
-"""Fetches for unknown keys that may follow at once, after as many cooldowns without any."""
+"""Forced fetches that may follow at once, after as many cooldowns without any."""
 
 RefreshOutcome = Literal["ok", "stale", "failed"]
 """New keys; no new keys while the old ones serve on; no keys at all."""
@@ -37,10 +41,13 @@ log = getLogger("taskgate.auth")
 
 
 class KeyRefreshListener(Protocol):
-    """An object that is called after every refresh."""
+    """An object that is called once at the end of every fetch, forced or not, well or not."""
 
     def refreshed(self, issuer: str, outcome: RefreshOutcome, keys: int) -> None:
-        """A refresh of the issuer of that name ended, and `keys` are in use now; must not raise."""
+        """A fetch for the issuer of that name ended, and `keys` keys are usable now; must not raise.
+
+        A fetch that `close` cancels is not reported.
+        """
         ...
 
 
@@ -56,7 +63,13 @@ class IssuerKeys:
     """The keys of one issuer, for one event loop.
 
     `start` refreshes them in the background until `close`; without it they are fetched on demand.
-    `sleep` waits for seconds, and tests replace it.
+    At most one fetch runs, and whoever needs one meanwhile joins it. Keys are usable until they are
+    older than `stale_max`. `sleep` waits for seconds, and tests replace it.
+
+    - `_forced_at`: when the last forced fetch began
+    - `_paid_until`: the end of the cooldowns of all forced fetches, one after the other
+    - `_due`: when the background refresh fetches next
+    - `_failures`: how many fetches failed since the last good one
     """
 
     def __init__(
@@ -84,7 +97,7 @@ class IssuerKeys:
 
     @property
     def has_keys(self) -> bool:
-        """Whether any fetch succeeded so far."""
+        """Whether any fetch succeeded so far; the keys may be too old to be used by now."""
         return self._cached is not None
 
     def start(self) -> None:
@@ -103,11 +116,12 @@ class IssuerKeys:
     async def find(self, kid: str | None, algorithm: str) -> tuple[PyJWK, ...]:
         """The keys of that id for the algorithm; all for it without an id, () if there are none.
 
-        Cached keys are returned at once. For an unknown key the call waits for a refresh, up to the
-        timeout of the settings. One refresh per cooldown starts for this on average, none soon
-        after a failure, and all waiting calls share it. Raises KeysUnavailable if the key may exist
-        but could not be fetched: there are no keys, they are older than `stale_max`, or the refresh
-        failed.
+        Cached keys are returned at once. If none fits, the call joins a running fetch, or forces
+        one if the limits allow it, and waits up to the timeout of the settings.
+
+        () means that the issuer has no such key, by keys that are still usable. Raises
+        KeysUnavailable if the key may exist all the same. Then there are no usable keys, the last
+        fetch failed, or one is still running when the wait ends.
         """
         keys = self._current()
         found = () if keys is None else keys.find(kid, algorithm)
@@ -133,20 +147,28 @@ class IssuerKeys:
         return self._due - self._clock.elapsed()
 
     def _current(self) -> KeySet | None:
+        """The usable keys; None if there are none, or they are older than `stale_max`."""
         stale_max = self._settings.keys.stale_max.total_seconds()
         if self._cached is None or self._clock.elapsed() - self._cached.fetched_at > stale_max:
             return None
         return self._cached.keys
 
     async def _refresh_on_demand(self) -> None:
-        """Wait for the running fetch, or for a new one if it is allowed now."""
+        """Wait for the running fetch, or for a forced one if it is allowed now.
+
+        Returns when the fetch ended, after the timeout of the settings, or at once without a fetch.
+        """
         if self._fetch is None and not self._may_force():
             return
         # Unlike wait_for, this does not cancel the fetch if the wait is cancelled or times out.
         await asyncio.wait({self._start_fetch(urgent=True)}, timeout=self._settings.keys.timeout.total_seconds())
 
     def _may_force(self) -> bool:
-        """Whether a fetch for an unknown key may start; if so, a cooldown is charged."""
+        """Ask for a forced fetch: True if it may start, and then its cooldown is charged.
+
+        False once closed, and within a cooldown of the last forced fetch while fetches fail. Also
+        False while more than BURST - 1 of the charged cooldowns are still to pass.
+        """
         now, cooldown = self._clock.elapsed(), self._settings.keys.cooldown.total_seconds()
         paid_until = max(self._paid_until, now)
         is_soon = now - self._forced_at < cooldown
@@ -156,6 +178,7 @@ class IssuerKeys:
         return True
 
     def _start_fetch(self, *, urgent: bool) -> asyncio.Task[None]:
+        """The running fetch, or a new one; its task never raises."""
         if self._fetch is None:
             # An empty context, because the fetch is shared: context variables of the first request are not for all.
             self._fetch = asyncio.get_running_loop().create_task(self._fetch_keys(urgent=urgent), context=Context())
@@ -168,7 +191,8 @@ class IssuerKeys:
         except (FetchFailed, DiscoveryRefused, KeySetRefused) as error:
             self._failed(error.reason)
         except Exception as error:
-            # Without the traceback: a library's message may have the address.
+            # The name of the error alone: its text and traceback are a library's and may have the address, which
+            # the log must not show.
             self._failed("internal", kind=type(error).__name__)
         else:
             self._succeeded(keys, lifetime(self._settings.keys, fetched.max_age))
@@ -197,7 +221,11 @@ class IssuerKeys:
         self._listener.refreshed(name, "failed" if keys is None else "stale", count)
 
     def _retry_delay(self) -> float:
-        """Seconds until the next try: the cooldown, with backoff while old keys are usable."""
+        """Seconds until the background refresh tries again after a failure.
+
+        It is the cooldown. While old keys are usable, it doubles with each failure, up to the usual
+        time between two fetches.
+        """
         keys = self._settings.keys
         cooldown = keys.cooldown.total_seconds()
         if self._current() is None:
@@ -214,7 +242,7 @@ class IssuerKeys:
 
 
 def lifetime(keys: KeySettings, max_age: timedelta | None) -> timedelta:
-    """How long fetched keys are fresh.
+    """How long fetched keys, or metadata, are fresh: the time until they are fetched again.
 
     The server's `max_age` can shorten it, down to the cooldown. It cannot extend it: the operator
     decides how long a withdrawn key may be accepted.
@@ -232,12 +260,12 @@ class _KeySource(Protocol):
     async def read(self, *, urgent: bool) -> FetchedDocument:
         """Read the key set; raises FetchFailed or DiscoveryRefused.
 
-        `urgent` if a request waits for it.
+        With `urgent` a request waits for it, so a known address is used however old it is.
         """
         ...
 
     def invalidate(self) -> None:
-        """Drop a cached address, because the last read failed or was unusable."""
+        """Drop a cached address; called after each read that failed, or whose keys are unusable."""
         ...
 
 
@@ -284,7 +312,12 @@ class _KeyUrl:
 
 
 class _DiscoveredUrl:
-    """A key set at the URL in the issuer's metadata, which is cached as long as keys are fresh."""
+    """A key set at the URL in the issuer's metadata.
+
+    The URL is cached for the `lifetime` of the metadata. After that a read which is not urgent
+    looks it up again, and an urgent one still uses it. If the look-up fails, the cached URL stays.
+    `invalidate` drops it.
+    """
 
     def __init__(self, settings: IssuerSettings, fetcher: Fetcher, clock: Clock) -> None:
         self._issuer = settings.issuer
@@ -302,6 +335,7 @@ class _DiscoveredUrl:
         self._uri = None
 
     async def _current_uri(self, *, urgent: bool) -> str:
+        """The URL of the key set, looked up if necessary; raises if none is known."""
         if self._uri is not None and (urgent or self._clock.elapsed() < self._fresh_until):
             return self._uri
         try:
@@ -314,6 +348,7 @@ class _DiscoveredUrl:
         return self._uri
 
     async def _discover(self) -> tuple[str, timedelta | None]:
+        """The URL in the first usable metadata, and how long the server calls it fresh; or raises."""
         refused: DiscoveryRefused | None = None
         failed: FetchFailed | None = None
         for url in metadata_urls(self._issuer):
@@ -335,6 +370,7 @@ class _DiscoveredUrl:
 
 
 def _contents(path: Path, max_size: int) -> bytes:
+    """The bytes of a regular file, at most `max_size`; raises FetchFailed. Blocks."""
     try:
         # Devices and pipes may have no end, or block the reader.
         if not path.is_file():

@@ -40,7 +40,8 @@ _SCALARS: tuple[tuple[re.Pattern[str], Callable[[str], object]], ...] = (
 class ConfigDocument:
     """A YAML document: `raw` has dicts, lists and scalars, `lines` the line of each location.
 
-    `problems` are those of the YAML itself. Locations in `unusable` have no value because of one.
+    `problems` are those of the YAML and its references. Locations in `unusable` are None in `raw`
+    because of one, so a missing value there is no further problem.
     """
 
     file: str
@@ -128,7 +129,11 @@ def _core(text: str) -> object:
 
 @dataclass(slots=True, kw_only=True)
 class _Builder:
-    """Builder of one document from the flat events of the parser, so that recursion is bounded."""
+    """Builder of one document from the flat events of the parser, so that recursion is bounded.
+
+    `build` is called once and uses up `events`. It collects problems in `problems` and goes on; it
+    raises `_Unreadable` where that is impossible.
+    """
 
     file: str
     environ: Mapping[str, str]

@@ -109,6 +109,7 @@ def _follows(document: ConfigDocument, location: Location) -> bool:
 
 
 def _validate(raw: Mapping[str, object]) -> tuple[GatewayConfig | None, list[tuple[Location, str]]]:
+    """Return the configuration and no problems, or None and every problem with its location."""
     try:
         return GatewayConfig.model_validate(raw), []
     except ValidationError as invalid:
@@ -130,7 +131,7 @@ def _problem(error: ErrorDetails) -> tuple[Location, str]:
 
 
 def _keys_at(location: Location) -> Sequence[str]:
-    """Return the keys of the section at a location."""
+    """Return the keys of the section at a location, by the types of the models."""
     node: Any = GatewayConfig
     for part in location:
         if not _is_section(node):

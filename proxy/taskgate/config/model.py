@@ -93,7 +93,10 @@ DEFAULTS: Final[Mapping[str, Any]] = {
 
 
 def conflicts(raw: object, defaults: object) -> list[Conflict]:
-    """Return every conflict between keys of the file; an absent key has the value in `defaults`."""
+    """Return every conflict between keys of the file, [] if there is none.
+
+    `raw` is the file as plain values, valid or not. An absent key has the value in `defaults`.
+    """
     return [
         *server_conflicts(raw, defaults),
         *_unknown_upstreams(raw),

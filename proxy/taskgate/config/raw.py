@@ -2,8 +2,10 @@
 
 The rules read the file rather than a model, so that its author sees conflicts together with what
 is wrong in single keys. A key that the file lacks has its default. Malformed parts read as absent,
-because the models report them. Only `value_at` raises: StopIteration for a key that neither the
-file nor the defaults have.
+because the models report them. Only `value_at` and `order_conflict` raise: StopIteration for a key
+that neither the file nor the defaults have.
+
+`raw` is always the file's whole tree, or a part of it, and `defaults` a tree of the same form.
 """
 
 from __future__ import annotations
@@ -74,7 +76,10 @@ def order_conflict(
     upper: tuple[str, ...],
     bounds: DurationIn = _ANY_DURATION,
 ) -> Conflict | None:
-    """Return the conflict of two durations where the lower one is longer than the upper one."""
+    """Return the conflict of two durations where the lower one is longer than the upper one.
+
+    None where they are in order, and where one is null, malformed or outside of `bounds`.
+    """
     least, most = (value_at(trees, keys, bounds.read) for keys in (lower, upper))
     if least and most and least > most:
         return conflict_between(*trees, lower, upper, ("must be at most", "must be at least"))

@@ -1,4 +1,8 @@
-"""Differences between the served configuration and a reloaded one, and the fingerprint of one."""
+"""Differences between the served configuration and a reloaded one, and the fingerprint of one.
+
+At a reload `wiring` asks `restart_needed` what must wait for a restart, and serves the
+configuration that `without_restart` returns.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +26,10 @@ SCRYPT_COST = 2**14
 
 
 def restart_needed(old: GatewayConfig, new: GatewayConfig) -> tuple[str, ...]:
-    """Return the dotted paths of changed keys that need a restart, in order of RESTART_SECTIONS."""
+    """Return the dotted paths of changed keys that need a restart, () if there are none.
+
+    They are in the order of RESTART_SECTIONS, then `auth` and `tasks`.
+    """
     before, after = old.model_dump(mode="json"), new.model_dump(mode="json")
     changed = (each for name in _COMPARED for each in _changed(before[name], after[name], (name,)))
     has_other_mode = old.auth.mode != new.auth.mode

@@ -3,6 +3,9 @@
 Closed, every request passes, and enough failures within a window open it. Open, none passes until
 its time is up. Then it is half open: a few requests may try, one that succeeds closes it, one that
 fails opens it again. The caller decides what a failure is. Times are seconds of a monotonic clock.
+
+The caller asks `acquire` before each request, and reports how it ended exactly once. The state
+changes only within these calls, and in `open` and `close`.
 """
 
 from collections import deque
@@ -42,7 +45,10 @@ class CircuitBreaker:
         self.state = CircuitState.CLOSED
 
     def acquire(self, now: float) -> int | None:
-        """Let a request pass, and return its number; None if it must not be sent."""
+        """Let a request pass, and return its number; None if it must not be sent.
+
+        The first call after the time of an open breaker makes it half open.
+        """
         if self.state is not CircuitState.CLOSED and not self._has_trial(now):
             return None
         number = self._next
@@ -83,15 +89,16 @@ class CircuitBreaker:
         self._trials.pop(number, None)
 
     def open(self, now: float) -> None:
-        """Let no request pass for `open_for` from now on."""
+        """Let no request pass for `open_for` from now on, whatever the state was."""
         self._until = now + self._open_for
         self._switch(CircuitState.OPEN)
 
     def close(self) -> None:
-        """Let every request pass."""
+        """Let every request pass, whatever the state was, and forget earlier failures."""
         self._switch(CircuitState.CLOSED)
 
     def _has_trial(self, now: float) -> bool:
+        """Whether another trial may pass now; an open breaker whose time is up becomes half open."""
         if self.state is CircuitState.OPEN:
             if now < self._until:
                 return False

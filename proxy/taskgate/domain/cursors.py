@@ -18,7 +18,7 @@ from taskgate.domain.listing import Position
 from taskgate.errors import InvalidParams
 
 MAX_LENGTH = 256
-"""Characters of a cursor; with the gateway's own task ids it has 75."""
+"""Largest number of characters of a cursor; with the gateway's own task ids it has 75."""
 
 _PURPOSE = "taskgate tasks/list cursor 1"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -30,11 +30,14 @@ class Cursors(Protocol):
     """Seals and opens cursors with the current keys, as `CursorKeys` does."""
 
     def seal(self, position: Position, *, context: str, mount: str, listing: str = "") -> str:
-        """Seal a position in the list `listing` of one context at one mount."""
+        """Return the cursor of a position in one list of a caller (`context`) at a mount.
+
+        `listing` is the fingerprint of the list's filter and order.
+        """
         ...
 
     def open(self, cursor: str, *, context: str, mount: str, listing: str = "") -> Position:
-        """Open a cursor of the same list; raises InvalidParams."""
+        """Return the position that `seal` sealed for this list; raises InvalidParams for any other."""
         ...
 
 
@@ -77,13 +80,13 @@ class CursorKeys:
 
 
 def _sealed(key: bytes, body: bytes, bound_to: tuple[str, str, str]) -> bytes:
-    # JSON separates the parts whatever they contain; the body is last and needs no delimiter.
+    # JSON separates the parts whatever they contain. Its one line ends at the newline; the body is all that follows.
     message = json.dumps([_PURPOSE, *bound_to]).encode() + b"\n" + body
     return urlsafe_b64encode(digest(key, message, sha256)[:_TAG_SIZE] + body).rstrip(b"=")
 
 
 def _body(cursor: str) -> bytes:
-    """The body of a cursor, not yet verified."""
+    """The body (time and id) in a cursor, not yet verified; raises InvalidParams."""
     if len(cursor) > MAX_LENGTH or not cursor.isascii():
         raise _invalid()
     try:

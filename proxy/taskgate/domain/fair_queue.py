@@ -1,8 +1,13 @@
 """The permits of one server with a fair queue: `FairQueue`.
 
+A permit is the right of a context, which is one caller, to have one call at the server. The caller
+of this module takes a permit with `acquire`, or queues an item with `enqueue` if there is none. It
+returns each permit once with `release`, then calls `grant` until that returns None. An item leaves
+the queue with its permit (`grant`), or without one (`withdraw`). Nothing here waits or calls back.
+
 Invariants:
 
-- No more permits are out than `limit`.
+- No more permits are out than `limit`, but for those from before `adjust` lowered it.
 - While a context without a permit waits, every other context gets at most one more.
 - Items of one context are granted in order of arrival.
 - Every operation but `ahead`, `order` and `adjust` takes constant time, even with 100,000 contexts.
@@ -32,7 +37,8 @@ class FairQueue(Generic[Item]):
     """At most `limit` permits, and at most `size` items that wait for one, each queued once.
 
     `reserved` of the permits are for contexts that have none. A context that has `share` permits
-    gets another one only if no waiting context has fewer than its own share.
+    gets another one only if no waiting context has fewer than its own share. `in_use` counts the
+    permits that are out.
     """
 
     __slots__ = ("_contexts", "_permits", "_queues", "_ranks", "in_use", "limit", "reserved", "share", "size")
@@ -63,7 +69,11 @@ class FairQueue(Generic[Item]):
             self._rank(context, queue)
 
     def acquire(self, context: str) -> bool:
-        """Take a permit at once; False if none is free for the context."""
+        """Take a permit at once; False, without effect, if none is free for the context.
+
+        It does not look at the queue. As `grant` follows each release, a permit that is free while
+        items wait is a reserved one.
+        """
         if self.in_use >= (self.limit - self.reserved if context in self._permits else self.limit):
             return False
         self.in_use += 1
@@ -90,7 +100,7 @@ class FairQueue(Generic[Item]):
         return True
 
     def release(self, context: str) -> bool:
-        """Return a permit of a context; whether any item waits for one."""
+        """Take a permit back from a context; return whether any item waits, so `grant` may follow."""
         self.in_use -= 1
         self._permits[context] -= 1
         if not self._permits[context]:
@@ -135,7 +145,7 @@ class FairQueue(Generic[Item]):
         return True
 
     def ahead(self, item: Item) -> int:
-        """The number of items before this one; takes time for every waiting context.
+        """The number of items before this one, which must wait; takes time for every waiting context.
 
         It agrees with `order`. It is too high if items of the same context were withdrawn between
         the first one and this one.
@@ -180,9 +190,10 @@ class FairQueue(Generic[Item]):
 
 
 class _ContextQueue(Generic[Item]):
-    """The waiting items of one context, by number of arrival.
+    """The waiting items of one context, each with its number of arrival.
 
-    `rank` is the rank that the context is in.
+    `arrivals` is the next such number. `rank` is the one of `_ranks` that the context is in.
+    `share` is the context's own, None for the general one.
     """
 
     __slots__ = ("arrivals", "items", "rank", "share")

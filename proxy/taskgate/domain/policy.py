@@ -1,7 +1,8 @@
 """The promotion policy: which calls become tasks, and on what terms.
 
-`PromotionPolicy.decide` finds the first of the operator's rules that matches a tool; the decision
-has the mode and the limits of the task.
+To promote a call means to make it a task. `PromotionPolicy.decide` finds the first of the
+operator's rules that matches a tool; the decision has the mode and the limits of the task. Each
+reload of the configuration makes a new policy. `lifecycle` and `gateway` act on the decisions.
 """
 
 from collections import OrderedDict
@@ -29,7 +30,14 @@ _MAX_CACHED_NAME: Final = 128
 
 
 class PromotionMode(StrEnum):
-    """The modes in which calls of a tool run, as the operator chooses."""
+    """The modes in which calls of a tool run, as the operator chooses.
+
+    - SYNC: never as a task
+    - AUTO: as a task if a legacy host asks for one. For a modern host that supports tasks, a call
+      becomes a task once it has run for `inline_grace`.
+    - ALWAYS: as AUTO, but without the grace: a modern host gets a task at once
+    - REQUIRED: as ALWAYS, and a call that cannot become a task is refused
+    """
 
     SYNC = "sync"
     AUTO = "auto"
@@ -38,7 +46,10 @@ class PromotionMode(StrEnum):
 
 
 class TaskSupport(StrEnum):
-    """The values of `execution.taskSupport`, which hosts see in the list of tools."""
+    """The values of `execution.taskSupport`, which hosts see in the list of tools.
+
+    A host must not ask for a task (FORBIDDEN), may (OPTIONAL), or must (REQUIRED).
+    """
 
     FORBIDDEN = "forbidden"
     OPTIONAL = "optional"
@@ -46,7 +57,10 @@ class TaskSupport(StrEnum):
 
 
 class OnLost(StrEnum):
-    """The fate of a call whose process died while it may have been running."""
+    """The fate of a call whose gateway process died while it may have been running.
+
+    FAIL ends its task with an error; RERUN sends the call again.
+    """
 
     FAIL = "fail"
     RERUN = "rerun"
@@ -125,7 +139,11 @@ class PromotionDecision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromotionPolicy:
-    """The rules for tasks: the first match wins; calls of other tools stay plain calls."""
+    """The rules for tasks: the first match wins; calls of other tools stay plain calls.
+
+    `ttl_default`, `ttl_min`, `ttl_max` and `inline_grace` are for rules that set none of their own.
+    `_hinted` has the upstreams of rules with hints.
+    """
 
     rules: tuple[PromotionRule, ...]
     ttl_default: timedelta
@@ -141,11 +159,12 @@ class PromotionPolicy:
         object.__setattr__(self, "_hinted", frozenset(rule.upstream for rule in self.rules if rule.hints))
 
     def decide(self, upstream: str, tool: str, hints: Mapping[str, bool] | None = None) -> PromotionDecision:
-        """The terms of one tool; `hints` are what its server lists of it.
+        """The terms of one tool; `hints` are what its server lists of it, None while unknown.
 
-        Annotations matter only if `needs_hints`, APP_ONLY always. With unknown hints fewer calls
-        are promoted, never more, so a call that is to be a task is decided again with the listed
-        hints. The cost does not grow with the number of rules once a tool is cached.
+        Annotations matter only if `needs_hints`; the hint APP_ONLY matters always. A decision with
+        unknown hints may differ from the one with the listed hints. So the caller asks again once
+        they are known, before a call becomes a task. The cost does not grow with the number of
+        rules once a tool is cached.
         """
         known = _NO_HINTS
         if hints:
@@ -164,7 +183,10 @@ class PromotionPolicy:
         return decision
 
     def needs_hints(self, upstream: str) -> bool:
-        """Whether a rule for that upstream's tools depends on annotations."""
+        """Whether a rule for that upstream's tools depends on annotations.
+
+        The caller then fetches the list of tools before it decides.
+        """
         return bool(self._hinted) and (upstream in self._hinted or None in self._hinted)
 
     def mode(self, upstream: str, tool: str, hints: Mapping[str, bool] | None = None) -> PromotionMode:
@@ -176,7 +198,7 @@ class PromotionPolicy:
         return self.decide(upstream, tool, hints).immediate_response
 
     def support(self, upstream: str, tool: str, hints: Mapping[str, bool] | None = None) -> TaskSupport:
-        """The task support to announce for one tool, whatever its server announces (10.1)."""
+        """The task support to announce for one tool, whatever its server announces."""
         return task_support(self.decide(upstream, tool, hints).mode)
 
     def offers_tasks(self, upstream: str) -> bool:

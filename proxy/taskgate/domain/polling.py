@@ -20,11 +20,13 @@ _ROUNDING: Final = 1e-6
 class PollPolicy:
     """The operator's settings for hosts that poll.
 
-    `jitter` is the part of an interval, from 0 to below 1, by which it may vary up and down.
-    `target` is the utilization of a server, above 0, from which on intervals grow. A poll is early
-    if less than the part `tolerance` of the interval has passed. A host that polls more than
-    `reject_above` times as often as advised is refused in the end. If more than `base` is advised,
-    `base` counts.
+    - `base`: the interval to start from; `least`, `most`: the bounds of an advised one
+    - `adaptive`: whether the interval follows the load and the age of the task
+    - `jitter`: the part of an interval, from 0 to below 1, by which it may vary up and down
+    - `target`: the utilization of a server, above 0, from which on intervals grow
+    - `tolerance`: a poll counts as early if less than this part of the interval has passed
+    - `reject_above`: how many times as often as advised a host may poll. Polls beyond that are
+      refused after a burst. An advised interval above `base` counts as `base` for this.
     """
 
     base: timedelta

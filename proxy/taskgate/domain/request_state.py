@@ -1,8 +1,14 @@
 """Sealed `requestState` values, which modern hosts return with their retries.
 
-`RequestStateKeys.seal` makes the text that hosts send back unread. Only the gateway can make one,
-and it opens for the same caller, mount and request alone. It is authenticated and not encrypted: a
-state has the id of a held call, or the server's own state.
+When a call needs input from its modern host, the answer has a `requestState` beside the questions.
+`RequestStateKeys.seal` makes this text. The host sends it back unread with the retry of the call,
+and `open` returns what was sealed. That is the id of a held call, or the server's own state.
+
+Only the gateway can make such a text. It opens only for the same caller, mount and request, and
+until its time is over; it may be opened more than once. It is authenticated and not encrypted.
+
+A context is the key of a caller, derived from its token. One caller has two while the deployment
+key is being replaced: `seal` takes the current one, and `open` tries each.
 """
 
 import json
@@ -20,16 +26,17 @@ from typing import Final, NamedTuple, Protocol
 from taskgate.errors import InvalidParams
 
 MAX_PASS_THROUGH: Final = 64 * 1024
-"""Bytes of a server's own state in UTF-8."""
+"""Largest number of bytes, in UTF-8, of a server's own state."""
 
 _PURPOSE: Final = "taskgate requestState 1"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _TICK: Final = timedelta(microseconds=1)
 _TAG_SIZE, _TIME_SIZE, _ROUND_SIZE = 32, 8, 4
+# The first byte of an encoded state: a held call, a server's state (perhaps an empty text), or none from the server.
 _HELD, _PASS_THROUGH, _EMPTY_PASS_THROUGH = b"h", b"p", b"n"
 _MAX_BYTES: Final = _TAG_SIZE + _TIME_SIZE + 1 + MAX_PASS_THROUGH
 MAX_LENGTH: Final = (_MAX_BYTES * 4 + 2) // 3
-"""Characters of a sealed state."""
+"""Largest number of characters of a sealed state."""
 
 
 class HeldCallState(NamedTuple):
@@ -51,13 +58,19 @@ class RequestStates(Protocol):
     def seal(
         self, state: HeldCallState | PassThroughState, *, context: str, mount: str, digest: str, until: datetime
     ) -> str:
-        """Seal a state for one request, until `until`."""
+        """Return the text of a state that is valid before `until`.
+
+        `context` is the key of the caller and `digest` that of the request: it opens for no other.
+        """
         ...
 
     def open(
         self, text: str, *, contexts: Sequence[str], mount: str, digest: str, now: datetime
     ) -> HeldCallState | PassThroughState:
-        """Open a state of the same request; raises InvalidParams."""
+        """Return the state that `seal` sealed for this request in one of these contexts.
+
+        Raises InvalidParams for any other text, and once the time of the state is over.
+        """
         ...
 
 
@@ -73,8 +86,9 @@ class RequestStateKeys:
     ) -> str:
         """Seal a state that is valid before `until`; the text is base64url without padding.
 
-        `digest` is of the request: the state opens for no other. The time must be aware and keeps
-        its microseconds. ValueError for a state that is too long, or is not encodable.
+        `context` is the key of the caller and `digest` that of the request: the state opens for no
+        other. The time must be aware and keeps its microseconds. ValueError for a state that is too
+        long, or is not encodable.
         """
         body = ((until - _EPOCH) // _TICK).to_bytes(_TIME_SIZE, "big", signed=True) + _encode(state)
         if _TAG_SIZE + len(body) > _MAX_BYTES:
@@ -86,8 +100,8 @@ class RequestStateKeys:
     ) -> HeldCallState | PassThroughState:
         """The state that was sealed for this request in one of these contexts.
 
-        Raises InvalidParams for any other text, and after the time of the state. The message is
-        always the same, so that it reveals nothing.
+        `contexts` are all keys of the caller. Raises InvalidParams for any other text, and once the
+        time of the state is over. The message is always the same, so that it reveals nothing.
         """
         body = _body(text)
         keys = [self.current] if self.previous is None else [self.current, self.previous]
@@ -101,7 +115,7 @@ class RequestStateKeys:
 
 
 def _sealed(key: bytes, body: bytes, bound_to: tuple[str, str, str]) -> bytes:
-    # JSON separates the parts whatever they contain; the body is last and needs no delimiter.
+    # JSON separates the parts whatever they contain. Its one line ends at the newline; the body is all that follows.
     message = json.dumps([_PURPOSE, *bound_to]).encode() + b"\n" + body
     return urlsafe_b64encode(authenticate(key, message, sha256) + body).rstrip(b"=")
 
@@ -113,7 +127,7 @@ def _encode(state: HeldCallState | PassThroughState) -> bytes:
 
 
 def _decode(encoded: bytes) -> HeldCallState | PassThroughState:
-    """The state in verified bytes."""
+    """The state in verified bytes, so they are well formed."""
     kind, rest = encoded[:1], encoded[1:]
     if kind == _HELD:
         return HeldCallState(rest[_ROUND_SIZE:].decode(), int.from_bytes(rest[:_ROUND_SIZE], "big"))
@@ -121,7 +135,7 @@ def _decode(encoded: bytes) -> HeldCallState | PassThroughState:
 
 
 def _body(text: str) -> bytes:
-    """The body of a sealed state, not yet verified."""
+    """The body (time and state) in a sealed text, not yet verified; raises InvalidParams."""
     if len(text) > MAX_LENGTH or not text.isascii():
         raise _invalid()
     try:

@@ -1,6 +1,8 @@
 """Protocol revisions and eras, and `Peer`: what one side declared about itself.
 
-Revisions compare by position in these tuples, not as text.
+A revision is a published version of the MCP specification, named by its date. An era is the way in
+which sides introduce themselves, and each revision belongs to one. `LEGACY` and `MODERN` list the
+revisions of each era.
 """
 
 from dataclasses import dataclass
@@ -9,7 +11,11 @@ from typing import Any, Final
 
 
 class Era(StrEnum):
-    """The two ways in which peers introduce themselves: in one handshake, or in every request."""
+    """The two ways in which peers introduce themselves: in one handshake, or in every request.
+
+    LEGACY is the handshake, by the method `initialize`. MODERN has none: each request has the
+    revision, the capabilities and the name of its host.
+    """
 
     LEGACY = "initialize"
     MODERN = "stateless"
@@ -26,7 +32,7 @@ class Revision(StrEnum):
 
     @property
     def has_tasks(self) -> bool:
-        """Whether the core of the revision defines tasks."""
+        """Whether the core of the revision defines tasks; later ones have them as an extension."""
         return self is Revision.R2025_11_25
 
 
@@ -37,10 +43,13 @@ MODERN: Final = (Revision.R2026_07_28,)
 """The revisions of the modern era, oldest first."""
 
 SERVED: Final = tuple(reversed(LEGACY + MODERN))
-"""Every revision that hosts can use, newest first, as they are announced (AMB-11)."""
+"""Every revision that hosts can use, newest first, as the gateway announces them to hosts."""
 
 NEWEST_LEGACY: Final = LEGACY[-1]
-"""The offer to servers, and the counter-offer to a host that names another revision (T-10)."""
+"""The revision that the gateway offers to servers in a handshake.
+
+It is also the counter-offer to a host whose `initialize` names no legacy revision (T-10).
+"""
 
 
 def era_of(revision: Revision) -> Era:
@@ -49,12 +58,12 @@ def era_of(revision: Revision) -> Era:
 
 
 def find_revision(text: object) -> Revision | None:
-    """The legacy revision of that name; None for any other value of any type."""
+    """The legacy revision of that name; None for a modern one, and for any other value."""
     return _LEGACY_BY_NAME.get(text) if isinstance(text, str) else None
 
 
 def find_modern_revision(text: object) -> Revision | None:
-    """The modern revision of that name; None for any other value of any type."""
+    """The modern revision of that name; None for a legacy one, and for any other value."""
     return _MODERN_BY_NAME.get(text) if isinstance(text, str) else None
 
 
@@ -66,8 +75,9 @@ _MODERN_BY_NAME: Final[dict[str, Revision]] = {revision.value: revision for revi
 class Peer:
     """One side of a session as it declared itself, in the handshake or in a modern request.
 
-    `capabilities` is the parsed object as sent. `info` is too for a server; for a host it is the
-    name and version. The values are not validated: readers check the type of what they read.
+    `capabilities` is the parsed object as sent. `info` of a server is the parsed object as sent
+    (`serverInfo`); of a host it has only the name and the version. The values inside are not
+    validated: readers check the type of what they read.
     """
 
     revision: Revision

@@ -1,7 +1,8 @@
 """Evaluation of the rules for one caller and one tool: the explanation as plain values.
 
-The values become JSON as they are, in the words of the file, each with the key that it comes from
-(`config_paths`). The rules are the objects that a running gateway asks.
+The values become JSON as they are, in the words of the file. Most are mappings with `value`, the
+key that it comes from (`from`), and whether that is a default (`default`). The rules are the
+objects that a running gateway asks. `taskgate explain` prints the result, as JSON or by `render`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -77,7 +78,11 @@ def explanation(
 
 @dataclass(frozen=True, slots=True)
 class _Evaluation:
-    """One caller and one tool under the rules; `number` is the index of the caller's override."""
+    """One caller and one tool under the rules; each public method makes one part of the explanation.
+
+    `override` has the limits that the operator gives to this caller, None for the general ones.
+    `number` is its index in `limits.overrides`. `decision` is what `tasks.upgrade` says of the tool.
+    """
 
     config: GatewayConfig
     rules: AdmissionRules

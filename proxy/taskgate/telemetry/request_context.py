@@ -60,6 +60,9 @@ def client_of(info: Mapping[str, Any]) -> Client:
 class RequestContext:
     """The context of one request. A field is None while its value is unknown.
 
+    It lives from the arrival of the request until its last event is reported. A task's call has a
+    copy, which lives until the call ends.
+
     - `id`: made by the gateway of letters, digits and hyphens; unique over restarts
     - `address`: where the request came from; `verb`, `path`: its HTTP method and path
     - `agent`, `message`: as the host sent them; `client`: how the host introduced itself

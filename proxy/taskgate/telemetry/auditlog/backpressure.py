@@ -21,10 +21,14 @@ _WEIGHT: Final = attrgetter("weight")
 
 
 class EventBuffer:
-    """Events in their order, bounded in number and weight. A taken event counts until `done`."""
+    """Events in their order, bounded in number and weight.
+
+    An event is added, taken for a write, and counted until `done` says that it is written. `close`
+    ends the buffer, and drops what is in it.
+    """
 
     def __init__(self, size: int, lost: Callable[[str, int], None]) -> None:
-        """`lost` is called with the reason and the number when events are dropped."""
+        """`lost` is called with the reason and the number each time that events are dropped."""
         self.size = size
         self._on_lost = lost
         self._events: list[AuditEvent] = []
@@ -55,7 +59,10 @@ class EventBuffer:
         return bool(self._taken)
 
     def add(self, event: AuditEvent) -> bool:
-        """Store an event; returns whether there was room."""
+        """Store an event; False, and a call of `lost`, if it was dropped for lack of room.
+
+        Beyond `MAX_WEIGHT` the event is stored without its arguments and result.
+        """
         if len(self._events) + self._taken >= self.size or not self.is_open:
             self.losses[self.reason] += 1
             self._on_lost(self.reason, 1)
@@ -68,11 +75,14 @@ class EventBuffer:
         return True
 
     def force(self, event: AuditEvent) -> None:
-        """Store an event even when there is no room."""
+        """Store an event even when there is no room; for `audit.gap`, which reports the losses."""
         self._events.append(event)
 
     def take(self, most: int) -> list[AuditEvent]:
-        """Remove and return the oldest events, `most` at most; the caller owns the list."""
+        """Remove and return the oldest events, `most` at most; the caller owns the list.
+
+        They keep their places in `size` until `done`.
+        """
         events = self._events[:most]
         del self._events[:most]
         self._taken += len(events)
@@ -81,7 +91,7 @@ class EventBuffer:
         return events
 
     def done(self) -> int:
-        """Count the taken events as written; returns how many they were."""
+        """Free the places of all taken events, which are written now; returns how many they were."""
         taken, self._taken = self._taken, 0
         return taken
 
@@ -101,7 +111,12 @@ request."""
 
 
 class Backpressure:
-    """The sink buffers that requests depend on, and the requests that wait for room."""
+    """The sink buffers that requests depend on, and the requests that wait for room.
+
+    The listener asks `is_full` for each request, and `wait` if it is. `on_full` says what happens
+    then: with `block` the request waits for up to the timeout and then goes on, with `deny` it is
+    refused at once, and with `drop` the buffers never count as full.
+    """
 
     def __init__(self) -> None:
         self._buffers: tuple[EventBuffer, ...] = ()
@@ -110,13 +125,16 @@ class Backpressure:
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     def configure(self, buffers: Iterable[EventBuffer], on_full: OnFull, timeout: timedelta) -> None:
-        """Watch other buffers, with another policy. Requests that wait are admitted."""
+        """Watch other buffers, with another policy. Requests that wait now are admitted at once."""
         self._buffers, self._on_full, self._timeout = tuple(buffers), on_full, timeout.total_seconds()
         self._admit(len(self._waiting))
 
     @property
     def is_full(self) -> bool:
-        """Whether the buffers only have room for requests that are already running."""
+        """Whether a buffer only has room for requests that are already running.
+
+        Always False with `on_full: drop`.
+        """
         if self._on_full != "drop":
             # Every request reads this; a generator would cost more than the loop.
             for buffer in self._buffers:
@@ -125,7 +143,10 @@ class Backpressure:
         return False
 
     async def wait(self) -> bool:
-        """Wait for room up to `block_timeout`. False when `on_full` is `deny` and there is none."""
+        """Wait for room; True if the request may run, which includes the end of `block_timeout`.
+
+        False, without a wait, if `on_full` is `deny` and there is no room.
+        """
         if self._on_full == "deny" or not self.is_full:
             return not self.is_full
         waiter = asyncio.get_running_loop().create_future()
@@ -142,7 +163,7 @@ class Backpressure:
         return True
 
     def on_room(self) -> None:
-        """Admit as many waiting requests as find room now that a sink has taken lines."""
+        """Admit as many waiting requests as find room; each `SinkQueue` calls it after a write."""
         if self._waiting and not self.is_full:
             free = min((buffer.size * 3 // 4 - len(buffer) for buffer in self._buffers), default=0)
             self._admit(max(1, free // LINES_PER_REQUEST))

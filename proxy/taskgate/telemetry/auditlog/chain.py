@@ -68,7 +68,11 @@ def _is_number(value: object) -> bool:
 
 
 class Chain:
-    """Turns documents into chained lines."""
+    """Turns documents into chained lines, and keeps the end of the chain.
+
+    `_last` is the last line while its digest is not computed yet: `_end` does that when the digest
+    is needed, for the next line or the head.
+    """
 
     def __init__(self, head: ChainHead, signer: Signer | None) -> None:
         """Without a `signer`, lines are numbered, but neither linked nor signed."""
@@ -86,7 +90,7 @@ class Chain:
         self._signer = signer
 
     def move_to(self, head: ChainHead) -> None:
-        """Continue after another head."""
+        """Continue after another head: the one that an opened sink has found."""
         (self._seq, self._digest), self._last = head, None
 
     @property

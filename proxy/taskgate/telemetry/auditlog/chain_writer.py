@@ -52,9 +52,14 @@ def gap_event(sink: str, now: datetime, gap: Gap) -> AuditEvent:
 
 
 class ChainWriter:
-    """Writes the lines of one sink.
+    """Writes the lines of one sink, from `open` to `close`.
 
-    After an OSError call the method again; `write([])` writes what is pending.
+    Pending lines are rendered and chained, but not yet taken by the sink. After an OSError they stay
+    pending, and the next `write`, `checkpoint`, `sync` or `reopen` writes them first. `write([])`
+    writes nothing else. These methods return the position that is reached.
+
+    - `_internal`: the names of lines about the log itself, since the last returned position
+    - `_needs_sync`: whether `write` must still sync the disk before it returns
     """
 
     def __init__(self, name: str, sink: Sink, *, render: Renderer, signer: Signer | None, to_disk: bool) -> None:

@@ -57,9 +57,14 @@ class PreparedSinks(NamedTuple):
 
 
 class AuditLog:
-    """Writes audit lines from `open` to `close`.
+    """Writes audit lines from `open` to `close`. Without sinks it writes none, and costs nothing.
 
-    Without sinks it writes none, and costs nothing.
+    A reload calls `prepare`, then either `switch` or `discard` with the result. Sinks with an
+    unchanged target stay open over it.
+
+    - `_routes`: the queues that get an audit event, by the name of the event
+    - `_mappers`: the function that makes audit events of a gateway event, by its type
+    - `_closing`: the asyncio tasks that close removed sinks
     """
 
     def __init__(self, settings: AuditSettings, *, metrics: EventSink, clock: Clock, stdout: int = STDOUT) -> None:
@@ -83,7 +88,10 @@ class AuditLog:
         self.switch(await self.prepare(self._settings))
 
     def emit(self, event: Event) -> None:
-        """Queue the audit events of a gateway event for every sink whose filter they pass."""
+        """Queue the audit events of a gateway event for every sink whose filter they pass.
+
+        Neither waits nor raises; a queue without room drops its copy and counts it.
+        """
         map_event = self._mappers.get(type(event))
         if map_event is None:
             return
@@ -102,11 +110,14 @@ class AuditLog:
 
     @property
     def is_full(self) -> bool:
-        """Whether a sink has room only for requests that are already running."""
+        """Whether a sink has room only for requests that are already running; then ask `room`."""
         return self._backpressure.is_full
 
     async def room(self) -> bool:
-        """Wait for room; False when the request must be refused (`audit.on_full: deny`)."""
+        """Wait for room, up to `block_timeout`; True when the request may run, with or without room.
+
+        False when it must be refused (`audit.on_full: deny`).
+        """
         return await self._backpressure.wait()
 
     def depths(self) -> dict[tuple[str], int]:
@@ -129,9 +140,10 @@ class AuditLog:
     # --- reconfiguration and shutdown ----------------------------------------------------------------------------
 
     async def prepare(self, settings: AuditSettings) -> PreparedSinks:
-        """Open the sinks that are new in the settings.
+        """Open the sinks that are new in the settings; nothing is written to them before `switch`
+        but the start of their chains.
 
-        Raises AuditUnavailable; then none stays open.
+        Raises AuditUnavailable; then none of the new ones stays open.
         """
         if self._closing:
             # A file that is being closed may be configured again.
@@ -151,7 +163,7 @@ class AuditLog:
         return prepared
 
     async def discard(self, prepared: PreparedSinks) -> None:
-        """Close the sinks that `prepare` opened, when the settings are not applied."""
+        """Close the sinks that `prepare` opened; called instead of `switch`."""
         await _close_queues([sink.queue for sink in prepared.sinks if sink not in self._sinks])
 
     def switch(self, prepared: PreparedSinks) -> None:
@@ -184,9 +196,10 @@ class AuditLog:
             closing.add_done_callback(self._closing.discard)
 
     async def close(self) -> None:
-        """Write all waiting events and a checkpoint, sync, and close.
+        """Write all waiting events and a checkpoint, sync, and close. May be called again.
 
-        A blocked sink gets `CLOSE_TIMEOUT` seconds. Later events are dropped and counted.
+        Each of the two steps of `_close_queues` gives a blocked sink `CLOSE_TIMEOUT` seconds. Later
+        events are dropped and counted.
         """
         await _close_queues([sink.queue for sink in self._sinks if sink.queue.buffer.is_open])
         if self._closing:

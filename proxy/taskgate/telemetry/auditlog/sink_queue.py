@@ -111,7 +111,18 @@ class SinkQueueOptions:
 
 
 class SinkQueue:
-    """Takes events for one sink between `open` and `close`, and writes them in batches."""
+    """Takes events for one sink between `open` and `close`, and writes them in batches.
+
+    `open` starts an asyncio task, which writes until the end. It wakes for new events, changes and
+    due checkpoints. `AuditLog` ends the queue with `flush`, then `close`; if one of them fails or
+    takes too long, with `abort`. No method but `open`, `flush` and `close` waits.
+
+    - `_wake`: set to let the task work; `_closing`: set when the task has to end
+    - `_is_awake`: whether the task will look at the buffer without another wake-up
+    - `_changes`: functions for the writer, to be called between two batches
+    - `_since_checkpoint`: the number of lines after the last checkpoint
+    - `_sync_at`, `_checkpoint_at`: when these are due, by the time of the loop; None for never
+    """
 
     def __init__(
         self, name: str, writer: ChainWriter, options: SinkQueueOptions, *, metrics: EventSink, clock: Clock
@@ -121,9 +132,9 @@ class SinkQueue:
         self.sequence: int | None = None
         """The number of the last line of the sink; None until it is open."""
         self.on_checkpoint: Callable[[SinkQueue, AuditEvent], None] = lambda _queue, _event: None
-        """Called with each checkpoint, for other sinks."""
+        """Called after each checkpoint, with this queue and a checkpoint event for other sinks."""
         self.on_room: Callable[[], None] = lambda: None
-        """Called when there is room again."""
+        """Called after each write that leaves room for requests."""
         self._writer = writer
         self._options = options
         self._metrics = metrics
@@ -176,7 +187,10 @@ class SinkQueue:
         self._wake.set()
 
     async def flush(self) -> None:
-        """Write all waiting events and a checkpoint. After it, only `close` writes."""
+        """End the task, then write all waiting events and a checkpoint, however long that takes.
+
+        Later events stay in the buffer: only `close` writes them.
+        """
         self._closing.set()
         self._wake.set()
         if self._task is not None:
@@ -192,7 +206,7 @@ class SinkQueue:
         self._thread.stop()
 
     def abort(self) -> None:
-        """Give up a blocked sink and drop the events that it did not take."""
+        """Give up a blocked sink and drop the events that it did not take. Does not wait."""
         if self._task is not None:
             self._task.cancel()
         self.buffer.close()
@@ -213,6 +227,7 @@ class SinkQueue:
                 self._on_success()
 
     async def _write_all(self) -> None:
+        """Write the buffer and a checkpoint, and sync; retried until it succeeds."""
         self._apply_changes()
         while True:
             try:
@@ -228,6 +243,7 @@ class SinkQueue:
                 return
 
     async def _wait_until_due(self) -> None:
+        """Wait until there is work. After a failure only time counts: new events change nothing."""
         if self._is_failing:
             waiting: asyncio.Event = self._closing
             due: float | None = asyncio.get_running_loop().time() + self._retry_delay
@@ -239,6 +255,7 @@ class SinkQueue:
                 await waiting.wait()
 
     async def _step(self) -> None:
+        """Do all work that is due: changes, a reopen, one batch, a checkpoint, a sync."""
         now = asyncio.get_running_loop().time()
         self._wake.clear()
         self._apply_changes()
@@ -267,6 +284,7 @@ class SinkQueue:
             raise
 
     async def _write(self) -> None:
+        """Write one batch; after an earlier failure also what the writer still has."""
         batch = self.buffer.take(MAX_BATCH)
         if self.buffer.has_more:
             self._wake.set()

@@ -32,7 +32,10 @@ class OpenedSink(NamedTuple):
 
 
 class Sink(Protocol):
-    """Takes whole lines. Only the thread of the sink calls it."""
+    """Takes whole lines, from `open` to `close`. Only the thread of the sink calls it.
+
+    `head` is the end of the chain as the writer has it.
+    """
 
     def open(self) -> OpenedSink:
         """Open it. Raises OSError, or AuditUnavailable with a message for the operator."""
@@ -52,11 +55,18 @@ class Sink(Protocol):
         ...
 
     def reopen(self, head: ChainHead) -> bool:
-        """Open the name of the sink again; returns whether it is another file. Raises OSError."""
+        """Open the name of the sink again; returns whether it is another file now.
+
+        If so, later lines go there, and the caller starts it with `audit.chain_started`. Raises
+        OSError: then the old file stays in use.
+        """
         ...
 
     def sync(self, head: ChainHead) -> Gap | None:
-        """Sync the disk, and return a gap when the file was deleted or cut. Raises OSError."""
+        """Sync the disk; return a gap if another program deleted or cut the file, else None.
+
+        A deleted file is made anew. Raises OSError.
+        """
         ...
 
     def close(self) -> None:

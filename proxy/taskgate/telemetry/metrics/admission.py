@@ -134,7 +134,10 @@ def limit_recorders(registry: Registry) -> Recorders:
 
 
 class ConcurrencyRecorder:
-    """The recorder of what is in use of limited things, and of the limits themselves."""
+    """The recorder of what is in use of limited things, and of the limits themselves.
+
+    Events say what is in use; `adopt` sets the limits at the start and at each reload.
+    """
 
     def __init__(self, registry: Registry) -> None:
         self._in_use = registry.gauge(IN_USE)
@@ -233,7 +236,8 @@ class ActiveCallers:
     """The number of active callers, and of those at one of their own caps.
 
     It remembers the keys of callers of the last minutes, up to a bound. A caller is at a cap from its
-    refusal until something of that kind ends. Only the event loop may use it.
+    refusal until something of that kind ends. Only the event loop may use it. `_active` has the time
+    of the last request by caller, `_saturated` that of the last refusal by caller and cap.
     """
 
     def __init__(self, clock: Clock) -> None:

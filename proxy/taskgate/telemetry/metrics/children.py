@@ -1,8 +1,12 @@
 """The series of one family: `MetricChildren`, and the `Counter`, `Gauge` and `Histogram` in it.
 
-A child is one series, as in the Prometheus client libraries. Requests count several times each, so
-a child counts in a fraction of a microsecond, and finding one costs one look-up in a dictionary.
-The event loop counts; any thread may read.
+A child is one series, as in the Prometheus client libraries. `Registry` makes the `MetricChildren`
+of each family. A recorder looks a child up by the label values of an event, as in
+`children[mount, method].inc()`; the first look-up makes it. It lives as long as the gateway, unless
+its family restarts, or it is a gauge and its name is gone.
+
+Requests count several times each, so a child counts in a fraction of a microsecond, and finding one
+costs one look-up in a dictionary. The event loop counts; any thread may read.
 """
 
 import time
@@ -20,7 +24,7 @@ from taskgate.telemetry.metrics.settings import MetricsSettings
 from taskgate.telemetry.tracing import Span
 
 PIECE: Final = 100
-"""Samples in a piece of the page: writing them takes about a millisecond."""
+"""Samples in a piece of the exposition: writing them takes about a millisecond."""
 INFINITE: Final = float("inf")
 
 Labels = Mapping[str, str]
@@ -88,7 +92,11 @@ class Histogram:
             self._exemplars[bucket] = Exemplar(dict(exemplar), amount, time.time())
 
     def samples(self, name: str, labels: Labels) -> Iterator[Sample]:
-        """The samples to show. The count is the sum of the buckets read, so that it cannot be smaller."""
+        """The samples to show.
+
+        The shown count is the sum of the buckets as read here, so that it fits them while the event
+        loop counts on.
+        """
         so_far = 0
         bounds = (*self._bounds, INFINITE)
         for bucket, count in enumerate(self._counts):
@@ -105,7 +113,7 @@ def _bound_text(bound: float) -> str:
 
 
 class Exemplars:
-    """The exemplars of durations: the trace and span of the request that took so long."""
+    """The maker of exemplars for durations: the trace and span of the request that took so long."""
 
     def __init__(self) -> None:
         self._is_on = True
@@ -115,7 +123,7 @@ class Exemplars:
         self._is_on = settings.exemplars
 
     def of(self, span: Span) -> dict[str, str] | None:
-        """The exemplar of a span; None if the span is not exported."""
+        """The exemplar of a span; None if the span is not exported, or exemplars are off."""
         if not self._is_on or not span.is_sampled:
             return None
         return {"trace_id": span.trace_id, "span_id": span.span_id}
@@ -125,12 +133,15 @@ Child = TypeVar("Child", Counter, Gauge, Histogram)
 
 
 class MetricChildren(dict[Values, Child], Generic[Child]):
-    """The children of one family by the values of events; any tuple of the right length has one.
+    """The children of one family by the values of events.
 
-    The dictionary is a cache over `_children`, which has the children by label texts. A family has
-    at most the series that `catalogue.most_series` computes: invented values share `_OTHER`, and are
-    not cached. When a configured name is gone, its counters stay, since what they counted has
-    happened. Its gauges vanish, and later values for it go to the `discard` child.
+    `children[values]` never fails for a tuple of the right length: it makes a missing child. The
+    dictionary is a cache over `_children`, which has the children by label texts. A family has at
+    most the series that `catalogue.most_series` computes: invented values share `_OTHER`, and are
+    not cached.
+
+    A value is gone once the configuration lacks its name. Its counters stay, since what they
+    counted has happened. Its gauges vanish, and later values for it go to the `discard` child.
     """
 
     def __init__(
@@ -151,11 +162,11 @@ class MetricChildren(dict[Values, Child], Generic[Child]):
         self._add_unlabelled()
 
     def discard_gone(self, discard: Child) -> None:
-        """Let `discard` take what is set for names that are gone."""
+        """Return `discard`, which nothing shows, for values that are gone; called for gauges."""
         self._discard = discard
 
     def limit(self, budget: SeriesBudget | None) -> None:
-        """Limit the series that are added from now on."""
+        """Limit the series that are added from now on; None means no limit."""
         self._budget = budget
 
     def show_exemplars(self, shown: bool) -> None:
@@ -173,7 +184,7 @@ class MetricChildren(dict[Values, Child], Generic[Child]):
         return child
 
     def restart(self, make: Callable[[], Child]) -> None:
-        """Drop all children, and make new ones with `make`."""
+        """Drop all children, and make those of later look-ups with `make`."""
         self.clear()
         self._limited.clear()
         self._children = {}
@@ -181,7 +192,10 @@ class MetricChildren(dict[Values, Child], Generic[Child]):
         self._add_unlabelled()
 
     def replace(self, found: Mapping[Values, float]) -> None:
-        """Set a gauge family to these values and no others; invalid values are left out."""
+        """Set a gauge family to these values and remove its other series.
+
+        Series of invalid or gone label values are left out.
+        """
         for values in self.keys() - found.keys():
             self.remove(values)
         for values, value in found.items():
@@ -190,12 +204,15 @@ class MetricChildren(dict[Values, Child], Generic[Child]):
                 gauge.set(value)
 
     def remove(self, values: Values) -> None:
-        """Remove a series; it returns when it is asked for again."""
+        """Remove a series; the next look-up makes it again, at 0.
+
+        Without effect if it does not exist, or if the family has no labels.
+        """
         if self.pop(values, None) is not None and values:
             del self._children[tuple(self._texts(values))]
 
     def remove_gone(self) -> None:
-        """Remove the gauges of names that are gone."""
+        """Remove the gauges of values that are gone; without effect for other kinds of families."""
         if self._discard is not None:
             for values in [values for values in self if self._is_gone(values)]:
                 self.remove(values)
@@ -215,7 +232,7 @@ class MetricChildren(dict[Values, Child], Generic[Child]):
             yield page
 
     def _add_unlabelled(self) -> None:
-        """A family without labels has its one series from the start."""
+        """Add the one series of a family without labels, which exists from the start."""
         if not self.family.labels:
             self._child([])
 
@@ -235,7 +252,10 @@ class MetricChildren(dict[Values, Child], Generic[Child]):
         return [label_set.text(value) for label_set, value in zip(self._label_sets, values, strict=True)]
 
     def _limited_texts(self, values: Values, texts: list[str]) -> list[str]:
-        """The texts, or `_OTHER` for all but the first if the budget is used up; see `SeriesLimits`."""
+        """The texts, or `_OTHER` for all but the first if the budget is used up.
+
+        Counts a new series against the budget (`SeriesLimits`), so it is called once for each.
+        """
         is_unknown = texts[:1] == [OTHER] and not self._label_sets[0].is_current(values[0])
         budget = UNKNOWN_BUDGET if is_unknown else self._budget
         rest: tuple[str, ...] = tuple(texts[1:])
@@ -251,8 +271,10 @@ class MetricChildren(dict[Values, Child], Generic[Child]):
         return [texts[0], *(text and OTHER for text in rest)]
 
     def _shared_in_use(self) -> int:
+        """The number of series beyond `own`, over all known values of the first label."""
         own = 0 if self._budget is None else self._budget.own
         return sum(max(0, len(limited) - own) for first, limited in self._limited.items() if first)
 
     def _is_gone(self, values: Values) -> bool:
+        """Whether one of the values is a name that the configuration lacks now."""
         return any(value in label_set.gone for label_set, value in zip(self._label_sets, values, strict=True))

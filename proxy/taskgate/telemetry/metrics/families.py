@@ -23,7 +23,8 @@ class FamilyKind(StrEnum):
 class SeriesLimits:
     """The series that a family may have for each value of its first label.
 
-    Values are those of the labels behind the first one.
+    `MetricChildren` enforces the limits. `initial` and `reserved` name series by the values of the
+    labels behind the first one.
     - `initial`: series that exist from the start, with 0
     - `reserved`: series that are not limited; they exist once they count something
     - `own`: further series for each value of the first label; None means no limit beside the sets
@@ -57,7 +58,10 @@ UNKNOWN_BUDGET: Final = SeriesBudget(own=2, shared=0)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Family:
-    """A metric family. `name` is whole, with its suffix; `buckets` are upper bounds without +Inf."""
+    """A metric family, as the modules of metrics declare it; its series are in `MetricChildren`.
+
+    `name` is whole, with its suffix. `buckets` are upper bounds without +Inf.
+    """
 
     name: str
     kind: FamilyKind
@@ -83,7 +87,10 @@ class Family:
         return settings.buckets.get(self.name, self.buckets)
 
     def must_restart(self, before: MetricsSettings, after: MetricsSettings) -> bool:
-        """Whether a change of settings changes what its series mean, so that they restart at 0."""
+        """Whether a change of settings changes what its series mean, so that they restart at 0.
+
+        It does with other buckets, other tenants, fewer tools, or a label for tools that appears.
+        """
         if self.buckets_with(before) != self.buckets_with(after):
             return True
         if TOOL in self.labels and _loses_tools(before.counter_tools, after.counter_tools):

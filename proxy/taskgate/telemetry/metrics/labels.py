@@ -166,9 +166,11 @@ _MAX_TOOL_NAME: Final = 128
 
 
 class LabelSet:
-    """The values of one label; any value is valid if `texts` is None, as the gateway chooses it.
+    """The values of one label of one family.
 
-    `gone` are the values that are not configured any more.
+    `texts` has the label text of each valid value. If it is None, the gateway alone chooses the
+    values, so any is valid. `gone` are valid values that are not configured any more. Both may
+    change from outside when the configuration does. `on_overflow` is called at each invalid value.
     """
 
     def __init__(
@@ -180,7 +182,10 @@ class LabelSet:
         self.gone = gone
 
     def text(self, value: Any) -> str:
-        """The label text of a value; an invalid one becomes `_OTHER` and counts as an overflow."""
+        """The label text of a value; for an invalid one `_OTHER`, after calling `on_overflow`.
+
+        A value that is gone still has its text, because its counters stay.
+        """
         if self._texts is None:
             return str(value)
         text = self._texts.get(value)
@@ -197,7 +202,8 @@ class LabelSet:
 class ConfiguredValues:
     """The values of a label that the configuration names, beside the `fixed` ones.
 
-    `texts` has all values since the start, `gone` those that are not configured any more.
+    `texts` has all values that were configured since the start. `gone` are those of them that are
+    not configured now. `LabelSet`s hold both collections, so they are changed and never replaced.
     """
 
     def __init__(self, fixed: Mapping[Any, str]) -> None:
@@ -206,7 +212,7 @@ class ConfiguredValues:
         self.gone: set[Any] = set()
 
     def adopt(self, texts: Mapping[Any, str]) -> None:
-        """Make these the configured values."""
+        """Make these the configured values; earlier ones are gone, and may return later."""
         self.texts.update(texts)
         self.gone.clear()
         self.gone.update(self.texts.keys() - texts.keys() - self._fixed)
@@ -217,7 +223,11 @@ class ConfiguredValues:
 
 
 class ToolLabels:
-    """The label texts of tools: the first `max_tools` that are called at each mount have their own."""
+    """The label texts of tools: the first `max_tools` that are called at each mount have their own.
+
+    A tool keeps its text until `adopt` lowers `max_tools`. `mounts` has the mounts of the
+    configuration; it may change from outside.
+    """
 
     def __init__(self, mounts: Container[str], on_overflow: OnOverflow) -> None:
         self._mounts = mounts
@@ -232,9 +242,11 @@ class ToolLabels:
         self._settings = settings
 
     def text(self, mount: str, tool: str | None) -> str:
-        """The text for counters; `tool` is None unless the server listed it.
+        """The text for counters; it gives the tool a place of its own if one is free.
 
-        A tool beyond `max_tools`, or with an unfit name, becomes `_OTHER` and counts as an overflow.
+        `tool` is None unless the server listed it: then the text is `_OTHER`. A tool beyond
+        `max_tools`, or with an unfit name, is `_OTHER` too, and counts as an overflow. Without the
+        label for tools the text is empty.
         """
         names = self._names.get(mount)
         known = tool if names is not None and tool in names else self._admit(mount, tool)
@@ -250,6 +262,7 @@ class ToolLabels:
         return tool if tool in self._names.get(mount, ()) else OTHER
 
     def _admit(self, mount: str, tool: str | None) -> str:
+        """The text of a tool without a place; takes a place for it if one is free."""
         if not (self._settings.tool_label or self._settings.tool_histograms):
             return ""
         if tool is None or mount not in self._mounts:

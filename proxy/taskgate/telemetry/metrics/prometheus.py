@@ -1,7 +1,7 @@
 """The `EventSink` of metrics: `PrometheusRecorder`, which counts events and serves the page.
 
-It finds the recorder of an event by the event's type. Recorders and families are in the module of
-their subject.
+It finds the recorder of an event, a function that counts it, by the event's type. Recorders and
+families are in the module of their subject. The page is the whole text that a scraper gets.
 """
 
 import asyncio
@@ -69,6 +69,10 @@ _NAP_SECONDS: Final = 0.0005
 class PrometheusRecorder:
     """An `EventSink` that counts events, and writes the page for scrapers.
 
+    It lives as long as the gateway. `emit` counts each event at once, `adopt` follows each reload
+    of the configuration, and `scrape` answers a scraper. While metrics are off, only events with a
+    present state count (`_STATES`), so that gauges are right when metrics are turned on.
+
     A mount, issuer, rate policy or sink that is not in `config` becomes `_OTHER`. `revision` is that
     of the source that was built.
     """
@@ -134,7 +138,7 @@ class PrometheusRecorder:
     def adopt(self, config: MetricsConfig) -> None:
         """Use these names, limits and settings from now on; of names that are gone, counters stay.
 
-        A family restarts at 0 if its buckets change, or the labels that it may have.
+        A family restarts at 0 if the settings give it other buckets, other tenants, or fewer tools.
         """
         self._registry.adopt(config)
         self._adopt(config)
@@ -165,6 +169,7 @@ class PrometheusRecorder:
         return await asyncio.to_thread(self._registry.write, accept, _nap)
 
     def _adopt(self, config: MetricsConfig) -> None:
+        """Choose the recorders by whether metrics are on."""
         self._settings = config.settings
         self._concurrency.adopt(config)
         counts = config.settings.enabled

@@ -138,6 +138,7 @@ class LiveSpan:
     """A `Span` over one of OpenTelemetry.
 
     `method` is its name as long as the tool is unknown. `started` is in nanoseconds since 1970.
+    `_started_elapsed` is the same moment by the monotonic clock.
     """
 
     __slots__ = ("_is_ended", "_method", "_span", "_started", "_started_elapsed", "_tracing", "context", "is_sampled")
