@@ -110,6 +110,7 @@ def _moment(payload: Claims, name: str, settings: IssuerSettings) -> datetime | 
 
 
 def _client_id(payload: Claims, settings: IssuerSettings, bound: Collection[str]) -> str | None:
+    """The client id; None if there is no claim for it and no auth context depends on it."""
     name = next((name for name in settings.client_id_claims if name in payload), None)
     if name is None and not (settings.client_id_claims and "client_id" in bound):
         return None
@@ -120,6 +121,7 @@ def _client_id(payload: Claims, settings: IssuerSettings, bound: Collection[str]
 
 
 def _tenant(payload: Claims, settings: IssuerSettings) -> str | None:
+    """The tenant; None if the issuer has no tenants."""
     if settings.tenant_claim is None:
         return None
     value = payload.get(settings.tenant_claim)

@@ -44,9 +44,10 @@ class KeyRefreshListener(Protocol):
     """An object that is called once at the end of every fetch, forced or not, well or not."""
 
     def refreshed(self, issuer: str, outcome: RefreshOutcome, keys: int) -> None:
-        """A fetch for the issuer of that name ended, and `keys` keys are usable now; must not raise.
+        """Take note that a fetch for the issuer of that name ended; must not raise.
 
-        A fetch that `close` cancels is not reported.
+        `keys` is the number of keys that are usable now. A fetch that `close` cancels is not
+        reported.
         """
         ...
 
@@ -348,7 +349,7 @@ class _DiscoveredUrl:
         return self._uri
 
     async def _discover(self) -> tuple[str, timedelta | None]:
-        """The URL in the first usable metadata, and how long the server calls it fresh; or raises."""
+        """The URL in the first usable metadata, and its `max_age`; raises if there is none."""
         refused: DiscoveryRefused | None = None
         failed: FetchFailed | None = None
         for url in metadata_urls(self._issuer):

@@ -60,7 +60,7 @@ class TokenVerifier:
     A good token is cached for `cache_ttl`, at most until it expires; for that time the withdrawal
     of a key may go unnoticed. Refusals are not cached, because a flood has a new token in each
     request. `bound` are the parts of an identity from which `bind` makes a context. `listener` is
-    called with every outcome.
+    called with every outcome, once for each `verify`, before that returns or raises.
     """
 
     def __init__(
@@ -87,7 +87,10 @@ class TokenVerifier:
         self._cache = _TokenCache(cache_size, cache_ttl)
 
     def is_cached(self, token: str, *, audience: str) -> bool:
-        """Whether the cache has a token; it may have expired since, and no signature is checked."""
+        """Whether the cache has a token; a hint only, because it may have expired since.
+
+        It verifies nothing and calls no listener.
+        """
         return (sha256(token.encode("utf-8", "surrogatepass")).digest(), audience) in self._cache
 
     async def verify(self, token: str, *, audience: str) -> AuthContext:
@@ -172,6 +175,7 @@ class _TokenCache:
         return key in self._tokens
 
     def find(self, key: tuple[bytes, str], now: datetime) -> _CachedToken | None:
+        """The token, which counts as used now; None, and it is dropped, if it has expired."""
         cached = self._tokens.get(key)
         if cached is None:
             return None
@@ -183,7 +187,7 @@ class _TokenCache:
         return None
 
     def add(self, key: tuple[bytes, str], context: AuthContext, issuer: str, now: datetime, left: timedelta) -> None:
-        """Cache a token that expires after `left`."""
+        """Cache a token that expires after `left`; at most for the time to live of the cache."""
         self._tokens[key] = _CachedToken(context, issuer, now, now + min(self._ttl, left))
         while len(self._tokens) > self._size:
             self._tokens.popitem(last=False)

@@ -140,6 +140,7 @@ def _keys_at(location: Location) -> Sequence[str]:
             annotation = node.model_fields[part].annotation
             node = _section_within(annotation) if NoneType in get_args(annotation) else annotation
         else:
+            # A section with free names as keys has the model of their values in OF_EXTRA.
             node = node.OF_EXTRA
     return list(node.model_fields)
 

@@ -98,7 +98,7 @@ class CircuitBreaker:
         self._switch(CircuitState.CLOSED)
 
     def _has_trial(self, now: float) -> bool:
-        """Whether another trial may pass now; an open breaker whose time is up becomes half open."""
+        """Whether another trial may pass; makes an open breaker half open if its time is up."""
         if self.state is CircuitState.OPEN:
             if now < self._until:
                 return False

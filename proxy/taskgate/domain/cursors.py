@@ -37,7 +37,10 @@ class Cursors(Protocol):
         ...
 
     def open(self, cursor: str, *, context: str, mount: str, listing: str = "") -> Position:
-        """Return the position that `seal` sealed for this list; raises InvalidParams for any other."""
+        """Return the position that `seal` sealed for this list.
+
+        Raises InvalidParams for any other text.
+        """
         ...
 
 

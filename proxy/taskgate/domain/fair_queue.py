@@ -100,7 +100,7 @@ class FairQueue(Generic[Item]):
         return True
 
     def release(self, context: str) -> bool:
-        """Take a permit back from a context; return whether any item waits, so `grant` may follow."""
+        """Take a permit back from a context; return whether any item waits for one."""
         self.in_use -= 1
         self._permits[context] -= 1
         if not self._permits[context]:
@@ -145,7 +145,7 @@ class FairQueue(Generic[Item]):
         return True
 
     def ahead(self, item: Item) -> int:
-        """The number of items before this one, which must wait; takes time for every waiting context.
+        """The number of items before one in the queue; takes time for every waiting context.
 
         It agrees with `order`. It is too high if items of the same context were withdrawn between
         the first one and this one.

@@ -79,6 +79,7 @@ TRANSITIONS: Final[Mapping[tuple[TaskStatus, type[Any]], frozenset[TaskStatus]]]
     }
 )
 
+# A dispatch is not among them: it is invisible only if neither status nor message change (`_is_invisible`).
 _INVISIBLE = (
     InputClaimed,
     InputDeferred,

@@ -158,7 +158,11 @@ _NO_RATES: Final[Mapping[str, RateLimit]] = {}
 
 
 class RatePolicies:
-    """All rate policies, in the order of the configuration file; names are unique."""
+    """All rate policies, in the order of the configuration file; names are unique.
+
+    Each reload makes a new object. Its methods return demands, () if no policy applies, and take
+    nothing: the caller passes the demands to a store.
+    """
 
     def __init__(self, policies: tuple[RatePolicy, ...]) -> None:
         self.policies = policies

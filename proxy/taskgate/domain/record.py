@@ -166,6 +166,11 @@ class TaskRecord:
     - `revision` grows by one with every event.
     - `updated_at` never goes back, and moves only with changes that hosts can see.
 
+    `dispatched` is whether the call was sent, or was about to be. `inputs` are the input requests
+    that are open, `inputs_made` is how many there ever were. `answers` are the host's answers that
+    the server may not have yet, by key of the input request. `lease` is None while no process has
+    the right to run the call.
+
     `tenant` is an opaque reference to the caller's tenant. `deadline` is how long the call may run
     once it was sent. `reruns` is how many more times the call may be sent after its process died.
     `idempotency_digest` is a digest of the host's idempotency key, which no one is shown: equal

@@ -78,7 +78,7 @@ def explanation(
 
 @dataclass(frozen=True, slots=True)
 class _Evaluation:
-    """One caller and one tool under the rules; each public method makes one part of the explanation.
+    """One caller and one tool under the rules; a public method makes one part of the explanation.
 
     `override` has the limits that the operator gives to this caller, None for the general ones.
     `number` is its index in `limits.overrides`. `decision` is what `tasks.upgrade` says of the tool.

@@ -99,6 +99,7 @@ def _lines(found: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _block(heading: str, lines: list[str]) -> Iterator[str]:
+    """A heading after an empty line, with indented lines, or "none" if there are none."""
     yield ""
     yield heading
     yield from (f"  {line}" for line in lines or ["none"])
@@ -186,15 +187,18 @@ def _rate(rate: Mapping[str, Any]) -> str:
 
 
 def _row(name: str, each: Mapping[str, Any]) -> str:
+    """One line for a value with its source."""
     value = "none" if each["value"] is None else each["value"]
     return f"{name + ':':<20}{value}  {_source(each)}"
 
 
 def _as_factor(key: str, each: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The value in words if it is a factor and no duration."""
     return {**each, "value": f"{each['value']:g} times as often"} if key == "reject_above" else each
 
 
 def _source(each: Mapping[str, Any]) -> str:
+    """The key that a value comes from, in brackets, and whether the value is its default."""
     return f"[{each['from']}{', by default' if each['default'] else ''}]"
 
 

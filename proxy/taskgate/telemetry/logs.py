@@ -64,6 +64,7 @@ def unconfigure() -> None:
 
 
 _saved_root: list[tuple[int, list[logging.Handler]]] = []
+"""Level and handlers of the root logger from before `configure`; empty while it is not in force."""
 
 
 class _Handler(logging.StreamHandler[TextIO]):
@@ -85,12 +86,14 @@ def _is_own(record: logging.LogRecord) -> bool:
 
 
 def _is_logged(record: logging.LogRecord) -> bool:
+    """Whether a record becomes a line: those of libraries only from WARNING up."""
     return _is_own(record) or record.levelno >= logging.WARNING
 
 
 def _to_logging_record(
     _logger: Any, _method: str, event: structlog.typing.EventDict
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    # The last processor of structlog: it returns the arguments for a call of `logging`, and so uses the dict up.
     message = (event.pop("event", ""), *event.pop("positional_args", ()))
     return message, {"exc_info": event.pop("exc_info", None), "extra": {_FIELDS: event}}
 
@@ -131,6 +134,7 @@ def _request_ids() -> Iterator[tuple[str, str]]:
 
 
 def _event(record: logging.LogRecord) -> str:
+    """The message with its arguments; without them if they do not fit, as a log must not fail."""
     text, args = str(_plain(record.msg)), record.args
     if not args:
         return text

@@ -114,9 +114,9 @@ class AuditLog:
         return self._backpressure.is_full
 
     async def room(self) -> bool:
-        """Wait for room, up to `block_timeout`; True when the request may run, with or without room.
+        """Wait for room, up to `block_timeout`; True when the request may run.
 
-        False when it must be refused (`audit.on_full: deny`).
+        That is also so when the time is up. False when it must be refused (`audit.on_full: deny`).
         """
         return await self._backpressure.wait()
 

@@ -33,6 +33,7 @@ from taskgate.telemetry.request_context import RequestContext
 
 
 AuditEvents = tuple[AuditEvent, ...]
+"""The audit events of one gateway event, mostly one; `NO_EVENTS` if it is not recorded."""
 NO_EVENTS: Final[AuditEvents] = ()
 
 
@@ -306,6 +307,10 @@ _ANSWER_OUTCOMES: Final = {"answered": SUCCESS, "declined": FAILURE}
 
 
 Mapper = Callable[[Any, RequestContext | None, datetime], AuditEvents]
+"""A function of one type of gateway events, which `AuditLog.emit` calls for each.
+
+It gets the event, the context of the current request if there is one, and the time.
+"""
 
 
 class EventMapping:
@@ -315,7 +320,7 @@ class EventMapping:
     """
 
     def __init__(self, line_options: LineOptions, *, before: "EventMapping | None" = None) -> None:
-        """`before` is the mapping that this one replaces."""
+        """`before` is the mapping that this one replaces; the two share what is known of health."""
         keep_arguments = line_options.arguments != "none"
         show_results, hash_results = line_options.results != "none", line_options.results == "hash"
         requests = RequestMapper(keep_arguments=keep_arguments)

@@ -89,7 +89,7 @@ class Family:
     def must_restart(self, before: MetricsSettings, after: MetricsSettings) -> bool:
         """Whether a change of settings changes what its series mean, so that they restart at 0.
 
-        It does with other buckets, other tenants, fewer tools, or a label for tools that appears.
+        That is so with other buckets, other tenants, fewer tools, and tools for the first time.
         """
         if self.buckets_with(before) != self.buckets_with(after):
             return True

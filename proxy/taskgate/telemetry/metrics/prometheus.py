@@ -138,7 +138,8 @@ class PrometheusRecorder:
     def adopt(self, config: MetricsConfig) -> None:
         """Use these names, limits and settings from now on; of names that are gone, counters stay.
 
-        A family restarts at 0 if the settings give it other buckets, other tenants, or fewer tools.
+        A family restarts at 0 if the settings give its labels other tenants, fewer tools, or tools
+        for the first time, and if they give it other buckets.
         """
         self._registry.adopt(config)
         self._adopt(config)

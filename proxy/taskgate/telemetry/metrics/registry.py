@@ -81,8 +81,9 @@ class Registry:
     def adopt(self, config: MetricsConfig) -> None:
         """Use these names and settings from now on.
 
-        A family restarts at 0 if the settings give it other buckets, other tenants, or fewer tools.
-        A change of the names of upstreams, issuers, policies or sinks restarts none.
+        A family restarts at 0 if the settings give its labels other tenants, fewer tools, or tools
+        for the first time, and if they give it other buckets. Other names of upstreams, issuers,
+        policies or sinks restart none.
         """
         before, self._settings = self._settings, config.settings
         self._configured[labels.UPSTREAM].adopt(config.upstreams)

@@ -39,6 +39,7 @@ class Digests:
         return self._result(encoded(text)).decode()
 
     def _of(self, prefix: bytes, kind: Any, text: bytes) -> bytes:
+        """The digest of a text; `kind` is the inner hash, which has read the key and the kind."""
         inner, outer = kind.copy(), self._outer.copy()
         inner.update(text)
         outer.update(inner.digest())
