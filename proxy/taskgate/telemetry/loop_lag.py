@@ -19,12 +19,12 @@ class LoopLag:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Start to tick on the running loop; without effect when already started."""
+        """Start ticking on the running loop; without effect when already started."""
         if self._timer is None:
             self._schedule(asyncio.get_running_loop())
 
     def stop(self) -> None:
-        """Stop to tick."""
+        """Stop ticking; without effect when not started. `start` may be called again."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -27,7 +27,11 @@ queue_wait = _QUEUE_WAIT.get
 
 
 class SpanAnnotator:
-    """An `EventSink` that annotates the span of the current request."""
+    """An `EventSink` that annotates the span of the current request, if there is one.
+
+    The dispatch of a task's call is an exception: its span does not exist yet. So the annotator
+    keeps the queue wait, and the code that starts the span next reads it by `queue_wait`.
+    """
 
     def emit(self, event: Event) -> None:
         annotate = _ANNOTATIONS.get(type(event))

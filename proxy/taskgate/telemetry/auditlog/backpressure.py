@@ -91,7 +91,7 @@ class EventBuffer:
         return events
 
     def done(self) -> int:
-        """Free the places of the taken events, which are written now; returns how many they were."""
+        """Free the places of the taken events, now written; returns how many they were."""
         taken, self._taken = self._taken, 0
         return taken
 
