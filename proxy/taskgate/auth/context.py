@@ -38,8 +38,8 @@ class Identity:
 class AuthContext:
     """One caller; `key` is not secret and reveals no name.
 
-    `previous_key` is the caller's key under the deployment key that is being replaced, so that
-    earlier tasks are still found; None if none is being replaced. `identity` is what the token
+    `previous_key` is the caller's key under the deployment
+    key that is being replaced, and None if none is. With it earlier tasks are found. `identity` is what the token
     says, and `token` its text; both are None without authentication.
     """
 

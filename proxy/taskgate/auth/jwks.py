@@ -6,8 +6,8 @@ file, or from the URL in the issuer's metadata. A usable set is replaced by a us
 Fetches start in two ways. The background refresh fetches before the keys get old, and sooner after
 a failure. `find` forces a fetch for a key that the cache lacks. Anyone can send tokens with
 invented key ids, so forced fetches are limited by a token bucket. On average one starts per
-cooldown; after a quiet time BURST may follow at once, so that a stray token does not delay a new
-key.
+cooldown; after a quiet time
+BURST may follow at once. So a stray token does not delay a new key.
 """
 
 import asyncio
@@ -64,7 +64,7 @@ class IssuerKeys:
     """The keys of one issuer, for one event loop.
 
     `start` refreshes them in the background until `close`; without it they are fetched on demand.
-    At most one fetch runs, and whoever needs one meanwhile joins it. Keys are usable until they are
+    At most one fetch runs; a call that needs one meanwhile joins it. Keys are usable until they are
     older than `stale_max`. `sleep` waits for seconds, and tests replace it.
 
     - `_forced_at`: when the last forced fetch began
@@ -117,8 +117,9 @@ class IssuerKeys:
     async def find(self, kid: str | None, algorithm: str) -> tuple[PyJWK, ...]:
         """The keys of that id for the algorithm; all for it without an id, () if there are none.
 
-        Cached keys are returned at once. If none fits, the call joins a running fetch, or forces
-        one if the limits allow it, and waits up to the timeout of the settings.
+        Cached keys are returned at once. If none fits, the call joins a
+        running fetch, or forces one if the limits allow it. It waits up to the timeout of the
+        settings.
 
         () means that the issuer has no such key, by keys that are still usable. Raises
         KeysUnavailable if the key may exist all the same. Then there are no usable keys, the last

@@ -70,8 +70,9 @@ def _is_number(value: object) -> bool:
 class Chain:
     """Turns documents into chained lines, and keeps the end of the chain.
 
-    `_last` is the last line while its digest is not computed yet: `_end` does that when the digest
-    is needed, for the next line or the head.
+    `_last` is the
+    last line while its digest is not computed yet. `_end` computes it when the next line or the
+    head needs it.
     """
 
     def __init__(self, head: ChainHead, signer: Signer | None) -> None:

@@ -139,7 +139,7 @@ class PrometheusRecorder:
         """Use these names, limits and settings from now on; of names that are gone, counters stay.
 
         A family restarts at 0 if the settings give its labels other tenants, fewer tools, or tools
-        for the first time, and if they give it other buckets.
+        for the first time. It does so for other buckets, too.
         """
         self._registry.adopt(config)
         self._adopt(config)

@@ -82,7 +82,7 @@ class Registry:
         """Use these names and settings from now on.
 
         A family restarts at 0 if the settings give its labels other tenants, fewer tools, or tools
-        for the first time, and if they give it other buckets. Other names of upstreams, issuers,
+        for the first time. It does so for other buckets, too. Other names of upstreams, issuers,
         policies or sinks restart none.
         """
         before, self._settings = self._settings, config.settings
