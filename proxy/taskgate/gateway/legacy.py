@@ -179,6 +179,7 @@ class InSessionMessages:
     # --- the requests -------------------------------------------------------------------------------------------------
 
     async def _open_session(self, mount: Mount, caller: AuthContext, intent: OpenSession) -> RpcReply:
+        """Answer `initialize` with a new session, whose id is in a header of the reply."""
         host_session, server = await self._services.sessions.open(mount, caller, intent)
         self._services.denied.in_session(mount, intent.peer, server.peer)
         message = self._dialect.welcome(
@@ -252,6 +253,11 @@ class InSessionMessages:
     async def _relay(
         self, exchange: Exchange, caller: AuthContext, host_session: HostSession, intent: Relay
     ) -> RpcReply:
+        """Forward a request of the core protocol, and answer with the server's response.
+
+        A page of `tools/list` is changed: it gets the task support of each tool, and lacks tools
+        that the caller may not see.
+        """
         request = RelayedRequest(intent.id, intent.method, intent.params, intent.progress_token)
         response = await self._services.relaying.forward(exchange, caller, host_session, request)
         foreign = _foreign(host_session, intent.method)

@@ -1,7 +1,8 @@
 """The replies to requests that end in an error, and the reasons that operators are told.
 
-`refusal` makes the reply; `protocol/faults` says what an error means to a host. `RejectionRenderer`
-gives the refusal of a limit another form, if the operator configured one.
+`Gateway` calls `refusal` for each such request, which makes the reply. `protocol/faults` says what
+an error means to a host. `refused_for` names the reason for logs. If a limit refused the request,
+`RejectionRenderer` then gives the reply another form, if the operator configured one.
 """
 
 from typing import Final
@@ -32,11 +33,14 @@ from taskgate.streams.exchange import HttpReply
 _ADMITTED: Final = (UpstreamFailed, StoreUnavailable, CutOff, TaskAlreadyFinished)
 """Errors of requests that were admitted and failed later; these are no refusals."""
 _PLAIN_STATUS: Final = {OVER_LIMIT: 429, UNAVAILABLE: 503}
+"""The HTTP status without a request, by the code of an error that would have status 200 with one;
+400 for other codes."""
 _DEPTH: Final = 16
+"""Nesting depth that is enough for a tool error, which the gateway writes itself."""
 
 
 def refusal(error: Exception, mount: Mount, message: Message | None, era: Era = Era.LEGACY) -> tuple[HttpReply, int]:
-    """The reply to a message that ended in `error`, and its JSON-RPC code.
+    """Return the reply to a message that ended in `error`, and the JSON-RPC code of the error.
 
     `message` is None if none was read. `era` is that of the message: it decides the HTTP status and
     the codes of some errors.
@@ -48,6 +52,7 @@ def refusal(error: Exception, mount: Mount, message: Message | None, era: Era = 
     # Without a request the host awaits no JSON-RPC error, so the HTTP status has to say it.
     status = meaning.status if meaning.status != 200 else _PLAIN_STATUS.get(meaning.code, 400)
     id_ = error.id if isinstance(error, MalformedMessage) else None
+    # A 429 without a request has no body (docs/compatibility.md): its status and headers say it all.
     return HttpReply(status=status, body=None if status == 429 else meaning.message(id_), headers=headers), meaning.code
 
 
@@ -63,13 +68,15 @@ def _more_headers(error: Exception, mount: Mount) -> tuple[tuple[str, str], ...]
 
 
 def refused_for(error: Exception) -> str | None:
-    """The reason why a request was refused; None if it was admitted and failed later.
+    """Return the reason why a request was refused; None if it was admitted and failed later.
+
+    "Its reason" is the attribute `reason` of the error.
 
     | error | reason |
     |---|---|
     | an invalid message, session, stream or parameter | its reason |
     | no valid token | unauthenticated |
-    | no keys to verify the token, a rule, a scope, the penalty box | its reason |
+    | no keys to verify the token, an access rule, a missing scope, the penalty box | its reason |
     | a limit: a rate, a cap, memory, the queue of a server | its reason |
     | the gateway drains | draining |
     | the gateway is short of memory | overload |
@@ -84,14 +91,21 @@ def refused_for(error: Exception) -> str | None:
 
 
 class RejectionRenderer:
-    """Renders refusals by a limit in the form that the operator configured (`limits.reject_as`)."""
+    """Renders refusals by a limit in the form that the operator configured (`limits.reject_as`).
+
+    `live` has the present setting. `dialect` writes results for modern hosts.
+    """
 
     def __init__(self, live: RuntimeConfig, dialect: ModernDownstreamDialect) -> None:
         self._live = live
         self._dialect = dialect
 
     def render(self, reply: HttpReply, error: Exception, request: Request, era: Era) -> HttpReply:
-        """The configured reply to a request that a limit refused; `reply` is the usual one."""
+        """Return the reply to a request that a limit refused, in the configured form.
+
+        `reply` is the one of `refusal`, which is returned unchanged by default. It gets HTTP status
+        429, or a tool result with `isError` as its body, if that is configured.
+        """
         match self._live.current.reject_as:
             case RejectAs.HTTP:
                 return reply._replace(status=429)
@@ -100,10 +114,12 @@ class RejectionRenderer:
         return reply
 
     def _tool_error(self, id: RequestId, error: Exception, era: Era) -> str:
+        """Return the response with a tool result that tells the error, for a host of `era`."""
         text = result_text(id, fault(error, era).tool_result)
         if era is Era.LEGACY:
             return text
-        # The modern dialect adds to it what it adds to every result.
+        # For a modern host, `answer` converts it like a server's response. The era that it is
+        # given is that of the response, which has the legacy form.
         response = parse(text.encode(), max_depth=_DEPTH)
         assert isinstance(response, Response), "a call with an outcome has a response"
         return self._dialect.answer(id, TOOLS_CALL, response, Era.LEGACY, self._dialect.info)

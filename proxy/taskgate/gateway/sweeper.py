@@ -50,8 +50,11 @@ log = getLogger("taskgate.sweeper")
 
 
 class HostWaits(NamedTuple):
-    """The owners of what ends when its host does nothing for long: sessions of hosts, shared sessions
-    of the modern era, held calls.
+    """The owners of what ends when its host does nothing for long.
+
+    - `sessions`: the sessions of legacy hosts.
+    - `lines`: the upstream sessions that modern hosts share.
+    - `calls`: the calls of modern hosts, some of which are held.
     """
 
     sessions: HostSessions
@@ -140,7 +143,8 @@ class Sweeper:
             total += len(lapsed)
 
     async def take_over(self, leasing: Leasing) -> None:
-        """Take over the tasks whose process is gone. A process that hangs counts as gone.
+        """Take over the tasks whose process is gone; called at each heartbeat with replicas. A
+        process that hangs counts as gone.
 
         A lapsed lease proves this only if its process could have renewed it. So the store must have
         been available and complete for as long as every live process needs to renew its leases
@@ -201,7 +205,7 @@ class Sweeper:
         self._waiting.calls.sweep()
 
     async def count(self) -> None:
-        """Set the gauges of the store."""
+        """Count the tasks in the store, and report that for the gauges."""
         census = await self._store.census()
         self._event_sink.emit(StoreCounted(census.tasks, census.size))
 
@@ -222,6 +226,9 @@ class Sweeper:
         self._event_sink.emit(TaskPurged(record))
 
     async def _repeat(self, step: Callable[[], Awaitable[None]], every: timedelta) -> None:
+        """Call `step` until cancelled, with pauses of `every` between the calls. Errors do not end
+        this: they are logged, except StoreUnavailable.
+        """
         while True:
             try:
                 await step()

@@ -1,13 +1,18 @@
 """The calls of tasks that run in this process: `Runner`.
 
-`TaskService` calls `start` for a new task and `adopt` for a call that became a task after it was
-sent. The sweeper calls `recover` for tasks of processes that are gone, `wiring` calls `idle` and
-`stop` at shutdown. Each call is a `TaskRun`, executed by `TaskExecutor` as an asyncio task.
+A *run* (`TaskRun`) is the execution of one task's call in this process, as an asyncio task of
+`TaskExecutor`. A run begins with one of three methods:
 
-The run of a task begins with one of these three methods. It ends when the final state is stored, or
-another process has the task. At a shutdown it also ends if another process resumes the call. The
-record is the mailbox: a cancellation arrives as a newer revision, from this process or another
-(`RecordWatcher`).
+- `start`: for a new task, whose call was not sent yet;
+- `adopt`: for a call that became a task after it was sent;
+- `recover`: for a task whose lease has lapsed, mostly because its process is gone.
+
+`TaskService` calls the first two, the sweeper the third. A run ends when the task's final state is
+stored, or another process has the task. At a shutdown it also ends if another process is to resume
+the call. `wiring` calls `idle` and `stop` then.
+
+To end a task, any process writes to its record in the store: `RecordWatcher` sees the newer
+revision, and stops the run.
 """
 
 import asyncio
@@ -44,7 +49,8 @@ from taskgate.upstream.principal import Principal
 
 NOT_MADE: Final = "The task was not created: the task store was not available"
 MAX_DISOWNED: Final = 256
-"""The limit of tasks whose insert got no answer, and that wait to be ended (`disown`)."""
+"""The number of ends that wait for the store, of `cancel` and `disown`, from which on `disown` does
+nothing."""
 ENDING_PATIENCE: Final = 3.0
 """Seconds that a shutdown waits for final states to be written. The rest is ended at the next
 start.
@@ -53,9 +59,14 @@ Far below `signals.GRACE`, after which the process is killed."""
 
 
 class Runner:
-    """The running calls of this process. `holder` is the name of the process in leases.
+    """The runs of this process, by task; one object per process.
 
-    `leasing` is given if replicas share the store. `hearing` creates the listeners.
+    - `holder`: the name of the process in leases.
+    - `leasing`: keeps the leases of the runs, given if replicas share the store. None means that
+      no other process writes to the store.
+    - `hearing`: creates the listener of each run, which receives the server's messages.
+
+    `open` is called once at start, `stop` once at the end.
     """
 
     def __init__(
@@ -109,20 +120,22 @@ class Runner:
         self._watcher = asyncio.get_running_loop().create_task(self._record_watcher.watch())
 
     def expecting(self, place: CallSite) -> TaskCreation:
-        """Return a block in which a task is created.
+        """Return a `with` block, in which the caller creates a task.
 
-        During it the session stays open, and `idle` does not return.
+        Until its end the session of `place` stays open, and `idle` does not return.
         """
         return TaskCreation(place, self._expect, self._expect_no_more)
 
     def start(self, record: TaskRecord, place: CallSite, caller: AuthContext, ticket: Permit) -> None:
-        """Run the call of a new task of `caller` in the background, once it gets its permit.
+        """Run the call of a new task of `caller` in the background: send it once `ticket` is
+        granted.
 
-        From now on the ticket belongs to the run, which releases it when the call is over. The
-        session stays open until then.
+        Returns at once. From now on the ticket belongs to the run, which releases it when the call
+        is over. The session stays open until then. `record` was stored just before.
         """
         if record.id in self._runs:
-            # The sweeper found the record and `recover` runs it, before its insert was confirmed.
+            # The store was slow to confirm the insert. Meanwhile the sweeper found the record, and
+            # `recover` has begun its run.
             ticket.release()
             return
         place.acquire()
@@ -137,9 +150,11 @@ class Runner:
         )
 
     def adopt(self, record: TaskRecord, underway: OngoingCall, place: CallSite) -> None:
-        """Make `underway`, a call that was sent, the call of a task. Otherwise like `start`.
+        """Make `underway`, a call that was sent, the call of a task; await it in the background.
 
-        The task's record says already that the call was sent.
+        Returns at once. From now on the server's messages go to the listener of the task. `record`
+        was stored just before, and says already that the call was sent. If `recover` has begun a
+        run of the task, `underway` is cancelled.
         """
         if record.id in self._runs:
             underway.close()
@@ -149,7 +164,8 @@ class Runner:
         call = wholly_bounded(underway.response, record, self._clock.now())
 
         def release() -> None:
-            # Cancels the call if it still runs: the task may have ended by another hand.
+            # Cancels the call if it still runs: a host may have cancelled the task, or another
+            # process have it.
             underway.close()
             place.release()
 
@@ -157,13 +173,20 @@ class Runner:
         underway.attach_listener(run.listener)
 
     async def recover(self, record: TaskRecord, mount: Mount | None) -> None:
-        """Take over a task of a process that is gone.
+        """Continue a task whose lease has lapsed, in the background, or end it as lost.
 
-        `record` has a lease of this process. `mount` is its server's; None if that is no longer
-        configured. A call that was never sent, or may be sent again, is run; one with a checkpoint
-        is resumed. Any other task ends as lost. A call between two rounds waits for its permit,
-        whatever the queue's length; a call at its server continues at once. May raise
-        StoreUnavailable. With replicas the lease then lapses, and the task is found again.
+        `record` is what the sweeper found, and has a new lease of this process. `mount` is its
+        server's; None if that is no longer configured. What happens:
+
+        - A run of this process continues if no other process changed the record meanwhile. Its
+          lease has lapsed only because the store was slow. Otherwise the run is stopped first.
+        - A call that was never sent, or may be sent again, is run.
+        - A call with a checkpoint is resumed. At its server it continues at once. Between two
+          rounds of questions it waits for a permit, and takes a place in even a full queue.
+        - Any other task ends as lost.
+
+        May raise StoreUnavailable. With replicas the lease then lapses, and the sweeper finds the
+        task again.
         """
         run = self._runs.get(record.id)
         if run is not None and not await self._was_stopped(run, record):
@@ -174,7 +197,7 @@ class Runner:
         record = taken
         run = self._runs.get(record.id)
         if run is not None and not await self._was_stopped(run, record):
-            # It was being created here, and `start` ran it during the wait above.
+            # Its insert was confirmed during the wait above, and `start` or `adopt` began a run.
             return
         new_run, checkpoint = self._new_run(record, ran=record.dispatched), self._hearing.checkpoints.open(record)
         route, release = self._new_route(new_run, record, mount)
@@ -189,9 +212,10 @@ class Runner:
         self._event_sink.emit(TaskRecovered(record, "retried"))
 
     def _new_route(self, run: TaskRun, record: TaskRecord, mount: Mount) -> tuple[CallRoute, Callable[[], None]]:
-        """Return a route of its own for a call that was taken over, and the function to close it.
+        """Return the session and permit (`CallRoute`) for a call that was taken over.
 
-        Its upstream session has no host. The permit ignores the length of the queue.
+        The second value releases both: the caller makes sure that it is called once at the end. The
+        upstream session has no host. The permit takes a place in even a full queue.
         """
         # Tokens are not stored. If the server needs one, the call ends unsent, or continues with
         # the token of the caller who answers a question.
@@ -206,30 +230,38 @@ class Runner:
         return CallRoute(upstream, None, ticket), release
 
     def cancel(self, owner: OwnerKey, task: TaskId) -> None:
-        """Cancel a task in the background, because its host left without the task's id (H-MOD-9)."""
+        """Cancel a task in the background, because its host disconnected before it got the task's
+        id (H-MOD-9).
+
+        Returns at once. The end is written to the store, from which the run learns of it.
+        """
         self._ending.run(partial(self._completions.settle, owner, task, CancelRequested()))
 
     def disown(self, owner: OwnerKey, task: TaskId, *, dispatched: bool) -> None:
-        """End a task in the background whose insert got no answer, so that no process runs it.
+        """End a task in the background whose insert got no answer from the store.
 
-        If the record was stored, it ends as failed. If too many wait for the store, one more is
-        left to expire. `dispatched` is whether its call was sent before.
+        Returns at once. If the record was stored all the same, it ends as failed, so that no
+        process runs it. If MAX_DISOWNED ends wait for the store, this does nothing, and the record
+        expires. `dispatched` is whether the call was sent before.
         """
         if len(self._ending.running) < MAX_DISOWNED:
             failed = call_ended(FaultReason.INTERNAL, NOT_MADE, dispatched=dispatched)
             self._ending.run(partial(self._completions.settle, owner, task, failed))
 
     def answers(self, owners: Sequence[OwnerKey], task: TaskId, caller: AuthContext) -> None:
-        """Set the caller who is about to answer a question of a task, if its call runs here.
+        """Note the caller who is about to answer a question of a task, if its call runs here.
 
-        The server gets the answer with the token of that caller.
+        Called before the answer is stored: the server gets it with the token of that caller.
         """
         run = self._runs.get(task)
         if run is not None and run.owner in owners:
             run.listener.principal = principal_of(caller)
 
     def find_question(self, owners: Sequence[OwnerKey], task: TaskId, key: str) -> ServerQuestion | None:
-        """Return the open question of a task of one of the owners, if its call runs here."""
+        """Return the open question of a task under the key of its input request.
+
+        Returns None if there is none, the call does not run here, or the task is of another owner.
+        """
         run = self._runs.get(task)
         return run.listener.find(key) if run is not None and run.owner in owners else None
 
@@ -240,10 +272,12 @@ class Runner:
             await self._change.wait()
 
     async def stop(self) -> None:
-        """Stop all runs because the gateway ends, and stop watching.
+        """Stop all runs because the gateway ends, and stop watching. A run that begins later is
+        stopped at once.
 
-        Calls that another process can resume are left to it (`left`). The others are cancelled, and
-        their tasks end as shut down. Returns when all that is written, or after ENDING_PATIENCE.
+        A call with a checkpoint is *left*: it goes on at its server, another process resumes it,
+        and its task is noted in `left`. The others are cancelled, and their tasks end as shut down.
+        Returns when all that is written, or after ENDING_PATIENCE.
         """
         self._stopping = True
         for run in tuple(self._runs.values()):
@@ -264,9 +298,10 @@ class Runner:
     async def _was_stopped(self, run: TaskRun, record: TaskRecord) -> bool:
         """Stop the run of a task whose lease had lapsed, if another process had the task meanwhile.
 
-        Returns True after the run has ended: the task is to be taken over anew. Returns False if
-        the run continues, because no other process changed the record.
+        Returns True once the run has ended: its call was cancelled, and the task is to be taken
+        over anew. Returns False if the run continues, because no other process changed the record.
         """
+        # If `keeps` returns False, it has cancelled the run.
         if self._leasing is None or self._leasing.keeps(run, record):
             return False
         if run.task is not None:
@@ -274,6 +309,9 @@ class Runner:
         return True
 
     def _new_run(self, record: TaskRecord, *, ran: bool = False) -> TaskRun:
+        """Register the run of a task and keep its lease; the caller must `_launch` it without a
+        wait. `ran`: an earlier process may have sent the call.
+        """
         run = self._runs[record.id] = TaskRun(record, self._hearing.of(record), ran=ran)
         if self._leasing is not None:
             self._leasing.begin(run, record)
@@ -282,7 +320,9 @@ class Runner:
         return run
 
     def _launch(self, run: TaskRun, work: Coroutine[Any, Any, None], release: Callable[[], None]) -> None:
-        """Start an execution; `release` is called once at its end, on every path."""
+        """Start the execution `work` of a run. When it ends in any way, the run is forgotten, and
+        `release` is called once.
+        """
         # The callbacks too: a context holds its RequestContext, and that its message.
         with in_request(run.request_context()):
             run.task = asyncio.get_running_loop().create_task(work)
@@ -290,9 +330,11 @@ class Runner:
             run.task.add_done_callback(lambda _: release())
 
     def _forget(self, run: TaskRun) -> None:
+        """Handle the end of a run."""
         if run.is_left:
             self.left.add(run.id)
         elif not run.is_lost:
+            # The task ended here: a shutdown waits a while for its host to fetch the result.
             self._hearing.changes.retrievals.unfetched.ended(run.id)
         run.listener.close()
         if self._leasing is not None:

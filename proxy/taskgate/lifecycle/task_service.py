@@ -1,12 +1,14 @@
 """The operations of hosts on tasks: `TaskService` creates, reads and cancels them.
 
-The handlers of both eras use it (`gateway.legacy`, `gateway.modern`). Every method starts from the
-caller, so that none reaches a task of another. `terms` decides how a task is created, `Runner` runs
-its call. `following` waits for results.
+The handlers of both eras use it (`gateway.legacy`, `gateway.modern`). Tasks are looked up only by
+the owner keys of the caller, so that no host reaches a task of another. `terms` applies the
+operator's rules, `Runner` runs the call of a task. `following` waits for results.
 
-A call may join an earlier task instead of creating one. With an idempotency key it joins the task
-that the same key created. Without one, an identical call shortly after the first may be a retry of
-the host. It joins the first if the operator's rules allow that (`RequestCoalescer`).
+A task begins in one of two ways: `create` stores it before its call is sent, `promote` stores it
+for a call that runs already. A call may *join* an earlier task instead: it is answered with that
+task, and is not sent itself. With an idempotency key it joins the task that the same key created.
+Without one, an identical call shortly after the first may be a retry of the host. It joins the
+first if the operator's rules allow that (`RequestCoalescer`).
 """
 
 import asyncio
@@ -53,7 +55,13 @@ from taskgate.telemetry.request_context import current
 
 
 class TaskService:
-    """The tasks of all hosts."""
+    """The tasks of all hosts; one object per process.
+
+    - `runner`: runs the calls of new tasks.
+    - `polls`: sets the poll interval in each record that is returned for a host.
+    - `joining`: the calls of this process that others may join. Tasks of other processes are joined
+      through the store, by idempotency key only.
+    """
 
     def __init__(
         self,
@@ -77,11 +85,18 @@ class TaskService:
         self._clock = clock
 
     def decided(self, place: CallSite, tool: str) -> PromotionDecision | None:
-        """Return the promotion decision if it needs no wait; see `TaskTerms.decided`."""
+        """Return whether calls of the tool become tasks, by the operator's rules.
+
+        Returns None if that needs the server's catalogue; then `decide` tells.
+        """
         return self._terms.decided(place, tool)
 
     def decide(self, place: CallSite, tool: str) -> Coroutine[Any, Any, PromotionDecision]:
-        """Return the promotion decision, with the server's catalogue; see `TaskTerms.decide`."""
+        """Return whether calls of the tool become tasks; waits for the server's catalogue.
+
+        Raises InvalidParams for a tool that must be listed and is not, UpstreamFailed if that is
+        unknown.
+        """
         return self._terms.decide(place, tool)
 
     async def create(
@@ -89,17 +104,21 @@ class TaskService:
     ) -> TaskRecord:
         """Create a task of the caller, and start its call.
 
-        Returns an earlier task if the call joins it. `ticket` is the permit of a call that already
-        waits for one. It belongs to the new task's run from then on. It is released if the call
-        joins an earlier task, and untouched if this raises.
+        Returns the record of the new task, or of an earlier one that the call joins.
 
-        Nothing is stored if this raises. Raises InvalidParams for a tool that the server does not
+        `ticket` is the permit that the call already has or waits for; without it one is acquired
+        here. The run of a new task takes the ticket over, and releases it. The ticket is released
+        here if the call joins an earlier task. If this raises, the caller keeps it.
+
+        No task is left if this raises. Raises InvalidParams for a tool that the server does not
         list or a key of another call. Raises TaskSupportMismatch for a tool that cannot be a task,
         TooManyTasks, TooManyBytes, QueueFull, StoreUnavailable, and UpstreamFailed if the catalogue
         cannot be read.
         """
         with self._runner.expecting(place):
             decision = await self._terms.admit(place, intent)
+            # Asked before a permit is acquired, and under all owner keys of the caller. `_insert`
+            # asks only under the current one, for a task that was created meanwhile.
             record = None if intent.idempotency_key is None else await self._earlier(caller, place, intent)
             if record is None:
                 self._check_key_unused(caller, place, intent)
@@ -116,12 +135,15 @@ class TaskService:
     async def promote(
         self, caller: AuthContext, place: CallSite, intent: CallTool, underway: OngoingCall
     ) -> TaskRecord:
-        """Create a task of the caller for a call that was already sent. Raises what `create`
-        raises.
+        """Create a task of the caller for `underway`, a call that was already sent. Raises what
+        `create` raises.
 
-        If it raises, the call is unchanged. If the call joins an earlier task, `underway` is
-        cancelled.
+        Returns the record of the new task, which owns the call from then on. If the call joins an
+        earlier task, that one's record is returned, and `underway` is cancelled. If this raises,
+        the call is unchanged.
         """
+        # A call with an idempotency key becomes a task before it is sent (`create`), so no earlier
+        # use of a key is looked up here.
         with self._runner.expecting(place):
             decision = await self._terms.admit(place, intent)
             draft = self._terms.draft(caller, place, intent, decision, self._runner.holder)
@@ -132,7 +154,8 @@ class TaskService:
         return self._polls.advise(record)
 
     async def earlier(self, caller: AuthContext, place: CallSite, intent: CallTool) -> TaskRecord | None:
-        """Return the task of an earlier call with the same idempotency key; None without one.
+        """Return the task of an earlier call with the same idempotency key; None if there is none,
+        or the call has no key.
 
         Raises InvalidParams if the key is of another call, and StoreUnavailable.
         """
@@ -140,19 +163,28 @@ class TaskService:
         return None if record is None else self._polls.advise(record)
 
     def abandon(self, owner: OwnerKey, task: TaskId) -> None:
-        """Cancel a task in the background, because its host disconnected without its id."""
+        """Cancel a task in the background, because its host disconnected before it got the id.
+
+        Returns at once. Nothing happens if the task has ended.
+        """
         self._runner.cancel(owner, task)
 
     async def get(self, exchange: Exchange, caller: AuthContext, mount: str, task: TaskId, method: str) -> TaskRecord:
-        """Return the head of a task. Raises TaskNotFound for an unknown, expired or foreign task;
-        see Lookups.
+        """Return the head of a task: its record without the call's parameters and the result.
+
+        `method` is that of the request, for reports. Raises TaskNotFound for an unknown, expired or
+        foreign task, and what else `Lookups.find` raises.
         """
         return await self._lookups.find(exchange, caller, mount, task, method)
 
     async def cancel(
         self, exchange: Exchange, caller: AuthContext, mount: str, task: TaskId, method: str
     ) -> TaskRecord:
-        """Cancel a task. Raises TaskNotFound, and TaskAlreadyFinished if it had ended (L-CANCEL-1)."""
+        """Cancel a task, and return its cancelled record.
+
+        Its run learns of it from the store, and then cancels the call at the server. Raises
+        TaskAlreadyFinished if the task had ended (L-CANCEL-1), and what `get` raises.
+        """
         while True:
             record = await self.get(exchange, caller, mount, task, method)
             if record.status.is_terminal:
@@ -161,6 +193,7 @@ class TaskService:
             now = self._clock.now()
             asked = CancelRequested()
             cancelled = advance(record, asked, now)
+            # The record may have changed since it was read: then it is read again.
             if await self._store.swap(cancelled, expected=record.revision):
                 break
         self._event_sink.emit(TaskCancelRequested(record, "propagated"))
@@ -175,10 +208,14 @@ class TaskService:
         decision: PromotionDecision,
         make: Callable[[], Coroutine[Any, Any, TaskRecord]],
     ) -> Coroutine[Any, Any, TaskRecord]:
-        """Return the task that `make` creates, or that of an identical call being created.
+        """Return the task that `make` creates, or that of an identical call of the same caller.
 
-        The record has the id of `draft` if the task is a new one.
+        `make` stores the task of `draft`. It is not called if an identical call has a task, or is
+        getting one, and started within the window of the operator's rules. The record has the id of
+        `draft` if the task is a new one.
         """
+        # `window` is the time in which an identical call counts as a retry; None if none does. For
+        # a call with a key, the store finds the earlier task.
         window = decision.join_retries
         if draft.intent.idempotency_key is not None or window is None:
             return make()
@@ -202,9 +239,12 @@ class TaskService:
             make_shared,
         )
 
-    # `_started` and `_adopted` return the new record, or that of an earlier task, which `_insert` found.
-
     async def _started(self, draft: Draft, caller: AuthContext, place: CallSite, ticket: Permit | None) -> TaskRecord:
+        """Store the task of `create` and start its call. Returns the new record, or the earlier
+        task's that `_insert` found; then nothing is started.
+
+        A permit that was acquired here is released unless the call is started.
+        """
         permit = place.mount.bulkhead.acquire(caller.key, caller) if ticket is None else ticket
         if not permit.is_granted:
             draft = replace(draft, record=replace(draft.record, status_message=queue_status(permit.ahead)))
@@ -219,6 +259,9 @@ class TaskService:
         return record
 
     async def _adopted(self, draft: Draft, place: CallSite, underway: OngoingCall) -> TaskRecord:
+        """Store the task of `promote` and give it the running call. Returns the new record, or the
+        earlier task's that `_insert` found; then the call is unchanged.
+        """
         record = await self._insert(draft)
         if record.id == draft.record.id:
             self._event_sink.emit(TaskDispatched(record, timedelta()))
@@ -235,7 +278,8 @@ class TaskService:
             try:
                 id = await self._store.insert(record, caps=draft.caps)
             except (StoreUnavailable, asyncio.CancelledError):
-                # It may be stored all the same: end it, because its caller gets an error.
+                # It may be stored all the same: end it in the background, because its caller gets
+                # an error.
                 self._runner.disown(record.owner, record.id, dispatched=record.dispatched)
                 raise
             except (TooManyTasks, TooManyBytes) as refusal:
@@ -250,6 +294,11 @@ class TaskService:
         return await self._joined(earlier, draft.intent)
 
     async def _earlier(self, caller: AuthContext, place: CallSite, intent: CallTool) -> TaskRecord | None:
+        """Return the whole record of the task that the call's idempotency key created; None if
+        there is none, or the call has no key. Raises InvalidParams if the key is of another call.
+
+        A caller has a second owner key while the deployment key is being replaced.
+        """
         if intent.idempotency_key is None:
             return None
         key, now = key_digest(intent.idempotency_key), self._clock.now()
@@ -261,25 +310,31 @@ class TaskService:
         return None
 
     async def _load_with_key(self, owner: OwnerKey, id: TaskId, now: datetime) -> TaskRecord | None:
-        """Return a whole record, if it still has its idempotency key."""
+        """Return a whole record; None if it has expired, or no longer has its idempotency key."""
         record = await self._store.load(owner, id, now=now, bodies=True)
         return record if record is not None and record.idempotency_digest is not None else None
 
-    # A plain call under way may have the key too: it has no task that could be joined.
     def _check_key_unused(self, caller: AuthContext, place: CallSite, intent: CallTool) -> None:
+        """Raise InvalidParams if a call that runs without a task has the call's idempotency key: it
+        has no task to join.
+        """
         if intent.idempotency_key is not None:
             self._joining.check_key_unused(caller.owners(place.mount.name), intent.idempotency_key)
 
-    # Raises InvalidParams if the earlier task is of another call.
     async def _joined(self, record: TaskRecord, intent: CallTool) -> TaskRecord:
+        """Return the record of an earlier task that the call joins by its key, and report that.
+
+        Raises InvalidParams if the task is of another call.
+        """
         await check_same_call(record, intent)
         self._event_sink.emit(CallCoalesced(record.owner.mount, "key"))
         return record
 
 
 def _is_made(draft: Draft, record: TaskRecord) -> bool:
-    """Return whether the record is the draft's own; then note the new task in the request's
-    context.
+    """Return whether the task is new: the record is the draft's own, not an earlier task's.
+
+    As an effect, the id of a new task is noted in the context of the current request, for reports.
     """
     is_new, request_context = record.id == draft.record.id, current()
     if is_new and request_context is not None:
@@ -288,6 +343,7 @@ def _is_made(draft: Draft, record: TaskRecord) -> bool:
 
 
 def _adjustment(asked: timedelta | None, granted: timedelta) -> str | None:
+    """Return how the rules changed the lifetime that the host asked for; None if they did not."""
     if asked is None:
         return "defaulted"
     if asked == granted:

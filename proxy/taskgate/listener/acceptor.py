@@ -3,7 +3,8 @@
 `PublicListener` creates it with a function that makes a protocol for a connection
 (`HostConnection`, or `TlsWire` before it). It accepts from its creation until `stop`. Every
 accepted connection gets its protocol or is closed. A shutdown calls `turn_away`, `stop` and
-`settle`, in this order, so that no connection is lost with its request.
+`settle`, in this order. So no connection that the system has completed is lost with its request,
+unless file descriptors or memory run out.
 """
 
 import asyncio
@@ -26,16 +27,18 @@ _NO_ROOM: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.EN
 
 
 class Acceptor:
-    """The accept loop of one listening socket, which it owns.
+    """The accept loop of one listening socket, `bound`, which it owns and closes.
 
-    asyncio's own server is not used: on close it loses connections that it has accepted and not yet
-    set up.
+    `make_protocol` is called for each accepted connection. Creating an acceptor raises OSError if
+    the socket cannot listen. The server of asyncio is not used: on close it loses connections that
+    it has accepted and not yet set up.
     """
 
     def __init__(self, bound: socket.socket, make_protocol: Callable[[], asyncio.Protocol]) -> None:
         self._bound = bound
         self._make_protocol = make_protocol
         self._loop = asyncio.get_running_loop()
+        # The running `_set_up` of each accepted connection that has no protocol yet.
         self._set_ups: set[asyncio.Task[Any]] = set()
         self._retry: asyncio.TimerHandle | None = None
         bound.setblocking(False)
@@ -43,16 +46,23 @@ class Acceptor:
         self._loop.add_reader(bound.fileno(), self._on_readable)
 
     def turn_away(self) -> None:
-        """Let the system start no more connections. Those that it has begun are still accepted."""
+        """Have the system ignore new connections; those that it has begun are still accepted.
+
+        Called some time before `stop`, so that begun handshakes can complete. Does nothing after
+        `stop`.
+        """
         if not self._is_stopped:
             make_deaf(self._bound)
 
     def stop(self) -> None:
-        """Accept what the system has completed, and close the socket. May be called again."""
+        """Accept what the system has completed, and close the socket. A second call does nothing.
+
+        Connections for which there is no room are reset.
+        """
         if self._is_stopped:
             return
         self._pause()
-        # Closing the socket would reset them, together with the requests that they brought.
+        # Closing the socket resets those that are not accepted, with the requests that they brought.
         self._accept_waiting()
         self._bound.close()
 
@@ -81,9 +91,10 @@ class Acceptor:
             )
 
     def _accept_waiting(self) -> OSError | None:
-        """Accept all waiting connections.
+        """Accept the connections that wait, at most as many as the system can have waiting.
 
-        Returns the error if the process or the system has no room for the next one.
+        Returns the error if the process or the system has no room for the next one, else None. If
+        more have come meanwhile, the socket stays readable.
         """
         for _ in range(BACKLOG + 1):
             try:
@@ -112,6 +123,7 @@ class Acceptor:
                 _log.error("a connection failed", extra={"error": type(error).__name__})
 
     def _pause(self) -> None:
+        """Stop accepting; `_accept_again` continues."""
         self._loop.remove_reader(self._bound.fileno())
         if self._retry is not None:
             self._retry.cancel()

@@ -17,13 +17,15 @@ _LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "[::1]")
 def allowed_hosts(
     public_url: str | None, listen_host: str, bound_port: int, configured: Iterable[str]
 ) -> frozenset[str]:
-    """Return every value of `Host` that the listener answers to.
+    """Return every value of `Host` that the listener answers to, in lower case.
 
-    A configured list is exact. An entry with a port means that port. An entry without one means the
-    listener's port and the usual ports of http and https, written or left out.
+    The entries are those of `configured`. If it is empty, the entry is the host of `public_url`, or
+    the listen address if that is unset. A loopback listener then has localhost, 127.0.0.1 and [::1]
+    with its port too.
 
-    Without a list it is the host of `public_url`, or the listen address if that is unset. A
-    loopback listener also answers to localhost, 127.0.0.1 and [::1] with its port.
+    An entry without a port admits the bare name, and the name with the listener's port, 80 or 443.
+    An entry with a port admits that port alone; for 80 and 443 also the bare name, since clients
+    leave those ports out.
     """
     entries = list(configured)
     if not entries:
@@ -35,17 +37,18 @@ def allowed_hosts(
 
 
 def allowed_origins(hosts: Iterable[str], configured: Iterable[str]) -> frozenset[str]:
-    """Return every accepted value of `Origin`: the configured ones, else `hosts` over http and
-    https.
+    """Return every accepted value of `Origin`, in lower case: the configured ones, or else `hosts`
+    over http and https.
 
-    `null`, which sandboxed pages and local files send, is excluded.
+    `hosts` is the result of `allowed_hosts`. `null`, which sandboxed pages and local files send, is
+    excluded.
     """
     entries = list(configured) or [f"{scheme}://{host}" for host in hosts for scheme in ("http", "https")]
     return frozenset(entry.lower() for entry in entries) - {"null"}
 
 
 def _spellings(entry: str, bound_port: int) -> Iterator[str]:
-    """Return what hosts may send for one entry: clients leave the usual port out."""
+    """Return the values of `Host` that one entry admits."""
     yield entry
     name, colon, port = entry.rpartition(":")
     if not colon or port.endswith("]"):

@@ -1,10 +1,11 @@
-"""The source address of a request: `Peers`.
+"""The source address of a request: `Peers` finds it.
 
-Behind proxies the address of the connection is the proxy's. The proxies add `Forwarded` (RFC 7239)
-or `X-Forwarded-For`, whichever the operator configured. Only what trusted proxies added is
-believed. `RequestContexts` asks for the address; rates may count by it, and logs show it. The
-result is an IP address in canonical form or `UNKNOWN`, so no text of a peer passes through. No
-input raises. Pure.
+A *peer* is the other end of the connection: a host, or a proxy before it. Each proxy adds the
+address that it got the request from to `Forwarded` (RFC 7239) or `X-Forwarded-For`, whichever the
+operator configured. Such an address is a *hop*. Only what trusted proxies added is believed.
+
+`RequestContexts` asks for the address; rates may count by it, and logs show it. The result is an IP
+address in canonical form or `UNKNOWN`, so no text of a peer passes through. No input raises. Pure.
 """
 
 import re
@@ -21,13 +22,14 @@ _Address = IPv4Address | IPv6Address
 ForwardedHeader = Literal["x-forwarded-for", "forwarded"]
 
 _MOST_HOPS: Final = 16
+"""The addresses that are read from a header; the search ends at the last."""
 _LONGEST: Final = 2048
 """Characters of a header that are read, from its end, where the nearest proxy writes."""
 
 _WORD: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _PAIR: Final = rf'{_WORD}=(?:{_WORD}|"(?:[^"\\]|\\.)*+")'
-# Matched from the end: what a host wrote stands before what proxies appended, and cannot affect
-# that.
+# The last element of a list. What a host wrote stands before what proxies appended, and cannot
+# affect how that is read.
 _LAST_ELEMENT: Final = re.compile(rf"(?:^|,)[ \t]*(?P<pairs>{_PAIR}(?:[ \t]*;[ \t]*{_PAIR})*+)[ \t]*$")
 _FOR: Final = re.compile(rf'(?:^|;)[ \t]*for=(?:(?P<token>{_WORD})|"(?P<quoted>[^"\\]*)")', re.IGNORECASE)
 _PORT: Final = r"(?::(?:[0-9]{1,5}|_[A-Za-z0-9._-]{1,64}))?"
@@ -37,10 +39,10 @@ _NODE: Final = re.compile(
 
 
 class Peers:
-    """The source addresses of requests. `trusted` are the networks of the operator's proxies.
+    """The rules by which a request's source address is found; a value without state.
 
-    `header` is the one that they add to. The other one is not read: a proxy passes it on as the host
-    wrote it.
+    `trusted` are the networks of the operator's proxies. `header` is the one that they add to. The
+    other one is not read: a proxy passes it on as the host wrote it.
     """
 
     def __init__(self, trusted: Sequence[Network] = (), header: ForwardedHeader = "x-forwarded-for") -> None:
@@ -51,11 +53,12 @@ class Peers:
         """Whether a proxy is trusted; otherwise the headers need not be read."""
 
     def address_of(self, peer: str | None, fields: Sequence[str] = ()) -> str:
-        """Return the address that a request came from.
+        """Return the address that a request came from; UNKNOWN if `peer` is no IP address.
 
-        `peer` is that of the connection, `fields` are the values of `header`. From the connection
-        outwards, it is the first address that is not a trusted proxy's. At an unreadable or hidden
-        address the search ends, and the one before it is returned.
+        `peer` is the peer's address, `fields` are the values of `header`. The search begins at the
+        peer and follows the hops away from it. It returns the first address that is not a trusted
+        proxy's. It ends early at an unreadable or hidden hop, at the end of the header, and after
+        16 hops. Then it returns the last address that was read, which is a trusted proxy's.
         """
         nearest, text = _read_peer(peer or "")
         # Most gateways trust no proxy: the cached text is the answer.
@@ -71,7 +74,7 @@ class Peers:
         return str(nearest)
 
     def trusts(self, peer: str | None) -> bool:
-        """Return whether the peer of a connection is a trusted proxy."""
+        """Whether the peer of a connection is a trusted proxy; False if it is no IP address."""
         address, _ = _read_peer(peer or "")
         return address is not None and self._trusts(address)
 
@@ -80,7 +83,8 @@ class Peers:
 
 
 def read_address(text: str) -> _Address | None:
-    """Parse an address, as IPv4 if IPv6 only wraps it; None for anything else."""
+    """Parse an IP address; None for anything else. An IPv4 address that is mapped into IPv6 is
+    returned as IPv4."""
     try:
         address = ip_address(text)
     except ValueError:
@@ -90,12 +94,16 @@ def read_address(text: str) -> _Address | None:
 
 @lru_cache(maxsize=4096)
 def _read_peer(peer: str) -> tuple[_Address | None, str]:
-    """Return the address of a peer, and its text. Cached: there are fewer peers than requests."""
+    """Return the address of a peer, and its canonical text; None and UNKNOWN if it is no address.
+
+    An IPv6 zone (`%eth0`) is left out. Cached: there are fewer peers than requests.
+    """
     address = read_address(peer.partition("%")[0])
     return address, UNKNOWN if address is None else str(address)
 
 
 def _last_part(fields: Sequence[str]) -> str:
+    """Return the joined fields, or the whole elements in their last `_LONGEST` characters."""
     text = ",".join(fields)
     return text if len(text) <= _LONGEST else text[-_LONGEST:].partition(",")[2]
 
@@ -105,8 +113,10 @@ def _forwarded(text: str) -> Iterator[_Address | None]:
     end = len(text)
     while (element := _LAST_ELEMENT.search(text, 0, end)) is not None:
         said = _FOR.search(element["pairs"])
+        # Read backwards: the next search ends where this element begins.
         yield None if said is None else _node(said["token"] or said["quoted"] or "")
         end = element.start()
+    # What precedes is no element, or there is none: the search ends here in any case.
     yield None
 
 

@@ -1,7 +1,10 @@
 """One session of one legacy host: its server session, its event streams, the questions to the host.
 
-`registry` opens, loads, finds and ends sessions. Other replicas may have the same session in memory,
-each with its own server session.
+`registry` opens, loads, finds and ends sessions. A `HostSession` is such a session in the memory of
+this process. It begins when the session is opened or loaded, and ends with `end`, also if it is
+only unloaded from memory. Other replicas may have the same session in memory, each with its own
+server session. Handlers of requests send through its `upstream`. Its GET streams, questions and
+messages for the host are found here too.
 """
 
 from collections.abc import Callable, Mapping
@@ -53,7 +56,9 @@ class HostSession(UnsavedCallListener):
     """One session of one host in this process, and a `CallSite` for its tasks.
 
     Within `with host_session` it is in use and cannot expire; its idle time counts from the end of
-    the block. It is the listener of server messages that belong to no call.
+    the block. `acquire` and `release` count a task that runs on its server session. As the listener
+    of server messages that belong to no call, it sends notifications to the host, and asks its
+    questions.
 
     `caller` is the last authenticated caller: the owner, with the newest token. `calls` are the
     running requests with their ids; a host's cancellation cancels the scope. `streams` are the GET

@@ -68,7 +68,7 @@ class _OpenQuestion:
 
 
 class SessionQuestions:
-    """The open questions to the host of one session.
+    """The open questions to the host of one session; refused together when the session ends.
 
     `replica` is the name of this process if others ask the same host: it becomes part of the ids.
     `on_change` is called when a GET stream has opened, with None, and when one has ended, with it.
@@ -129,7 +129,7 @@ class SessionQuestions:
         return asked is not None
 
     def on_stream_opened(self) -> None:
-        """Handle a new GET stream of this process."""
+        """Handle a new GET stream of this process: questions that wait for a stream are sent."""
         self._on_change(None)
         self.resend()
 
@@ -158,6 +158,7 @@ class SessionQuestions:
             self._refuse(id_)
 
     def _on_withdrawn(self, id: str) -> None:
+        """Handle that the server withdrew a question: it needs no answer, so none is sent."""
         self._withdraw(id)
 
     def _expire(self, id: str) -> None:
@@ -177,6 +178,7 @@ class SessionQuestions:
         return asked
 
     def _remove(self, id: str) -> _OpenQuestion | None:
+        """Return a question that is no longer open from now on; None if it was not."""
         asked = self._open.pop(id, None)
         if asked is not None:
             asked.timer.cancel()
@@ -184,6 +186,9 @@ class SessionQuestions:
 
 
 def asking_replica(id: str) -> str | None:
-    """The name of the replica that sent the question with this id; None if the id has none."""
+    """Return the name of the replica that sent the question with this id; None if the id has none.
+
+    The host may have made the id up, so the name need not be one of a replica.
+    """
     replica, dash, _ = id.removeprefix(ID_PREFIX).partition("-")
     return replica if id.startswith(ID_PREFIX) and dash else None

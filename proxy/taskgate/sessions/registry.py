@@ -138,6 +138,11 @@ class HostSessions:
         raise SessionNotFound("Session not found")
 
     def _load(self, mount: Mount, record: SessionRecord, caller: AuthContext) -> HostSession:
+        """Return the session of a record that was read from the store.
+
+        It gets a new server session, unless it is in memory by now. Raises SessionNotFound if it
+        has ended since.
+        """
         # During the read another request may have loaded it, or another replica may have ended it.
         if record.id in self._ended:
             raise SessionNotFound("Session not found")
@@ -153,7 +158,10 @@ class HostSessions:
         return host_session
 
     async def _is_alive(self, host_session: HostSession) -> bool:
-        """Whether no other replica ended this session; the store is asked every CHECK_AFTER."""
+        """Whether no other replica ended this session; the store is asked every CHECK_AFTER.
+
+        As an effect, a session that the store no longer has is removed from memory.
+        """
         now = self._clock.elapsed()
         if now - host_session.last_checked < CHECK_AFTER:
             return True
@@ -239,6 +247,7 @@ class HostSessions:
         await self._store.purge_sessions(now=self._clock.now())
 
     async def _end_idle(self, host_session: HostSession) -> None:
+        """End a session that was idle for too long in this process."""
         # With several replicas another one may use it, so it is only unloaded: the store ends it.
         if self._bus is None:
             await self.end(host_session)
@@ -246,7 +255,7 @@ class HostSessions:
             self._unload(host_session)
 
     def _used(self) -> frozenset[str]:
-        """The ids of sessions in memory whose stored expiry must be extended."""
+        """Return the ids of sessions in memory whose stored expiry must be extended."""
         if self._bus is None:
             return frozenset(self._loaded)
         # Those used since the last touch; one that was used just at that time counts once more.
@@ -255,6 +264,7 @@ class HostSessions:
         )
 
     def _expiry(self) -> datetime:
+        """Return when the store removes a session that is used now and then no more."""
         slack = timedelta() if self._bus is None else TOUCH_SLACK
         return self._clock.now() + self._idle + slack
 

@@ -1,7 +1,8 @@
-"""Tracing of calls to servers: `TracedUpstream` makes a client span around each of them.
+"""Tracing of requests to servers: `TracedUpstream` makes a client span around each of them.
 
-The trace context is sent with the call. A server is wrapped only if tracing is on, because calls
-are the most frequent operation.
+The span begins when a request or call is sent, and ends with its response, failure or cancellation.
+Its trace context is sent along in `_meta`. `wiring` wraps the maker of upstreams in `with_tracing`.
+A server is wrapped only if tracing is on, because calls are the most frequent operation.
 """
 
 import asyncio
@@ -42,7 +43,7 @@ UpstreamFactory = Callable[[UpstreamSettings, UpstreamObserver, Clock], Upstream
 
 
 def with_tracing(make: UpstreamFactory, tracing: Tracing) -> UpstreamFactory:
-    """A factory of traced upstreams; `make` itself if tracing is off."""
+    """Return a factory of traced upstreams; `make` itself if tracing is off."""
     if tracing is NO_TRACING:
         return make
 
@@ -78,7 +79,9 @@ class TracedUpstream:
 
 
 class _SpanStarter:
-    """Starts the spans of calls to one server: `start_span(method, tool)`, None if not tracing."""
+    """Starts the spans of requests to one server. Calling it with a method and a tool returns a
+    span, which must be ended once; None if this request is not traced.
+    """
 
     __slots__ = ("_mount", "_network", "_tracing")
 
@@ -174,7 +177,9 @@ class _TracedSession(DelegatingSession):
         await self._inner.close()
 
     def _known(self, tool: str | None) -> str | None:
-        """The tool if the server lists it: other names come from hosts, and have no bound."""
+        """Return the tool if the server lists it, else None: other names come from hosts, and their
+        number has no bound.
+        """
         return tool if tool is not None and self._inner.listed(tool) is not None else None
 
 
@@ -195,7 +200,7 @@ def _set_task_attributes(span: Span, here: request_context.RequestContext) -> No
 
 
 async def _traced(span: Span | None, call: Coroutine[Any, Any, Response]) -> Response:
-    """Await a call and end its span with the error type, None on success."""
+    """Await a call, return its response, and end its span with the error type, None on success."""
     if span is None:
         return await call
     error: str | None = OTHER

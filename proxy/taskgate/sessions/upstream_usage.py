@@ -1,9 +1,10 @@
 """The usage of upstreams: their open sessions, and the requests in flight.
 
-A `CountedUpstream` counts its open sessions. When a reload of the config replaces a server, the
-reload calls `redirect_to`: new sessions open at the successor. The old one is closed when its last
-session has ended (`wait_idle`). A `RequestCounter` counts requests in flight, for a metric and for a
-drain. `DelegatingSession` is the base of wrappers around server sessions.
+A `CountedUpstream` counts its open sessions. When a reload of the config replaces a server, it
+calls `redirect_to` of the old upstream: new sessions open at the successor. Then it awaits `wait_idle`,
+which returns when the last session has closed, and closes the old upstream. A `RequestCounter`
+counts requests in flight, for a metric and for a drain. `DelegatingSession` is the base of wrappers
+around server sessions.
 """
 
 import asyncio
@@ -48,7 +49,7 @@ class RequestCounter:
             self._ended.set()
 
     async def wait_idle(self) -> None:
-        """Wait until none is in flight."""
+        """Wait until no request is in flight, at any upstream; used by a drain."""
         self._ended = ended = self._ended or asyncio.Event()
         while self._in_flight.total():
             ended.clear()
@@ -56,7 +57,10 @@ class RequestCounter:
 
 
 class DelegatingSession:
-    """An UpstreamSession that delegates to `inner`; subclasses add `relay`, `run` and `close`."""
+    """An UpstreamSession that delegates to `inner`; subclasses add `relay`, `run` and `close`.
+
+    `UpstreamSession` describes the methods. Here none has an effect of its own.
+    """
 
     __slots__ = ("_inner",)
 
@@ -90,7 +94,11 @@ class DelegatingSession:
 
 
 class CountedUpstream:
-    """An Upstream that counts the open sessions of `inner`, and their requests in `requests`."""
+    """An Upstream that counts the open sessions of `inner`, and their requests in `requests`.
+
+    `requests` is shared by all upstreams of the process. `open` starts the upstream, and `vitals`
+    returns its health, both of `inner`.
+    """
 
     def __init__(self, inner: Upstream, requests: RequestCounter | None = None) -> None:
         self.name = inner.name
@@ -123,12 +131,13 @@ class CountedUpstream:
     def redirect_to(self, successor: Callable[[], Upstream | None]) -> None:
         """Open further sessions at what `successor` returns; None means at this server.
 
-        It is called each time, because a chain of references would leave every successor in memory.
+        `successor` is called for each new session, and nothing of it is stored. Otherwise each
+        reload would keep the upstreams of all reloads since in memory.
         """
         self._successor = successor
 
     async def wait_idle(self) -> None:
-        """Wait until every session that was opened here is closed."""
+        """Wait until every session that was opened here is closed; closes nothing itself."""
         await self._empty.wait()
 
     async def close(self) -> None:

@@ -1,19 +1,22 @@
 """The requests of modern hosts that servers answer: `Calls`.
 
 `ModernRequests` calls `call` for `tools/call`, `relay` for other requests, and `retry` for a
-request that was sent again with input responses. A request is answered in one of three ways:
+request that was sent again with input responses. A request is answered in one of these ways:
 
 - The server's response is the answer.
 - The call becomes a task, if the host declares tasks and the operator's rules want it
   (`promotion`). The answer is the task's handle.
-- The server asks the host something. If the call is a task, the task stores the question.
-  Otherwise the call is held: it keeps running at the server and waits here (`holds`). The answer
-  is `inputRequests` with a `requestState` (`rounds`). The host repeats its request with the input
-  responses and the state, which is a retry, and the held call continues.
+- A question during the call. If the call is a task, the task stores it. Otherwise the call is
+  *held*: it keeps running at the server and waits here (`holds`). The answer is `inputRequests`
+  with a `requestState` (`rounds`). The host repeats its request with the input responses and the
+  state, which is a *retry*, and the held call continues.
+- A *round* of a modern server: it ends the request with its own `inputRequests`. They go to the
+  host unchanged, with the server's state sealed in a `requestState`. The retry is then a new
+  request to the server, with the responses and the server's state.
 
-A call that may become a task or be held is detached from its request: it runs as an `InflightCall`
-(`flights`). All other requests are sent and awaited in place. `attending` waits for responses, and
-`turns` for permits.
+A call that may become a task or be held is *detached* from its request: it runs as an
+`InflightCall` (`flights`), its *flight*, and may outlive the request. All other requests are sent
+and awaited in place. `attending` waits for responses, and `turns` for permits.
 """
 
 from collections.abc import Awaitable
@@ -62,8 +65,8 @@ Awaited = TypeVar("Awaited")
 class HoldTimes(NamedTuple):
     """The times that apply while a host waits, or is waited for.
 
-    `live` has the time that a host may take for input responses. `patience` is the keep-alive
-    interval.
+    - `live`: the operator's present rules, with the time that a host may take for input responses.
+    - `patience`: the keep-alive interval of a host that waits for an answer.
     """
 
     live: RuntimeConfig
@@ -71,7 +74,14 @@ class HoldTimes(NamedTuple):
 
 
 class Calls:
-    """The requests of modern hosts that this process sends to servers."""
+    """The requests of modern hosts that this process sends to servers; one object per process.
+
+    `call`, `relay`, `forward` and `retry` each serve one request, and return when its answer is
+    known. `correspond` is called once at start. `sweep` is called now and then. At the end `stop`
+    is called, and then `close`.
+
+    `joining` lets a call join an equal one that runs. `states` seals and opens `requestState`.
+    """
 
     def __init__(
         self,
@@ -99,10 +109,10 @@ class Calls:
         self._remote_retries: RemoteRetries | None = None
 
     def correspond(self, bus: ClusterBus, entropy: Entropy) -> None:
-        """Connect to the other replicas; called once at start, if there are some.
+        """Connect to the other replicas over `bus`; called once at start, if there are some.
 
-        From then on retries of calls that another replica holds are forwarded to it, and theirs are
-        served here.
+        Only the replica that holds a call can continue it. From then on a retry that comes here is
+        forwarded to the holder, and retries that others forward are served here.
         """
         self._holds.mark = bus.holder
         services = RetryServices(self._holds, self._waiter, self._dialect, self._check_retry, self._resume)
@@ -122,6 +132,7 @@ class Calls:
         if decision.would_promote and meta.declares_tasks:
             self._event_sink.emit(ShadowPromotion(session.mount.name))
         outbound = self._apply_rules(_outbound(exchange, caller, session, meta, intent), intent, decision)
+        # Sent without a task, a repeated key would run the call a second time beside its task.
         if intent.idempotency_key is not None and not outbound.may_become_task:
             await self._refuse_key_of_task(outbound, intent)
         if intent.idempotency_key is not None or decision.join_retries is not None:
@@ -134,8 +145,8 @@ class Calls:
     async def relay(
         self, exchange: Exchange, caller: AuthContext, session: SharedSession, meta: RequestMeta, intent: Relay
     ) -> RpcReply:
-        """Answer any other request: with the server's answer, or input requests. Raises what `call`
-        raises.
+        """Answer any other request: with the server's answer, or input requests if its method has
+        rounds (`IN_ROUNDS`). Raises what `call` raises.
         """
         if intent.method in IN_ROUNDS:
             return await self._send(_outbound(exchange, caller, session, meta, intent))
@@ -146,8 +157,8 @@ class Calls:
     async def forward(
         self, exchange: Exchange, caller: AuthContext, session: SharedSession, meta: RequestMeta, intent: Relay
     ) -> Response:
-        """Send a request that needs no input of the host, and return the response. Raises what
-        `call` raises.
+        """Send a request that needs no input of the host, and return the server's response as it
+        is. Raises what `call` raises.
         """
         outbound = _outbound(exchange, caller, session, meta, intent)
         with self._waiter.open_listener(exchange, meta, intent.id) as listener:
@@ -157,6 +168,9 @@ class Calls:
         self, exchange: Exchange, caller: AuthContext, session: SharedSession, meta: RequestMeta, intent: Retry
     ) -> RpcReply:
         """Answer a request that was sent again with input responses.
+
+        A state of a held call continues that call, here or at the replica that holds it. With the
+        state of a server's own round, or without one, the request is sent anew.
 
         Raises InvalidParams for a `requestState` of another request, one that was used or has
         expired, and for a response that fits no input request. Otherwise raises what `call` raises.
@@ -168,22 +182,24 @@ class Calls:
                 outbound = _outbound(exchange, caller, session, meta, intent.request)
                 return await self._remote_retries.forward(outbound, intent, state, holder)
             outbound = await self._check_retry(exchange, caller, session, meta, intent.request)
-            # No await from here until the call is taken: a round counts once.
+            # No await from here until `stop_wait`: otherwise two retries could continue one round.
             held = self._holds.find(caller.owners(session.mount.name), state.id, state.round)
             return await self._resume(held, outbound._replace(session=held.session), intent)
-        # A server of the legacy era has no rounds: responses that it did not ask for are left out
-        # (M-MRTR-5).
+        # The session tells the server's era. A legacy server has no rounds: responses that it did
+        # not ask for are left out (M-MRTR-5).
         await self.wait_for_session(exchange, meta, session.upstream.open())
         outbound = await self._check_retry(exchange, caller, session, meta, intent.request)
         if session.upstream.era is Era.MODERN:
             outbound = outbound._replace(
                 sends=self._dialect.with_answers(intent, None if state is None else state.state)
             )
-        # Only a state proves that the call was accepted before; responses alone do not.
+        # A state proves that the call was accepted before and was not made a task, so it is sent.
+        # Responses alone prove nothing: the call is treated as a first one.
         return await (self._create_task_or_send(outbound) if state is None else self._send(outbound))
 
     async def wait_for_session(self, exchange: Exchange, meta: RequestMeta, work: Awaitable[Awaited]) -> Awaited:
-        """Await `work`, which opens a session with a server before a request is sent.
+        """Await `work`, which opens a session with a server before a request is sent; return its
+        result.
 
         The host gets keep-alives meanwhile. Raises what `ResponseWaiter.wait` raises.
         """
@@ -221,11 +237,11 @@ class Calls:
     async def _decision(
         self, exchange: Exchange, session: SharedSession, meta: RequestMeta, call: CallTool
     ) -> PromotionDecision:
-        """Return the operator's decision about tasks for a tool."""
+        """Return the operator's decision about tasks for a tool, without a wait if possible."""
         decision = self._tasks.decided(session, call.tool)
         if decision is None or (decision.mode is PromotionMode.REQUIRED and not meta.declares_tasks):
-            # What the server declares about the tool is needed, also before a refusal. That may
-            # need a session.
+            # The decision needs what the server declares about the tool. So does a refusal,
+            # because `decided` may be too strict for some tools. Reading that may open a session.
             decision = await self.wait_for_session(exchange, meta, self._tasks.decide(session, call.tool))
         return decision
 
@@ -237,9 +253,10 @@ class Calls:
         meta: RequestMeta,
         request: CallTool | Relay,
     ) -> OutboundCall:
-        """Return the outbound call of a retry, after the promotion rules of its tool were applied.
+        """Return the outbound call of a retry, with what the promotion rules of its tool allow now.
 
-        The rules may have changed since the first request. Raises TaskSupportMismatch.
+        They may have changed since the first request. Raises TaskSupportMismatch if the tool now
+        runs only as a task, and the host declares no tasks.
         """
         outbound = _outbound(exchange, caller, session, meta, request)
         if not isinstance(request, CallTool):
@@ -255,6 +272,7 @@ class Calls:
         if mode is PromotionMode.REQUIRED and not declares_tasks:
             self._turns.count_refused(outbound)
             raise TaskSupportMismatch("This tool runs only as a task")
+        # Without `stored_params` the call cannot be stored, and so cannot be a task.
         if mode is PromotionMode.SYNC or not declares_tasks or call.stored_params is None:
             return outbound
         return outbound._replace(may_become_task=True, mode=mode, grace=decision.inline_grace)
@@ -274,7 +292,10 @@ class Calls:
         return await self._send(outbound) if record is None else self._task_reply(outbound, record)
 
     async def _send(self, outbound: OutboundCall) -> RpcReply:
-        """Send a call, and answer its request."""
+        """Send a request, and answer it: detached if it may outlive this, else in place.
+
+        Either way a round of a modern server passes through.
+        """
         if outbound.may_outlive:
             return await self._send_detached(outbound)
         with self._waiter.open_listener(outbound.exchange, outbound.meta, passes_rounds=True) as listener:
@@ -282,7 +303,10 @@ class Calls:
         return await self._rounds.answered(outbound, response, listener.missing)
 
     async def _send_detached(self, outbound: OutboundCall) -> RpcReply:
-        """Send a call that may outlive its request, in a background task, and answer the request."""
+        """Send a call that may outlive its request, in a background task, and answer the request.
+
+        The permit is released when the call ends.
+        """
         flight = InflightCall(most=self._holds.most)
         if outbound.coalesce_key is not None:
             record = await self._promotion.find_equal_task(outbound)
@@ -305,8 +329,8 @@ class Calls:
     async def _resume(self, held: Held, outbound: OutboundCall, intent: Retry) -> RpcReply:
         """Give a held call the input responses of a retry, and answer the retry.
 
-        If the responses are invalid, this raises InvalidParams; the call stays held, and the host
-        may try again.
+        Raises InvalidParams for invalid responses, before anything changed. Then the call stays
+        held, and the host may try again.
         """
         flight = held.flight
         if client_features(outbound.meta.peer) != client_features(held.session.peer):
@@ -322,10 +346,10 @@ class Calls:
         return await self._follow(outbound, flight, held)
 
     async def _follow(self, outbound: OutboundCall, flight: InflightCall, held: Held | None) -> RpcReply:
-        """Wait for a call until there is an answer for the host.
+        """Wait for a call until there is an answer for the host, and return it.
 
-        `held` is None before the first round. If the host disconnects, or this raises for another
-        reason, the call is cancelled and no longer held.
+        `held` is None if the call was not held before. If the host disconnects, or this raises for
+        another reason, the call is cancelled and no longer held.
         """
         try:
             with self._waiter.open_listener(outbound.exchange, outbound.meta) as listener:
@@ -351,6 +375,7 @@ class Calls:
             # A question may have been withdrawn meanwhile.
             if flight.questions:
                 return await self._rounds.ask(outbound, flight, held)
+        # No more rounds: the call has ended, or is a task now.
         if held is not None:
             self._holds.end(held)
         if record is not None:

@@ -47,7 +47,8 @@ class InflightCall:
     - `_listener`: gets the notifications now. `_task_listener`: the task's, once there is a task.
     - `_progress`, `_resume_point`: the newest ones, for a task that the call may become.
     - `_change`: set when a question has come or the call has ended, to wake those who wait.
-    - `_leaves_at_close`: the value of `leaves` when `close` was called.
+    - `_leaves_at_close`: the value of `leaves` when `close` was called. `leaves` is true if the
+      call goes on in another process, so that it must not be cancelled at its server.
     """
 
     __slots__ = (

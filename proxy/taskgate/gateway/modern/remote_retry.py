@@ -271,6 +271,9 @@ class RemoteRetries:
 
 
 def _encoded(meta: RequestMeta) -> dict[str, Any]:
+    """Encode what a retry declares, for the `headers` of a `ForwardedRequest`; `_meta_of` decodes
+    it.
+    """
     peer = meta.peer
     return {
         "revision": peer.revision.value,

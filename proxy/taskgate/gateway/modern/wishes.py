@@ -37,7 +37,8 @@ def concerns_server(wants: Subscription) -> bool:
 
 
 def declares(server: ServerDescription) -> Callable[[str, str], bool]:
-    """Return a function that tells whether the server's capability has a flag set to true."""
+    """Return a function of a capability and a flag: whether the server declares that capability
+    with the flag set to true."""
     declared = members(server.capabilities)
 
     def has(capability: str, flag: str) -> bool:

@@ -1,8 +1,11 @@
 """OAuth token requests: `TokenEndpoint` sends client credentials or a token exchange.
 
-`speaking.Credentials` asks it for a token whenever `tokens` has none that is still good. No error
-or log line contains what was sent to the endpoint, and of its answer only error codes of the RFCs.
-Exceptions of aiohttp stay inside.
+`speaking.Credentials` creates one per server, and requests a token when it has none cached that is
+still valid. Each `grant` is one POST to the endpoint. It returns a token and its lifetime, or
+raises UpstreamFailed; no exception of aiohttp passes through.
+
+No error or log line contains what was sent to the endpoint. Of its answer, only known error codes
+are logged.
 """
 
 import asyncio
@@ -29,11 +32,11 @@ from taskgate.upstream import failures
 from taskgate.upstream.settings import GrantKind, GrantSettings
 
 MAX_ANSWER: Final = 64 * 1024
-"""Bytes of an answer; no token that a server accepts is nearly as large."""
+"""The most bytes of an answer; no token that a server accepts is nearly as large."""
 UNSAID: Final = 60.0
-"""Lifetime in seconds of a token for which the endpoint states none."""
+"""The lifetime in seconds that is assumed if the endpoint states none."""
 LONGEST: Final = 86_400.0
-"""Longest lifetime in seconds that is believed."""
+"""The longest lifetime in seconds; a longer one of the endpoint is cut to it."""
 
 _EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
 _ACCESS_TOKEN: Final = "urn:ietf:params:oauth:token-type:access_token"  # noqa: S105 - what kind of token, not one
@@ -54,8 +57,8 @@ _CODES: Final = frozenset(
     }
 )
 """Error codes that are logged: RFC 6749, 5.2, RFC 6750, 3.1 and RFC 8693, 2.2.2."""
-# RFC 8693 prescribes invalid_request for an unacceptable subject token; endpoints use the others as
-# well.
+# Error codes for which the subject token may be the cause. RFC 8693 prescribes invalid_request for
+# it; endpoints use the others as well.
 _OF_SUBJECTS: Final = frozenset({"invalid_grant", "invalid_request", "invalid_token"})
 
 log = getLogger("taskgate.credentials")
@@ -69,16 +72,19 @@ class Granted(NamedTuple):
 
 
 class SubjectRefused(failures.StaleToken):
-    """The endpoint refused, and the caller's token (the subject token) may be the cause: with a
-    newer one the request may succeed."""
+    """The endpoint refused, and the caller's token (the subject token) may be the cause.
+
+    With a newer token of the caller the request may succeed. It is raised in place of `failure`,
+    with the same reason and text.
+    """
 
     def __init__(self, failure: UpstreamFailed) -> None:
         super().__init__(UpstreamReason(failure.reason), str(failure), dispatched=failure.dispatched)
 
 
 class _Refused(Exception):
-    """No token was granted: `reason` is for hosts, `word` is logged for operators. It stays inside
-    this module."""
+    """No token was granted. `reason` decides the host's error; `word` is logged for operators: an
+    error code of the endpoint, or a word of this module. It is caught in `TokenEndpoint.grant`."""
 
     def __init__(self, reason: UpstreamReason, word: str) -> None:
         super().__init__(word)
@@ -87,10 +93,10 @@ class _Refused(Exception):
 
 
 class TokenEndpoint:
-    """One token endpoint, asked on behalf of one server, named `upstream` in log lines.
+    """One token endpoint, which grants tokens for one server, named `upstream` in log lines.
 
-    `patience` is the timeout of a request in seconds. Belongs to one event loop, and is closed at
-    its end.
+    `patience` is the timeout of a token request in seconds. It belongs to one event loop, and its
+    owner closes it at the end.
     """
 
     def __init__(self, settings: GrantSettings, *, upstream: str, patience: float) -> None:
@@ -104,14 +110,15 @@ class TokenEndpoint:
             hdrs.USER_AGENT: "taskgate",
         }
         self._session: ClientSession | None = None
-        # The reason that was logged last; None after a success.
+        # The word that was logged last; None after a success, so that the next failure is logged.
         self._told: str | None = None
         self._closed = False
 
     async def grant(self, subject_token: str | None) -> Granted:
-        """Request a new token. For a token exchange, `subject_token` is the caller's token.
+        """Request a new token. For a token exchange, `subject_token` is the caller's token, else
+        None.
 
-        Raises UpstreamFailed; SubjectRefused if the subject token may be the cause.
+        Raises UpstreamFailed; SubjectRefused, which is one, if the subject token may be the cause.
         """
         try:
             granted = read_answer(*await self._ask(form_of(self._settings, subject_token)))
@@ -125,14 +132,16 @@ class TokenEndpoint:
         return granted
 
     async def close(self) -> None:
-        """End every request; no more are made. May be called again."""
+        """Abort every request. From now on `grant` fails, and no request is made. A second call
+        does nothing."""
         self._closed = True
         session, self._session = self._session, None
         if session is not None:
             await session.close()
 
     async def _ask(self, form: dict[str, str]) -> tuple[int, bytes]:
-        """POST the form; return status and body of the answer."""
+        """POST the form; return status and body of the answer, whatever the status. Raises
+        _Refused."""
         if self._closed:
             raise _Refused(UpstreamReason.UNREACHABLE, "closed")
         if self._session is None:
@@ -152,20 +161,24 @@ class TokenEndpoint:
             raise _Refused(UpstreamReason.UNREACHABLE, "broken") from None
 
     def _tell(self, word: str) -> None:
-        """Log why there is no token, once until that changes."""
-        # Logged when the reason changes, not for each call: hosts must not be able to fill the log.
+        """Log why there is no token, unless the last failure had the same word."""
+        # Not for each call: hosts must not be able to fill the log.
         if self._told != word:
             self._told = word
             log.warning("could not get credentials for a server", extra={"upstream": self._upstream, "reason": word})
 
 
 def basic(client_id: str, client_secret: str) -> str:
-    """Return client authentication as of RFC 6749, 2.3.1, which every endpoint accepts."""
+    """Return the value of `Authorization` by which the gateway authenticates as a client.
+
+    It is the Basic form of RFC 6749, 2.3.1, which every endpoint accepts.
+    """
     return "Basic " + b64encode(f"{quote_plus(client_id)}:{quote_plus(client_secret)}".encode()).decode()
 
 
 def form_of(settings: GrantSettings, subject_token: str | None) -> dict[str, str]:
-    """Return the form fields of the token request."""
+    """Return the form fields of the token request. `subject_token` is used for an exchange only,
+    and then required."""
     form = {"grant_type": "client_credentials"}
     if settings.kind is GrantKind.TOKEN_EXCHANGE:
         assert subject_token is not None, "a token exchange needs the caller's token"
@@ -184,7 +197,7 @@ def form_of(settings: GrantSettings, subject_token: str | None) -> dict[str, str
 
 
 def read_answer(status: int, body: bytes) -> Granted:
-    """Return the token in an answer. Raises _Refused."""
+    """Return the token in an answer. Raises _Refused if there is none, or it is no bearer token."""
     if status != 200:
         raise _refusal(status, body)
     answer = _object(body)
@@ -198,6 +211,7 @@ def read_answer(status: int, body: bytes) -> Granted:
 
 
 def _refusal(status: int, body: bytes) -> _Refused:
+    """Return the error for an answer with an error status or a redirect."""
     if 300 <= status < 400:
         return _Refused(UpstreamReason.REFUSED, "redirect")
     if status >= 500:
@@ -210,6 +224,7 @@ def _refusal(status: int, body: bytes) -> _Refused:
 
 
 def _object(body: bytes) -> dict[str, object]:
+    """Return the JSON object of a body. Raises _Refused for anything else."""
     try:
         answer = orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -220,6 +235,7 @@ def _object(body: bytes) -> dict[str, object]:
 
 
 def _lifetime(said: object) -> float:
+    """Return the lifetime in seconds for a value of `expires_in`, from 0 to LONGEST."""
     # Some endpoints write the number as text.
     if isinstance(said, str) and _SECONDS.fullmatch(said):
         said = int(said)
@@ -240,6 +256,7 @@ def _new_session() -> ClientSession:
 
 
 async def _read(response: ClientResponse) -> bytes:
+    """Read the body. Raises _Refused if it exceeds MAX_ANSWER."""
     body = bytearray()
     async for piece in response.content.iter_any():
         body += piece

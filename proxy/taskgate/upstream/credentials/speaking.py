@@ -2,7 +2,8 @@
 
 They are a configured header or a bearer token, and headers that name the caller. A request's
 headers are made anew, so none of the host's headers is in them. No token of one auth context is
-used for another. `http` wraps the transport of a session in it.
+used for another. There is one `Credentials` per server. `http` wraps the transport of each session
+in a `SpeakingTransport`.
 """
 
 from collections.abc import Hashable
@@ -25,7 +26,11 @@ _PLAIN: Final = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not
 
 
 class Credentials:
-    """The credentials for one server. Belongs to one event loop, and is closed at its end."""
+    """The credentials for one server. It belongs to one event loop, and is closed at the end.
+
+    `token` gets the token of a request, `fields` makes its headers, `refused` tells that the server
+    refused the token. `observer` is told the duration and success of each token request.
+    """
 
     def __init__(self, settings: UpstreamSettings, *, observer: UpstreamObserver, clock: Clock) -> None:
         self._observer = observer
@@ -62,7 +67,8 @@ class Credentials:
         return await self._tokens.get(_key(grant, principal), principal)
 
     def fields(self, principal: Principal, token: str | None) -> dict[str, str]:
-        """Return the headers with the credentials and the caller's identity."""
+        """Return the headers with the credentials and the caller's identity. `token` is the result
+        of `token` for the same principal."""
         fields = self._fixed if token is None else {_AUTHORIZATION: f"Bearer {token}"}
         named = self._identity
         if named.context is not None:
@@ -83,6 +89,8 @@ class Credentials:
             await self._endpoint.close()
 
     async def _ask(self, principal: Principal) -> Granted:
+        """Request a token for a principal. Raises UpstreamFailed; SubjectRefused if the caller's
+        own token has expired, or may be the cause."""
         grant, endpoint = self._grant, self._endpoint
         assert grant is not None, "credentials are requested only with a grant"
         assert endpoint is not None, "a grant has a token endpoint"
@@ -103,7 +111,8 @@ class Credentials:
 class SpeakingTransport:
     """Transport of one session that adds credentials and identity headers to every request.
 
-    A request without a principal is made for that of the session, which `principal_source` returns.
+    A request without a principal is made for that of the session, which `principal_source` returns
+    at each request. Failures to get a token are raised by `send` as UpstreamFailed.
     """
 
     def __init__(self, inner: Transport, credentials: Credentials, principal_source: PrincipalSource) -> None:
@@ -112,11 +121,11 @@ class SpeakingTransport:
         self._speaks = principal_source
 
     async def send(self, outgoing: Outgoing) -> Incoming:
-        """Send with credentials. After a 401 the token is forgotten, but a call is not sent a
-        second time."""
+        """Send with credentials. After a 401 the token is forgotten, and the answer is returned: a
+        call is not sent a second time."""
         incoming, is_refused = await self._send(outgoing)
         if is_refused and outgoing.only_listens:
-            # A stream is no call and can be repeated; its session has only this one.
+            # A stream has no effect at the server, so it is opened again, with a new token.
             await incoming.release()
             incoming, _ = await self._send(outgoing)
         return incoming

@@ -1,9 +1,9 @@
-"""Cache of bearer tokens: `Tokens`, by auth context, for most of their lifetime.
+"""Cache of bearer tokens for a server: `Tokens`, by key, for most of their lifetime.
 
-Concurrent requests for one key share one token request. A token is only returned for its own key. A
-token request is made with the token of one caller, the subject token. If that one was refused, a
-waiter with another token of the same caller makes a request with its own. Used by
-`speaking.Credentials`.
+The key of a token names the caller and its rights, or is the same for all callers. A token is only
+returned for its own key. `speaking.Credentials` makes the keys and calls `get`. Concurrent calls
+for one key share one token request. It may be made with the caller's own token (the subject token).
+If that was refused, a waiter with another token of the same caller makes a request with its own.
 """
 
 import asyncio
@@ -48,7 +48,11 @@ class _Flight(SingleFlight[_Token]):
 
 
 class Tokens:
-    """Stores up to `most` tokens. `ask` requests one for a principal."""
+    """Stores up to `most` tokens. `ask` requests one for a principal, and may raise UpstreamFailed.
+
+    A token is requested on the first `get` of a key, and again after it has expired, was dropped,
+    or could not be got. It is removed by `drop`, by eviction, or by `close`.
+    """
 
     def __init__(self, ask: Ask, *, clock: Clock, most: int = MOST) -> None:
         self._ask = ask
@@ -60,7 +64,7 @@ class Tokens:
     async def get(self, key: Hashable, principal: Principal) -> str:
         """Return the token of a key; request one for `principal` if there is none or it expired.
 
-        Raises UpstreamFailed.
+        Raises UpstreamFailed; SubjectRefused if the token of `principal` itself was refused.
         """
         flight = self._kept.get(key)
         if flight is None or flight.is_empty or self._is_over(flight):
@@ -74,13 +78,13 @@ class Tokens:
         return await self._wait(key, flight.others.setdefault(principal.token, _Flight(self._have, principal)))
 
     def drop(self, key: Hashable, token: str) -> None:
-        """Forget this token of a key; a newer one stays."""
+        """Forget this token of a key, so the next `get` requests another; a newer one stays."""
         flight = self._kept.get(key)
         if flight is not None and flight.value is not None and flight.value.text == token:
             del self._kept[key]
 
     async def close(self) -> None:
-        """Remove everything; waiting callers get UpstreamFailed."""
+        """Remove everything and stop the token requests; waiting callers get UpstreamFailed."""
         self._kept.clear()
         asking = tuple(self._asking)
         for task in asking:
@@ -101,7 +105,7 @@ class Tokens:
             raise failures.no_credentials(UpstreamReason.UNREACHABLE) from None
 
     async def _have(self, principal: Principal) -> _Token:
-        """Request a token."""
+        """Request a token. Runs as the task of a `_Flight`, so that `close` can cancel it."""
         task = asyncio.current_task()
         assert task is not None, "this runs in a task of its own"
         self._asking.add(task)

@@ -1,10 +1,13 @@
 """One message channel with its requests: `Channel`, the listener (`Ears`) of a `MessageChannel`.
 
-Sessions and modern requests send through it, and the message channel delivers to it. An answer or
-progress goes to the reply of its request (`waiting`), any other message to its `ChannelUsers`
-(`company.SharedBy`). It begins when the message channel is first taken, and ends with `lost`.
-Messages wait in memory for their readers. While too many bytes wait, reading from the channel
-pauses.
+A message channel (`line`) carries messages to one server and back. Sessions and modern requests
+send through the `Channel`, and the message channel delivers to it. Each request has a *reply*
+(`ChannelReply`), which stores its messages for a reader. An answer or progress goes to the reply of
+its request. A request of the server, or another notification, goes to `company`, which is the
+`ChannelUsers` of the channel (`company.SharedBy`). An answer to no request is dropped.
+
+It begins when the message channel is first taken, and ends with `lost`. While too many bytes wait
+for readers, reading from the message channel pauses.
 """
 
 import asyncio
@@ -43,17 +46,16 @@ _GONE: Final = frozenset({400, 404})
 
 
 class ChannelUsers(Protocol):
-    """Receivers of messages that belong to no request; `company.SharedBy`. No method raises or
-    waits."""
+    """Receivers of messages that belong to no request; `company.SharedBy` implements it. No method
+    raises or waits. A parameter `read` is what the functions of `contents` take: the bytes of a
+    message, or the result of `message_in` if it is large, which is None if it is invalid."""
 
     def noted(self, method: str, message: bytes, read: Read) -> None:
-        """Receive a notification. `read` is what the functions of `contents` take: its bytes, or
-        its decoded form if it is large."""
+        """Receive a notification, also progress whose token is of no request in flight."""
         ...
 
     def asked(self, asks: RequestPeek, message: bytes, read: Read) -> None:
-        """Receive a request of the server, to give it to a session or refuse it. `read` is as in
-        `noted`."""
+        """Receive a request of the server, to give it to a session or refuse it."""
         ...
 
     def lost(self, failure: UpstreamFailed) -> None:
@@ -61,15 +63,21 @@ class ChannelUsers(Protocol):
         ...
 
     def is_wanted(self, uri: str) -> bool:
-        """Whether any session subscribes to that resource. If so, no unsubscription is sent."""
+        """Whether any session subscribes to that resource. If so, no unsubscription is sent, since
+        the sessions share the server's subscription."""
         ...
 
 
 class Channel:
     """One message channel, `line`, in use.
 
-    `waiting` has the requests in flight, `tasks` the server tasks that are polled on it. `company`
-    gets messages of no request; `under_way` runs background sends.
+    - `waiting`: the requests in flight. `ask` adds one; whoever ends its reply removes it.
+    - `tasks`: the server tasks that are polled on the channel.
+    - `company`: the receiver of messages of no request.
+    - `under_way`: runs background sends.
+
+    To send: `greet` for `initialize`, `ask` for another request, `tell` for a message without
+    answer, `say` for one without even a wait. `keep` and `read` count bytes for the pause.
     """
 
     def __init__(self, line: MessageChannel, company: ChannelUsers, under_way: UnderWay) -> None:
@@ -90,20 +98,25 @@ class Channel:
         return len(self.waiting) + self.tasks.count(asyncio.get_running_loop().time())
 
     def heard(self, message: bytes) -> bool:
-        """Give a message to its receiver, as `Ears.heard`."""
+        """Give a message to its receiver. False if it is no valid message, which the message
+        channel then may log."""
         kind = kind_of(message)
         return self._hear_strange(look_at(message), message) if kind is None else self._hear(kind, message, message)
 
     async def heard_large(self, message: bytes) -> bool:
-        """Give a large message to its receiver, as `Ears.heard_large`; it is read on another
-        thread."""
+        """Give a large message to its receiver, like `heard`, but decode it on another thread.
+
+        The message channel delivers nothing else meanwhile, so messages stay in order.
+        """
         kind = await in_thread(partial(kind_of, message))
         if is_bounded(kind):
-            # Dropped: a notification above the size limit, whose ends did not tell its kind.
+            # A large notification is dropped, unless it may hold the result of a task.
             return True
         is_waited_for = isinstance(kind, Answers) and kind.id in self.waiting.replies
-        # An answer is decoded by its reader.
+        # An answer to a request in flight is decoded by its reader, so not here.
         read = None if kind is None or is_waited_for else await in_thread(partial(message_in, message))
+        # An invalid answer of no request in flight may name its request elsewhere: see below. An
+        # invalid request or notification goes to its receiver with `read` None.
         if kind is not None and (read is not None or is_waited_for or not isinstance(kind, Answers)):
             return self._hear(kind, message, read)
         strange = await in_thread(partial(look_at, message))
@@ -116,7 +129,8 @@ class Channel:
         return all(were_messages)
 
     def cut(self, ends: bytes) -> bool:
-        """Handle the ends of a message that was too large to store, as `Ears.cut`.
+        """Handle the two ends of a message that was too large to store; False if it cannot be a
+        message.
 
         An answer fails its request, a request of the server is refused, and a notification is
         dropped. If its kind is unknown, it may be any answer: the only request in flight fails, or
@@ -137,7 +151,8 @@ class Channel:
     def lost(self, failure: UpstreamFailed) -> None:
         """Fail all requests in flight and tell `company`."""
         if failure.reason == UpstreamReason.CLOSED.value:
-            # No stream can be resumed, other than after a closed HTTP connection.
+            # Unlike a closed HTTP connection, this ends the server's streams for good: `Severed`
+            # tells the readers not to resume them.
             failure = failures.Severed(str(failure))
         self.waiting.lost(failure)
         self.company.lost(failure)
@@ -148,8 +163,9 @@ class Channel:
         """Send a request, and wait until the first message arrives in `reply`, at most until the
         loop time `until`.
 
-        `listens`: the request only opens a stream, and does not count as in flight. Raises
-        UpstreamFailed; the caller must then end the reply.
+        From before the send, `reply` gets the messages of the request. `listens`: the request only
+        opens a stream, and does not count as in flight. Raises UpstreamFailed. The caller must end
+        the reply, also after an error or a cancellation.
         """
         self.waiting.replies[reply.id] = reply
         if listens:
@@ -157,12 +173,13 @@ class Channel:
         await self._carry(outgoing, reply, until)
 
     async def greet(self, outgoing: Outgoing, reply: ChannelReply, *, until: float | None) -> None:
-        """Get the answer to `initialize` into `reply`. The first caller sends it; others wait for
-        the same answer.
+        """Get the answer to `initialize` into `reply`, accepted or not. The first caller sends it;
+        others wait for the same answer.
 
-        Raises UpstreamFailed. A channel whose server was silent for a whole timeout is useless and
-        is dropped. A waiter may have less time, since the start of a program takes some of it. When
-        its time is over, the channel is dropped only if no other waiter is left.
+        Raises UpstreamFailed, also if `until` has passed. The channel is dropped if the server was
+        silent for a whole timeout after `initialize` was sent. A caller whose program started late
+        has less time than that. When its time is over, the channel is dropped only if no other
+        caller waits.
         """
         greeting, loop = self.waiting.greeting, asyncio.get_running_loop()
         try:
@@ -173,11 +190,13 @@ class Channel:
             if reply.status != OK:
                 greeting.fails(failures.refused(reply.status))
         except UpstreamFailed as failure:
-            # The timeout of one waiter says nothing about the others.
+            # The timeout of one caller says nothing about the others. Any other failure is of the
+            # message, and so of all who wait for its answer.
             if failure.reason != UpstreamReason.TIMEOUT.value and reply in greeting.waiting:
                 greeting.fails(failure)
             raise
         finally:
+            # On every path, also when the caller is cancelled: is the channel still of use?
             greeting.leaves(reply)
             if outgoing.first_byte is not None and until is not None:
                 patience, now = outgoing.first_byte.total_seconds(), loop.time()
@@ -185,30 +204,36 @@ class Channel:
                     self.line.drop()
 
     async def tell(self, outgoing: Outgoing) -> int:
-        """Send a message that gets no answer; return the status of its acceptance. Raises
-        UpstreamFailed."""
+        """Send a message that gets no answer, and wait until it is sent.
+
+        Returns the HTTP status of its acceptance, 202 without HTTP. An error status is not raised,
+        but may drop the channel. Raises UpstreamFailed if it could not be sent.
+        """
         status = await self.line.send(outgoing)
         self._see(status)
         return status
 
     def say(self, message: str, like: Outgoing) -> None:
-        """Send a message in the background, with the headers of `like`, a request of the same
-        caller; failures are ignored."""
+        """Send a message that gets no answer in the background; failures are ignored.
+
+        `like` is a request of the same caller, whose headers are used.
+        """
         body = message.encode()
         outgoing = Outgoing(verb="POST", headers=like.headers, body=body, first_byte=FAREWELL, follows=True)
         self._under_way.begin(self._say(outgoing))
 
     def keep(self, size: int) -> None:
-        """Count bytes that were stored for a reader; above KEPT_MOST, reading from the channel
-        pauses."""
+        """Count bytes that a reply or session has stored for its reader. Above KEPT_MOST, reading
+        from the message channel pauses."""
         self._kept += size
         if self._kept > KEPT_MOST and not self._is_paused:
             self._is_paused = True
             self.line.pause()
 
     def read(self, size: int) -> None:
-        """Count bytes that a reader took or dropped; reading continues below a quarter of
-        KEPT_MOST."""
+        """Count stored bytes that a reader has taken or dropped. Below a quarter of KEPT_MOST,
+        reading from the message channel continues. Every byte of `keep` must be counted here
+        once."""
         self._kept -= size
         if self._is_paused and self._kept < KEPT_MOST // 4:
             self._is_paused = False
@@ -216,7 +241,7 @@ class Channel:
 
     async def _carry(self, outgoing: Outgoing, reply: ChannelReply, until: float | None) -> None:
         """Send a request and wait for the start of its answer; on an acknowledging channel both at
-        once."""
+        once. Raises UpstreamFailed."""
         if not self.line.acknowledges:
             try:
                 status = await self.line.send(outgoing)
@@ -248,7 +273,7 @@ class Channel:
             await self.tell(outgoing)
 
     def _judge(self, status: int, reply: ChannelReply) -> None:
-        """Have the reply end with an error status of its request."""
+        """End the reply with the HTTP status of its request if that is an error."""
         if not 200 <= status < 300:
             reply.refuse(status)
             self._see(status)
@@ -259,7 +284,8 @@ class Channel:
             self.line.drop()
 
     def _hear(self, kind: Kind, message: bytes, read: Read) -> bool:
-        """Give a valid message to its reply or to `company`. False only for an invalid response."""
+        """Give a message of a known kind to its reply or to `company`. False only for an invalid
+        response. `read` is as in `ChannelUsers`."""
         if isinstance(kind, Answers):
             return self._hear_answer(kind.id, message, read)
         if isinstance(kind, Tells):
@@ -275,7 +301,8 @@ class Channel:
         return True
 
     def _hear_answer(self, id: RequestId, message: bytes, read: Read) -> bool:
-        """Give a response to its request or the handshake; False if it is no valid response."""
+        """Give a response to its request or the handshake; drop it if nothing waits for it. False
+        if it is dropped and invalid."""
         was_asked = id in self.waiting.replies or id in self.waiting.given_up or self.waiting.greeting.awaits(id)
         if was_asked:
             self.line.answered(len(message))
@@ -284,19 +311,20 @@ class Channel:
             self.tasks.look(message, reply.keeper, asyncio.get_running_loop().time())
             reply.answer(message)
         elif not greeting.awaits(id):
-            # A late answer to an abandoned request is ignored. An invalid one may be meant for
-            # another request.
+            # A valid answer of no request in flight is late or stray, and is dropped. An invalid
+            # one may be meant for another request.
             return response_in(read) is not None or self._hear_strange(look_at(message), message)
         elif not greeting.hear(read):
-            # A result that is no acceptance: the state of the server is unknown.
+            # A result of `initialize` that accepts no session: the server's state is unknown.
             self.line.drop()
         return True
 
     def _hear_strange(self, strange: Strange, message: bytes) -> bool:
-        """Handle what is not one message: each part of an array, or an answer whose request can be
-        told.
+        """Handle what is not one valid message: each part of an array, or an answer whose request
+        can be told.
 
-        Returns whether all of it were messages.
+        Returns whether it is an array of valid messages. False for everything else, also if a
+        request failed on it.
         """
         if strange.parts:
             were_messages = [_is_one(part) and self.heard(part) for part in strange.parts]
@@ -304,7 +332,7 @@ class Channel:
         replies, greeting = self.waiting.replies, self.waiting.greeting
         waited_for = [id_ for id_ in strange.answered if id_ in replies or greeting.awaits(id_)]
         if len(waited_for) == 1:
-            # Its reader reports what is wrong with it.
+            # The reader of this request decodes the answer, and so fails with what is wrong in it.
             self._hear_answer(waited_for[0], message, None)
         elif strange.says_unread:
             self.waiting.fail_the_only_one(failures.unread())

@@ -1,12 +1,20 @@
-"""Sharing of a channel: `SharedBy` decides which session gets a message of no request.
+"""Receivers of the messages on a shared channel: `SharedBy` decides who gets one of no request.
 
-Nothing in such a message names a session (U-STDIO-4). If a channel serves several callers, or the
-server may still work for one who left, no session gets what may be another caller's. A question for
-one caller goes to the only session that it can be for, else to the one with the newest request.
+Nothing in such a message names a session (U-STDIO-4). The rules, in this order:
 
-`DuplexTransport` creates one for each message channel that it takes first, and adds and removes its
-sessions. It ends when the channel is lost. A session is "at work" here while a request of it is in
-flight, or a server task of it runs.
+1. A notification on the stream of a modern request goes to the reply of that request.
+2. Some notifications say nothing of a caller (`_FOR_ALL`): every session gets them. Any session
+   answers a ping. A request about a server task goes to the session that follows the task.
+3. If the server works for one caller only, also counting abandoned requests, other messages go to
+   sessions of that caller. All sessions get a notification. A request of the server goes to the
+   only session that it can be for, else to the one with the newest request.
+4. Else no session gets what may be another caller's: notifications are dropped, except updates of
+   a resource that a session subscribes to. Requests of the server are refused.
+
+`DuplexTransport` creates one when it first takes a message channel, and adds and removes its
+sessions. It ends when the channel is lost. A session is *at work* here while a request of it is in
+flight or abandoned, or a server task of it runs. The `keeper` of a reply is the session or modern
+request that sent the request.
 """
 
 import asyncio
@@ -41,7 +49,13 @@ NOTE_RESOURCE_UPDATED: Final = "notifications/resources/updated"
 
 
 class SharedBy:
-    """A channel and its sessions; the `ChannelUsers` of the channel.
+    """What shares one channel: its sessions, by the order of their creation. It is the
+    `ChannelUsers` of the channel.
+
+    - `noted`: gives a notification to its receivers, or drops it.
+    - `asked`: gives a request of the server to one session, or refuses it.
+    - `lost`: ends every session, because the channel is closed.
+    - `is_wanted`: whether any session subscribes to a resource.
 
     `gone` is called once, when the channel is lost, before its sessions are told.
     """
@@ -57,7 +71,7 @@ class SharedBy:
             for session in self._who_hears(method, read):
                 session.hear(message)
         elif method == NOTE_CANCELLED:
-            # The server ends the stream of this request.
+            # By this notification the server ends the stream of a modern request.
             self.channel.waiting.forget(stream)
             stream.close()
         else:
@@ -83,59 +97,71 @@ class SharedBy:
     # --- modern era ---------------------------------------------------------------------------------------------------
 
     def _stream_of(self, method: str, read: Read) -> ChannelReply | None:
-        """Return the reply of the modern request that a notification belongs to (U-STDIO-5); None
-        if there is none, or it is unknown."""
+        """Return the reply of the modern request on whose stream a notification belongs
+        (U-STDIO-5); None if it is of no stream, or of an unknown one."""
         replies, listening = self.channel.waiting.replies, self.channel.waiting.listening
         if method == NOTE_MESSAGE:
-            # Logs belong to a request, but do not name it.
+            # A log message belongs to a request, but does not name it: it is only clear if one
+            # modern request alone is in flight, and no abandoned one may still log.
             others = [reply for id_, reply in replies.items() if id_ not in listening and not _is_of_session(reply)]
             is_the_only_one = len(others) == 1 and self._is_of_one() and not self._given_up()
             return others[0] if is_the_only_one else None
+        # Without subscriptions, only notifications of extensions can name a stream.
         if not listening and method in ERA_NOTICES:
             return None
         named = subscription_of(read)
         if named is None:
+            # It can only be of the one subscription that is open.
             is_the_only_one = len(listening) == 1 and not self.sessions and self._is_of_one()
             return replies[next(iter(listening))] if is_the_only_one else None
-        # Compared as text, since some servers write the number as a string.
+        # Compared as text, since some servers write the number as a string. All requests are
+        # searched: extensions name streams of other requests too.
         return next((reply for id_, reply in replies.items() if str(id_) == str(named)), None)
 
     # --- possible receivers -------------------------------------------------------------------------------------------
 
     def _given_up(self) -> list[str]:
-        """Return the sessions of abandoned requests that may still run; empty strings for modern
-        ones."""
+        """Return the session id of each abandoned request that may still run; an empty string for
+        one of a modern request."""
         return self.channel.waiting.given_up.sessions(asyncio.get_running_loop().time())
 
     def _waited_for(self) -> list[ReplyObserver]:
-        """Return the owners of requests in flight and of running server tasks."""
+        """Return the keepers of requests in flight, and the last pollers of running server
+        tasks."""
         waiting = [reply.keeper for reply in self.channel.waiting.replies.values()]
         return waiting + self.channel.tasks.followers(asyncio.get_running_loop().time())
 
     def _is_of_one(self) -> bool:
-        """Whether the server works for one caller only, abandoned requests included."""
+        """Whether everything on the channel is of one caller: sessions, requests, server tasks, and
+        requests that were abandoned."""
         contexts = {each.context for each in (*self.sessions, *self._waited_for())}
         return len(contexts | self.channel.waiting.given_up.contexts) <= 1
 
     def _only_one(self) -> ChannelSession | None:
-        """Return the only session that a message can be for. None if there are several, or the only
-        one has ended."""
+        """Return the only session that a message can be for: the one at work, if no other work
+        runs. None if that is not clear, or that session has ended.
+
+        The only open session counts, even if it is not at work.
+        """
         at_work = {each.id for each in self._waited_for()} | set(self._given_up())
         if len(self.sessions) == 1:
             at_work |= {session.id for session in self.sessions}
-        # Ids at work that are not found here are those of ended sessions, and of modern requests.
+        # An id at work without an open session is of an ended session or a modern request. The
+        # message can be theirs, so then no session is the only one.
         found = [session for session in self.sessions if session.id in at_work]
         return found[0] if len(found) == len(at_work) == 1 else None
 
     # --- legacy era ---------------------------------------------------------------------------------------------------
 
     def _who_hears(self, method: str, read: Read) -> Iterable[ChannelSession]:
-        """Return the sessions that get a notification of no request."""
+        """Return the sessions that get a notification of no stream; none if it is to be
+        dropped."""
         sessions = tuple(self.sessions)
         if method in _FOR_ALL:
             return sessions
         if self._is_of_one():
-            # Logs go to the session that works, if that is known.
+            # A log message is of a request: if one session alone can have it, the others need not
+            # get it.
             only = self._only_one() if method == NOTE_MESSAGE else None
             return sessions if only is None else (only,)
         if method != NOTE_RESOURCE_UPDATED:
@@ -146,22 +172,25 @@ class SharedBy:
     def _whom_to_ask(self, asks: RequestPeek, read: Read) -> ChannelSession | None:
         """Return the session that gets a request of the server; None if it must be refused."""
         if asks.method == PING:
-            # Any session answers it alike.
+            # Any session answers a ping alike.
             return next(iter(self.sessions), None)
+        # Allowed with several callers too: the task names its session.
         following = self._that_follows(task_in(read))
         if following is not None:
             return following
         return self._only_one() or self._newest_at_work() if self._is_of_one() else None
 
     def _newest_at_work(self) -> ChannelSession | None:
-        """Return the session with the newest request; the newest of all if none has a request."""
+        """Return the session with the newest request in flight, else the newest that polled a
+        running server task, else the newest of all. None without sessions."""
         followed = self.channel.tasks.followers(asyncio.get_running_loop().time())
         waiting = (reply.keeper for reply in self.channel.waiting.replies.values())
         at_work = [each for each in (*followed, *waiting) if isinstance(each, ChannelSession) and each in self.sessions]
         return next(reversed(at_work or [*self.sessions]), None)
 
     def _that_follows(self, task: str | None) -> ChannelSession | None:
-        """Return the session that waits for the result of the server's task, or polled it last."""
+        """Return the session that follows a server task: it waits for the result, or polled the
+        task last. None if no open session does."""
         if task is None:
             return None
         waiting = (reply.keeper for reply in self.channel.waiting.replies.values() if reply.about == task)

@@ -1,6 +1,9 @@
-"""Message contents that decide its receiver: task, subscription, resource. Fully decoded; pure.
+"""Contents of messages on a channel, by a full parse: task, subscription, resource. Pure.
 
-Few messages need this; `words` reads the kind of a message from its ends.
+`words` tells the kind of each message from its first and last bytes alone. Some messages must be
+decoded, because the first and last bytes do not name their receiver. `company` asks which
+subscription, task or resource they name. `tasks` asks which server task an answer shows,
+`transport` what a handshake declares.
 """
 
 from typing import Final, NamedTuple
@@ -13,16 +16,18 @@ from taskgate.protocol.messages import Message, Notification, Request, Response,
 from taskgate.protocol.vocabulary import NOTE_CANCELLED, RELATED_TASK, SUBSCRIPTION_ID
 from taskgate.upstream.duplex.words import MAX_DEPTH
 
+# The members of a task that `task_shown_in` reads.
 _SHOWN: Final = ("taskId", "status", "pollInterval", "pollIntervalMs")
 Read = bytes | Message | None
-"""A message as the functions here take it: its bytes, or its decoded form, which is None if it is
-invalid."""
+"""A message as the functions here take it: its bytes, or the result of `message_in`. None stands
+for an invalid message, and names nothing."""
 _LONGEST: Final = 3_600_000
-"""Milliseconds between two polls that are accepted."""
+"""Milliseconds: a poll interval of so many or more counts as unknown."""
 
 
 def message_in(message: bytes) -> Message | None:
-    """Decode a message; None if it is invalid. Large messages are decoded so on another thread."""
+    """Decode a message; None if it is invalid. The caller runs it on another thread if the message
+    is large."""
     try:
         return parse(message, max_depth=MAX_DEPTH)
     except (UnparsableMessage, MalformedMessage):
@@ -30,19 +35,23 @@ def message_in(message: bytes) -> Message | None:
 
 
 def subscription_of(message: Read) -> RequestId | None:
-    """Return the request whose stream a notification names; None if it names none."""
+    """Return the id of the request on whose stream a notification belongs; None if it names none,
+    or is no notification.
+
+    For a cancellation, that is the request whose stream the server ends.
+    """
     parsed = _parsed(message)
     if not isinstance(parsed, Notification):
         return None
     if parsed.method == NOTE_CANCELLED:
-        # A server ends such a stream so.
+        # By this notification a modern server ends a subscription's stream.
         return _named(value_of(parsed.params, "requestId"))
     return _named(value_of(meta_of(parsed.params), SUBSCRIPTION_ID))
 
 
 class Shown(NamedTuple):
-    """A server's task in an answer. `status` is None if the answer is the task's result. `interval`
-    is the poll interval in seconds, 0 if unknown."""
+    """The state of a server's task, as an answer shows it. `status` is None if the answer is the
+    task's result. `interval` is the poll interval in seconds, 0 if unknown."""
 
     id: str
     status: str | None
@@ -50,7 +59,7 @@ class Shown(NamedTuple):
 
 
 def task_shown_in(message: bytes) -> Shown | None:
-    """Return the server's task that an answer shows or is the result of; None without one."""
+    """Return the server's task whose state or result an answer is; None if it is about no task."""
     response = response_in(message)
     result = None if response is None or response.result is None else response.result.members
     if result is None:
@@ -66,26 +75,29 @@ def task_shown_in(message: bytes) -> Shown | None:
 
 
 def uri_in(message: Read) -> str | None:
-    """Return the resource that a request or notification names."""
+    """Return the resource that a request or notification names; None if it names none."""
     return _text(_params(message), "uri")
 
 
 def task_in(message: Read) -> str | None:
-    """Return the server's task that a request names, in its parameters or metadata."""
+    """Return the id of the server's task that a request names, in its parameters or metadata; None
+    if it names none."""
     params = _params(message)
     related = value_of(meta_of(params), RELATED_TASK)
     return _text(params, "taskId") or (related.get("taskId") if isinstance(related, dict) else None)
 
 
 def response_in(message: Read) -> Response | None:
-    """Return the response; None for anything else."""
+    """Return the decoded response; None if the message is anything else or invalid."""
     parsed = _parsed(message)
     return parsed if isinstance(parsed, Response) else None
 
 
 def declared_in(message: bytes) -> bytes:
-    """Return the text of the parameters of a request, here `initialize`, as the gateway wrote
-    it."""
+    """Return the JSON text of the parameters of a request of the gateway, here `initialize`.
+
+    Sessions that declare the same text may share a channel.
+    """
     parsed = _parsed(message)
     assert isinstance(parsed, Request), "the gateway sends only requests here"
     return parsed.params_text.encode()

@@ -37,9 +37,16 @@ log = getLogger("taskgate.upstream")
 
 
 class SseChannel:
-    """A `MessageChannel` (`duplex.base`); `listen` sets its listener, called `ears`.
+    """A `MessageChannel` (`duplex.base`) over one stream.
 
-    `place` is called with the address that the server names, and returns it resolved or raises
+    - `ready`: awaited by the provider, before anything is sent.
+    - `listen`: sets the listener (`ears`), which gets every message, and `lost` once at the end.
+    - `send`: POSTs a message, and returns the HTTP status. Raises UpstreamFailed.
+    - `pause`, `resume`: stop and continue the reading of the stream.
+    - `answered`: takes an answer off the count of the stream's bytes, which are limited.
+    - `drop`: closes the stream; `over` waits until the listener was told.
+
+    `place` is called with the address that the server names, and returns its target or raises
     UpstreamFailed. `gone` is called once when the stream has ended, before the listener is told.
     """
 
@@ -62,7 +69,7 @@ class SseChannel:
         # Why the stream ended; None while it is open.
         self._failure: UpstreamFailed | None = None
         self._was_dropped = False
-        # Whether the log already has a message that was none.
+        # Whether it was logged that the server sent something that is no message: once is enough.
         self._told_junk = False
         loop = asyncio.get_running_loop()
         self._target: asyncio.Future[Target] = loop.create_future()
@@ -73,7 +80,8 @@ class SseChannel:
 
     async def ready(self, within: float) -> None:
         """Wait until the address for messages is known, at most `within` seconds. Raises
-        UpstreamFailed."""
+        UpstreamFailed if it is refused, does not come, or the stream ends. The caller then drops
+        the channel."""
         try:
             async with asyncio.timeout(within):
                 await asyncio.shield(self._target)
@@ -125,7 +133,8 @@ class SseChannel:
     # --- reading ------------------------------------------------------------------------------------------------------
 
     async def _read(self) -> None:
-        """Deliver the messages of the stream until it ends; always raises."""
+        """Deliver the messages of the stream until it ends; always raises, with the cause of the
+        end."""
         try:
             async for message in self._stream.messages(self._hear_other):
                 await self._going.wait()

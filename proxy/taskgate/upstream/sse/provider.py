@@ -22,15 +22,20 @@ from taskgate.upstream.wire.origin import REDIRECTS, Origin, seconds
 from taskgate.upstream.wire.target import Target
 
 LONGEST: Final = 4096
-"""Bytes of an address for messages that are accepted."""
+"""The most bytes of an address for messages."""
 
 
 class SseChannelProvider:
     """A `ChannelProvider` (`duplex.base`) for one server.
 
+    - `take`: opens a stream, and returns its channel once the server has named the address for
+      messages. Raises ChannelUnavailable for an HTTP error status, UpstreamFailed otherwise.
+    - `give_back`: closes the channel.
+    - `close`: closes all channels and connections; then nothing is opened any more.
+
     `retried` is called with the reason of every further attempt to connect. After the stream is
-    open, the server has the connect timeout again to send its address. Its creation raises
-    TlsFileRefused.
+    open, the server has the connect timeout again to send its address. Creating a provider raises
+    TlsFileRefused if a configured TLS file cannot be used.
     """
 
     def __init__(self, settings: UpstreamSettings, retried: Callable[[str], None] = lambda reason: None) -> None:
@@ -79,7 +84,8 @@ class SseChannelProvider:
         await self._origin.close()
 
     async def _opened(self, wanted: Outgoing) -> tuple[HttpIncoming, Target]:
-        """Return the answer to a GET for a stream, and the target that gave it."""
+        """Return the answer to a GET for a stream, and the target that gave it. Its status may be
+        an error. `wanted` is the request that needs the channel."""
         headers = {name: value for name, value in wanted.headers.items() if name not in POSTED}
         headers["Accept"] = "text/event-stream"
         asking = Outgoing(verb="GET", headers=headers, checks=wanted.checks)

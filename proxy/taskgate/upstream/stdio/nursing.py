@@ -1,13 +1,16 @@
 """One run of the supervisor process, as the gateway sees it: `Nursing`, and its programs, `Child`.
 
-It starts the process (`nursery.program`), sends it orders through `posting`, and receives starts
-and exits:
+The supervisor ("nursery") is a child process that starts the programs of stdio servers, and kills
+them if the gateway dies. `Nursing` starts it (`nursery.program`), sends it orders over a socket
+(`posting`), and receives starts and exits:
 
     start, with three descriptors -> started | failed
     end                           -> exited
 
-A run begins with its creation and is over when the supervisor closes its socket. Then no program of
-it is left, and every `ended` callback was called. `Nurse` starts another run.
+A run begins with its creation. It is *over* when the supervisor closes its socket, because it
+exits or has died. Then `Nursing` kills what may be left of the programs: those that ran count as
+ended, and pending starts fail. It is *gone* once the process has exited. `Nurse` has the present
+run, and starts another after it is over.
 """
 
 import asyncio
@@ -29,7 +32,8 @@ from taskgate.upstream.stdio.nursery import words
 from taskgate.upstream.stdio.posting import Posting
 
 LOST: Final = 256
-"""Status of a program whose real one is unknown, because the supervisor died."""
+"""The exit status that is reported for a program when the real one is unknown, because the
+supervisor died."""
 
 _ROOT: Final = Path(taskgate.__file__).parent.parent
 # Isolated and without site: the supervisor needs the standard library only, which comes before any
@@ -39,9 +43,9 @@ _CODE: Final = (
     "from taskgate.upstream.stdio.nursery.program import main; main(int(sys.argv[2]))"
 )
 _LOOK: Final = 0.005
-"""Seconds between checks whether the supervisor, which closed its socket, has exited."""
+"""Seconds between two checks whether the supervisor has exited, after it closed its socket."""
 _LAST_WAIT: Final = 10.0
-"""Seconds for the supervisor to end all programs and itself."""
+"""Seconds that the supervisor has in `close` to end all programs and itself; then it is killed."""
 
 
 class Order(NamedTuple):
@@ -55,8 +59,8 @@ class Order(NamedTuple):
 
 
 class ProgramNotStarted(Exception):
-    """The system did not start a program. `errno` is 0 if unknown; `cwd`: its directory is the
-    cause."""
+    """The system did not start a program. `errno` is the system's error number, 0 if unknown.
+    `cwd`: whether the working directory of the order is the cause."""
 
     def __init__(self, errno: int, *, cwd: bool = False) -> None:
         super().__init__(errno)
@@ -65,10 +69,14 @@ class ProgramNotStarted(Exception):
 
 
 class Child:
-    """A program that was ordered; `pid` is its process once it runs.
+    """A program that was ordered from the supervisor, by `Nursing.start`.
 
-    `ended` is called once with its status: the exit status, the negative of a signal, or LOST. It
-    is not called for a program that was not started, or whose start was cancelled.
+    - `number`: names it in messages to and from the supervisor.
+    - `pid`: its process id; 0 until it runs.
+    - `ended`: called once when the program has exited, with its exit status, the negative of a
+      signal, or LOST. Not called for one that was not started, or whose start was cancelled.
+
+    `Nursing` calls `settle`, users call `end`. `post` sends a message to the supervisor.
     """
 
     __slots__ = ("_post", "_started", "ended", "number", "pid")
@@ -90,7 +98,7 @@ class Child:
             raise
 
     def settle(self, pid: int, refused: ProgramNotStarted | None = None) -> None:
-        """Receive the result of the start: `pid`, or `refused`."""
+        """Receive the result of the start, for `started`: it runs as `pid`, or was `refused`."""
         self.pid = pid
         if self._started.done():
             return
@@ -100,15 +108,16 @@ class Child:
             self._started.set_exception(refused)
 
     def end(self, soft: float, hard: float) -> None:
-        """Have it sent SIGTERM after `soft` seconds and SIGKILL `hard` seconds later, unless it
-        exits before."""
+        """Have the supervisor send it SIGTERM after `soft` seconds and SIGKILL `hard` seconds
+        later, unless it exits before. Returns at once."""
         self._post(words.packed(words.END, id=self.number, soft=soft, hard=hard))
 
 
 class Nursing:
-    """One supervisor process, started now. Raises OSError if it cannot be started.
+    """One supervisor process, started on creation. Raises OSError if it cannot be started.
 
-    `is_over`: the supervisor is gone or about to exit, and starts no program any more.
+    `is_over`: the supervisor has closed its socket, and starts no program any more. It may not have
+    exited yet; `is_gone` tells that.
     """
 
     def __init__(self) -> None:
@@ -136,7 +145,11 @@ class Nursing:
         return self._nursery.pid
 
     async def start(self, order: Order, ended: Callable[[int], None]) -> Child:
-        """Start a program, as `Nurse.start`."""
+        """Start a program, and return it once it runs. Raises ProgramNotStarted.
+
+        `ended` is as in `Child`, and may be called before this returns. The caller still owns
+        `order.streams`, and may close them afterwards. A program whose start is cancelled is ended.
+        """
         self._last += 1
         try:
             asked = _written(self._last, order)
@@ -148,7 +161,8 @@ class Nursing:
         return child
 
     async def close(self) -> None:
-        """Have it end all programs and itself, and wait for its exit."""
+        """Have the supervisor end all programs and itself, and wait for its exit; kill it if that
+        takes too long. May be called again."""
         if not self.is_over:
             self._posting.close_writing()
         try:
@@ -159,6 +173,7 @@ class Nursing:
             await self._gone.wait()
 
     def _say(self, said: bytes, streams: Sequence[int] = ()) -> None:
+        """Send a message to the supervisor; drop it if the run is over."""
         if not self.is_over:
             self._posting.send(said, streams)
 
@@ -176,7 +191,7 @@ class Nursing:
                 child.ended(message["status"])
 
     def _lost(self) -> None:
-        """End the run: the supervisor exited, or is about to."""
+        """End the run, because the supervisor has closed its socket: it exited, or is about to."""
         self.is_over = True
         children, self._children = self._children, {}
         for child in children.values():
@@ -191,7 +206,7 @@ class Nursing:
         Context().run(self._look)
 
     def _look(self) -> None:
-        """Check for the exit of the supervisor until it has exited."""
+        """Check whether the supervisor has exited, and again later until it has."""
         if self._nursery.poll() is None:
             asyncio.get_running_loop().call_later(_LOOK, self._look)
         else:
@@ -199,6 +214,7 @@ class Nursing:
 
 
 def _start(theirs: socket.socket) -> "subprocess.Popen[bytes]":
+    """Start the supervisor with its end of the socket. Raises OSError."""
     command = [sys.executable, "-I", "-S", "-c", _CODE, str(_ROOT), str(theirs.fileno())]
     nursery = subprocess.Popen(  # noqa: S603 - our own program
         command,
@@ -209,7 +225,8 @@ def _start(theirs: socket.socket) -> "subprocess.Popen[bytes]":
         start_new_session=True,
         env=inherited(os.environ),
     )
-    # It has no orders yet.
+    # The gateway has raised its own limit of open files. No program was ordered yet, so every one
+    # inherits the restored limit from the supervisor.
     descriptors.restore_limit(nursery.pid)
     return nursery
 

@@ -45,10 +45,17 @@ class HttpIncoming:
     """An `Incoming` over HTTP. It is its own iterator, so that abandoning it half read costs
     nothing.
 
+    - `status`, `session`, `streams`: from the head. `streams`: the body is an event stream.
+    - `messages`: begins to read the body; then each iteration returns a message.
+    - `last_event`, `retry`: the newest event id, and the pause before a reopening, as the server
+      gave them; None without. `unfinished`: the bytes of an event that has not ended.
+    - `release`: must be called once at the end; gives the connection back, or drops it.
+
     `limit` is the largest message in bytes. All bytes of an event stream count towards its limit,
     except answers, which its reader reports by `answered`. `idle` is the allowed silence in
-    seconds. `left_out` logs messages that are dropped. `placed` is as in `Outgoing`. Raises
-    ValueError where the media type names an encoding that its own bytes break.
+    seconds. `left_out` logs messages that are dropped. `placed` is called with the newest event id,
+    after the messages before it were taken. Creating one raises ValueError if the Content-Type is
+    not valid.
     """
 
     __slots__ = (
@@ -114,8 +121,12 @@ class HttpIncoming:
         self.streams = self._media_type == "text/event-stream"
 
     def messages(self, other: Callable[[bytes, bytes], None] | None = None) -> Self:
-        """Begin to read the body. `other` is called with type and data of events that are no
-        message."""
+        """Begin to read the body, and return the iterator of its messages. `other` is called with
+        type and data of events that are no message.
+
+        Raises UpstreamFailed if the body is neither JSON nor an event stream. So do iterations, for
+        a body that breaks off, is silent for too long, or exceeds a limit.
+        """
         if self._ready is None:
             if not self.streams and self._media_type != "application/json":
                 raise failures.malformed("its answer is neither JSON nor an event stream")
@@ -178,7 +189,7 @@ class HttpIncoming:
         return chunk[:A_TURN]
 
     def _expect_moderate(self, decoder: EventDecoder) -> None:
-        """Raise UpstreamFailed where a limit is reached again too soon; else start to count anew.
+        """Raise UpstreamFailed if a limit is reached again too soon; else start to count anew.
 
         An unfinished event is not counted: it may be the answer, which has a limit of its own.
         """

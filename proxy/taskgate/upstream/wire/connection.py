@@ -63,8 +63,8 @@ class ConnectionObserver(Protocol):
 class Connection(BaseProtocol):
     """One connection. `ask` and `release` alternate; `drop` may be called at any time.
 
-    An answer that is over early, by an error or a closed connection, fails `ask` or the reader of
-    the body.
+    If the connection fails or closes during an answer, `ask` or the reader of the body raises.
+    `keeper` is its observer, the pool.
     """
 
     __slots__ = ("_body", "_came", "_head", "_keeper", "_lingering", "_reusable", "_unsent")

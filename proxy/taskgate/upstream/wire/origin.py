@@ -31,16 +31,16 @@ _UNMADE: Final = frozenset({UpstreamReason.UNREACHABLE.value, UpstreamReason.INT
 """Reasons of failures to get a connection, by the server's fault or the gateway's."""
 REDIRECTS: Final = range(300, 400)
 Answer = tuple[Connection, RawResponseMessage, StreamReader]
-"""The connection of an answer, its head, and the reader of its body; the receiver must release or
-drop the connection."""
+"""The connection of an answer, its head, and the reader of its body. Whoever gets it must call
+`release` or `drop` of the connection."""
 
 
 class Origin:
     """Makes requests to one server. Connections are opened on demand, one for each concurrent
     request.
 
-    `retried` is called with the reason of every further attempt to connect. Its creation raises
-    TlsFileRefused.
+    `retried` is called with the reason of every further attempt to connect, except for health
+    checks. Creating one raises TlsFileRefused if a configured TLS file cannot be used.
     """
 
     def __init__(self, settings: UpstreamSettings, retried: Callable[[str], None]) -> None:
@@ -57,11 +57,11 @@ class Origin:
         self._closed = False
 
     async def request(self, outgoing: Outgoing, target: Target, until: float | None) -> Answer:
-        """Send one request and return the head of its answer, at most until the loop time `until`.
-        Raises UpstreamFailed.
+        """Send one request to `target`, and return its answer once the head has arrived.
 
-        Connecting is tried as often as configured. The request is written once, to the first
-        connection that is made.
+        Waits at most until the loop time `until`. Connecting is tried as often as configured; one
+        that `only_listens` has one attempt. The request is written once, to the first connection
+        that is made. Raises UpstreamFailed; a redirect or error status is an answer like any other.
         """
         pauses: Iterator[float] | None = None
         while True:
@@ -86,10 +86,11 @@ class Origin:
     async def follow(
         self, outgoing: Outgoing, answer: Answer, target: Target, until: float | None
     ) -> tuple[Answer, Target]:
-        """Follow one redirect, the `answer` of `target`, within the configured origin only. Returns
-        the answer and the new target.
+        """Follow one redirect: `answer` came from `target`. Returns the answer of the place that it
+        names, and that place.
 
-        Raises UpstreamFailed for any other redirect, and for a second one.
+        Takes `answer` over. Raises UpstreamFailed for a redirect to another origin, one that would
+        change the request, and a second one.
         """
         connection, message, _ = answer
         connection.release()

@@ -1,7 +1,8 @@
-"""Streamable HTTP to one server: `HttpTransport`, where each request is a POST or GET to one URL.
+"""Streamable HTTP to one server: `HttpTransport`, where each request goes to one URL.
 
-A redirect within the server's own origin is remembered for later requests. `Origin` makes one
-request. Wrapped by `http.HttpUpstream`, used by the sessions of both eras.
+`http.HttpUpstream` creates one per server and closes it at the end; the sessions of both eras send
+through it. `Origin` makes the single requests. The URL is the configured one. After a redirect
+within the server's own origin it is that one's, until the server answers 404 there.
 """
 
 import asyncio
@@ -16,13 +17,18 @@ from taskgate.upstream.wire.answer import HttpIncoming
 from taskgate.upstream.wire.origin import REDIRECTS, Origin, seconds
 
 UNKNOWN: Final = 404
+"""The status by which a server says that it does not know the URL, or the session."""
 
 
 class HttpTransport:
     """The `Transport` over HTTP. Connections are opened on demand, one for each concurrent request.
 
-    `retried` is called with the reason of every further attempt to connect. Its creation raises
-    TlsFileRefused.
+    - `send`: sends a request once, and returns the answer when its head has arrived. The caller
+      must release it. Raises UpstreamFailed; an HTTP error status is not raised.
+    - `close`: drops every connection.
+
+    `retried` is called with the reason of every further attempt to connect. Creating a transport
+    raises TlsFileRefused if a configured TLS file cannot be used.
     """
 
     def __init__(self, settings: UpstreamSettings, retried: Callable[[str], None] = lambda reason: None) -> None:
@@ -39,7 +45,7 @@ class HttpTransport:
             answer, self._target = await self._origin.follow(outgoing, answer, self._target, until)
         connection, message, body = answer
         if message.code == UNKNOWN:
-            # The target of an earlier redirect may be gone.
+            # The target of an earlier redirect may be gone: the next request tries the configured URL.
             self._target = self._origin.configured
         try:
             return HttpIncoming(
