@@ -84,7 +84,8 @@ def task_in(message: Read) -> str | None:
     if it names none."""
     params = _params(message)
     related = value_of(meta_of(params), RELATED_TASK)
-    return _text(params, "taskId") or (related.get("taskId") if isinstance(related, dict) else None)
+    task = related.get("taskId") if isinstance(related, dict) else None
+    return _text(params, "taskId") or (task if isinstance(task, str) else None)
 
 
 def response_in(message: Read) -> Response | None:

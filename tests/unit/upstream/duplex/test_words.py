@@ -156,6 +156,9 @@ def test_what_a_message_is_about_is_read_from_its_parameters() -> None:
     related = b'{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{"_meta":{"%s":{"taskId":"t"}}}}'
     assert task_in(related % b"io.modelcontextprotocol/related-task") == "t"
     assert task_in(related % b"another") is None
+    for odd in (b"[1]", b"{}", b"7", b"null"):
+        named = related % b"io.modelcontextprotocol/related-task"
+        assert task_in(named.replace(b'"taskId":"t"', b'"taskId":' + odd)) is None
     assert response_in(b'{"jsonrpc":"2.0","id":1,"method":"ping"}') is None
     assert declared_in(b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"a": 1}}') == b'{"a": 1}'
 
