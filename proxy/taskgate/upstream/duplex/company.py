@@ -49,8 +49,7 @@ NOTE_RESOURCE_UPDATED: Final = "notifications/resources/updated"
 
 
 class SharedBy:
-    """What shares one channel: its sessions, by the order of their creation. It is the
-    `ChannelUsers` of the channel.
+    """The `ChannelUsers` of one channel: the sessions that share it, by the order of their creation.
 
     - `noted`: gives a notification to its receivers, or drops it.
     - `asked`: gives a request of the server to one session, or refuses it.
@@ -97,11 +96,13 @@ class SharedBy:
     # --- modern era ---------------------------------------------------------------------------------------------------
 
     def _stream_of(self, method: str, read: Read) -> ChannelReply | None:
-        """Return the reply of the modern request on whose stream a notification belongs
-        (U-STDIO-5); None if it is of no stream, or of an unknown one."""
+        """Return the reply of the modern request on whose stream a notification belongs (U-STDIO-5).
+
+        None if it is of no stream, or of an unknown one.
+        """
         replies, listening = self.channel.waiting.replies, self.channel.waiting.listening
         if method == NOTE_MESSAGE:
-            # A log message belongs to a request, but does not name it: it is only clear if one
+            # A log message belongs to a request, but does not name it. Which one is clear only if one
             # modern request alone is in flight, and no abandoned one may still log.
             others = [reply for id_, reply in replies.items() if id_ not in listening and not _is_of_session(reply)]
             is_the_only_one = len(others) == 1 and self._is_of_one() and not self._given_up()

@@ -31,8 +31,8 @@ _UNMADE: Final = frozenset({UpstreamReason.UNREACHABLE.value, UpstreamReason.INT
 """Reasons of failures to get a connection, by the server's fault or the gateway's."""
 REDIRECTS: Final = range(300, 400)
 Answer = tuple[Connection, RawResponseMessage, StreamReader]
-"""The connection of an answer, its head, and the reader of its body. Whoever gets it must call
-`release` or `drop` of the connection."""
+"""The connection of an answer, its head, and the reader of its body. The caller that
+gets it must call `release` or `drop` of the connection."""
 
 
 class Origin:

@@ -1,8 +1,8 @@
 """Streamable HTTP to one server: `HttpTransport`, where each request goes to one URL.
 
 `http.HttpUpstream` creates one per server and closes it at the end; the sessions of both eras send
-through it. `Origin` makes the single requests. The URL is the configured one. After a redirect
-within the server's own origin it is that one's, until the server answers 404 there.
+through it. `Origin` makes the single requests. The URL is the configured one. A redirect
+within the server's own origin replaces it, until the server answers 404 at the new one.
 """
 
 import asyncio
