@@ -14,8 +14,8 @@ request that was sent again with input responses. A request is answered in one o
   host unchanged, with the server's state sealed in a `requestState`. The retry is then a new
   request to the server, with the responses and the server's state.
 
-A call that may become a task or be held is *detached* from its request: it runs as an
-`InflightCall` (`flights`), its *flight*, and may outlive the request. All other requests are sent
+A call that may become a task or be held is *detached* from its request, and may outlive it. It runs
+as an `InflightCall` (`flights`), its *flight*. All other requests are sent
 and awaited in place. `attending` waits for responses, and `turns` for permits.
 """
 

@@ -46,9 +46,12 @@ _GONE: Final = frozenset({400, 404})
 
 
 class ChannelUsers(Protocol):
-    """Receivers of messages that belong to no request; `company.SharedBy` implements it. No method
-    raises or waits. A parameter `read` is what the functions of `contents` take: the bytes of a
-    message, or the result of `message_in` if it is large, which is None if it is invalid."""
+    """Receivers of messages that belong to no request; `company.SharedBy` implements it.
+
+    No method raises or waits. A parameter `read` is what the functions of `contents` take: the
+    bytes of a message, or, if it is large, the result of `message_in`. That is None for an invalid
+    message.
+    """
 
     def noted(self, method: str, message: bytes, read: Read) -> None:
         """Receive a notification, also progress whose token is of no request in flight."""
@@ -71,7 +74,7 @@ class ChannelUsers(Protocol):
 class Channel:
     """One message channel, `line`, in use.
 
-    - `waiting`: the requests in flight. `ask` adds one; whoever ends its reply removes it.
+    - `waiting`: the requests in flight. `ask` adds one; the end of its reply removes it.
     - `tasks`: the server tasks that are polled on the channel.
     - `company`: the receiver of messages of no request.
     - `under_way`: runs background sends.
