@@ -76,8 +76,8 @@ class AuditSinkSection(Section):
     path: FilePath | None = None
     """The file, in a directory that is there; null means audit.jsonl in the data directory."""
     events: _Events = _ALL_EVENTS
-    """Globs over names of events, one of which must match; events about the chain itself are always
-    logged.
+    """Globs over names of events, one of which must match. Events about the chain of the sink itself
+    are always written.
     """
     rotate: RotateSection | None = None
     """When a file is rotated; the default is {}. null means never: another program moves the file,
@@ -100,16 +100,16 @@ class AuditSection(Section):
     Common Schema.
     """
     events: _Events = _ALL_EVENTS
-    """Globs over names of events, one of which must match; audit.* is for the sinks alone to leave
-    out.
+    """Globs over names of events, one of which must match. Events of the log itself (audit.*) always
+    do, and only a sink leaves them out.
     """
     identity: Literal["full", "pseudonymous"] = "full"
     """full: callers with what their tokens say of them; pseudonymous: with a reference alone."""
     arguments: Literal["none", "keys", "hash", "full"] = "hash"
     """What is logged of the arguments of calls. Each value adds to the one before it.
 
-    none: nothing; keys: their size and first names; hash: a keyed digest too; full: what redact
-    leaves of them too.
+    none: nothing; keys: their size and the first of their names; hash: a keyed digest too; full:
+    what redact leaves of them too.
     """
     results: Literal["none", "size", "hash"] = "size"
     """What is logged of results: nothing, their size, or a keyed digest too."""

@@ -1,7 +1,7 @@
 """Section `upstreams`: one MCP server each, its transport, timeouts and, with stdio, its program.
 
-`taskgate check` prints every key, and what it prints can be loaded. So a key that does not apply to
-a transport may be written with its default.
+`taskgate check` prints every key, and what it prints can be loaded once its masked secrets are filled
+in. So a key that does not apply to a transport may be written with its default.
 """
 
 from __future__ import annotations
