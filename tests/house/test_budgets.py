@@ -12,9 +12,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from copy import copy
-from dataclasses import dataclass, replace
-from functools import reduce
-from operator import and_
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,12 +28,12 @@ from helpers.modern_server import ModernServer
 from helpers.scripted_replies import Turn, open_stream
 from helpers.scripted_upstream import Hold, ScriptedServer, event, progress_note, result
 from helpers.waiting import bounded, eventually
-from helpers.whole_gateway import configuration, running
+from helpers.whole_gateway import WholeGateway, configuration, running
 from taskgate.telemetry.events import TaskFinished
 
 pytestmark = pytest.mark.alone
 PACKAGE = Path(taskgate.__file__).parent
-ROUNDS = 40
+ROUNDS = 20
 QUIET_TURNS = 20
 """Turns of the loop after which whatever an answer leaves to do has been done."""
 ROOMY = {"name": "calls", "scope": "context", "methods": ["*"], "rate": "1000/s", "burst": 1000}
@@ -56,31 +54,32 @@ class Cost(NamedTuple):
 
 
 BUDGETS: Mapping[tuple[str, str, str], Cost] = {
-    ("plain_call", "legacy", "legacy"): Cost(84, 286, 0, 1, 0),
-    ("plain_call", "legacy", "modern"): Cost(87, 305, 0, 1, 0),
-    ("plain_call", "modern", "legacy"): Cost(90, 312, 0, 1, 0),
-    ("plain_call", "modern", "modern"): Cost(90, 327, 0, 1, 0),
+    ("plain_call", "legacy", "legacy"): Cost(84, 286, 0, 1, 1),
+    ("plain_call", "legacy", "modern"): Cost(87, 305, 0, 1, 1),
+    ("plain_call", "modern", "legacy"): Cost(90, 312, 0, 1, 1),
+    ("plain_call", "modern", "modern"): Cost(90, 327, 0, 1, 1),
     ("first_call", "legacy", "legacy"): Cost(88, 311, 2, 3, 3),
     ("first_call", "legacy", "modern"): Cost(91, 330, 2, 3, 3),
     ("first_call", "modern", "legacy"): Cost(94, 337, 2, 3, 3),
     ("first_call", "modern", "modern"): Cost(94, 352, 2, 3, 3),
-    ("task", "legacy", "legacy"): Cost(114, 770, 1, 11, 8),
-    ("task", "legacy", "modern"): Cost(119, 785, 1, 11, 8),
-    ("task", "modern", "legacy"): Cost(121, 805, 1, 11, 8),
-    ("task", "modern", "modern"): Cost(123, 820, 1, 11, 8),
-    ("get_task", "legacy", "legacy"): Cost(61, 193, 0, 0, 0),
-    ("get_task", "legacy", "modern"): Cost(61, 193, 0, 0, 0),
-    ("get_task", "modern", "legacy"): Cost(59, 195, 0, 0, 0),
-    ("get_task", "modern", "modern"): Cost(59, 195, 0, 0, 0),
+    ("task", "legacy", "legacy"): Cost(107, 712, 1, 7, 5),
+    ("task", "legacy", "modern"): Cost(112, 725, 1, 7, 5),
+    ("task", "modern", "legacy"): Cost(114, 748, 1, 7, 5),
+    ("task", "modern", "modern"): Cost(116, 763, 1, 7, 5),
+    ("get_task", "legacy", "legacy"): Cost(61, 193, 0, 0, 1),
+    ("get_task", "legacy", "modern"): Cost(61, 193, 0, 0, 1),
+    ("get_task", "modern", "legacy"): Cost(59, 195, 0, 0, 1),
+    ("get_task", "modern", "modern"): Cost(59, 195, 0, 0, 1),
+    ("get_ended_task", "legacy", "legacy"): Cost(59, 179, 0, 0, 1),
+    ("get_ended_task", "legacy", "modern"): Cost(59, 179, 0, 0, 1),
+    ("get_ended_task", "modern", "legacy"): Cost(64, 243, 0, 0, 1),
+    ("get_ended_task", "modern", "modern"): Cost(65, 250, 0, 0, 1),
     ("progress", "legacy", "legacy"): Cost(21, 49, 0, 1, 0),
     ("progress", "legacy", "modern"): Cost(21, 50, 0, 1, 0),
     ("progress", "modern", "legacy"): Cost(18, 56, 0, 1, 0),
     ("progress", "modern", "modern"): Cost(18, 57, 0, 1, 0),
 }
-"""By what is asked, the era of the host, and that of the server.
-
-Those of tasks leave room for lines of the audit log that the tasks before them left to write.
-"""
+"""By what is asked, the era of the host, and that of the server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +104,7 @@ class Way:
 class Scene:
     """A host of one era and a server of one era, with a gateway between them."""
 
+    gateway: WholeGateway
     host: Any
     server: ScriptedServer
 
@@ -119,21 +119,22 @@ async def between(host_era: str, server_era: str, folder: Path) -> AsyncIterator
         limits = {"rate": [ROOMY]}
         config = configuration({}, folder=folder, upstreams={"reports": reports}, tasks=TASKS, limits=limits)
         async with running(config, data_directory=folder) as gateway:
-            yield Scene(gateway.modern() if host_era == "modern" else await gateway.greeted(), server)
+            yield Scene(gateway, gateway.modern() if host_era == "modern" else await gateway.greeted(), server)
 
 
-async def shortest(ask: Callable[[], Awaitable[object]]) -> Way:
-    """The shortest way that one of several requests took, to its end; of loop objects, the fewest of any."""
+async def shortest(scene: Scene, ask: Callable[[], Awaitable[object]]) -> Way:
+    """The shortest way that one of several requests took, to its end."""
     ways = []
     async with bounded(50):
         for _ in range(ROUNDS):
+            # What the round before left to the audit log is no part of this one.
+            await scene.gateway.shows("taskgate_audit_queue_depth", 0)
             with counted_calls() as calls, counted_loop_objects(PACKAGE) as made:
                 await ask()
                 for _ in range(QUIET_TURNS):
                     await asyncio.sleep(0)
             ways.append(Way(calls.within(PACKAGE), made))
-    shortest = min(ways, key=lambda way: way.cost.calls)
-    return replace(shortest, made=reduce(and_, (way.made for way in ways)))
+    return min(ways, key=lambda way: (way.cost.calls, way.cost))
 
 
 # --- what is asked ----------------------------------------------------------------------------------------------------
@@ -141,7 +142,7 @@ async def shortest(ask: Callable[[], Awaitable[object]]) -> Way:
 
 async def plain_call(scene: Scene) -> Way:
     """A `tools/call` that is passed on and answered at once, by a connection that is kept."""
-    return await shortest(lambda: scene.host.call("echo", {"text": "hello"}))
+    return await shortest(scene, lambda: scene.host.call("echo", {"text": "hello"}))
 
 
 async def first_call(scene: Scene) -> Way:
@@ -149,7 +150,7 @@ async def first_call(scene: Scene) -> Way:
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True)) as http:
         host = copy(scene.host)
         host.http = http
-        return await shortest(lambda: host.call("echo", {"text": "hello"}))
+        return await shortest(scene, lambda: host.call("echo", {"text": "hello"}))
 
 
 async def task(scene: Scene) -> Way:
@@ -160,7 +161,7 @@ async def task(scene: Scene) -> Way:
         await scene.host.start("report")
         await eventually(lambda: len(told.now().of(TaskFinished)) > ended)
 
-    return await shortest(run)
+    return await shortest(scene, run)
 
 
 async def get_task(scene: Scene) -> Way:
@@ -170,9 +171,16 @@ async def get_task(scene: Scene) -> Way:
     async with bounded():
         await hold.begun.wait()
     try:
-        return await shortest(lambda: scene.host.ask("tasks/get", {"taskId": id}))
+        return await shortest(scene, lambda: scene.host.ask("tasks/get", {"taskId": id}))
     finally:
         hold.release(DONE)
+
+
+async def get_ended_task(scene: Scene) -> Way:
+    """A `tasks/get` of a task that has ended."""
+    id = (await scene.host.start("report"))["taskId"]
+    await eventually(lambda: told.now().of(TaskFinished))
+    return await shortest(scene, lambda: scene.host.ask("tasks/get", {"taskId": id}))
 
 
 async def progress(scene: Scene) -> Way:
@@ -205,10 +213,10 @@ async def progress(scene: Scene) -> Way:
             wanted.release()
             await stream.until("notifications/progress", times=heard)
 
-        return await shortest(one)
+        return await shortest(scene, one)
 
 
-KINDS = {each.__name__: each for each in (plain_call, first_call, task, get_task, progress)}
+KINDS = {each.__name__: each for each in (plain_call, first_call, task, get_task, get_ended_task, progress)}
 
 
 @pytest.mark.parametrize("server_era", ["legacy", "modern"])
