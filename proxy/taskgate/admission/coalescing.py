@@ -138,7 +138,7 @@ class RequestCoalescer:
 
         `call` is started only if there is nothing to join. It runs while any request waits for it,
         and all of them get its result or its error. Raises InvalidParams if the key was used for
-        another call, CutOff if the gateway ends.
+        another call, CutOff if the gateway ends, and StoreUnavailable.
         """
         if not key.is_coalescable:
             return await call()

@@ -14,7 +14,7 @@ from datetime import timedelta
 from typing import Final, NamedTuple
 
 from taskgate.admission.rates import RateLimiter
-from taskgate.admission.security_alerts import SecurityAlerts, SecurityLog
+from taskgate.admission.security_alerts import REMEMBERED, SecurityAlerts, SecurityLog
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
 from taskgate.domain.record import OwnerKey, TaskId
@@ -73,7 +73,7 @@ class LookupGuard:
         self._security_log = security_log
         self._event_sink = event_sink
         self._clock = clock
-        self._alerts = SecurityAlerts(event_sink, clock)
+        self._alerts = SecurityAlerts(event_sink, clock, size=2 * REMEMBERED)
         self._max_pending = max_pending
         self._pending: list[_PendingReport] = []
         self._timer: asyncio.TimerHandle | None = None

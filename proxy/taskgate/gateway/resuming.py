@@ -117,7 +117,8 @@ class Resuming:
     ) -> StreamHandover | None:
         """Claim a stream of another replica: ask that replica to release it to this one.
 
-        Returns None if no replica has it.
+        Returns None if no replica has it, and for a GET stream also if the shared store cannot be
+        reached. Raises StoreUnavailable for other streams then.
         """
         try:
             return await shared.claim(host_session.id, position)

@@ -3,7 +3,7 @@ queue into the record, and marks the record as dispatched before the call is sen
 
 The mark says that the call may have been sent. It is stored before the first byte, so that no crash
 can lead to a second sending. `TaskExecutor` calls `leave` once, and sends the call if that returns
-None. The order of permits is decided by `admission.bulkhead`.
+None. The order of permits is decided by `admission.concurrency`.
 """
 
 from contextlib import suppress

@@ -1,6 +1,6 @@
 """The dialects: one protocol per era and side, which translate between text and values.
 
-A `Downstream` dialect speaks with hosts, an `Upstream` dialect with servers. All are pure: no call
+A downstream dialect speaks with hosts, an upstream dialect with servers. All are pure: no call
 changes the result of a later one. A method that returns `str` or `MessageText` returns a whole
 JSON-RPC message, unless said otherwise. Its `id` is the id of that message. `host` or `peer` is the
 host of a session or request, None if there is none.

@@ -193,3 +193,13 @@ def _traced(params: Params, put: dict[str, RawJson]) -> Params:
         return Params(splice_range(text, 0, len(text), edits))
     open_at = len(params.head)
     return Params(splice_range(text, 0, open_at, edits), splice_range(text, open_at + 1, len(text), edits))
+
+
+def related_task(meta: Members) -> str | None:
+    """The task id in the related-task key of this `_meta`; None without a valid key.
+
+    Of a server's message this is the server's id.
+    """
+    related = value_of(meta, names.RELATED_TASK)
+    id_ = related.get("taskId") if isinstance(related, dict) else None
+    return id_ if isinstance(id_, str) else None

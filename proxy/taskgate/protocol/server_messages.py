@@ -20,6 +20,11 @@ from taskgate.protocol.jsonrpc import notification_text, parse
 from taskgate.protocol.messages import Notification, Params, Response, value_of
 from taskgate.protocol.vocabulary import ELICITATION_CREATE, NOTE_PROGRESS
 
+MAX_SERVER_DEPTH: Final = 256
+"""Nesting depth of a server's message, and of each outcome read from one: far above any real one,
+and safe for the parser.
+"""
+
 Answer = RawJson
 """The outcome of a question: an object with `result` or `error`, either as its sender wrote it."""
 
@@ -369,3 +374,13 @@ def _block_texts(text: RawJson, content: Member) -> list[Any]:
     except MalformedMessage:
         return []
     return [value_of(block.members or {}, "text") for block in found]
+
+
+def parse_response(text: str) -> Response:
+    """The response that is written in `text`, which is made of messages of a server.
+
+    Raises MalformedMessage if a part of it is not JSON, or has a key twice where it matters.
+    """
+    response = parse(text.encode(), max_depth=MAX_SERVER_DEPTH)
+    assert isinstance(response, Response), "the text is a response"
+    return response

@@ -120,7 +120,8 @@ class HostSessions:
     async def find(self, mount: Mount, caller: AuthContext, id: str) -> HostSession:
         """Return the caller's session on this mount, loaded from the store if necessary.
 
-        Raises SessionNotFound if it ended, belongs to another owner or mount, or never existed.
+        Raises SessionNotFound if it ended, belongs to another owner or mount, or never existed, and
+        StoreUnavailable.
         """
         owners = caller.owners(mount.name)
         host_session = self._loaded.get(id)
@@ -231,7 +232,8 @@ class HostSessions:
     async def sweep(self) -> None:
         """End sessions that were idle for too long, and extend the stored expiry of the others.
 
-        Called at regular intervals. Raises StoreUnavailable; the next sweep makes up for it.
+        With replicas an idle session is only unloaded, because another replica may use it. Called
+        at regular intervals. Raises StoreUnavailable; the next sweep makes up for it.
         """
         limit = self._idle.total_seconds()
         for host_session in tuple(self._loaded.values()):

@@ -173,8 +173,9 @@ class ForwardedEventStream(EventStream):
 class ResumableEventStream(EventStream):
     """A stream that its host can resume: what is sent without a connection waits in the log.
 
-    It ends once, with a call of `on_end`, in one of two ways. `finish` is the normal end; its log
-    can be replayed for a while. `discard` deletes the log: no host resumes the stream here.
+    It ends in one of two ways. `finish` is the normal end; its log can be replayed for a while.
+    `discard` deletes the log: no host resumes the stream here. `finish` has no effect after an end,
+    but `discard` may follow one. Each end that has an effect calls `on_end`.
     `is_closed` is true while there is no connection, `is_ended` after the end.
 
     - `name`: the part of its event ids before the number; it begins with `g` for a GET stream.

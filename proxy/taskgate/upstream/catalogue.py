@@ -10,6 +10,7 @@ from typing import Final
 
 from taskgate.jsontext.spans import RawJson
 from taskgate.protocol.discovery import CatalogueBounds, ListedTool, ToolPage
+from taskgate.protocol.faults import protocol_violation
 from taskgate.protocol.messages import Response
 from taskgate.system.offload import offload
 from taskgate.upstream import failures
@@ -40,7 +41,7 @@ async def read_catalogue(
         if cursor is None:
             return tools
         if cursor in seen or len(seen) + 1 >= MAX_PAGES:
-            raise failures.malformed("its list of tools never ends")
+            raise protocol_violation("its list of tools never ends")
         seen.add(cursor)
 
 

@@ -182,7 +182,10 @@ class EraFinder:
 
 
 async def _era_of(incoming: Incoming) -> Era:
-    """Return the era that an answer to `server/discover` shows. Raises UpstreamFailed if none."""
+    """Return the era that an answer to `server/discover` shows: legacy if no message shows one.
+
+    Raises UpstreamFailed for an HTTP status that says nothing about the server.
+    """
     if failures.tells_nothing(incoming.status):
         raise failures.refused(incoming.status)
     async for message in incoming.messages():

@@ -172,11 +172,6 @@ def too_large_for_somebody() -> UpstreamFailed:
     return UpstreamFailed(UpstreamReason.TOO_LARGE, text, dispatched=True)
 
 
-def malformed(how: str) -> UpstreamFailed:
-    """The server broke the protocol."""
-    return UpstreamFailed(UpstreamReason.MALFORMED, f"The server broke the protocol: {how}", dispatched=True)
-
-
 def unread() -> UpstreamFailed:
     """The server reports a parse error without an id, so the message that it could not read is
     unknown."""

@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 
 from taskgate.errors import UpstreamFailed, UpstreamReason
+from taskgate.protocol.faults import protocol_violation
 from taskgate.upstream import failures
 from taskgate.upstream.sse import trouble
 from taskgate.upstream.stdio import endings
@@ -36,7 +37,7 @@ NOT_DOWN = [
     failures.unwelcome(400),
     failures.no_session({"code": 1}),
     failures.session_lost(),
-    failures.malformed("no JSON"),
+    protocol_violation("no JSON"),
     failures.too_large(),
     failures.redirected(302),
     failures.unread(),

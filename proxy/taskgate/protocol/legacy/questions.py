@@ -23,10 +23,9 @@ from taskgate.protocol import vocabulary as names
 from taskgate.protocol.host_requests import AnswerInput, AnswerQuestion, Ignore, NotifyServer, ReportProgress
 from taskgate.protocol.jsonrpc import error_text, is_id, notification_text, request_text, result_text
 from taskgate.protocol.legacy import capabilities
-from taskgate.protocol.legacy.server_tasks import related_task
 from taskgate.protocol.legacy.tasks import with_related_task
 from taskgate.protocol.messages import TASK_ID, Notification, Params, Request, Response, meta_of, value_of
-from taskgate.protocol.meta import legacy_hop_keys
+from taskgate.protocol.meta import legacy_hop_keys, related_task
 from taskgate.protocol.server_messages import Answer, ImmediateReply, Question, ReceivedQuestion
 
 # --- from hosts -------------------------------------------------------------------------------------------------------

@@ -17,17 +17,14 @@ from taskgate.jsontext.edits import dump, splice
 from taskgate.jsontext.spans import Members, skip_space
 from taskgate.protocol import vocabulary as names
 from taskgate.protocol.faults import protocol_violation
-from taskgate.protocol.jsonrpc import parse, request_text, result_text
+from taskgate.protocol.jsonrpc import request_text, result_text
 from taskgate.protocol.legacy.results import WITHOUT_TASK
 from taskgate.protocol.messages import Notification, Params, Response, value_of
 from taskgate.protocol.meta import edits_for
-from taskgate.protocol.server_messages import ServerTask, status_text
+from taskgate.protocol.server_messages import ServerTask, parse_response, status_text
 
 MAX_ID: Final = 4096
 """Longest task id in bytes: it is sent with each poll, and stored with the record."""
-
-MAX_DEPTH: Final = 256
-"""Nesting depth of an outcome, as for the server's message that it comes from."""
 
 MAX_TTL: Final = timedelta(milliseconds=2**31 - 1)
 """Longest TTL: released servers set a timer for it, which ends at once for anything longer."""
@@ -141,16 +138,6 @@ def read_status(notification: Notification) -> ServerTask | None:
         return None
 
 
-def related_task(meta: Members) -> str | None:
-    """The task id in the related-task key of this `_meta`; None without a valid key.
-
-    Of a server's message this is the server's id.
-    """
-    related = value_of(meta, names.RELATED_TASK)
-    id_ = related.get("taskId") if isinstance(related, dict) else None
-    return id_ if isinstance(id_, str) else None
-
-
 def _task_values(found: Members) -> dict[str, Any]:
     return {name: value_of(found, name) for name in _TASK_MEMBERS}
 
@@ -214,7 +201,7 @@ def _without_task(response: Response) -> Response:
     if found is None:
         raise protocol_violation("the result of its task is not an object")
     edits = edits_for(found, response.result.start, WITHOUT_TASK)
-    return _parse_own(splice(response.text, edits)) if edits else response
+    return parse_response(splice(response.text, edits)) if edits else response
 
 
 def _tool_error(id: RequestId, message: str | None) -> Response:
@@ -224,13 +211,7 @@ def _tool_error(id: RequestId, message: str | None) -> Response:
     `message` is the task's status message, None without one.
     """
     text = message or "The server's task failed"
-    return _parse_own(result_text(id, dump({"content": [{"type": "text", "text": text}], "isError": True})))
-
-
-def _parse_own(text: str) -> Response:
-    response = parse(text.encode(), max_depth=MAX_DEPTH)
-    assert isinstance(response, Response), "the text is a response"
-    return response
+    return parse_response(result_text(id, dump({"content": [{"type": "text", "text": text}], "isError": True})))
 
 
 def _unknown_outcome() -> UpstreamFailed:

@@ -31,6 +31,7 @@ from taskgate.protocol.jsonrpc import is_id, notification_text, parse, request_t
 from taskgate.protocol.legacy import capabilities, questions, server_tasks
 from taskgate.protocol.messages import Notification, Params, Request, Response, short_info, value_of
 from taskgate.protocol.server_messages import (
+    MAX_SERVER_DEPTH,
     Answer,
     CallProgress,
     CallResponse,
@@ -41,9 +42,6 @@ from taskgate.protocol.server_messages import (
     WithdrawnQuestion,
     call_outcome,
 )
-
-MAX_DEPTH: Final = 256
-"""Nesting depth of a server's message: far above any real one, and safe for the parser."""
 
 
 class LegacyUpstream:
@@ -153,7 +151,7 @@ class LegacyUpstream:
 
     def decode(self, message: bytes, host: Peer | None) -> LegacyServerMessage:
         try:
-            parsed = parse(message, max_depth=MAX_DEPTH)
+            parsed = parse(message, max_depth=MAX_SERVER_DEPTH)
         except (UnparsableMessage, MalformedMessage):
             raise protocol_violation("a message of it is not JSON-RPC") from None
         match parsed:

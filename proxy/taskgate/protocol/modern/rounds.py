@@ -310,7 +310,7 @@ def read_round(method: str, id: int, response: Response, extension: Extension | 
     questions = read_questions(response.text, found.get("inputRequests"), id)
     state = _read_state(response.text, found.get("requestState"))
     if not questions and state is None:
-        raise protocol_violation("it requires input, and names neither inputRequests nor a requestState")
+        raise protocol_violation("it requires input, and has neither input requests nor a requestState")
     return ServerRound(questions, state)
 
 

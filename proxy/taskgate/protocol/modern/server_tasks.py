@@ -14,16 +14,13 @@ from taskgate.jsontext.edits import dump
 from taskgate.jsontext.spans import Member, Members, RawJson, first_keys
 from taskgate.protocol import vocabulary as names
 from taskgate.protocol.faults import protocol_violation
-from taskgate.protocol.jsonrpc import error_text, parse, result_text
+from taskgate.protocol.jsonrpc import error_text, result_text
 from taskgate.protocol.messages import Response, value_of
 from taskgate.protocol.modern.rounds import read_questions
-from taskgate.protocol.server_messages import ServerTask, status_text
+from taskgate.protocol.server_messages import ServerTask, parse_response, status_text
 
 MAX_ID: Final = 4096
 """Longest task id in bytes: it is sent in a header with each poll."""
-
-MAX_DEPTH: Final = 256
-"""Nesting depth of an outcome, as for the server's message that it comes from."""
 
 _STATES: Final = frozenset(TaskStatus)
 _EMPTY_RESULT: Final = frozenset({"resultType", "_meta"})
@@ -91,9 +88,9 @@ def read_state(id: int, task: str, response: Response) -> ServerTask | None:
         case TaskStatus.INPUT_REQUIRED:
             return now._replace(questions=read_questions(response.text, found.get("inputRequests"), id))
         case TaskStatus.COMPLETED:
-            return now._replace(response=_parse_own(result_text(id, _result(response.text, found.get("result")))))
+            return now._replace(response=_outcome(result_text(id, _result(response.text, found.get("result")))))
         case TaskStatus.FAILED:
-            return now._replace(response=_parse_own(error_text(id, _object(response.text, found.get("error")))))
+            return now._replace(response=_outcome(error_text(id, _object(response.text, found.get("error")))))
     return now
 
 
@@ -153,13 +150,12 @@ def _no_outcome() -> UpstreamFailed:
     return protocol_violation("its task ended without a result or an error")
 
 
-def _parse_own(text: str) -> Response:
+def _outcome(text: str) -> Response:
     """The response to the call itself, from the result or error of its task."""
     try:
-        response = parse(text.encode(), max_depth=MAX_DEPTH)
+        response = parse_response(text)
     except MalformedMessage:
-        raise protocol_violation("the result of its task is not a tool result") from None
-    assert isinstance(response, Response), "the text is a response"
+        raise protocol_violation("the outcome of its task is not valid") from None
     kind = value_of({} if response.result is None else response.result.members or {}, "resultType")
     if kind not in (None, "complete"):
         raise protocol_violation("the result of its task is not a tool result")

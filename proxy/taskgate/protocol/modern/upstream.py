@@ -42,6 +42,7 @@ from taskgate.protocol.messages import (
 from taskgate.protocol.meta import HOP_KEYS, ObjectEdit, edit_object
 from taskgate.protocol.modern import capabilities, requests, rounds, server_tasks
 from taskgate.protocol.server_messages import (
+    MAX_SERVER_DEPTH,
     Answer,
     CallProgress,
     CallResponse,
@@ -56,10 +57,8 @@ from taskgate.protocol.server_messages import (
     SubscriptionGrant,
     TaskNotification,
     call_outcome,
+    parse_response,
 )
-
-MAX_DEPTH: Final = 256
-"""Nesting depth of a server's message: far above any real one, and safe for the parser."""
 
 _MAX_CACHED: Final = 256
 """Number of hosts whose encoded capabilities are cached; one more empties the cache."""
@@ -104,7 +103,7 @@ class ModernUpstream:
             return None
         if len(response.text) > MAX_WELCOME:
             raise protocol_violation("its result of server/discover is too long")
-        text, found = _complete_result(response, "its discovery")
+        text, found = _complete_result(response, "its result of server/discover")
         versions = value_of(found, "supportedVersions")
         if not isinstance(versions, list):
             raise protocol_violation("it names no protocol versions that it supports")
@@ -169,7 +168,7 @@ class ModernUpstream:
         if not unsound:
             return response
         page = filter_tools(response.text[result.start : result.end], lambda name: name not in unsound)
-        return _parse_own(splice(response.text, [(result.start, result.end, page)]))
+        return parse_response(splice(response.text, [(result.start, result.end, page)]))
 
     def decode(self, message: bytes, host: Peer | None) -> ModernServerMessage:
         parsed = _parse(message)
@@ -197,7 +196,7 @@ class ModernUpstream:
 
     def read_unaddressed_error(self, id: int, message: bytes) -> Response | None:
         try:
-            text = decode(message, MAX_DEPTH)
+            text = decode(message, MAX_SERVER_DEPTH)
             found = read_object(text, {})
         except (UnparsableMessage, MalformedMessage):
             return None
@@ -247,13 +246,13 @@ class ModernUpstream:
     def unanswered_error(self, id: int) -> Response:
         data = {"origin": "gateway", "reason": "unanswered", "dispatched": True}
         error = {"code": names.INTERNAL_ERROR, "message": "The server requested input and got no answer", "data": data}
-        return _parse_own(error_text(id, dump(error)))
+        return parse_response(error_text(id, dump(error)))
 
     def error(self, id: int, code: int, text: str) -> Response:
-        return _parse_own(error_text(id, dump({"code": code, "message": text})))
+        return parse_response(error_text(id, dump({"code": code, "message": text})))
 
     def empty_result(self, id: int) -> Response:
-        return _parse_own(result_text(id, "{}"))
+        return parse_response(result_text(id, "{}"))
 
     def outcome(self, response: Response) -> CallSucceeded | CallFaulted:
         return call_outcome(response)
@@ -283,15 +282,9 @@ class ModernUpstream:
 
 def _parse(message: bytes) -> Message:
     try:
-        return parse(message, max_depth=MAX_DEPTH)
+        return parse(message, max_depth=MAX_SERVER_DEPTH)
     except (UnparsableMessage, MalformedMessage):
         raise protocol_violation("a message of it is not JSON-RPC") from None
-
-
-def _parse_own(text: str) -> Response:
-    response = parse(text.encode(), max_depth=MAX_DEPTH)
-    assert isinstance(response, Response), "the text is a response"
-    return response
 
 
 def _complete_result(response: Response, label: str) -> tuple[RawJson, Members]:
@@ -348,6 +341,6 @@ def _without_hop_keys(notification: Notification, *, names_stream: bool = False)
     stream = meta.get(names.SUBSCRIPTION_ID) if names_stream else None
     put = {} if stream is None else {names.SUBSCRIPTION_ID: notification.text[stream.start : stream.end]}
     text = notification_text(notification.method, edit_object(notification.params_text, ObjectEdit(meta_put=put)))
-    parsed = parse(text.encode(), max_depth=MAX_DEPTH)
+    parsed = parse(text.encode(), max_depth=MAX_SERVER_DEPTH)
     assert isinstance(parsed, Notification), "the text is a notification"
     return parsed

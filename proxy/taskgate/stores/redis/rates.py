@@ -2,8 +2,8 @@
 clock.
 
 A request has some *steps*, each with demands on budgets. They are done in order, up to a step that
-refuses. The script has the arithmetic of `domain/gcra`. A full budget has no key.
-`admission/shared_rates` handles an unreachable server.
+refuses. The script has the arithmetic of `domain/rates`. A full budget has no key.
+`admission/rates` handles an unreachable server.
 """
 
 from collections.abc import Iterator, Sequence

@@ -113,9 +113,9 @@ request."""
 class Backpressure:
     """The sink buffers that requests depend on, and the requests that wait for room.
 
-    The listener asks `is_full` for each request, and `wait` if it is. `on_full` says what
-        happens then. With `block` the request waits for up to the timeout and then goes on. With
-        `deny` it is refused at once. With `drop` the buffers never count as full.
+    The listener asks `is_full` for each request, and `wait` if it is. `on_full` says what happens
+    then. With `block` the request waits for up to the timeout and then goes on. With `deny` it is
+    refused at once. With `drop` the buffers never count as full.
     """
 
     def __init__(self) -> None:

@@ -13,8 +13,9 @@ from taskgate.errors import MalformedMessage, UnparsableMessage
 from taskgate.jsontext.spans import Members
 from taskgate.protocol.jsonrpc import is_id, parse
 from taskgate.protocol.messages import Message, Notification, Request, Response, meta_of, value_of
-from taskgate.protocol.vocabulary import NOTE_CANCELLED, RELATED_TASK, SUBSCRIPTION_ID
-from taskgate.upstream.duplex.words import MAX_DEPTH
+from taskgate.protocol.meta import related_task
+from taskgate.protocol.server_messages import MAX_SERVER_DEPTH
+from taskgate.protocol.vocabulary import NOTE_CANCELLED, SUBSCRIPTION_ID
 
 # The members of a task that `task_shown_in` reads.
 _SHOWN: Final = ("taskId", "status", "pollInterval", "pollIntervalMs")
@@ -29,7 +30,7 @@ def message_in(message: bytes) -> Message | None:
     """Decode a message; None if it is invalid. The caller runs it on another thread if the message
     is large."""
     try:
-        return parse(message, max_depth=MAX_DEPTH)
+        return parse(message, max_depth=MAX_SERVER_DEPTH)
     except (UnparsableMessage, MalformedMessage):
         return None
 
@@ -69,9 +70,8 @@ def task_shown_in(message: bytes) -> Shown | None:
     id_, status = task.get("taskId"), task.get("status")
     if isinstance(id_, str) and isinstance(status, str):
         return Shown(id_, status, _seconds(task.get("pollInterval") or task.get("pollIntervalMs")))
-    related = value_of(meta_of(result), RELATED_TASK)
-    id_ = related.get("taskId") if isinstance(related, dict) else None
-    return Shown(id_, None, 0.0) if isinstance(id_, str) else None
+    id_ = related_task(meta_of(result))
+    return None if id_ is None else Shown(id_, None, 0.0)
 
 
 def uri_in(message: Read) -> str | None:
@@ -83,9 +83,7 @@ def task_in(message: Read) -> str | None:
     """Return the id of the server's task that a request names, in its parameters or metadata; None
     if it names none."""
     params = _params(message)
-    related = value_of(meta_of(params), RELATED_TASK)
-    task = related.get("taskId") if isinstance(related, dict) else None
-    return _text(params, "taskId") or (task if isinstance(task, str) else None)
+    return _text(params, "taskId") or related_task(meta_of(params))
 
 
 def response_in(message: Read) -> Response | None:

@@ -9,9 +9,9 @@ from typing import Final
 
 from taskgate.domain.record import RequestId
 from taskgate.errors import UpstreamFailed
+from taskgate.protocol.faults import protocol_violation
 from taskgate.protocol.jsonrpc import with_id
 from taskgate.protocol.messages import Response, value_of
-from taskgate.upstream import failures
 from taskgate.upstream.duplex.contents import Read, response_in
 from taskgate.upstream.duplex.replies import ChannelReply
 
@@ -76,7 +76,7 @@ class Greeting:
         """
         response = response_in(message)
         if response is None:
-            self.fails(failures.malformed("a message of it is not JSON-RPC"))
+            self.fails(protocol_violation("a message of it is not JSON-RPC"))
             return True
         if _is_welcome(response):
             self._welcome = response

@@ -13,8 +13,9 @@ from taskgate.domain.record import RequestId
 from taskgate.errors import MalformedMessage, UnparsableMessage
 from taskgate.jsontext.spans import Member, decode, read_pairs
 from taskgate.protocol.jsonrpc import is_batch, is_id, split_batch
+from taskgate.protocol.server_messages import MAX_SERVER_DEPTH
 from taskgate.protocol.vocabulary import PARSE_ERROR
-from taskgate.upstream.duplex.words import MAX_DEPTH, Answers, kind_of
+from taskgate.upstream.duplex.words import Answers, kind_of
 
 MOST_PARTS: Final = 4096
 """The most elements of an array that is split; a longer one has no parts."""
@@ -25,7 +26,7 @@ def parts_of(message: bytes) -> list[bytes]:
     if not is_batch(message):
         return []
     try:
-        return split_batch(message, max_depth=MAX_DEPTH, limit=MOST_PARTS)
+        return split_batch(message, max_depth=MAX_SERVER_DEPTH, limit=MOST_PARTS)
     except (UnparsableMessage, MalformedMessage):
         return []
 
@@ -88,6 +89,6 @@ def _members_of(message: bytes) -> tuple[tuple[str, Member], ...] | None:
     """Return the members of a JSON object, repeated ones too, and none of another value; None if it
     cannot be decoded."""
     try:
-        return read_pairs(decode(message, MAX_DEPTH))
+        return read_pairs(decode(message, MAX_SERVER_DEPTH))
     except (UnparsableMessage, MalformedMessage):
         return None

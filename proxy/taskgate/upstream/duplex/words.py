@@ -12,10 +12,8 @@ from taskgate.domain.record import RequestId
 from taskgate.errors import MalformedMessage, UnparsableMessage
 from taskgate.protocol.jsonrpc import is_id, parse
 from taskgate.protocol.messages import Notification, Request, Response, value_of
+from taskgate.protocol.server_messages import MAX_SERVER_DEPTH
 from taskgate.protocol.vocabulary import NOTE_PROGRESS, NOTE_TASKS
-
-MAX_DEPTH: Final = 256
-"""Nesting depth of a message that is fully parsed; the same as in the protocol codecs."""
 
 
 class Answers(NamedTuple):
@@ -82,7 +80,7 @@ def kind_by_its_ends(message: bytes) -> Kind | None:
 def _read(message: bytes) -> Kind | None:
     """Return the kind by a full parse."""
     try:
-        parsed = parse(message, max_depth=MAX_DEPTH)
+        parsed = parse(message, max_depth=MAX_SERVER_DEPTH)
     except MalformedMessage as refused:
         # An id without a method: the waiting request must fail on this answer.
         return None if refused.id is None or b'"method"' in message else Answers(refused.id)

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from taskgate.domain.versions import Revision
 from taskgate.errors import UpstreamFailed, UpstreamReason
+from taskgate.protocol.faults import protocol_violation
 from taskgate.protocol.messages import Response
 from taskgate.protocol.server_messages import CallResponse
 from taskgate.protocol.vocabulary import SESSION_HEADER, VERSION_HEADER
@@ -173,7 +174,7 @@ class LegacyExchanges:
             heard = hear(message, None) if len(message) <= LARGE else await in_thread(partial(hear, message, None))
             if isinstance(heard, CallResponse) and heard.response.id == call.id:
                 return heard.response
-        raise failures.malformed("its answer matches no request of the gateway")
+        raise protocol_violation("its answer matches no request of the gateway")
 
     async def _refusal(self, call: Call, incoming: Incoming) -> Response:
         """Return the server's answer if an error status carries one; else raise what the status
@@ -204,7 +205,7 @@ class LegacyExchanges:
         if session is None:
             return
         if not (session.isascii() and session.isprintable() and 0 < len(session) <= 1024) or " " in session:
-            raise failures.malformed("its session id is invalid")
+            raise protocol_violation("its session id is invalid")
         self.session = session
         self._add_header(SESSION_HEADER, session)
 

@@ -146,7 +146,7 @@ class TaskFollower:
         """Return the response of the call from the answer to `tasks/result`; None if it has none.
 
         After an error that says nothing about the task, a retry is planned. Raises UpstreamFailed
-        if the task was cancelled, or is unknown to the server.
+        if the task was cancelled, is unknown to the server, or if requests fail for too long.
         """
         read = partial(self._upstream_context.dialect.tasks.read_outcome, self._call.task, response)
         try:
@@ -159,7 +159,10 @@ class TaskFollower:
             return None
 
     async def _poll(self) -> None:
-        """Send `tasks/get`; store the state or plan a retry. Raises Gone for an unknown task."""
+        """Send `tasks/get`; store the state or plan a retry.
+
+        Raises Gone for an unknown task, and UpstreamFailed if a retry is useless.
+        """
         call, upstream_context = self._call, self._upstream_context
         bounds = briefly(upstream_context.settings.first_byte)
         try:

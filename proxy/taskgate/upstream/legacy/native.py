@@ -17,6 +17,7 @@ from taskgate.domain.policy import TaskSupport
 from taskgate.domain.record import TaskStatus
 from taskgate.errors import UpstreamFailed
 from taskgate.protocol.discovery import ListedTool
+from taskgate.protocol.faults import protocol_violation
 from taskgate.protocol.messages import Params, Response
 from taskgate.protocol.server_messages import Question, ServerTask
 from taskgate.protocol.vocabulary import TASKS_CANCEL, TOOLS_CALL
@@ -96,7 +97,7 @@ class Natives:
             # Hosts are not told of server tasks (docs/decisions/0041), and this one has no
             # follower.
             self._send_cancel(task.id)
-            raise failures.malformed("it created a task for a call that did not ask for one")
+            raise protocol_violation("it created a task for a call that did not ask for one")
         return response
 
     async def _support(self, tool: str) -> TaskSupport | None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from taskgate.domain.versions import Peer
 from taskgate.errors import UpstreamFailed
+from taskgate.protocol.faults import protocol_violation
 from taskgate.protocol.messages import Response
 from taskgate.protocol.server_messages import CallProgress, CallResponse, EncodedRequest, SessionNotification
 from taskgate.system.offload import LARGE, in_thread, offload
@@ -130,7 +131,7 @@ class ModernExchanges:
                 return refusal
             if isinstance(heard, CallResponse) and heard.response.id == call.id:
                 return heard.response
-        raise failures.malformed("its answer matches no request of the gateway")
+        raise protocol_violation("its answer matches no request of the gateway")
 
     async def _refusal(self, call: Call, incoming: Incoming) -> Response:
         """Return the server's answer if an error status carries one; else raise what the status

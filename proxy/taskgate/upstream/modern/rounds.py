@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from taskgate.domain.versions import Peer
 from taskgate.errors import UpstreamFailed
+from taskgate.protocol.faults import protocol_violation
 from taskgate.protocol.messages import Response
 from taskgate.protocol.server_messages import RequestDraft, ServerRound
 from taskgate.protocol.vocabulary import HEADER_MISMATCH, TOOLS_CALL
@@ -113,7 +114,7 @@ class RoundRunner:
             except UpstreamFailed as failure:
                 # The server may have acted on earlier rounds.
                 raise failures.sent(failure) from None
-        raise failures.malformed("it requests input without end")
+        raise protocol_violation("it requests input without end")
 
     async def _first_answer(
         self, call: Call, draft: RequestDraft, tool: str | None, first_byte: timedelta | None
@@ -154,7 +155,7 @@ class RoundRunner:
         """
         if not asks.questions:
             if empty > MAX_EMPTY:
-                raise failures.malformed("it requests input without end")
+                raise protocol_violation("it requests input without end")
             await asyncio.sleep(min(PAUSE_FIRST * 2 ** (empty - 1), PAUSE_MOST))
             return draft._replace(answers=None, state=asks.state)
         open_round = OpenRound(self._upstream_context.dialect, call, asks)

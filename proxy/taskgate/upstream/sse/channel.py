@@ -19,6 +19,7 @@ from logging import getLogger
 from typing import Final
 
 from taskgate.errors import UpstreamFailed, UpstreamReason
+from taskgate.protocol.faults import protocol_violation
 from taskgate.protocol.vocabulary import SESSION_HEADER, VERSION_HEADER
 from taskgate.system.offload import LARGE
 from taskgate.upstream import failures
@@ -191,7 +192,7 @@ class SseChannel:
         failure = reading.exception()
         if not isinstance(failure, UpstreamFailed):
             log.error("an event stream could not be read", exc_info=failure)
-            return failures.malformed("its event stream cannot be read")
+            return protocol_violation("its event stream cannot be read")
         return trouble.ended(dispatched=True) if failure.reason == UpstreamReason.CLOSED.value else failure
 
     def _why_at_once(self, failure: UpstreamFailed) -> UpstreamFailed:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from taskgate.protocol.faults import protocol_violation
 from taskgate.upstream import failures
 from taskgate.upstream.base import POSTED, Outgoing
 from taskgate.upstream.beside import LeftOut
@@ -108,7 +109,7 @@ class SseChannelProvider:
         UpstreamFailed if it is invalid or of another origin."""
         written = reference.decode(errors="replace").strip()
         if not written or len(reference) > LONGEST or "\ufffd" in written:
-            raise failures.unsent(failures.malformed("its message endpoint is invalid"))
+            raise failures.unsent(protocol_violation("its message endpoint is invalid"))
         place = self._origin.inside(written, seen_at)
         if place is None:
             raise trouble.elsewhere()

@@ -20,6 +20,7 @@ from aiohttp.http_parser import RawResponseMessage
 from aiohttp.streams import StreamReader
 from multidict import istr
 
+from taskgate.protocol.faults import protocol_violation
 from taskgate.protocol.sse import EventDecoder, EventTooLarge
 from taskgate.protocol.vocabulary import SESSION_HEADER
 from taskgate.upstream import failures
@@ -129,9 +130,9 @@ class HttpIncoming:
         """
         if self._ready is None:
             if not self.streams and self._media_type != "application/json":
-                raise failures.malformed("its answer is neither JSON nor an event stream")
+                raise protocol_violation("its answer is neither JSON nor an event stream")
             if self._headers.get(hdrs.CONTENT_ENCODING, "identity").lower() != "identity":
-                raise failures.malformed("its answer has a content encoding that was not requested")
+                raise protocol_violation("its answer has a content encoding that was not requested")
             self._decoder = EventDecoder(self._limit, other) if self.streams else None
             self._ready = deque()
         return self

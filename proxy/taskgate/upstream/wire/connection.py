@@ -16,6 +16,7 @@ from aiohttp.base_protocol import BaseProtocol
 from aiohttp.http_parser import HttpResponseParser, RawResponseMessage
 from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
 
+from taskgate.protocol.faults import protocol_violation
 from taskgate.upstream import failures
 
 LINGER: Final = 0.25
@@ -222,7 +223,7 @@ class Connection(BaseProtocol):
         try:
             messages, self._upgraded, _ = self._parser.feed_data(data)
         except Exception:  # whatever the parser chokes on
-            self._fail(failures.malformed("its answer is not valid HTTP"))
+            self._fail(protocol_violation("its answer is not valid HTTP"))
             self._break_off()
             self.drop()
             return

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from taskgate.upstream import failures
+from taskgate.protocol.faults import protocol_violation
 from taskgate.upstream.base import Outgoing
 from taskgate.upstream.beside import LeftOut
 from taskgate.upstream.settings import UpstreamSettings
@@ -59,7 +59,7 @@ class HttpTransport:
             )
         except ValueError:
             connection.drop()
-            raise failures.malformed("its answer has an invalid Content-Type") from None
+            raise protocol_violation("its answer has an invalid Content-Type") from None
 
     async def close(self) -> None:
         """Drop every connection; no further request can be sent."""

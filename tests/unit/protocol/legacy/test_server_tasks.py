@@ -13,9 +13,10 @@ from taskgate.domain.versions import LEGACY, Revision
 from taskgate.errors import UpstreamFailed
 from taskgate.jsontext.spans import members
 from taskgate.protocol.extensions import ExtensionPolicy
-from taskgate.protocol.legacy.server_tasks import MAX_ID, MAX_TTL, LegacyServerTasks, related_task
+from taskgate.protocol.legacy.server_tasks import MAX_ID, MAX_TTL, LegacyServerTasks
 from taskgate.protocol.legacy.upstream import LegacyUpstream
 from taskgate.protocol.messages import Params, Response
+from taskgate.protocol.meta import related_task
 from taskgate.protocol.server_messages import MAX_SUMMARY, ServerTask, TaskStatusNotification
 from unit.protocol.legacy.task_messages import ID, RELATED, TIMES, answer, peer, reason_of, refusal, seen, task
 

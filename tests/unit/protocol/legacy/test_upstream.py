@@ -13,9 +13,15 @@ from taskgate.errors import UpstreamFailed
 from taskgate.protocol.discovery import MAX_WELCOME, ListedTool, ToolPage
 from taskgate.protocol.extensions import Extension, ExtensionPolicy
 from taskgate.protocol.jsonrpc import parse
-from taskgate.protocol.legacy.upstream import MAX_DEPTH, LegacyUpstream
+from taskgate.protocol.legacy.upstream import LegacyUpstream
 from taskgate.protocol.messages import Notification, Params, Response
-from taskgate.protocol.server_messages import CallProgress, CallResponse, ImmediateReply, SessionNotification
+from taskgate.protocol.server_messages import (
+    MAX_SERVER_DEPTH,
+    CallProgress,
+    CallResponse,
+    ImmediateReply,
+    SessionNotification,
+)
 from taskgate.protocol.vocabulary import RELAYED_NOTICES
 
 # --- requests and responses -------------------------------------------------------------------------------------------
@@ -395,7 +401,7 @@ GARBAGE: dict[str, bytes] = {
     "an error that is a text": b'{"jsonrpc":"2.0","id":1,"error":"no"}',
     "a repeated member": b'{"jsonrpc":"2.0","id":1,"id":2,"result":{}}',
     "a repeated key of the result": b'{"jsonrpc":"2.0","id":1,"result":{"isError":true,"isError":false}}',
-    "a nest too deep": b'{"jsonrpc":"2.0","id":1,"result":' + b"[" * MAX_DEPTH + b"]" * MAX_DEPTH + b"}",
+    "a nest too deep": b'{"jsonrpc":"2.0","id":1,"result":' + b"[" * MAX_SERVER_DEPTH + b"]" * MAX_SERVER_DEPTH + b"}",
 }
 
 
@@ -410,7 +416,7 @@ def test_what_is_no_message_is_a_failure(message: bytes) -> None:
 
 
 def test_a_nest_just_not_too_deep_is_heard() -> None:
-    levels = MAX_DEPTH - 1
+    levels = MAX_SERVER_DEPTH - 1
     assert DIALECT.decode(b'{"jsonrpc":"2.0","id":1,"result":' + b"[" * levels + b"]" * levels + b"}", None) is not None
 
 
