@@ -132,6 +132,7 @@ def found_in(found: Members, text: str) -> dict[str, Any]:
     }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
 def test_members_stand_where_the_strict_parser_finds_them(text: str) -> None:
     body = text.encode()

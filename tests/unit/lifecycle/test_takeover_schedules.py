@@ -163,6 +163,7 @@ async def _something_quick(world: World, random: Random) -> None:
         world.cancel(replica, random.choice(list(world.acknowledged)))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("block", range(BLOCKS))
 @pytest.mark.parametrize("forgets", [False, True], ids=["comes back as it was", "forgot the last it was told"])
 async def test_a_store_that_was_away_costs_nobody_who_lives_a_call(

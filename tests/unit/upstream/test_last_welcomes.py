@@ -73,6 +73,7 @@ def test_one_that_is_too_large_leaves_nothing_of_the_one_before() -> None:
     assert kept.find(b"a") is None
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("size", [10, 10_000, 1_000_000])
 def test_however_much_is_said_no_more_is_kept_than_may_be(size: int) -> None:
     kept = LastWelcomes()

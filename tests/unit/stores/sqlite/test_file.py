@@ -300,6 +300,7 @@ def test_a_file_of_an_earlier_layout_gets_what_this_one_has_and_keeps_what_is_in
         assert file.near.execute("SELECT count(*) FROM params").fetchone() == (40,)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("number", "layout"), list(enumerate(EARLIER.values(), 1)), ids=EARLIER)
 def test_a_file_of_an_earlier_layout_that_has_no_room_for_what_is_new_stays_as_it_is(
     options: SqliteOptions, number: int, layout: str

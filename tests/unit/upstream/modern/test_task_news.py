@@ -67,6 +67,7 @@ async def test_a_task_is_looked_at_when_its_server_tells_of_it(
     assert server.faults == []
 
 
+@pytest.mark.thorough
 async def test_a_task_that_is_told_of_without_end_is_not_looked_at_without_end(
     server: ModernServer, guest: Guest, seldom: TaskTool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

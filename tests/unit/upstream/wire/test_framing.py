@@ -38,6 +38,7 @@ ENDLESS: dict[str, bytes] = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("pieces", ENDLESS.values(), ids=ENDLESS)
 async def test_an_answer_that_is_mostly_no_answer_fails_its_call(
     server: RawServer, transport: HttpTransport, pieces: bytes
@@ -59,6 +60,7 @@ USUAL: dict[str, Callable[[], bytes]] = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("pieces", USUAL.values(), ids=USUAL)
 async def test_usual_framing_is_passed_over(
     server: RawServer, transport: HttpTransport, pieces: Callable[[], bytes]
