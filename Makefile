@@ -6,7 +6,7 @@ PY = .venv/bin/python
 STAMP = .venv/made-from-pyproject
 DEBIAN = On Debian 12 or newer: apt-get install python3 python3-venv
 
-.PHONY: help setup run test unit unit-pure unit-upstream unit-rest environments provider peers attacks chaos fuzz mutants check bench dashboards pages fmt clean
+.PHONY: help setup run test unit unit-pure unit-serving unit-upstream unit-rest environments provider peers attacks chaos fuzz mutants check bench dashboards pages fmt clean
 
 help:
 	@echo 'make setup   what all others need: .venv with taskgate in it'
@@ -70,22 +70,26 @@ test: $(STAMP) environments provider peers
 	exit $$status
 
 # What to run while one works: no environments of other SDKs, no tests that start programs or are thorough, and few
-# examples of each property; `make test` runs all of it. Three runs side by side, since to hand each test to a worker
-# takes longer than many a test.
+# examples of each property; `make test` runs all of it. Several runs side by side, since to hand each test to a worker
+# takes longer than many a test; more than there are cores, since much is waited for.
 QUICK = $(PY) -m pytest --quiet --hypothesis-profile=quick -m 'not alone and not program and not thorough'
-PURE = $(addprefix tests/unit/,admission auth config domain jsontext lifecycle protocol)
+PURE = $(addprefix tests/unit/,admission auth config domain jsontext protocol)
+SERVING = $(addprefix tests/unit/,gateway listener telemetry)
 unit: export PYTHONDONTWRITEBYTECODE =
 unit: $(STAMP)
-	@$(MAKE) --no-print-directory --keep-going --jobs=3 --output-sync=target unit-pure unit-upstream unit-rest
+	@$(MAKE) --no-print-directory --keep-going --jobs=4 --output-sync=target unit-upstream unit-pure unit-serving unit-rest
 
 unit-pure:
 	@$(QUICK) $(PURE)
+
+unit-serving:
+	@$(QUICK) $(SERVING)
 
 unit-upstream:
 	@$(QUICK) tests/unit/upstream
 
 unit-rest:
-	@$(QUICK) tests/unit tests/contract $(addprefix --ignore=,$(PURE) tests/unit/upstream)
+	@$(QUICK) tests/unit tests/contract $(addprefix --ignore=,$(PURE) $(SERVING) tests/unit/upstream)
 
 # Part of `make test`, where what they measure is not printed. SHUTDOWNS=50 ends a gateway that often under a storm.
 SHUTDOWNS ?= 4
