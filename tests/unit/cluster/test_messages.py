@@ -51,7 +51,7 @@ def test_what_is_no_word_is_not_read(written: Any) -> None:
     assert decode(json.dumps(written).encode()) is None
 
 
-@pytest.mark.parametrize("text", [b"", b"\xff", b"[1", b"nothing"])
+@pytest.mark.parametrize("text", [b"", b"\xff", b"[1", b"nothing", b"[" * 100_000])
 def test_what_is_no_text_of_ours_is_not_read(text: bytes) -> None:
     assert decode(text) is None
 
