@@ -69,9 +69,11 @@ class Holdings:
         known = self._records.get(record.id)
         if known is None or known.revision >= record.revision or known.status.is_terminal:
             return
-        self._set(evolve(record, call=known.call))
-        if record.status.is_terminal:
-            size = _size(record)
+        whole = evolve(record, call=known.call)
+        self._set(whole)
+        if whole.status.is_terminal:
+            # Of the copy, as `end` subtracts it: a head has no parameters of the call.
+            size = _size(whole)
             if self._bytes + size > MAX_ENDED:
                 self.end(record.id, forget=True)
             else:
