@@ -52,7 +52,7 @@ def gap_event(sink: str, now: datetime, gap: Gap) -> AuditEvent:
 
 
 class ChainWriter:
-    """Writes the lines of one sink, from `open` to `close`.
+    """Writes the lines of one sink, from `open` to `close`; never opened a second time.
 
     Pending lines are rendered and chained, but not yet taken by the sink. After an OSError they stay
     pending, and the next `write`, `checkpoint`, `sync` or `reopen` writes them first. `write([])`
@@ -87,7 +87,8 @@ class ChainWriter:
     def open(self, now: datetime) -> ChainPosition:
         """Open the sink and continue its chain with `audit.chain_started`.
 
-        Raises OSError or AuditUnavailable.
+        Raises OSError or AuditUnavailable. Then the caller drops this writer, whose pending lines
+        have numbers that a new chain would repeat.
         """
         found = self._sink.open()
         self._chain.move_to(found.head)
@@ -112,14 +113,7 @@ class ChainWriter:
         self._add_all(events)
         events.clear()
         began = perf_counter()
-        while self._pending or self._needs_sync:
-            if self._pending:
-                self._sink.put(bytes(self._pending))
-                self._pending.clear()
-                self._needs_sync = self._to_disk
-            if self._needs_sync:
-                self._sync_sink(now)
-                self._needs_sync = False
+        self._write_pending(now)
         internal, self._internal = tuple(self._internal), []
         return ChainPosition(self._chain.head, perf_counter() - began, self._since_checkpoint, internal)
 
@@ -156,7 +150,8 @@ class ChainWriter:
 
     def sync(self, now: datetime) -> ChainPosition:
         """Write what is pending and wait for the disk. Raises OSError."""
-        self.write([], now)
+        # Not by `write`: only the position that is returned may take the names in `_internal`.
+        self._write_pending(now)
         self._sync_sink(now)
         return self.write([], now)
 
@@ -173,6 +168,17 @@ class ChainWriter:
     def close(self) -> None:
         """Close the sink. Never raises."""
         self._sink.close()
+
+    def _write_pending(self, now: datetime) -> None:
+        while self._pending or self._needs_sync:
+            if self._pending:
+                self._sink.put(bytes(self._pending))
+                self._pending.clear()
+                self._needs_sync = self._to_disk
+            if self._needs_sync:
+                # A gap that is found adds lines.
+                self._sync_sink(now)
+                self._needs_sync = False
 
     def _start_chain(self, now: datetime) -> None:
         seq, digest = self._chain.head
@@ -238,6 +244,7 @@ class ChainWriter:
             self._since_checkpoint += 1
 
     def _append(self, lines: list[bytes]) -> None:
+        """Add lines of templates, which end without a line break. None is of a signed event."""
         if lines:
             self._pending += b"\n".join((*lines, b""))
             self._since_checkpoint += len(lines)

@@ -15,6 +15,7 @@ from helpers.manual_clock import ManualClock
 from helpers.waiting import bounded
 from taskgate.telemetry.auditlog import chain_writer, sinks
 from taskgate.telemetry.auditlog import log as logs
+from taskgate.telemetry.auditlog.chain import ChainHead
 from taskgate.telemetry.auditlog.chain_writer import ChainWriter
 from taskgate.telemetry.auditlog.events import internal_event
 from taskgate.telemetry.auditlog.formats.renderer import Renderer
@@ -289,6 +290,37 @@ def test_events_are_let_go_of_before_the_sink_is_waited_for(tmp_path: Path) -> N
     )
     with pytest.raises(OSError):
         book.write(events, NOW)
+
+
+@pytest.mark.parametrize("syncs", [0, 1])
+def test_a_sync_tells_of_the_checkpoint_that_it_writes_late(syncs: int) -> None:
+    """Also where the disk fails again, once the line is written: it is told by the first sync that is done."""
+    writes = 1
+
+    class Fails(StreamSink):
+        def put(self, payload: bytes) -> None:
+            nonlocal writes
+            writes -= 1
+            if writes >= 0:
+                raise OSError
+            super().put(payload)
+
+        def sync(self, head: ChainHead) -> None:
+            nonlocal syncs
+            syncs -= 1
+            if syncs >= 0:
+                raise OSError
+
+    with open(os.devnull, "wb") as nowhere:
+        render = Renderer(LineOptions(), key=KEY, node="gw-1")
+        book = ChainWriter("file", Fails(nowhere.fileno()), render=render, signer=None, to_disk=False)
+        with pytest.raises(OSError):
+            book.checkpoint(NOW)
+        while syncs:
+            with pytest.raises(OSError):
+                book.sync(NOW)
+        assert book.sync(NOW).internal == (CHECKPOINT,)
+        assert book.sync(NOW).internal == ()
 
 
 def test_the_thread_stands_aside_after_every_millisecond_of_lines(monkeypatch: pytest.MonkeyPatch) -> None:
