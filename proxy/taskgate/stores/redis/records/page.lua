@@ -1,5 +1,5 @@
 -- A part of a list, in order: merges runs of one state each, and passes over what has expired or fails other bounds.
--- Returns pairs of a head and a place, and the place to go on from, if it stopped at BUDGET looks.
+-- Returns pairs of a head and a place; and, if it stopped at BUDGET looks with fewer of them, the bound to go on from.
 
 local _, owner, by, descends, low, high, limit, now, other, after, before = unpack(ARGV, 1, 11)
 local BUDGET, STATES, WIDTH = 1000, 12, 18

@@ -2,7 +2,12 @@
 result.
 
 `RedisStore` uses it. A list is a sorted set of *positions*: the time and the id of a task in one
-text. A page omits unreadable records.
+text. An owner has one list for each state and time, and the script PAGE (`page.lua`) merges those of
+the wanted states. A page omits unreadable records.
+
+PAGE returns its matches, each a head and a position, as many as are wanted or as there are. It looks
+at about 1000 records in one run. If it stops there with fewer matches, a second value follows. That
+is the bound to continue from, `(` and a position, which replaces `low`, or `high` if descending.
 """
 
 from datetime import datetime
@@ -20,16 +25,17 @@ _EMPTY_PAGE: Final = Page(tasks=(), next=None)
 
 
 class _Bounds(NamedTuple):
-    """The bounds of a list for the script.
+    """The bounds of a list for the script PAGE.
 
-    `low` and `high` are positions in it. `after` and `before` are times of the order by which the
-    list is not sorted, both exclusive.
+    `low` and `high` are for ZRANGE with BYLEX: a position or a bare time behind `(` or `[`, or `-`
+    and `+` for no bound. `other_after` and `other_before` bound the time by which the list is not
+    sorted, both exclusive.
     """
 
     low: bytes
     high: bytes
-    after: int
-    before: int
+    other_after: int
+    other_before: int
 
 
 class PageReader:
@@ -38,6 +44,9 @@ class PageReader:
     def __init__(self, client: RedisClient, root: str) -> None:
         self._client = client
         self._root = root
+        # By it a node of a cluster sees whether it has the slot of all our keys. No script here reads
+        # it.
+        self._keys = (root + "open",)
 
     async def read(
         self, owner: OwnerKey, where: TaskFilter, order: TaskOrder, after: Position | None, limit: int, now: datetime
@@ -50,30 +59,33 @@ class PageReader:
             return _cut(await self._of_ids(owner, where, order, after, now), order, limit)
         other = "updated" if order.by is OrderBy.CREATED else "created"
         by = "created" if order.by is OrderBy.CREATED else "updated"
-        low, high, least, most = _bounds(where, order, after)
+        low, high, other_after, other_before = _bounds(where, order, after)
         found: list[tuple[bytes, bytes]] = []
-        place: bytes | None = None
         while True:
             # One more than the limit shows whether there is a next page.
             wanted = limit + 1 - len(found)
-            ends = (low, place or high) if order.descending else (place or low, high)
-            values = (rows.owner_name(owner), by, int(order.descending), *ends, wanted, pack_time(now))
-            arguments: list[Value] = [self._root, *values, other, least, most, *states]
-            part, *rest = await self._client.run(rows.PAGE, (self._root + "open",), arguments)
+            # In the order in which the script unpacks them.
+            values = (rows.owner_name(owner), by, int(order.descending), low, high, wanted, pack_time(now))
+            arguments: list[Value] = [self._root, *values, other, other_after, other_before, *states]
+            part, *rest = await self._client.run(rows.PAGE, self._keys, arguments)
             found += part
             if not rest:
                 return _page(found, limit)
-            place = rest[0]
+            if order.descending:
+                high = rest[0]
+            else:
+                low = rest[0]
 
     async def _of_ids(
         self, owner: OwnerKey, where: TaskFilter, order: TaskOrder, after: Position | None, now: datetime
     ) -> list[ListedTask]:
         """The matching tasks among a few ids, which are looked up one by one."""
+        # Hosts name these ids. Those of tasks are printable, and some others have no UTF-8 form.
         ids = [id for id in where.ids or () if id.isprintable()]
         if not ids:
             return []
         name, moment = rows.owner_name(owner).encode(), pack_time(now)
-        rows_found = await self._client.run(rows.PICK, (self._root + "open",), (self._root, *ids))
+        rows_found = await self._client.run(rows.PICK, self._keys, (self._root, *ids))
         mine = (
             head
             for head, owner_found, expires in rows_found
@@ -90,8 +102,8 @@ def _page(found: list[tuple[bytes, bytes]], limit: int) -> Page:
     if len(found) <= limit:
         return Page(tasks=tasks, next=None)
     # From the list, not the head: the last head may be unreadable.
-    _, place = found[limit - 1]
-    time, id = place[: rows.TIME_WIDTH], place[rows.TIME_WIDTH :]
+    _, position = found[limit - 1]
+    time, id = position[: rows.TIME_WIDTH], position[rows.TIME_WIDTH :]
     return Page(tasks=tasks, next=Position(unpack_time(int(time)), unpack_text(id)))
 
 
@@ -109,19 +121,20 @@ def _listed(head: bytes) -> ListedTask | None:
 
 def _bounds(where: TaskFilter, order: TaskOrder, after: Position | None) -> _Bounds:
     created, updated = (where.created_after, where.created_before), (where.updated_after, where.updated_before)
-    (least, most), (later, earlier) = (created, updated) if order.by is OrderBy.CREATED else (updated, created)
+    own, other = (created, updated) if order.by is OrderBy.CREATED else (updated, created)
+    (own_after, own_before), (other_after, other_before) = own, other
     # A position is a time and an id; a bare time sorts before every position of that time. All
     # bounds are exclusive, except a bare time as the lower end, where no record can be.
-    lows = [] if least is None else [rows.time_text(pack_time(least) + 1)]
-    highs = [] if most is None else [rows.time_text(pack_time(most))]
-    place = None if after is None else rows.time_text(pack_time(after.time)) + pack_text(after.id)
-    if place is not None:
-        (highs if order.descending else lows).append(place)
+    lows = [] if own_after is None else [rows.time_text(pack_time(own_after) + 1)]
+    highs = [] if own_before is None else [rows.time_text(pack_time(own_before))]
+    position = None if after is None else rows.time_text(pack_time(after.time)) + pack_text(after.id)
+    if position is not None:
+        (highs if order.descending else lows).append(position)
     return _Bounds(
-        b"-" if not lows else b"%b%b" % (b"(" if max(lows) == place else b"[", max(lows)),
+        b"-" if not lows else b"%b%b" % (b"(" if max(lows) == position else b"[", max(lows)),
         b"+" if not highs else b"(" + min(highs),
-        -1 if later is None else pack_time(later),
-        _MOST if earlier is None else pack_time(earlier),
+        -1 if other_after is None else pack_time(other_after),
+        _MOST if other_before is None else pack_time(other_before),
     )
 
 
