@@ -4,7 +4,7 @@ them.
 
 from typing import Final
 
-# Methods that the gateway answers itself.
+# Methods of the legacy era; the modern one has some of them too.
 INITIALIZE: Final = "initialize"
 PING: Final = "ping"
 TOOLS_CALL: Final = "tools/call"
@@ -34,7 +34,10 @@ RELAYED_METHODS: Final = frozenset(
         LOGGING_SET_LEVEL,
     }
 )
-"""Requests that every legacy revision defines, so that every legacy server can refuse them."""
+"""Legacy requests that are passed on to servers.
+
+Every legacy revision defines them, so a server without the feature knows how to refuse them.
+"""
 
 # Methods of the modern era alone.
 SERVER_DISCOVER: Final = "server/discover"
@@ -116,7 +119,7 @@ HOST_NOTICES: Final = frozenset({NOTE_ROOTS_CHANGED, NOTE_TASK_STATUS})
 ERA_NOTICES: Final = (
     RELAYED_NOTICES | HOST_NOTICES | {NOTE_INITIALIZED, NOTE_CANCELLED, NOTE_PROGRESS, NOTE_TASKS, NOTE_SUBSCRIBED}
 )
-"""The notifications that some revision defines, of either side."""
+"""The notifications of hosts and of servers that some revision defines."""
 
 # Headers as they are sent; names compare without regard to case.
 SESSION_HEADER: Final = "Mcp-Session-Id"
@@ -141,7 +144,7 @@ SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
 LOG_LEVEL: Final = "io.modelcontextprotocol/logLevel"
 SUBSCRIPTION_ID: Final = "io.modelcontextprotocol/subscriptionId"
 
-# Trace keys of `_meta`, named like the HTTP headers (SEP-414): they alone have no prefix.
+# Trace keys of `_meta`, named like the HTTP headers (SEP-414), so without a prefix.
 TRACEPARENT: Final = "traceparent"
 TRACESTATE: Final = "tracestate"
 BAGGAGE: Final = "baggage"

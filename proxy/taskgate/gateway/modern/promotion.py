@@ -3,12 +3,18 @@
 A call can become a task at three moments, and `Calls` calls a method at each, in this order:
 
 - `create_before_send`: if the tool runs only as a task, or the call has an idempotency key;
-- `wait_for_permit`: if the call gets no permit for its server within its grace;
-- `promote_after_grace`: if the call was sent, and has neither ended nor asked within its grace.
+- `wait_for_permit`: if the call gets no permit for its server in time;
+- `promote_after_grace`: if the call was sent, and has not ended within its grace, or asks a question.
 
-The grace is the time that the operator's rules give a call to be answered without a task. The host
-did not ask for a task. So a task that cannot be created is mostly no error, and the call continues
-as a plain one. `TaskService` creates the tasks.
+A call that may join an equal one skips the second: it waits for its permit within the joined call.
+In its place `find_equal_task` looks for the task that the equal call has become.
+
+The grace is the time that the operator's rules give a call to be answered without a task. The wait
+for a permit uses up part of it. That wait ends before a longer grace: after BRIEF_WAIT, or after the
+longest wait that the mount allows (`max_wait`).
+
+The host did not ask for a task. So a task that cannot be created is mostly no error, and the call
+continues as a plain one. `TaskService` creates the tasks.
 """
 
 from functools import partial
@@ -31,7 +37,12 @@ log = getLogger("taskgate.stateless")
 
 
 class Promotion:
-    """The promotion of calls to tasks. Each call is counted here by what became of it."""
+    """The promotion of calls to tasks.
+
+    Each method counts a call that it makes a task, by `Turns.count`. `create_before_send` counts the
+    calls that it refuses, and `promote_after_grace` those that stay plain. A call that may become no
+    task is counted before it is sent (`Turns.count_sent`), one without a permit when that is refused.
+    """
 
     def __init__(
         self, *, tasks: TaskService, joining: RequestCoalescer, turns: Turns, attending: ResponseWaiter, clock: Clock
@@ -45,8 +56,8 @@ class Promotion:
     async def create_before_send(self, outbound: OutboundCall) -> TaskRecord | None:
         """Create the task of a call before it is sent; None if it is to be sent without one.
 
-        Raises what TaskService.create raises, except that a tool which cannot be a task and invalid
-        parameters yield None.
+        Raises what TaskService.create raises, with two exceptions: a tool that cannot be a task and
+        invalid parameters yield None. An idempotency key of another call still raises InvalidParams.
         """
         request = outbound.request
         if not outbound.may_become_task or not isinstance(request, CallTool):
@@ -73,7 +84,8 @@ class Promotion:
     async def find_equal_task(self, outbound: OutboundCall) -> TaskRecord | None:
         """Return the task that an equal call has become, which then answers this call too.
 
-        Only for calls without an idempotency key: others find their task by the key.
+        Only for calls without an idempotency key: others find their task by the key. The caller
+        counts the call.
         """
         if outbound.coalesce_key is None or not outbound.may_become_task:
             return None
@@ -82,9 +94,10 @@ class Promotion:
     async def wait_for_permit(self, outbound: OutboundCall, permit: Permit) -> TaskRecord | OutboundCall:
         """Wait for the permit of a call, and return the call with the grace that is left.
 
-        Returns the task instead if the grace ended first and a task could be created: the task then
-        owns the permit. Raises QueueFull, and what `ResponseWaiter.wait` raises; the permit is
-        released then.
+        The call becomes a task if there is no permit within the shortest of its grace, BRIEF_WAIT and
+        the permit's `max_wait`. Then this returns the task, which owns the permit. If no task can be
+        created, the call waits on, at most for the rest of BRIEF_WAIT, and can become none later.
+        Raises QueueFull, and what `ResponseWaiter.wait` raises; the permit is released then.
         """
         begun = self._clock.elapsed()
         request, exchange = outbound.request, outbound.exchange
@@ -110,6 +123,9 @@ class Promotion:
 
         A question of the server ends the grace early, because a task can store it. Returns None if
         the call is over, may not become a task, or no task could be created.
+
+        Counts a call that may become a task: as `task`, as `inline` if it is over within its grace,
+        else as `direct`. One that got no permit is counted already.
         """
         request = outbound.request
         if not outbound.may_become_task or not isinstance(request, CallTool):
