@@ -1,8 +1,8 @@
 """Security alerts for operators: `SecurityAlerts` emits events, `SecurityLog` writes log lines.
 
 Code that detects an attack or a probe calls them: authentication, look-ups of tasks, rate limits.
-Both are throttled, because attackers decide how often they are triggered. The only part of a
-request in a line is its address.
+Both are throttled, because attackers decide how often they are triggered. Of a request a line has
+its address and its mount, and no other text that the sender chose.
 """
 
 from collections import OrderedDict

@@ -5,8 +5,10 @@ that the store is *behind* with some tasks: they are missing, or have an older r
 calls these for each reply, in this order:
 
 - `forgotten`: which of them are to be restored;
-- `refused`: which of those the store did not take back before, so that they are given up;
+- `refused`: which of those an earlier attempt did not restore, so that they are given up;
 - `restore_all`, in the background: write the others back from the copies (`Holdings`).
+
+It also calls `restore` for one task whose load finds that the store lost it.
 """
 
 from collections.abc import Iterable, Set
@@ -26,8 +28,8 @@ log = getLogger("taskgate.leases")
 class Restoring:
     """The restoration for one process, `holder`; `length` is that of its leases.
 
-    `_refused` are the tasks that the store refused since the last heartbeat's reply. For one event
-    loop.
+    `_refused` are the tasks that were not restored since the last heartbeat's reply. The store
+    refused them, or their copy was gone or expired by then. For one event loop.
     """
 
     def __init__(self, kept: Holdings, leases: LeaseStore, *, holder: str, length: timedelta, clock: Clock) -> None:

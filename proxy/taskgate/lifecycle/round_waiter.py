@@ -21,8 +21,8 @@ from taskgate.protocol.server_messages import Answer, Question
 class RoundWaiter:
     """The wait for the answers to the questions of the checkpoint `rest`.
 
-    The questions have the usual time `wait`, counted from the call of `answers`. Those without an
-    answer by then are withdrawn.
+    The questions have the usual time `wait`, counted from the moment when `answers` has read the
+    record. Those without an answer by then are withdrawn.
     """
 
     __slots__ = ("_changes", "_over", "_record", "_wait", "is_kept", "rest")
@@ -48,7 +48,8 @@ class RoundWaiter:
 
         None stands for a question that got no answer in time. Called once.
         """
-        # Answers may have been stored before this object existed.
+        # Answers may have been stored before this object existed. The time does not run while the
+        # store fails, because hosts cannot answer then.
         await self._look()
         try:
             async with asyncio.timeout(self._wait.total_seconds()):

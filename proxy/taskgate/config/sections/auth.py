@@ -76,6 +76,7 @@ def _check_json(value: object) -> object:
 
 
 def _texts(value: object) -> Iterator[str]:
+    """Find all texts in a JSON value. Its keys are texts: `document` reads each key of a file as one."""
     if isinstance(value, str):
         yield value
     if isinstance(value, Mapping):

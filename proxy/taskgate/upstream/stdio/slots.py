@@ -2,8 +2,8 @@
 
 `StdioChannels` owns the slots (`Owner`) and decides who gets which; the slot observes its channel.
 A slot is starting, until `line` or `failure` is set. With a `line` it stands until the channel
-ends, and is gone when the program and its pipes are. While no session holds it, it rests: its
-program is idle and ends after a time.
+ends, and is gone when the program and its pipes are. Without a holder `StdioChannels` lets it
+rest (`rest`): its program is idle and ends after a time.
 """
 
 import asyncio
@@ -82,7 +82,7 @@ class ProgramSlot:
             self.line.used = asyncio.get_running_loop().time()
 
     def let_go(self) -> None:
-        """Count one holder less."""
+        """Count one holder less. After the last one the caller calls `rest`."""
         self.holders -= 1
 
     async def standing(self) -> ProgramChannel:
@@ -96,13 +96,16 @@ class ProgramSlot:
         return self.line
 
     def rest(self, seconds: float) -> None:
-        """End the program after so many seconds, unless it is held again before. Called when it has
-        no holder."""
+        """End the program after so many seconds, unless it is held again before.
+
+        Called when it has no holder. While the program is starting this does nothing, so
+        `StdioChannels` calls it again after the start.
+        """
         self._rest_no_more()
         if self.line is not None and self.line.stands:
-            self._idle = asyncio.get_running_loop().call_later(seconds, self._rested, seconds, context=Context())
+            self._idle = asyncio.get_running_loop().call_later(seconds, self._end_rest, seconds, context=Context())
 
-    def _rested(self, seconds: float) -> None:
+    def _end_rest(self, seconds: float) -> None:
         if self.line is not None and self.line.in_flight:
             # A server task runs that is only polled now and then.
             self.rest(seconds)

@@ -38,8 +38,11 @@ class Retrying:
             yield pause * share(request, turn)
 
     async def wait(self, pause: float, until: float | None) -> bool:
-        """Wait for the pause, or until `close`. False at once if the loop time `until` would come
-        first: there is no further attempt."""
+        """Wait for the pause, or until `close`, and return whether to make a further attempt.
+
+        False at once if the loop time `until` would come first. After `close` there is no wait, and
+        `Origin` itself refuses the attempt.
+        """
         if until is not None and asyncio.get_running_loop().time() + pause >= until:
             return False
         with suppress(TimeoutError):
@@ -53,12 +56,12 @@ class Retrying:
             self._retried(CONNECT)
 
     def close(self) -> None:
-        """End all waits."""
+        """End all waits, present and later ones, and the reports."""
         self._ended.set()
 
 
 def _pauses(retries: Retries) -> Iterator[float]:
-    """Yield the longest pause before each further attempt."""
+    """Yield the longest pause before each further attempt; `share` shortens it."""
     pause, most = retries.backoff.total_seconds(), retries.max_backoff.total_seconds()
     for _ in range(retries.attempts - 1):
         yield min(pause, most)
