@@ -7,11 +7,9 @@ answer. A `tools/call` becomes a task if the host asks for one, and is a plain c
 folder `modern` is the counterpart for the modern era.
 """
 
-from collections.abc import Coroutine
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from taskgate.admission.access import AccessControl
 from taskgate.admission.concurrency import OpenStreams
@@ -21,10 +19,9 @@ from taskgate.admission.quota import QuotaFields
 from taskgate.admission.rates import RateLimiter
 from taskgate.auth.context import AuthContext
 from taskgate.domain.policy import PromotionMode
-from taskgate.domain.versions import Era, Revision
-from taskgate.errors import GatewayError, TaskSupportMismatch
+from taskgate.domain.versions import Era, Revision, find_revision
+from taskgate.errors import GatewayError, SessionRequired, TaskSupportMismatch, UnsupportedVersion
 from taskgate.gateway.denied_extensions import DeniedExtensions
-from taskgate.gateway.entry import note_peer, session_of
 from taskgate.gateway.extension_requests import ExtensionRequests
 from taskgate.gateway.notes import ClientNotifications
 from taskgate.gateway.relay import PlainCallProxy, RelayedRequest
@@ -47,11 +44,11 @@ from taskgate.protocol.host_requests import (
 from taskgate.protocol.messages import Message, Request, Response
 from taskgate.sessions.host_session import HostSession
 from taskgate.sessions.registry import HostSessions
-from taskgate.streams.exchange import Exchange, HandledRequest, HttpMethod, HttpReply, RpcReply, error_of, revision_of
+from taskgate.streams.exchange import Exchange, HandledRequest, HttpMethod, HttpReply, InboundHead, RpcReply, error_of
 from taskgate.streams.log_entries import StreamOrigin
 from taskgate.system.offload import LARGE, in_thread, offload
 from taskgate.telemetry.events import EventSink, ToolCalled
-from taskgate.telemetry.request_context import client_of
+from taskgate.telemetry.request_context import RequestContext, client_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,21 +84,21 @@ class InSessionMessages:
         self._dialect = dialect
         self._event_sink = event_sink
 
-    async def takes_batches(self, exchange: Exchange, mount: Mount, caller: AuthContext) -> bool:
+    async def takes_batches(
+        self, exchange: Exchange, context: RequestContext, mount: Mount, caller: AuthContext
+    ) -> bool:
         """Return whether the body may be a batch: only in a session of revision 2025-03-26."""
         if exchange.head.host_session is None:
             return False
-        host_session = await self._session(exchange, mount, caller)
-        note_peer(host_session.peer, host_session.client)
+        host_session = await self._session(exchange.head, context, mount, caller)
         return host_session.peer.revision is Revision.R2025_03_26
 
-    async def serve(self, exchange: Exchange, mount: Mount, caller: AuthContext) -> HttpReply:
+    async def serve(self, exchange: Exchange, context: RequestContext, mount: Mount, caller: AuthContext) -> HttpReply:
         """Serve a request without a message. Raises GatewayError.
 
         GET opens or resumes a stream, and returns when that ends. DELETE ends the session.
         """
-        host_session = await self._session(exchange, mount, caller)
-        note_peer(host_session.peer, host_session.client)
+        host_session = await self._session(exchange.head, context, mount, caller)
         if exchange.head.method is HttpMethod.GET:
             await self._services.gate.on_request(caller, exchange, mount.name, _NO_METHOD)
             with host_session, self._services.streams.acquire_stream(caller):
@@ -109,7 +106,9 @@ class InSessionMessages:
         await self._services.sessions.end(host_session)
         return HttpReply(status=200)
 
-    async def answer(self, exchange: Exchange, mount: Mount, caller: AuthContext, message: Message) -> HandledRequest:
+    async def answer(
+        self, exchange: Exchange, context: RequestContext, mount: Mount, caller: AuthContext, message: Message
+    ) -> HandledRequest:
         """Answer one message; a notification or a response gets status 202.
 
         Raises GatewayError, and ScopeCancelled when the host cancelled the request.
@@ -117,9 +116,8 @@ class InSessionMessages:
         # 1. The session, its owner checked, and the revision that it was opened with.
         host_session, peer = None, None
         if not (isinstance(message, Request) and message.method == words.INITIALIZE):
-            host_session = await self._session(exchange, mount, caller)
+            host_session = await self._session(exchange.head, context, mount, caller)
             peer = host_session.peer
-            note_peer(peer, host_session.client)
         # 2. The intent of the message; its parameters are checked here.
         intent = self._dialect.decode(message, peer, offers_tasks=mount.offers_tasks, extensions=mount.extensions)
         # Whatever stream answers the request will have event ids, if the revision of the session has
@@ -128,7 +126,8 @@ class InSessionMessages:
             exchange.make_resumable(host_session.resumable.opener(_about(message, intent)))
         tool = intent.tool if isinstance(intent, CallTool) else None
         if isinstance(intent, OpenSession):
-            note_peer(intent.peer, client_of(intent.peer.info))
+            peer = intent.peer
+            context.revision, context.client = peer.revision, client_of(peer.info)
         quota: QuotaFields = ()
         try:
             # 3. The caller's rate limit. Answers to questions that the host was asked are exempt.
@@ -142,39 +141,44 @@ class InSessionMessages:
             if host_session is not None and tool is not None:
                 self._count_refused(host_session, tool)
             raise
-        if not isinstance(message, Request):
-            assert host_session is not None, "a notification always has a host session"
-            await self._services.notes.take(caller, host_session, intent)
-            return HandledRequest(HttpReply(status=202))
         # 5. Execute the intent.
-        with host_session or nullcontext():
-            rpc_reply = await self._perform(exchange, mount, caller, host_session, intent)
-        reply = HttpReply(body=rpc_reply.message, headers=rpc_reply.headers + quota)
-        return HandledRequest(reply, revision_of(peer, intent), rpc_reply.error)
-
-    def _session(self, exchange: Exchange, mount: Mount, caller: AuthContext) -> Coroutine[Any, Any, HostSession]:
-        return session_of(exchange.head, self._services.sessions, mount, caller)
-
-    def _perform(
-        self,
-        exchange: Exchange,
-        mount: Mount,
-        caller: AuthContext,
-        host_session: HostSession | None,
-        intent: LegacyIntent,
-    ) -> Coroutine[Any, Any, RpcReply]:
-        """Execute the intent of a request. `host_session` is None only for `initialize`."""
         if isinstance(intent, OpenSession):
-            return self._open_session(mount, caller, intent)
-        assert host_session is not None, "only initialize may come without a session"
-        match intent:
-            case CallTool():
-                return self._call_tool(exchange, caller, host_session, intent)
-            case Relay(method=method) if method not in words.RELAYED_METHODS:
-                return self._relay_extension(exchange, caller, host_session, intent)
-            case Relay():
-                return self._relay(exchange, caller, host_session, intent)
-        return self._answer_here(exchange, caller, host_session, intent)
+            rpc_reply = await self._open_session(mount, caller, intent)
+        else:
+            assert host_session is not None, "only initialize may come without a session"
+            if not isinstance(message, Request):
+                await self._services.notes.take(caller, host_session, intent)
+                return HandledRequest(HttpReply(status=202))
+            with host_session:
+                match intent:
+                    case CallTool():
+                        rpc_reply = await self._call_tool(exchange, caller, host_session, intent)
+                    case Relay(method=method) if method not in words.RELAYED_METHODS:
+                        rpc_reply = await self._relay_extension(exchange, caller, host_session, intent)
+                    case Relay():
+                        rpc_reply = await self._relay(exchange, caller, host_session, intent)
+                    case _:
+                        rpc_reply = await self._answer_here(exchange, caller, host_session, intent)
+        assert peer is not None, "a request has a session, or opens one"
+        reply = HttpReply(body=rpc_reply.message, headers=rpc_reply.headers + quota)
+        return HandledRequest(reply, peer.revision, rpc_reply.error)
+
+    async def _session(
+        self, head: InboundHead, context: RequestContext, mount: Mount, caller: AuthContext
+    ) -> HostSession:
+        """Return the session that the request's head names, and note its host in `context`.
+
+        Raises UnsupportedVersion if the head names a revision that is none of the legacy era. One
+        that differs from the session's has no effect (docs/decisions/0017). Raises SessionRequired
+        if the head names no session, and SessionNotFound unless it is the caller's at this mount.
+        """
+        if head.revision is not None and find_revision(head.revision) is None:
+            raise UnsupportedVersion("The protocol version is not supported")
+        if head.host_session is None:
+            raise SessionRequired("The message needs a session: send initialize first")
+        host_session = await self._services.sessions.find(mount, caller, head.host_session)
+        context.revision, context.client = host_session.peer.revision, host_session.client
+        return host_session
 
     # --- the requests -------------------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """The life of a request, from the listener to the answer: `Gateway`.
 
-Read `_answer` and `_answer_message` from top to bottom: their steps are numbered, and their order
-is part of the security. The listener calls `Gateway.answer` for every exchange. It has checked what
+Read `answer` and `_answer_message` from top to bottom: their steps are numbered, and their order is
+part of the security. The listener calls `Gateway.answer` for every exchange. It has checked what
 needs no body (`listener/door.py`): host, origin, path, method, media types, declared size. From
 here on a refusal is a JSON-RPC error if the request has an id. After step 6 the handler of the era
 continues: `legacy` or `modern`.
@@ -12,7 +12,7 @@ spans. Nothing here reads that back.
 
 import asyncio
 from asyncio import CancelledError
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -40,13 +40,12 @@ from taskgate.errors import (
     Unauthenticated,
 )
 from taskgate.gateway.batches import answer_all
-from taskgate.gateway.entry import note_peer, present
 from taskgate.gateway.legacy import InSessionMessages
 from taskgate.gateway.modern.requests import ModernRequests
 from taskgate.gateway.refusals import RejectionRenderer, refusal, refused_for
 from taskgate.jsontext.large import to_string
 from taskgate.protocol import vocabulary as words
-from taskgate.protocol.classify import IgnoredNotification, Route, check_verb, classify
+from taskgate.protocol.classify import IgnoredNotification, check_verb, classify
 from taskgate.protocol.faults import RETRY_AFTER
 from taskgate.protocol.host_requests import RequestMeta
 from taskgate.protocol.jsonrpc import is_batch, parse, split_batch
@@ -54,18 +53,19 @@ from taskgate.protocol.messages import Message, Notification, Request, is_task_i
 from taskgate.streams.bytes_in_flight import SMALL, BytesInFlight
 from taskgate.streams.exchange import (
     TOOL_ERROR,
+    UNKNOWN,
     Exchange,
     HandledRequest,
     HttpMethod,
     HttpReply,
-    InboundHead,
     ListenerRefused,
 )
 from taskgate.system import offload
 from taskgate.system.cancel_scope import ScopeCancelled
+from taskgate.telemetry import request_context
 from taskgate.telemetry.events import BatchItemAnswered, CapRefused, EventSink, HttpRefused, RpcAnswered, TaskDenied
 from taskgate.telemetry.request_context import LARGE_MESSAGE, RequestContext, client_of, in_request
-from taskgate.telemetry.tracing import NO_TRACING, Tracing
+from taskgate.telemetry.tracing import Tracing
 
 log = getLogger("taskgate.gateway")
 
@@ -117,7 +117,7 @@ class Gateway:
         self._clock = clock
         self._in_flight = rules.in_flight
         self._pressure = rules.pressure
-        self._tracing: Tracing = NO_TRACING
+        self._tracing: Tracing | None = None
         self._alerts = SecurityAlerts(event_sink, clock)
         self._draining: timedelta | None = None
         self._being_parsed: dict[str | None, set[asyncio.Future[Message]]] = {}
@@ -139,128 +139,147 @@ class Gateway:
         """Answer one exchange. Raises only CancelledError, and ListenerRefused from reading the
         body.
         """
-        mount = self._mounts[exchange.head.path]
+        head, begun = exchange.head, self._clock.elapsed()
+        mount = self._mounts[head.path]
+        # A request that came through no listener has no context; nothing reads this one then.
+        context = request_context.current() or RequestContext("", UNKNOWN, "", "")
+        context.mount, context.revision = mount.name, head.revision
+        # The refusal of a body over the limit of bytes in flight. It becomes the reply only when the
+        # message is parsed, so that the error can name the id.
+        refused = None
         try:
-            return await self._answer(exchange, mount)
+            try:
+                # 1. Rate limits by address: of requests, and of tokens that were rejected.
+                await self._gate.on_connection(exchange, mount.name, partial(self._callers.is_known, exchange, mount))
+                # 2. The caller. Without credentials nothing is looked up, and the body is not read.
+                caller = context.caller = await self._identify(exchange, mount)
+                body = await exchange.body(self._in_flight, caller.key)
+                # The time in which a host sends its body does not count as the gateway's.
+                begun = self._clock.elapsed()
+                if len(body) > SMALL:
+                    refused = self._count_large_body(exchange, caller, body)
+                # 3. GET and DELETE have no message; only the legacy era has them.
+                if head.method is not HttpMethod.POST:
+                    check_verb(head.revision)
+                    return await self._in_session.serve(exchange, context, mount, caller)
+                # 4. The body, parsed once: JSON, then one JSON-RPC message, or a batch of an older
+                # revision.
+                if is_batch(body) and await self._in_session.takes_batches(exchange, context, mount, caller):
+                    if refused is not None:
+                        raise refused
+                    return await self._answer_batch(exchange, context, mount, caller, body, begun)
+                if len(body) > offload.LARGE:
+                    message = await self._parse_in_thread(head.host_session, body)
+                else:
+                    message = parse(body, max_depth=self._rules.max_depth, max_members=self._rules.max_members)
+                    if self._being_parsed and isinstance(message, Notification):
+                        await self._wait_for_earlier(head.host_session)
+            except ListenerRefused:
+                raise
+            except Exception as error:
+                return self._refuse(error, mount, exchange, context, None, begun)
+            # From here on only the text of the message is needed.
+            del body
+            context.message = message
+            if refused is not None:
+                return self._refuse(refused, mount, exchange, context, message, begun)
+            return await self._answer_message(exchange, context, mount, caller, message, begun)
         finally:
             await self._gate.flush(exchange, mount.name)
 
-    async def _answer(self, exchange: Exchange, mount: Mount) -> HttpReply:
-        """Take the steps 1 to 4, which need no message, then serve the message."""
-        begun, context = self._clock.elapsed(), present()
-        # The refusal of a body over the limit of bytes in flight. It becomes the reply only when the message
-        # is parsed, so that the error can name the id.
-        refused = None
-        context.mount, context.revision = mount.name, exchange.head.revision
-        try:
-            # 1. Rate limits by address: of requests, and of tokens that were rejected.
-            await self._gate.on_connection(exchange, mount.name, partial(self._callers.is_known, exchange, mount))
-            # 2. The caller. Without credentials nothing is looked up, and the body is not read.
-            caller = context.caller = await self._identify(exchange, mount)
-            body = await exchange.body(self._in_flight, caller.key)
-            # The time in which a host sends its body does not count as the gateway's.
-            begun = self._clock.elapsed()
-            if len(body) > SMALL:
-                refused = self._count_large_body(exchange, caller, body)
-            # 3. GET and DELETE have no message; only the legacy era has them.
-            if exchange.head.method is not HttpMethod.POST:
-                check_verb(exchange.head.revision)
-                return await self._in_session.serve(exchange, mount, caller)
-            # 4. The body, parsed once: JSON, then one JSON-RPC message, or a batch of an older
-            # revision.
-            if is_batch(body) and await self._in_session.takes_batches(exchange, mount, caller):
-                if refused is not None:
-                    raise refused
-                read_all = partial(self._read_batch, body)
-                parts = [self._read_part(part) for part in await offload.offload(len(body), read_all)]
-                context.parts = len(parts)
-                each = partial(self._answer_one_of_many, exchange, mount, caller, begun)
-                return await answer_all(exchange, parts, each)
-            read = partial(parse, body, max_depth=self._rules.max_depth, max_members=self._rules.max_members)
-            if len(body) > offload.LARGE:
-                message = await self._parse_in_thread(exchange.head.host_session, read)
-            else:
-                message = read()
-                if self._being_parsed and isinstance(message, Notification):
-                    # The notification may cancel an earlier message of its session that is still
-                    # being parsed, so it waits for that one.
-                    for reading in tuple(self._being_parsed.get(exchange.head.host_session, ())):
-                        await asyncio.wait((reading,))
-        except ListenerRefused:
-            raise
-        except Exception as error:
-            return self._refuse(error, mount, exchange, None, begun)
-        # From here on only the text of the message is needed.
-        del body, read
-        context.message = message
-        if refused is not None:
-            return self._refuse(refused, mount, exchange, message, begun)
-        return await self._serve(exchange, mount, caller, message, begun)
-
-    async def _serve(
-        self, exchange: Exchange, mount: Mount, caller: AuthContext, message: Message, begun: float
-    ) -> HttpReply:
-        """Take the steps 5 to 7 for one message; a request gets its own span."""
-        if not isinstance(message, Request):
-            return await self._answer_message(exchange, mount, caller, message, begun)
-        context, inbound = present(), exchange.head
-        span = context.span = self._tracing.start_server_span(
-            message, mount=mount.name, revision=inbound.revision, fields=inbound.fields
-        )
-        try:
-            return await self._answer_message(exchange, mount, caller, message, begun)
-        except CancelledError:
-            # The connection was closed, or the gateway ends.
-            self._report_cancelled(mount, message, begun)
-            raise
-        finally:
-            if span is not None:
-                span.end(context.error)
-
     async def _answer_message(
-        self, exchange: Exchange, mount: Mount, caller: AuthContext, message: Message, begun: float
+        self,
+        exchange: Exchange,
+        context: RequestContext,
+        mount: Mount,
+        caller: AuthContext,
+        message: Message,
+        begun: float,
     ) -> HttpReply:
-        """Answer one message; errors become replies here, and requests are counted."""
+        """Take the steps 5 to 7 for one message. Errors become replies here, and requests are
+        counted.
+        """
+        request = message if isinstance(message, Request) else None
+        span = None
+        if self._tracing is not None and request is not None:
+            span = context.span = self._tracing.start_server_span(
+                request, mount=mount.name, revision=exchange.head.revision, fields=exchange.head.fields
+            )
         # Until its era is known, an invalid message is refused by the rules of the modern era.
         era = Era.MODERN
         try:
             # 5. Nothing new while the gateway drains or memory is short. When `tasks/get` is
             # refused, hosts treat the task as failed; so requests about existing tasks are served.
-            if self._draining is not None and _starts_something(message):
-                raise Draining(self._draining)
-            if self._pressure.level and isinstance(message, Request) and self._pressure.refuses(message.method):
-                raise Overloaded(RETRY_AFTER)
+            if request is not None and (self._draining is not None or self._pressure.level):
+                self._check_load(request)
             # 6. The era of the message.
-            route = self._route(exchange.head, mount, message)
+            route = classify(
+                message,
+                exchange.head.revision,
+                exchange.head.mirrored_headers,
+                offers_tasks=mount.offers_tasks,
+                extensions=mount.extensions,
+                strict_names=self._rules.strict_names,
+            )
             # 7. Decode, limit, authorize and execute, by the handler of the era.
             if isinstance(route, RequestMeta):
-                assert isinstance(message, Request), "only requests are routed to the modern era"
-                note_peer(route.peer, client_of(route.peer.info))
-                answered = await self._modern.answer(exchange, mount, caller, message, route)
+                assert request is not None, "only requests are routed to the modern era"
+                context.revision, context.client = route.peer.revision, client_of(route.peer.info)
+                answered = await self._modern.answer(exchange, mount, caller, request, route)
             elif isinstance(route, IgnoredNotification):
                 assert isinstance(message, Notification), "only notifications are dropped"
                 await self._gate.on_request(caller, exchange, mount.name, message.method)
                 return HttpReply(status=202)
             else:
                 era = Era.LEGACY
-                answered = await self._in_session.answer(exchange, mount, caller, message)
+                answered = await self._in_session.answer(exchange, context, mount, caller, message)
         except ScopeCancelled:
             # The host cancelled its request or left: an answer has no reader.
-            self._report_cancelled(mount, message, begun)
+            self._report_cancelled(mount, context, message, begun)
             return HttpReply(status=202)
+        except CancelledError:
+            # The connection was closed, or the gateway ends.
+            if request is not None:
+                self._report_cancelled(mount, context, message, begun)
+            raise
         except Exception as error:
             self._report_suspicious(error, mount, caller, message)
-            return self._refuse(error, mount, exchange, message, begun, era)
-        if isinstance(message, Request):
-            if answered.reply.body is not None and len(answered.reply.body) > SMALL:
-                exchange.count_answer(len(answered.reply.body))
-            _note_answered(present(), message, answered)
-            self._count(mount, message, answered.revision, begun, answered.error)
-        return answered.reply
+            return self._refuse(error, mount, exchange, context, message, begun, era)
+        else:
+            if request is not None:
+                self._report_answered(exchange, context, mount, request, answered, begun)
+            return answered.reply
+        finally:
+            if span is not None:
+                span.end(context.error)
 
-    async def _parse_in_thread(self, session: str | None, read: Callable[[], Message]) -> Message:
+    async def _identify(self, exchange: Exchange, mount: Mount) -> AuthContext:
+        """Return the caller. Raises Unauthenticated, or RateLimited after too many invalid tokens."""
+        try:
+            return await self._callers.identify(exchange, mount)
+        except Unauthenticated as refused:
+            # A request without a token is how hosts discover the authorization server (A-AUTH-1).
+            if refused.token_sent:
+                await self._gate.on_auth_failure(exchange, mount.name)
+            raise
+
+    def _check_load(self, request: Request) -> None:
+        """Refuse what starts something while the gateway drains, or costs memory while that is short.
+
+        Raises Draining or Overloaded.
+        """
+        if self._draining is not None and _starts_something(request):
+            raise Draining(self._draining)
+        if self._pressure.level and self._pressure.refuses(request.method):
+            raise Overloaded(RETRY_AFTER)
+
+    # --- bodies that are large, or have several messages --------------------------------------------------------------
+
+    async def _parse_in_thread(self, session: str | None, body: bytes) -> Message:
         """Parse a large message on another thread, and register it in `_being_parsed` meanwhile."""
-        reading = offload.in_thread(read)
+        reading = offload.in_thread(
+            partial(parse, body, max_depth=self._rules.max_depth, max_members=self._rules.max_members)
+        )
         if session is None:
             return await reading
         now = self._being_parsed.setdefault(session, set())
@@ -271,6 +290,14 @@ class Gateway:
             now.discard(reading)
             if not now:
                 self._being_parsed.pop(session, None)
+
+    async def _wait_for_earlier(self, session: str | None) -> None:
+        """Wait for the messages of the session that are still being parsed.
+
+        The notification that came now may cancel one of them.
+        """
+        for reading in tuple(self._being_parsed.get(session, ())):
+            await asyncio.wait((reading,))
 
     def _read_batch(self, body: bytes) -> list[bytes | Message | GatewayError]:
         """Split a batch, and parse its large elements; may run on another thread.
@@ -290,11 +317,28 @@ class Gateway:
         except GatewayError as error:
             return error.with_traceback(None)
 
+    async def _answer_batch(
+        self, exchange: Exchange, context: RequestContext, mount: Mount, caller: AuthContext, body: bytes, begun: float
+    ) -> HttpReply:
+        """Answer each message of a batch as if it came alone. Raises what `split_batch` raises."""
+        elements = await offload.offload(len(body), partial(self._read_batch, body))
+        parts = [self._read_part(element) for element in elements]
+        context.parts = len(parts)
+        return await answer_all(
+            exchange, parts, partial(self._answer_one_of_many, exchange, context, mount, caller, begun)
+        )
+
     async def _answer_one_of_many(
-        self, exchange: Exchange, mount: Mount, caller: AuthContext, begun: float, part: Message | GatewayError
+        self,
+        exchange: Exchange,
+        batch: RequestContext,
+        mount: Mount,
+        caller: AuthContext,
+        begun: float,
+        part: Message | GatewayError,
     ) -> str | None:
         """Answer one element of a batch; None if it needs no answer."""
-        context = present().for_message(None)
+        context = batch.for_message(None)
         with in_request(context):
             try:
                 if isinstance(part, GatewayError):
@@ -302,7 +346,7 @@ class Gateway:
                 message = context.message = part
                 if isinstance(message, Request) and message.method == words.INITIALIZE:
                     raise MalformedMessage("initialize is not allowed in a batch", id=message.id)
-                reply = await self._serve(exchange, mount, caller, message, begun)
+                reply = await self._answer_message(exchange, context, mount, caller, message, begun)
             except GatewayError as error:
                 reply, code = refusal(error, mount, None)
                 context.refusal, context.error = refused_for(error), str(code)
@@ -325,28 +369,6 @@ class Gateway:
             self._event_sink.emit(CapRefused("bytes", refused.scope))
         return refused
 
-    # --- the steps, in the order of `answer` --------------------------------------------------------------------------
-
-    async def _identify(self, exchange: Exchange, mount: Mount) -> AuthContext:
-        """Return the caller. Raises Unauthenticated, or RateLimited after too many invalid tokens."""
-        try:
-            return await self._callers.identify(exchange, mount)
-        except Unauthenticated as refused:
-            # A request without a token is how hosts discover the authorization server (A-AUTH-1).
-            if refused.token_sent:
-                await self._gate.on_auth_failure(exchange, mount.name)
-            raise
-
-    def _route(self, inbound: InboundHead, mount: Mount, message: Message) -> Route:
-        return classify(
-            message,
-            inbound.revision,
-            inbound.mirrored_headers,
-            offers_tasks=mount.offers_tasks,
-            extensions=mount.extensions,
-            strict_names=self._rules.strict_names,
-        )
-
     # --- refusals and reports -----------------------------------------------------------------------------------------
 
     def _refuse(
@@ -354,6 +376,7 @@ class Gateway:
         error: Exception,
         mount: Mount,
         exchange: Exchange,
+        context: RequestContext,
         message: Message | None,
         begun: float,
         era: Era = Era.LEGACY,
@@ -365,7 +388,6 @@ class Gateway:
         if not isinstance(error, GatewayError):
             log.error("Unexpected error in a request", exc_info=error)
         reply, code = refusal(error, mount, message, era)
-        context = present()
         context.refusal, context.error = refused_for(error), str(code)
         if code == words.OVER_LIMIT and isinstance(message, Request):
             reply = self._rejections.render(reply, error, message, era)
@@ -390,9 +412,28 @@ class Gateway:
                 task = asked[:MAX_TASK_ID] if isinstance(asked, str) else ""
                 self._event_sink.emit(TaskDenied(mount.name, message.method, "malformed_id", task, None))
 
-    def _report_cancelled(self, mount: Mount, message: Message, begun: float) -> None:
+    def _report_answered(
+        self,
+        exchange: Exchange,
+        context: RequestContext,
+        mount: Mount,
+        request: Request,
+        answered: HandledRequest,
+        begun: float,
+    ) -> None:
+        """Report an answered request, and write into its context what the answer shows."""
+        size = 0 if answered.reply.body is None else len(answered.reply.body)
+        if size > SMALL:
+            exchange.count_answer(size)
+        context.error = answered.error
+        if answered.revision is not None:
+            context.revision = answered.revision
+        if size and request.method == words.TOOLS_CALL and answered.error in (None, TOOL_ERROR):
+            context.result_bytes = size
+        self._count(mount, request, answered.revision, begun, answered.error)
+
+    def _report_cancelled(self, mount: Mount, context: RequestContext, message: Message, begun: float) -> None:
         """Report a message whose host no longer waits for an answer."""
-        context = present()
         context.error = _CANCELLED
         if isinstance(message, Request):
             self._count(mount, message, context.revision, begun, _CANCELLED)
@@ -403,23 +444,14 @@ class Gateway:
         self._event_sink.emit(RpcAnswered(mount.name, message.method, revision, seconds, error))
 
 
-def _starts_something(message: Message) -> bool:
-    """Return whether a message starts something that outlasts it, such as a call or a stream.
+def _starts_something(request: Request) -> bool:
+    """Return whether a request starts something that outlasts it, such as a call or a stream.
 
     A retry with input responses is no start: it continues a call.
     """
-    if not isinstance(message, Request) or message.method not in _BEGINNINGS:
+    if request.method not in _BEGINNINGS:
         return False
-    return all(value_of(message.params, name) is None for name in ("inputResponses", "requestState"))
-
-
-def _note_answered(context: RequestContext, request: Request, answered: HandledRequest) -> None:
-    """Write into the request's context what its answer shows."""
-    context.error = answered.error
-    if answered.revision is not None:
-        context.revision = answered.revision
-    if request.method == words.TOOLS_CALL and answered.error in (None, TOOL_ERROR) and answered.reply.body is not None:
-        context.result_bytes = len(answered.reply.body)
+    return all(value_of(request.params, name) is None for name in ("inputResponses", "requestState"))
 
 
 _BEGINNINGS: Final = frozenset(

@@ -10,10 +10,8 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
 
-from taskgate.domain.versions import Peer
 from taskgate.jsontext.large import MessageText
 from taskgate.protocol.headers import RequestHeaders, read_headers
-from taskgate.protocol.host_requests import LegacyIntent, OpenSession
 from taskgate.protocol.messages import Response
 from taskgate.streams.bytes_in_flight import BytesInFlight
 from taskgate.streams.event_stream import EventStream
@@ -162,10 +160,3 @@ def error_of(response: Response) -> str | None:
         return str(response.error_code)
     members = (response.result and response.result.members) or {}
     return TOOL_ERROR if "isError" in members and members["isError"].value is True else None
-
-
-def revision_of(peer: Peer | None, intent: LegacyIntent) -> str | None:
-    """The host's revision: of its session's `peer`, or of the message that opens a session."""
-    if peer is not None:
-        return peer.revision
-    return intent.peer.revision if isinstance(intent, OpenSession) else None
