@@ -12,6 +12,7 @@ from functools import partial
 from typing import Final
 
 from taskgate.admission.access import AccessControl
+from taskgate.admission.coalescing import CoalesceKey
 from taskgate.admission.concurrency import OpenStreams
 from taskgate.admission.lookups import Lookups
 from taskgate.admission.mounts import Mount
@@ -24,7 +25,7 @@ from taskgate.errors import GatewayError, SessionRequired, TaskSupportMismatch, 
 from taskgate.gateway.denied_extensions import DeniedExtensions
 from taskgate.gateway.extension_requests import ExtensionRequests
 from taskgate.gateway.notes import ClientNotifications
-from taskgate.gateway.relay import PlainCallProxy, RelayedRequest
+from taskgate.gateway.relay import LegacyCall, PlainCallProxy
 from taskgate.gateway.resuming import Resuming
 from taskgate.lifecycle.following import ResultWaiter
 from taskgate.lifecycle.task_service import TaskService
@@ -42,12 +43,13 @@ from taskgate.protocol.host_requests import (
     Relay,
 )
 from taskgate.protocol.messages import Message, Request, Response
+from taskgate.sessions.binding import client_features
 from taskgate.sessions.host_session import HostSession
 from taskgate.sessions.registry import HostSessions
 from taskgate.streams.exchange import Exchange, HandledRequest, HttpMethod, HttpReply, InboundHead, RpcReply, error_of
 from taskgate.streams.log_entries import StreamOrigin
 from taskgate.system.offload import LARGE, in_thread, offload
-from taskgate.telemetry.events import EventSink, ToolCalled
+from taskgate.telemetry.events import EventSink, ShadowPromotion, ToolCalled
 from taskgate.telemetry.request_context import RequestContext, client_of
 
 
@@ -246,7 +248,28 @@ class InSessionMessages:
                 exchange, caller, host_session, earlier.id, words.TOOLS_CALL
             )
             return RpcReply(self._dialect.task_outcome(intent.id, record))
-        response = await self._services.relaying.call(exchange, caller, host_session, intent, decision)
+        # In shadow mode the operator's rules are counted and not applied. The session then offers no
+        # tasks, so its revision tells whether the host could have had one.
+        if decision.would_promote and host_session.peer.revision.has_tasks:
+            self._event_sink.emit(ShadowPromotion(host_session.mount.name))
+        coalesce_key = None
+        if intent.idempotency_key is not None or decision.join_retries is not None:
+            coalesce_key = CoalesceKey(
+                host_session.owner, intent, decision.join_retries, features=client_features(host_session.peer)
+            )
+        response = await self._services.relaying.send(
+            LegacyCall(
+                exchange=exchange,
+                caller=caller,
+                session=host_session,
+                id=intent.id,
+                method=words.TOOLS_CALL,
+                params=intent.params,
+                tool=intent.tool,
+                progress_token=intent.progress_token,
+                coalesce_key=coalesce_key,
+            )
+        )
         answer = partial(self._dialect.answer, intent.id, response, _foreign(host_session, words.TOOLS_CALL))
         return RpcReply(answer() if len(response.text) <= LARGE else await in_thread(answer), error_of(response))
 
@@ -262,8 +285,7 @@ class InSessionMessages:
         A page of `tools/list` is changed: it gets the task support of each tool, and lacks tools
         that the caller may not see.
         """
-        request = RelayedRequest(intent.id, intent.method, intent.params, intent.progress_token)
-        response = await self._services.relaying.forward(exchange, caller, host_session, request)
+        response = await self._services.relaying.send(_relayed(exchange, caller, host_session, intent))
         foreign = _foreign(host_session, intent.method)
         if intent.method == words.TOOLS_LIST:
             support = host_session.mount.support if host_session.has_tasks else None
@@ -284,10 +306,9 @@ class InSessionMessages:
         await host_session.upstream.open()
         era = host_session.upstream.era
         extension = self._services.extensions.extension_of(mount, method, Era.LEGACY, era)
-        request = RelayedRequest(
-            intent.id, method, intent.params, intent.progress_token, lasts=method in extension.streams
-        )
-        work = self._services.relaying.forward(exchange, caller, host_session, request)
+        call = _relayed(exchange, caller, host_session, intent)
+        call.lasts = method in extension.streams
+        work = self._services.relaying.send(call)
         response = await self._services.extensions.hold(caller, mount, method, extension, work)
         if response is None:
             # The token of the caller expired. An empty result ends the request.
@@ -295,6 +316,18 @@ class InSessionMessages:
         foreign = None if era is Era.LEGACY else EraCrossing(method, host_session.peer.revision, extension)
         answer = partial(self._dialect.answer, intent.id, response, foreign)
         return RpcReply(await offload(len(response.text), answer), error_of(response))
+
+
+def _relayed(exchange: Exchange, caller: AuthContext, host_session: HostSession, intent: Relay) -> LegacyCall:
+    return LegacyCall(
+        exchange=exchange,
+        caller=caller,
+        session=host_session,
+        id=intent.id,
+        method=intent.method,
+        params=intent.params,
+        progress_token=intent.progress_token,
+    )
 
 
 def _about(request: Request, intent: LegacyIntent) -> StreamOrigin:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from taskgate.admission.mounts import Mount
+from taskgate.domain.record import OwnerKey
 from taskgate.domain.versions import Peer
 from taskgate.protocol.messages import Response
 from taskgate.upstream.base import UpstreamSession
@@ -26,6 +27,9 @@ class CallSite(Protocol):
 
     @property
     def mount(self) -> Mount: ...
+
+    @property
+    def owner(self) -> OwnerKey: ...
 
     @property
     def peer(self) -> Peer: ...

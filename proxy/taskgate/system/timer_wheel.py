@@ -7,15 +7,11 @@ than everything else that limits its time.
 import asyncio
 from collections.abc import Callable
 from contextvars import Context
-from typing import Protocol
+from functools import partial
+from itertools import count
 
-
-class Cancellable(Protocol):
-    """A pending callback."""
-
-    def cancel(self) -> None:
-        """Cancel the callback; no-op if it has run."""
-        ...
+Cancel = Callable[[], object]
+"""Cancels a pending callback; does nothing if it has run."""
 
 
 class TimerWheel:
@@ -26,24 +22,26 @@ class TimerWheel:
 
     def __init__(self, usual: float) -> None:
         self._usual = usual
-        # In the order in which they are due, because all have the same length.
-        self._pending: dict[_Timer, None] = {}
+        # The loop time at which each is due, and its callback. In the order in which they are due,
+        # because all have the same length.
+        self._pending: dict[int, tuple[float, Callable[[], object]]] = {}
+        self._numbers = count()
         self._handle: asyncio.TimerHandle | None = None
 
-    def call_later(self, seconds: float, callback: Callable[[], object]) -> Cancellable:
-        """Call `callback` once, `seconds` from now, unless it is cancelled before.
+    def call_later(self, seconds: float, callback: Callable[[], object]) -> Cancel:
+        """Call `callback` once, `seconds` from now, unless the returned function is called before.
 
         It must not raise.
         """
         loop = asyncio.get_running_loop()
         if seconds != self._usual:
-            return loop.call_later(seconds, callback)
-        timer = _Timer(loop.time() + seconds, callback, self._pending)
-        self._pending[timer] = None
+            return loop.call_later(seconds, callback).cancel
+        number, due = next(self._numbers), loop.time() + seconds
+        self._pending[number] = (due, callback)
         if self._handle is None:
             # An empty context, because the tick serves other timers too.
-            self._handle = loop.call_at(timer.due, self._tick, loop, context=Context())
-        return timer
+            self._handle = loop.call_at(due, self._tick, loop, context=Context())
+        return partial(self._pending.pop, number, None)
 
     def close(self) -> None:
         """Drop all timers of the usual length."""
@@ -56,24 +54,9 @@ class TimerWheel:
         self._handle = None
         now = loop.time()
         while self._pending:
-            first = next(iter(self._pending))
-            if first.due > now:
-                self._handle = loop.call_at(first.due, self._tick, loop)
+            number, (due, callback) = next(iter(self._pending.items()))
+            if due > now:
+                self._handle = loop.call_at(due, self._tick, loop)
                 return
-            first.cancel()
-            first.callback()
-
-
-class _Timer:
-    """One timer; compared by identity."""
-
-    __slots__ = ("_pending", "callback", "due")
-
-    def __init__(self, due: float, callback: Callable[[], object], pending: "dict[_Timer, None]") -> None:
-        self.due = due
-        self.callback = callback
-        self._pending = pending
-
-    def cancel(self) -> None:
-        """Remove the timer."""
-        self._pending.pop(self, None)
+            del self._pending[number]
+            callback()

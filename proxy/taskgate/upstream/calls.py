@@ -16,7 +16,7 @@ from taskgate.clock import Entropy
 from taskgate.protocol.dialects import LegacyUpstreamDialect
 from taskgate.protocol.messages import Notification, Response
 from taskgate.system.cancel_scope import CancelScope
-from taskgate.system.timer_wheel import Cancellable, TimerWheel
+from taskgate.system.timer_wheel import Cancel, TimerWheel
 from taskgate.upstream.base import Transport
 from taskgate.upstream.call_listener import CallListener
 from taskgate.upstream.patience import CallBounds, Patience
@@ -88,9 +88,9 @@ class Call:
     """
 
     __slots__ = (
-        "_alarm",
         "_alarms",
         "_began_at",
+        "_cancel_alarm",
         "_open_questions",
         "_progressed_at",
         "_running",
@@ -134,7 +134,7 @@ class Call:
         self.is_task = False
         self.is_lasting = False
         self._alarms: TimerWheel | None = None
-        self._alarm: Cancellable | None = None
+        self._cancel_alarm: Cancel | None = None
         self._running: Running | None = None
         self._open_questions = 0
         # Loop times. Equal as long as there was no progress.
@@ -157,7 +157,7 @@ class Call:
         self._began_at = self._progressed_at = asyncio.get_running_loop().time()
         # No subtraction in the usual case: it is on the way of every call.
         first = self.bounds.first
-        self._alarm = alarms.call_later(first - self.spent if self.spent else first, self._on_alarm)
+        self._cancel_alarm = alarms.call_later(first - self.spent if self.spent else first, self._on_alarm)
 
     def progressed(self) -> None:
         """Restart the timeout without progress: the server shows that it works on the call
@@ -177,9 +177,9 @@ class Call:
         if self._running is not None:
             self._running.count -= 1
             self._running = None
-        if self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = None
+        if self._cancel_alarm is not None:
+            self._cancel_alarm()
+            self._cancel_alarm = None
 
     def _on_alarm(self) -> None:
         """End the wait if the time is up; if there was progress, set the timer again."""
@@ -195,7 +195,7 @@ class Call:
         end = min(silence_ends, self._began_at - self.spent + self.bounds.ceiling)
         left = end - now
         if left > _NO_TIME:
-            self._alarm = self._alarms.call_later(left, self._on_alarm)
+            self._cancel_alarm = self._alarms.call_later(left, self._on_alarm)
         else:
             self.wake()
 

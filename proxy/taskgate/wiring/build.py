@@ -30,6 +30,7 @@ from taskgate.gateway.modern.session_pool import SessionPool
 from taskgate.gateway.modern.subscriptions import Subscriptions
 from taskgate.gateway.modern.task_requests import TaskRequests
 from taskgate.gateway.notes import ClientNotifications
+from taskgate.gateway.outbound_calls import CallSender
 from taskgate.gateway.pipeline import Gateway, GatewayRules
 from taskgate.gateway.relay import PlainCallProxy
 from taskgate.gateway.resuming import Resuming
@@ -194,9 +195,10 @@ async def build_runtime(
         config, live, standings, store, shared, callers, penalties, mounts, event_sink, clock, entropy, outcomes
     )
     core = build_core(base)
-    in_session, relaying, listening, following = _build_in_session(base, core)
+    sender = CallSender(coalescer=core.admission.joining, event_sink=event_sink)
+    in_session, relaying, listening, following = _build_in_session(base, core, sender)
     lines = SessionPool(clock=clock, idle=config.server.session_idle, denied=core.denied)
-    modern = _build_modern(base, core, lines)
+    modern = _build_modern(base, core, lines, sender)
     mounting.switch(prepared)
     sweeper = _build_sweeper(base, core, HostWaits(core.sessions, lines, modern.calls))
     gateway = Gateway(
@@ -262,7 +264,7 @@ def _build_sweeper(base: Dependencies, core: Core, waiting: HostWaits) -> Sweepe
 
 
 def _build_in_session(
-    base: Dependencies, core: Core
+    base: Dependencies, core: Core, sender: CallSender
 ) -> tuple[InSessionMessages, PlainCallProxy, GetStreams, ResultWaiter]:
     dialect, admission, clock = core.dialect, core.admission, base.clock
     following = ResultWaiter(
@@ -278,8 +280,7 @@ def _build_in_session(
     relaying = PlainCallProxy(
         dialect=dialect,
         patience=base.config.server.sse_keepalive,
-        joining=admission.joining,
-        event_sink=base.event_sink,
+        sender=sender,
     )
     bus = core.cluster.bus
     if bus is not None:
@@ -317,7 +318,7 @@ def _build_in_session(
     )
 
 
-def _build_modern(base: Dependencies, core: Core, lines: SessionPool) -> ModernRequests:
+def _build_modern(base: Dependencies, core: Core, lines: SessionPool, sender: CallSender) -> ModernRequests:
     store, lookups, access, clock = base.store, core.lookups, core.access, base.clock
     dialect, polls = ModernDownstream(__version__, base.mounts.is_server_named), core.admission.polls
     calls = Calls(
@@ -325,7 +326,7 @@ def _build_modern(base: Dependencies, core: Core, lines: SessionPool) -> ModernR
         tasks=core.tasks,
         states=SealedStates(base.callers),
         waits=HoldTimes(base.live, base.config.server.sse_keepalive),
-        joining=core.admission.joining,
+        sender=sender,
         event_sink=base.event_sink,
         clock=clock,
         entropy=base.entropy,

@@ -12,13 +12,12 @@ from helpers.waiting import bounded
 from requirements import covers
 from taskgate.auth.context import ANONYMOUS
 from taskgate.errors import CutOff
-from taskgate.gateway.relay import PlainCallProxy, RelayedRequest, _CallForwarder
+from taskgate.gateway.relay import LegacyCall, PlainCallProxy, _CallForwarder
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.protocol.messages import Notification
 from taskgate.protocol.server_messages import text_progress
 from unit.gateway.modern.calling import Talk
-from unit.lifecycle.recorded_events import RecordedEvents
 
 
 class Silent:
@@ -36,7 +35,8 @@ class Silent:
 
 
 def new_relaying() -> PlainCallProxy:
-    return PlainCallProxy(dialect=None, patience=timedelta(seconds=60), joining=None, event_sink=RecordedEvents())  # type: ignore[arg-type]
+    dialect = LegacyDownstream("1")
+    return PlainCallProxy(dialect=dialect, patience=timedelta(seconds=60), sender=None)  # type: ignore[arg-type]
 
 
 async def test_a_call_that_begins_after_the_others_were_given_up_is_cut_off_too() -> None:
@@ -46,7 +46,17 @@ async def test_a_call_that_begins_after_the_others_were_given_up_is_cut_off_too(
     relaying.stop()
     async with bounded():
         with pytest.raises(CutOff):
-            await relaying.forward(Talk(), ANONYMOUS, host_session, RelayedRequest(1, "tools/list", None, None))
+            await relaying.send(
+                LegacyCall(
+                    exchange=Talk(),
+                    caller=ANONYMOUS,
+                    session=host_session,
+                    id=1,
+                    method="tools/list",
+                    params=None,
+                    progress_token=None,
+                )
+            )
     assert server.was_cancelled
     assert host_session.calls == {}
     relaying.close()

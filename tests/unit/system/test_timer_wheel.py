@@ -82,8 +82,8 @@ def test_a_cancelled_timer_does_not_expire_and_the_next_one_is_not_late() -> Non
         given_up = wheel.call_later(USUAL, partial(expired.append, "given up"))
         await loop.at(1)
         wheel.call_later(USUAL, partial(expired.append, "kept"))
-        given_up.cancel()
-        given_up.cancel()
+        given_up()
+        given_up()
         await loop.at(10.5)
         assert expired == []
         await loop.at(11)
@@ -97,7 +97,7 @@ def test_a_timer_of_another_length_expires_at_its_own_time() -> None:
         loop, wheel, expired = by_hand(), TimerWheel(USUAL), list[str]()
         wheel.call_later(USUAL, partial(expired.append, "usual"))
         wheel.call_later(2.0, partial(expired.append, "short"))
-        wheel.call_later(3.0, partial(expired.append, "given up")).cancel()
+        wheel.call_later(3.0, partial(expired.append, "given up"))()
         await loop.at(3)
         assert expired == ["short"]
 

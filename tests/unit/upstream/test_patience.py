@@ -31,10 +31,10 @@ class Bells:
     rings: list[Callable[[], object]] = field(default_factory=list)
     cancelled: int = 0
 
-    def call_later(self, span: float, ring: Callable[[], object]) -> "Bells":
+    def call_later(self, span: float, ring: Callable[[], object]) -> Callable[[], None]:
         self.asked.append(span)
         self.rings.append(ring)
-        return self
+        return self.cancel
 
     def cancel(self) -> None:
         self.cancelled += 1

@@ -18,7 +18,6 @@ from taskgate.gateway.modern.hearing import RequestListener
 from taskgate.protocol.dialects import ModernDownstreamDialect
 from taskgate.protocol.host_requests import RequestMeta
 from taskgate.streams.exchange import Exchange
-from taskgate.streams.keepalive import Keepalive
 from taskgate.system.cancel_scope import CancelScope, ScopeCancelled
 from taskgate.system.timer_wheel import TimerWheel
 
@@ -47,12 +46,7 @@ class ResponseWaiter:
         the host unchanged.
         """
         listener = RequestListener(exchange, self._dialect, meta, id, passes_rounds=passes_rounds)
-        streams = exchange.head.accepts_stream
-        if streams and not exchange.head.accepts_json:
-            # This host can read an answer only as an event.
-            exchange.stream()
-        if streams:
-            listener.pulse = Keepalive(self._alarms, self._patience, listener.live)
+        listener.start(self._alarms, self._patience)
         return listener
 
     async def wait(self, exchange: Exchange, work: Awaitable[Awaited]) -> Awaited:

@@ -16,7 +16,7 @@ request that was sent again with input responses. A request is answered in one o
 
 A call that may become a task or be held is *detached* from its request, and may outlive it. It runs
 as an `InflightCall` (`flights`), its *flight*. All other requests are sent
-and awaited in place. `attending` waits for responses, and `turns` for permits.
+and awaited in place. `attending` waits for responses.
 """
 
 from collections.abc import Awaitable
@@ -25,7 +25,7 @@ from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
 from taskgate.admission.callers import principal_of
-from taskgate.admission.coalescing import CoalesceKey, RequestCoalescer
+from taskgate.admission.coalescing import CoalesceKey
 from taskgate.admission.rules import RuntimeConfig
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock, Entropy
@@ -38,12 +38,12 @@ from taskgate.errors import InvalidParams, TaskSupportMismatch
 from taskgate.gateway.modern.attending import ResponseWaiter
 from taskgate.gateway.modern.flights import InflightCall
 from taskgate.gateway.modern.holds import Held, HeldCalls
-from taskgate.gateway.modern.outbound_calls import IN_ROUNDS, OutboundCall
+from taskgate.gateway.modern.outbound_calls import ModernCall, new_call
 from taskgate.gateway.modern.promotion import Promotion
 from taskgate.gateway.modern.remote_retry import RemoteRetries, RetryServices
 from taskgate.gateway.modern.rounds import RoundStates
 from taskgate.gateway.modern.session_pool import SharedSession
-from taskgate.gateway.modern.turns import Turns
+from taskgate.gateway.outbound_calls import SLOW_METHODS, CallSender
 from taskgate.lifecycle.task_service import TaskService
 from taskgate.protocol.dialects import ModernDownstreamDialect
 from taskgate.protocol.host_requests import CallTool, Relay, RequestMeta, Retry
@@ -80,7 +80,7 @@ class Calls:
     known. `correspond` is called once at start. `sweep` is called now and then. At the end `stop`
     is called, and then `close`.
 
-    `joining` lets a call join an equal one that runs. `states` seals and opens `requestState`.
+    `sender` sends the calls. `states` seals and opens `requestState`.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Calls:
         *,
         dialect: ModernDownstreamDialect,
         tasks: TaskService,
-        joining: RequestCoalescer,
+        sender: CallSender,
         states: RequestStates,
         waits: HoldTimes,
         event_sink: EventSink,
@@ -99,10 +99,8 @@ class Calls:
         self._dialect = dialect
         self._event_sink = event_sink
         self._waiter = ResponseWaiter(dialect=dialect, patience=waits.patience)
-        self._turns = Turns(joining=joining, event_sink=event_sink)
-        self._promotion = Promotion(
-            tasks=tasks, joining=joining, turns=self._turns, attending=self._waiter, clock=clock
-        )
+        self._sender = sender
+        self._promotion = Promotion(tasks=tasks, sender=sender, attending=self._waiter, clock=clock)
         self._holds = HeldCalls(live=waits.live, clock=clock, entropy=entropy)
         self._rounds = RoundStates(dialect=dialect, states=states, holds=self._holds, live=waits.live, clock=clock)
         self._background = Background()
@@ -131,25 +129,25 @@ class Calls:
         decision = await self._decision(exchange, session, meta, intent)
         if decision.would_promote and meta.declares_tasks:
             self._event_sink.emit(ShadowPromotion(session.mount.name))
-        outbound = self._apply_rules(_outbound(exchange, caller, session, meta, intent), intent, decision)
+        call = new_call(exchange, caller, session, meta, intent)
+        self._apply_rules(call, intent, decision)
         # Sent without a task, a repeated key would run the call a second time beside its task.
-        if intent.idempotency_key is not None and not outbound.may_become_task:
-            await self._refuse_key_of_task(outbound, intent)
+        if intent.idempotency_key is not None and not call.may_become_task:
+            await self._refuse_key_of_task(call, intent)
         if intent.idempotency_key is not None or decision.join_retries is not None:
-            coalesce_key = CoalesceKey(
+            call.coalesce_key = CoalesceKey(
                 session.owner, intent, decision.join_retries, era=Era.MODERN, features=client_features(session.peer)
             )
-            outbound = outbound._replace(coalesce_key=coalesce_key)
-        return await (self._create_task_or_send(outbound) if outbound.may_become_task else self._send(outbound))
+        return await (self._create_task_or_send(call) if call.may_become_task else self._send(call))
 
     async def relay(
         self, exchange: Exchange, caller: AuthContext, session: SharedSession, meta: RequestMeta, intent: Relay
     ) -> RpcReply:
         """Answer any other request: with the server's answer, or input requests if its method has
-        rounds (`IN_ROUNDS`). Raises what `call` raises.
+        rounds (`SLOW_METHODS`). Raises what `call` raises.
         """
-        if intent.method in IN_ROUNDS:
-            return await self._send(_outbound(exchange, caller, session, meta, intent))
+        if intent.method in SLOW_METHODS:
+            return await self._send(new_call(exchange, caller, session, meta, intent))
         response = await self.forward(exchange, caller, session, meta, intent)
         answer = partial(self._dialect.answer, intent.id, intent.method, response, session.upstream.era, session.info)
         return RpcReply(await offload(len(response.text), answer), error_of(response))
@@ -160,9 +158,9 @@ class Calls:
         """Send a request that needs no input of the host, and return the server's response as it
         is. Raises what `call` raises.
         """
-        outbound = _outbound(exchange, caller, session, meta, intent)
+        call = new_call(exchange, caller, session, meta, intent)
         with self._waiter.open_listener(exchange, meta, intent.id) as listener:
-            return await self._waiter.wait(exchange, outbound.send(listener))
+            return await self._waiter.wait(exchange, call.send(listener))
 
     async def retry(
         self, exchange: Exchange, caller: AuthContext, session: SharedSession, meta: RequestMeta, intent: Retry
@@ -179,23 +177,22 @@ class Calls:
         if isinstance(state, HeldCallState):
             holder = self._holds.holder_elsewhere(state.id)
             if holder is not None and self._remote_retries is not None:
-                outbound = _outbound(exchange, caller, session, meta, intent.request)
-                return await self._remote_retries.forward(outbound, intent, state, holder)
-            outbound = await self._check_retry(exchange, caller, session, meta, intent.request)
+                call = new_call(exchange, caller, session, meta, intent.request)
+                return await self._remote_retries.forward(call, intent, state, holder)
+            call = await self._check_retry(exchange, caller, session, meta, intent.request)
             # No await from here until `stop_wait`: otherwise two retries could continue one round.
             held = self._holds.find(caller.owners(session.mount.name), state.id, state.round)
-            return await self._resume(held, outbound._replace(session=held.session), intent)
+            call.session = held.session
+            return await self._resume(held, call, intent)
         # The session tells the server's era. A legacy server has no rounds: responses that it did
         # not ask for are left out (M-MRTR-5).
         await self.wait_for_session(exchange, meta, session.upstream.open())
-        outbound = await self._check_retry(exchange, caller, session, meta, intent.request)
+        call = await self._check_retry(exchange, caller, session, meta, intent.request)
         if session.upstream.era is Era.MODERN:
-            outbound = outbound._replace(
-                sends=self._dialect.with_answers(intent, None if state is None else state.state)
-            )
+            call.change(self._dialect.with_answers(intent, None if state is None else state.state))
         # A state proves that the call was accepted before and was not made a task, so it is sent.
         # Responses alone prove nothing: the call is treated as a first one.
-        return await (self._create_task_or_send(outbound) if state is None else self._send(outbound))
+        return await (self._create_task_or_send(call) if state is None else self._send(call))
 
     async def wait_for_session(self, exchange: Exchange, meta: RequestMeta, work: Awaitable[Awaited]) -> Awaited:
         """Await `work`, which opens a session with a server before a request is sent; return its
@@ -252,109 +249,110 @@ class Calls:
         session: SharedSession,
         meta: RequestMeta,
         request: CallTool | Relay,
-    ) -> OutboundCall:
-        """Return the outbound call of a retry, with what the promotion rules of its tool allow now.
+    ) -> ModernCall:
+        """Return the call of a retry, with what the promotion rules of its tool allow now.
 
         They may have changed since the first request. Raises TaskSupportMismatch if the tool now
         runs only as a task, and the host declares no tasks.
         """
-        outbound = _outbound(exchange, caller, session, meta, request)
+        call = new_call(exchange, caller, session, meta, request)
         if not isinstance(request, CallTool):
-            return outbound
-        return self._apply_rules(outbound, request, await self._decision(exchange, session, meta, request))
+            return call
+        self._apply_rules(call, request, await self._decision(exchange, session, meta, request))
+        return call
 
-    def _apply_rules(self, outbound: OutboundCall, call: CallTool, decision: PromotionDecision) -> OutboundCall:
-        """Return the call with what the promotion rules of its tool allow.
+    def _apply_rules(self, call: ModernCall, request: CallTool, decision: PromotionDecision) -> None:
+        """Note in the call what the promotion rules of its tool allow.
 
         Raises TaskSupportMismatch if the tool runs only as a task, and its host declares no tasks.
         """
-        mode, declares_tasks = decision.mode, outbound.meta.declares_tasks
+        mode, declares_tasks = decision.mode, call.meta.declares_tasks
         if mode is PromotionMode.REQUIRED and not declares_tasks:
-            self._turns.count_refused(outbound)
+            self._sender.count(call, "rejected")
             raise TaskSupportMismatch("This tool runs only as a task")
         # Without `stored_params` the call cannot be stored, and so cannot be a task.
-        if mode is PromotionMode.SYNC or not declares_tasks or call.stored_params is None:
-            return outbound
-        return outbound._replace(may_become_task=True, mode=mode, grace=decision.inline_grace)
+        if mode is not PromotionMode.SYNC and declares_tasks and request.stored_params is not None:
+            call.may_become_task, call.mode, call.grace = True, mode, decision.inline_grace
 
-    async def _refuse_key_of_task(self, outbound: OutboundCall, call: CallTool) -> None:
+    async def _refuse_key_of_task(self, call: ModernCall, request: CallTool) -> None:
         """Refuse a call if its idempotency key belongs to a task, and its host cannot get a task.
 
         Raises TaskSupportMismatch.
         """
-        if await self._tasks.earlier(outbound.caller, outbound.session, call) is not None:
-            self._turns.count_refused(outbound)
+        if await self._tasks.earlier(call.caller, call.session, request) is not None:
+            self._sender.count(call, "rejected")
             raise TaskSupportMismatch("The call with this idempotency key runs as a task")
 
-    async def _create_task_or_send(self, outbound: OutboundCall) -> RpcReply:
+    async def _create_task_or_send(self, call: ModernCall) -> RpcReply:
         """Answer with the handle of a task that is created now, or send the call."""
-        record = await self._promotion.create_before_send(outbound)
-        return await self._send(outbound) if record is None else self._task_reply(outbound, record)
+        record = await self._promotion.create_before_send(call)
+        return await self._send(call) if record is None else self._task_reply(call, record)
 
-    async def _send(self, outbound: OutboundCall) -> RpcReply:
+    async def _send(self, call: ModernCall) -> RpcReply:
         """Send a request, and answer it: detached if it may outlive this, else in place.
 
         Either way a round of a modern server passes through.
         """
-        if outbound.may_outlive:
-            return await self._send_detached(outbound)
-        with self._waiter.open_listener(outbound.exchange, outbound.meta, passes_rounds=True) as listener:
-            response = await self._waiter.wait(outbound.exchange, self._turns.send(outbound, listener))
-        return await self._rounds.answered(outbound, response, listener.missing)
+        if call.may_outlive:
+            return await self._send_detached(call)
+        with self._waiter.open_listener(call.exchange, call.meta, passes_rounds=True) as listener:
+            key, sender = call.coalesce_key, self._sender
+            work = sender.send(call, listener) if key is None else sender.send_joined(call, key, listener)
+            response = await self._waiter.wait(call.exchange, work)
+        return await self._rounds.answered(call, response, listener.missing)
 
-    async def _send_detached(self, outbound: OutboundCall) -> RpcReply:
+    async def _send_detached(self, call: ModernCall) -> RpcReply:
         """Send a call that may outlive its request, in a background task, and answer the request.
 
         The permit is released when the call ends.
         """
         flight = InflightCall(most=self._holds.most)
-        if outbound.coalesce_key is not None:
-            record = await self._promotion.find_equal_task(outbound)
+        if call.coalesce_key is not None:
+            record = await self._promotion.find_equal_task(call)
             if record is not None:
-                self._turns.count(outbound, "task")
-                return self._task_reply(outbound, record)
-            # Equal calls share one permit, so `Turns.send` acquires it within the shared call.
-            flight.start(outbound.session, self._background, partial(self._turns.send, outbound))
-            return await self._follow(outbound, flight, None)
-        permit = self._turns.acquire(outbound)
+                self._sender.count(call, "task")
+                return self._task_reply(call, record)
+            # Equal calls share one permit, so it is acquired within the shared call.
+            flight.start(call.session, self._background, partial(self._sender.send_joined, call, call.coalesce_key))
+            return await self._follow(call, flight, None)
+        permit = self._sender.acquire(call)
         if not permit.is_granted:
-            outcome = await self._promotion.wait_for_permit(outbound, permit)
-            if isinstance(outcome, TaskRecord):
-                return self._task_reply(outbound, outcome)
-            outbound = outcome
-        self._turns.count_sent(outbound)
-        flight.start(outbound.session, self._background, outbound.send, permit)
-        return await self._follow(outbound, flight, None)
+            record = await self._promotion.wait_for_permit(call, permit)
+            if record is not None:
+                return self._task_reply(call, record)
+        self._count_sent(call)
+        flight.start(call.session, self._background, call.send, permit)
+        return await self._follow(call, flight, None)
 
-    async def _resume(self, held: Held, outbound: OutboundCall, intent: Retry) -> RpcReply:
+    async def _resume(self, held: Held, call: ModernCall, intent: Retry) -> RpcReply:
         """Give a held call the input responses of a retry, and answer the retry.
 
         Raises InvalidParams for invalid responses, before anything changed. Then the call stays
         held, and the host may try again.
         """
         flight = held.flight
-        if client_features(outbound.meta.peer) != client_features(held.session.peer):
+        if client_features(call.meta.peer) != client_features(held.session.peer):
             raise InvalidParams("A retry must declare the same capabilities as the first request")
         for key, answer in intent.answers.items():
             question = flight.questions.get(key)
             if question is not None and not self._dialect.is_valid_answer(question.question.method, answer):
                 raise InvalidParams("An input response does not match its input request")
-        self._turns.count_sent(outbound)
+        self._count_sent(call)
         self._holds.stop_wait(held)
         for key, answer in intent.answers.items():
-            flight.answer(key, answer, principal_of(outbound.caller))
-        return await self._follow(outbound, flight, held)
+            flight.answer(key, answer, principal_of(call.caller))
+        return await self._follow(call, flight, held)
 
-    async def _follow(self, outbound: OutboundCall, flight: InflightCall, held: Held | None) -> RpcReply:
+    async def _follow(self, call: ModernCall, flight: InflightCall, held: Held | None) -> RpcReply:
         """Wait for a call until there is an answer for the host, and return it.
 
         `held` is None if the call was not held before. If the host disconnects, or this raises for
         another reason, the call is cancelled and no longer held.
         """
         try:
-            with self._waiter.open_listener(outbound.exchange, outbound.meta) as listener:
+            with self._waiter.open_listener(call.exchange, call.meta) as listener:
                 flight.set_listener(listener)
-                reply = await self._outcome(outbound, flight, held)
+                reply = await self._outcome(call, flight, held)
         except BaseException:
             flight.close()
             if held is not None:
@@ -362,31 +360,30 @@ class Calls:
             raise
         return reply
 
-    async def _outcome(self, outbound: OutboundCall, flight: InflightCall, held: Held | None) -> RpcReply:
+    async def _outcome(self, call: ModernCall, flight: InflightCall, held: Held | None) -> RpcReply:
         """Return the answer: a task, the next input requests, or the server's response."""
-        record = await self._promotion.promote_after_grace(outbound, flight)
+        record = await self._promotion.promote_after_grace(call, flight)
         while record is None:
-            await self._waiter.wait(outbound.exchange, flight.wait_for_change(None))
+            await self._waiter.wait(call.exchange, flight.wait_for_change(None))
             if not flight.is_over:
                 # The server may ask several questions at once: they go to the host together.
-                await self._waiter.wait(outbound.exchange, flight.wait_quiet(QUIET))
+                await self._waiter.wait(call.exchange, flight.wait_quiet(QUIET))
             if flight.is_over:
                 break
             # A question may have been withdrawn meanwhile.
             if flight.questions:
-                return await self._rounds.ask(outbound, flight, held)
+                return await self._rounds.ask(call, flight, held)
         # No more rounds: the call has ended, or is a task now.
         if held is not None:
             self._holds.end(held)
         if record is not None:
-            return self._task_reply(outbound, record)
-        return await self._rounds.answered(outbound, await flight.response(), flight.missing)
+            return self._task_reply(call, record)
+        return await self._rounds.answered(call, await flight.response(), flight.missing)
 
-    def _task_reply(self, outbound: OutboundCall, record: TaskRecord) -> RpcReply:
-        return RpcReply(self._dialect.task_created(outbound.request.id, record))
+    def _task_reply(self, call: ModernCall, record: TaskRecord) -> RpcReply:
+        return RpcReply(self._dialect.task_created(call.id, record))
 
-
-def _outbound(
-    exchange: Exchange, caller: AuthContext, session: SharedSession, meta: RequestMeta, request: CallTool | Relay
-) -> OutboundCall:
-    return OutboundCall(exchange=exchange, caller=caller, session=session, meta=meta, request=request, sends=request)
+    def _count_sent(self, call: ModernCall) -> None:
+        """Count a call that is about to be sent. One that may become a task is counted later."""
+        if not call.may_become_task:
+            self._sender.count(call, "direct")

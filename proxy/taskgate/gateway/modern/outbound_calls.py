@@ -1,105 +1,95 @@
-"""A request of a modern host on its way to its server: `OutboundCall`.
+"""A request of a modern host on its way to its server: `ModernCall`.
 
-`Calls` creates one per request of a host, with all that its answer depends on. `promotion`, `turns`
-and `rounds` read it. It is an immutable value: when something is decided about the call, `Calls`
-continues with a changed copy.
+`Calls` creates one per request of a host, with all that its answer depends on. `promotion` and
+`rounds` read it. `Calls` and `Promotion` change it when something is decided about the call.
 """
 
 from collections.abc import Coroutine
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from taskgate.admission.callers import principal_of
-from taskgate.admission.coalescing import CoalesceKey
 from taskgate.auth.context import AuthContext
 from taskgate.domain.policy import PromotionMode
 from taskgate.gateway.modern.session_pool import SharedSession
-from taskgate.protocol import vocabulary as words
+from taskgate.gateway.outbound_calls import SLOW_METHODS, OutboundCall
 from taskgate.protocol.host_requests import CallTool, Relay, RequestMeta
 from taskgate.protocol.messages import Response
+from taskgate.protocol.vocabulary import TOOLS_CALL
 from taskgate.streams.exchange import Exchange
 from taskgate.upstream.call_listener import CallListener
-
-IN_ROUNDS: Final = frozenset({words.TOOLS_CALL, "prompts/get", "resources/read"})
-"""The methods whose servers may ask for input before they answer (M-MRTR-1)."""
 
 _NO_BOUND: Final = timedelta(days=36_500)
 """The time limit of a call that is not a task yet: only the server's own limits apply."""
 
 
-class OutboundCall(NamedTuple):
+@dataclass(slots=True, kw_only=True, eq=False)
+class ModernCall(OutboundCall):
     """One request, and where it goes.
 
     - `session`: the upstream session, shared by requests of the caller.
     - `meta`: what the request's `_meta` declares.
-    - `sends`: the request as the server gets it. It differs from `request` for a retry that goes to
-      a modern server, which gets the input responses and its own state.
-    - `may_become_task`: whether the rules and the host allow a task. Then `mode` is the operator's
-      rule, and `grace` the time in which a sent call may still be answered without a task.
-    - `coalesce_key`: the key by which equal calls share one result; None for a call that is sent by
-      itself.
+    - `request`: as the host sent it. `params` differ from its own for a retry that goes to a modern
+      server, which gets the input responses and its own state; `is_changed` is set then.
+    - `mode`, `grace`: for a call that may become a task, the operator's rule, and the time in which
+      it may still be answered without a task once it is sent.
     """
 
-    exchange: Exchange
-    caller: AuthContext
     session: SharedSession
     meta: RequestMeta
     request: CallTool | Relay
-    sends: CallTool | Relay
-    may_become_task: bool = False
+    is_changed: bool = False
     mode: PromotionMode = PromotionMode.SYNC
     grace: timedelta = timedelta()
-    coalesce_key: CoalesceKey | None = None
-
-    @property
-    def method(self) -> str:
-        return words.TOOLS_CALL if isinstance(self.request, CallTool) else self.request.method
-
-    @property
-    def tool(self) -> str | None:
-        """The tool of a `tools/call`, else None."""
-        return self.request.tool if isinstance(self.request, CallTool) else None
 
     @property
     def may_outlive(self) -> bool:
         """Whether the call may continue after its request was answered: as a task, or held for
         input responses.
         """
-        return self.may_become_task or (self.session.may_be_asked and self.method in IN_ROUNDS)
+        return self.may_become_task or (self.session.may_be_asked and self.method in SLOW_METHODS)
 
-    def with_less_grace(self, seconds: float) -> "OutboundCall":
-        """Return the call with the grace that is left after a wait of so many seconds."""
-        return self._replace(grace=max(self.grace - timedelta(seconds=seconds), timedelta()))
+    def change(self, sends: CallTool | Relay) -> None:
+        """Send the parameters of `sends` in place of the host's own."""
+        self.params, self.is_changed = sends.params, True
 
     def send(self, listener: CallListener) -> Coroutine[Any, Any, Response]:
-        """Send the request on its session, and return the response. Raises what UpstreamSession
-        raises.
-        """
-        upstream, who, meta = self.session.upstream, principal_of(self.caller), self.meta
-        level, repeated = meta.log_level, meta.header_params
-        sends = self.sends
-        if not isinstance(sends, CallTool):
-            return upstream.relay(
-                sends.method, sends.params, listener=listener, principal=who, log_level=level, repeated=repeated
-            )
-        stored = sends.stored_params
-        if self.may_become_task and stored is not None and sends.progress_token is None and sends is self.request:
+        request = self.request
+        if (
+            self.may_become_task
+            and not self.is_changed
+            and isinstance(request, CallTool)
+            and request.stored_params is not None
+            and request.progress_token is None
+        ):
             # A task reports progress: `run` asks the server for it though the host gave no token.
-            return upstream.run(
-                sends.tool,
-                stored,
+            return self.session.upstream.run(
+                request.tool,
+                request.stored_params,
                 within=_NO_BOUND,
                 listener=listener,
-                principal=who,
-                log_level=level,
-                repeated=repeated,
+                principal=principal_of(self.caller),
+                log_level=self.log_level,
+                repeated=self.repeated,
             )
-        return upstream.relay(
-            words.TOOLS_CALL,
-            sends.params,
-            listener=listener,
-            tool=sends.tool,
-            principal=who,
-            log_level=level,
-            repeated=repeated,
-        )
+        return OutboundCall.send(self, listener)
+
+
+def new_call(
+    exchange: Exchange, caller: AuthContext, session: SharedSession, meta: RequestMeta, request: CallTool | Relay
+) -> ModernCall:
+    """Return the call of a request that is no task and joins no other one."""
+    return ModernCall(
+        exchange=exchange,
+        caller=caller,
+        session=session,
+        id=request.id,
+        method=TOOLS_CALL if isinstance(request, CallTool) else request.method,
+        params=request.params,
+        tool=request.tool if isinstance(request, CallTool) else None,
+        log_level=meta.log_level,
+        repeated=meta.header_params,
+        meta=meta,
+        request=request,
+    )

@@ -17,10 +17,11 @@ The host did not ask for a task. So a task that cannot be created is mostly no e
 continues as a plain one. `TaskService` creates the tasks.
 """
 
+from datetime import timedelta
 from functools import partial
 from logging import getLogger
 
-from taskgate.admission.coalescing import KEY_REUSED, CoalesceKey, RequestCoalescer
+from taskgate.admission.coalescing import KEY_REUSED, CoalesceKey
 from taskgate.admission.concurrency import BRIEF_WAIT, Permit
 from taskgate.clock import Clock
 from taskgate.domain.policy import PromotionMode
@@ -28,8 +29,8 @@ from taskgate.domain.record import OwnerKey, TaskId, TaskRecord
 from taskgate.errors import GatewayError, InvalidParams, TaskSupportMismatch
 from taskgate.gateway.modern.attending import ResponseWaiter
 from taskgate.gateway.modern.flights import InflightCall
-from taskgate.gateway.modern.outbound_calls import OutboundCall
-from taskgate.gateway.modern.turns import Turns
+from taskgate.gateway.modern.outbound_calls import ModernCall
+from taskgate.gateway.outbound_calls import CallSender
 from taskgate.lifecycle.task_service import TaskService
 from taskgate.protocol.host_requests import CallTool
 
@@ -39,60 +40,65 @@ log = getLogger("taskgate.stateless")
 class Promotion:
     """The promotion of calls to tasks.
 
-    Each method counts a call that it makes a task, by `Turns.count`. `create_before_send` counts the
+    Each method counts a call that it makes a task, by `CallSender.count`. `create_before_send` counts the
     calls that it refuses, and `promote_after_grace` those that stay plain. A call that may become no
-    task is counted before it is sent (`Turns.count_sent`), one without a permit when that is refused.
+    task is counted before it is sent (`Calls`), one without a permit when that is refused.
     """
 
     def __init__(
-        self, *, tasks: TaskService, joining: RequestCoalescer, turns: Turns, attending: ResponseWaiter, clock: Clock
+        self,
+        *,
+        tasks: TaskService,
+        sender: CallSender,
+        attending: ResponseWaiter,
+        clock: Clock,
     ) -> None:
         self._tasks = tasks
-        self._coalescer = joining
-        self._turns = turns
+        self._coalescer = sender.coalescer
+        self._sender = sender
         self._waiter = attending
         self._clock = clock
 
-    async def create_before_send(self, outbound: OutboundCall) -> TaskRecord | None:
+    async def create_before_send(self, call: ModernCall) -> TaskRecord | None:
         """Create the task of a call before it is sent; None if it is to be sent without one.
 
         Raises what TaskService.create raises, with two exceptions: a tool that cannot be a task and
         invalid parameters yield None. An idempotency key of another call still raises InvalidParams.
         """
-        request = outbound.request
-        if not outbound.may_become_task or not isinstance(request, CallTool):
+        request = call.request
+        if not call.may_become_task or not isinstance(request, CallTool):
             return None
-        if outbound.mode is PromotionMode.AUTO and request.idempotency_key is None:
+        if call.mode is PromotionMode.AUTO and request.idempotency_key is None:
             # Such a call becomes a task only if it takes long.
             return None
         try:
             # While the session with the server opens, the host may still disconnect without a task.
-            await self._waiter.wait_for_session(outbound.exchange, outbound.meta, outbound.session.upstream.tools())
-            record = await self._tasks.create(outbound.caller, outbound.session, request)
+            await self._waiter.wait_for_session(call.exchange, call.meta, call.session.upstream.tools())
+            record = await self._tasks.create(call.caller, call.session, request)
         except (TaskSupportMismatch, InvalidParams) as refusal:
             if str(refusal) != KEY_REUSED:
                 # The host did not ask for a task, so this is no refusal: the server gives its own
                 # answer.
                 return None
-            self._turns.count(outbound, "rejected")
+            self._sender.count(call, "rejected")
             raise
         except GatewayError:
-            self._turns.count(outbound, "rejected")
+            self._sender.count(call, "rejected")
             raise
-        return self._on_created(outbound, request, record)
+        return self._on_created(call, request, record)
 
-    async def find_equal_task(self, outbound: OutboundCall) -> TaskRecord | None:
+    async def find_equal_task(self, call: ModernCall) -> TaskRecord | None:
         """Return the task that an equal call has become, which then answers this call too.
 
         Only for calls without an idempotency key: others find their task by the key. The caller
         counts the call.
         """
-        if outbound.coalesce_key is None or not outbound.may_become_task:
+        if call.coalesce_key is None or not call.may_become_task:
             return None
-        return await self._coalescer.find_task(outbound.coalesce_key._replace(accepts_task=True))
+        return await self._coalescer.find_task(call.coalesce_key._replace(accepts_task=True))
 
-    async def wait_for_permit(self, outbound: OutboundCall, permit: Permit) -> TaskRecord | OutboundCall:
-        """Wait for the permit of a call, and return the call with the grace that is left.
+    async def wait_for_permit(self, call: ModernCall, permit: Permit) -> TaskRecord | None:
+        """Wait for the permit of a call, and shorten its grace by the time of the wait.
 
         The call becomes a task if there is no permit within the shortest of its grace, BRIEF_WAIT and
         the permit's `max_wait`. Then this returns the task, which owns the permit. If no task can be
@@ -100,25 +106,26 @@ class Promotion:
         Raises QueueFull, and what `ResponseWaiter.wait` raises; the permit is released then.
         """
         begun = self._clock.elapsed()
-        request, exchange = outbound.request, outbound.exchange
+        request, exchange = call.request, call.exchange
         try:
             # The host gets no progress before the request is sent: progress must only grow.
-            with self._waiter.open_listener(exchange, outbound.meta._replace(progress_token=None)):
-                if outbound.may_become_task and isinstance(request, CallTool):
-                    within = min(outbound.grace, BRIEF_WAIT, permit.max_wait)
+            with self._waiter.open_listener(exchange, call.meta._replace(progress_token=None)):
+                if call.may_become_task and isinstance(request, CallTool):
+                    within = min(call.grace, BRIEF_WAIT, permit.max_wait)
                     if not await self._waiter.wait(exchange, permit.wait_granted(within)):
-                        record = await self._create_while_queued(outbound, request, permit)
+                        record = await self._create_while_queued(call, request, permit)
                         if record is not None:
                             return record
-                        outbound = outbound._replace(may_become_task=False)
+                        call.may_become_task = False
                 waited = self._clock.elapsed() - begun
-                await self._waiter.wait(exchange, self._turns.wait(outbound, permit, waited))
+                await self._waiter.wait(exchange, self._sender.wait(call, permit, waited))
         except BaseException:
             permit.release()
             raise
-        return outbound.with_less_grace(self._clock.elapsed() - begun)
+        call.grace = max(call.grace - timedelta(seconds=self._clock.elapsed() - begun), timedelta())
+        return None
 
-    async def promote_after_grace(self, outbound: OutboundCall, flight: InflightCall) -> TaskRecord | None:
+    async def promote_after_grace(self, call: ModernCall, flight: InflightCall) -> TaskRecord | None:
         """Return the task of a sent call that is not over within its grace.
 
         A question of the server ends the grace early, because a task can store it. Returns None if
@@ -127,67 +134,65 @@ class Promotion:
         Counts a call that may become a task: as `task`, as `inline` if it is over within its grace,
         else as `direct`. One that got no permit is counted already.
         """
-        request = outbound.request
-        if not outbound.may_become_task or not isinstance(request, CallTool):
+        request = call.request
+        if not call.may_become_task or not isinstance(request, CallTool):
             return None
         record, is_inline = None, False
         try:
-            await self._waiter.wait(outbound.exchange, flight.wait_for_change(outbound.grace.total_seconds()))
+            await self._waiter.wait(call.exchange, flight.wait_for_change(call.grace.total_seconds()))
             is_inline = flight.is_over
             if not is_inline:
-                record = await self._promote(outbound, request, flight)
+                record = await self._promote(call, request, flight)
         finally:
             if record is not None:
-                self._turns.count(outbound, "task")
+                self._sender.count(call, "task")
             elif not flight.was_refused:
-                self._turns.count(outbound, "inline" if is_inline else "direct")
+                self._sender.count(call, "inline" if is_inline else "direct")
         return record
 
-    async def _create_while_queued(
-        self, outbound: OutboundCall, request: CallTool, permit: Permit
-    ) -> TaskRecord | None:
+    async def _create_while_queued(self, call: ModernCall, request: CallTool, permit: Permit) -> TaskRecord | None:
         """Create the task of a call that waits for a permit; None if that fails.
 
         The task takes over the permit with its place in the queue.
         """
         try:
-            record = await self._tasks.create(outbound.caller, outbound.session, request, ticket=permit)
+            record = await self._tasks.create(call.caller, call.session, request, ticket=permit)
         except GatewayError as refusal:
             log.debug("a queued call is not promoted to a task", extra={"reason": refusal.reason})
             return None
-        return self._on_created(outbound, request, record)
+        return self._on_created(call, request, record)
 
-    async def _promote(self, outbound: OutboundCall, request: CallTool, flight: InflightCall) -> TaskRecord | None:
+    async def _promote(self, call: ModernCall, request: CallTool, flight: InflightCall) -> TaskRecord | None:
         """Create the task of a sent call; None if that fails."""
         # From here on the server's questions belong to the task (M-MRTR-8).
         flight.passes_rounds = False
         try:
-            record = await self._tasks.promote(outbound.caller, outbound.session, request, flight)
+            record = await self._tasks.promote(call.caller, call.session, request, flight)
         except GatewayError as refusal:
             # The call continues as a plain one, whose questions go to the host (R-RES-6).
             log.debug("a call is not promoted to a task", extra={"reason": refusal.reason})
             flight.passes_rounds = True
             return None
         if flight.is_adopted:
-            self._cancel_on_disconnect(outbound, record)
+            self._cancel_on_disconnect(call, record)
         # Otherwise an equal call, which shares the sent request, became the task first.
         return record
 
-    def _on_created(self, outbound: OutboundCall, request: CallTool, record: TaskRecord) -> TaskRecord:
+    def _on_created(self, call: ModernCall, request: CallTool, record: TaskRecord) -> TaskRecord:
         """Count a task that was created before its call was sent, and return it."""
-        self._turns.count(outbound, "task")
+        self._sender.count(call, "task")
         if request.idempotency_key is None:
-            self._cancel_on_disconnect(outbound, record)
+            self._cancel_on_disconnect(call, record)
         return record
 
-    def _cancel_on_disconnect(self, outbound: OutboundCall, record: TaskRecord) -> None:
+    def _cancel_on_disconnect(self, call: ModernCall, record: TaskRecord) -> None:
         """Cancel a task if its host disconnects before it got the task's id, or has done so.
 
         A disconnect cancels the request, and a host without the id could never find its task. A
         task with an idempotency key continues, because its host will retry. So does one with which
         other requests were answered.
         """
-        outbound.exchange.on_disconnect(partial(self._abandon, outbound.coalesce_key, record.owner, record.id))
+        call.exchange.on_disconnect(partial(self._abandon, call.coalesce_key, record.owner, record.id))
 
     def _abandon(self, coalesce_key: CoalesceKey | None, owner: OwnerKey, task: TaskId) -> None:
         if coalesce_key is None or not self._coalescer.is_shared(task):

@@ -32,7 +32,7 @@ from taskgate.domain.versions import Peer, Revision
 from taskgate.errors import GatewayError, InvalidParams
 from taskgate.gateway.modern.attending import ResponseWaiter
 from taskgate.gateway.modern.holds import Held, HeldCalls
-from taskgate.gateway.modern.outbound_calls import OutboundCall
+from taskgate.gateway.modern.outbound_calls import ModernCall
 from taskgate.gateway.modern.remote_exchange import RemoteExchange
 from taskgate.gateway.modern.session_pool import SharedSession
 from taskgate.gateway.resuming import LOST
@@ -62,8 +62,8 @@ DEPTH: Final = 1_000
 
 log = getLogger("taskgate.stateless")
 
-CheckRetry = Callable[[Exchange, AuthContext, SharedSession, RequestMeta, CallTool | Relay], Awaitable[OutboundCall]]
-Resume = Callable[[Held, OutboundCall, Retry], Awaitable[RpcReply]]
+CheckRetry = Callable[[Exchange, AuthContext, SharedSession, RequestMeta, CallTool | Relay], Awaitable[ModernCall]]
+Resume = Callable[[Held, ModernCall, Retry], Awaitable[RpcReply]]
 
 
 class _ForwardedRequest:
@@ -126,27 +126,27 @@ class RemoteRetries:
         bus.subscribe(messages.ForwardedError, self._on_error)
         bus.subscribe(messages.ForwardCancelled, self._on_cancelled)
 
-    async def forward(self, outbound: OutboundCall, intent: Retry, call: HeldCallState, holder: str) -> RpcReply:
+    async def forward(self, call: ModernCall, intent: Retry, state: HeldCallState, holder: str) -> RpcReply:
         """Forward a retry to the replica `holder`, which holds the call, and return the answer.
 
         Raises what `Calls.retry` raises: InvalidParams if the call is no longer held there, or the
         replica never answers. If it goes away later, the answer says that the call is lost.
         """
-        exchange, meta, mount = outbound.exchange, outbound.meta, outbound.session.mount.name
+        exchange, meta, mount = call.exchange, call.meta, call.session.mount.name
         forward_id = self._entropy.token(NAME_BYTES).hex()
-        contexts = [owner.context for owner in outbound.caller.owners(mount)]
+        contexts = [owner.context for owner in call.caller.owners(mount)]
         streams = exchange.head.accepts_stream
         forwarded = self._forwarded[forward_id] = _ForwardedRequest(exchange, holder)
         self._bus.send(
             messages.ForwardedRequest(
-                forward_id, mount, contexts, call.id, call.round, intent.text, _encoded(meta), streams
+                forward_id, mount, contexts, state.id, state.round, intent.text, _encoded(meta), streams
             ),
             to=holder,
         )
         try:
             # Progress comes from the other replica. The numbers of two senders would not grow.
             with self._waiter.open_listener(exchange, meta._replace(progress_token=None)):
-                answer = await self._waiter.wait(exchange, self._answer(forward_id, forwarded, outbound.request.id))
+                answer = await self._waiter.wait(exchange, self._answer(forward_id, forwarded, call.id))
         finally:
             del self._forwarded[forward_id]
             # The host disconnected, this gateway ends, or the holder is silent.
@@ -265,9 +265,9 @@ class RemoteRetries:
         with session:
             # Tokens are not forwarded. The call is made for the same caller, so the session's
             # newest one is used.
-            outbound = await check_retry(exchange, session.caller, session, meta, intent.request)
+            call = await check_retry(exchange, session.caller, session, meta, intent.request)
             # No await from here until the call is taken: a round counts once.
-            return await resume(holds.find(owners, message.hold, message.round), outbound, intent)
+            return await resume(holds.find(owners, message.hold, message.round), call, intent)
 
 
 def _encoded(meta: RequestMeta) -> dict[str, Any]:

@@ -8,10 +8,9 @@ for the legacy era.
 """
 
 import json
-from collections.abc import Coroutine
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from taskgate.admission.access import AccessControl
 from taskgate.admission.concurrency import OpenStreams
@@ -39,7 +38,6 @@ from taskgate.protocol.host_requests import (
     GetTask,
     LegacyTaskRequest,
     Listen,
-    ModernIntent,
     Relay,
     RequestMeta,
     Retry,
@@ -95,56 +93,43 @@ class ModernRequests:
             self._turned_away(mount, tool)
             raise
         # 4. A request about a task.
-        if isinstance(intent, _ABOUT_TASKS):
-            rpc_reply = await self._about_a_task(exchange, caller, mount.name, intent)
-            return _answered(rpc_reply, meta, quota)
+        match intent:
+            case GetTask():
+                return _answered(await self.tasks.get(exchange, caller, mount.name, intent), meta, quota)
+            case UpdateTask():
+                return _answered(await self.tasks.update(exchange, caller, mount.name, intent), meta, quota)
+            case CancelTask():
+                return _answered(await self.tasks.cancel(exchange, caller, mount.name, intent), meta, quota)
+            case LegacyTaskRequest():
+                return _answered(await self.tasks.of_legacy(exchange, caller, mount.name, intent), meta, quota)
         session = self.lines.take(mount, caller, meta.peer)
         # A shutdown that waits for tasks also waits for a call that may become one.
-        with session if not _may_become_task(request_intent) else self.runner.expecting(session):
+        may_become_task = isinstance(request_intent, CallTool) and request_intent.stored_params is not None
+        with self.runner.expecting(session) if may_become_task else session:
             if tool is not None:
                 # 5. The headers that mirror arguments; only the server's catalogue names them.
                 listed = session.upstream.listed(tool) or await self._look_up(exchange, session, meta, tool)
                 if listed is not None and listed.header_paths:
                     self._check_params(exchange, mount, request, tool, listed)
             # 6. Execute the intent.
-            if isinstance(intent, Listen):
-                return HandledRequest(await self._listen(exchange, caller, session, intent), meta.peer.revision)
-            return _answered(await self._perform(exchange, caller, session, meta, intent), meta, quota)
-
-    def _about_a_task(
-        self,
-        exchange: Exchange,
-        caller: AuthContext,
-        at: str,
-        intent: GetTask | UpdateTask | CancelTask | LegacyTaskRequest,
-    ) -> Coroutine[Any, Any, RpcReply]:
-        match intent:
-            case GetTask():
-                return self.tasks.get(exchange, caller, at, intent)
-            case UpdateTask():
-                return self.tasks.update(exchange, caller, at, intent)
-            case CancelTask():
-                return self.tasks.cancel(exchange, caller, at, intent)
-            case LegacyTaskRequest():
-                return self.tasks.of_legacy(exchange, caller, at, intent)
-
-    def _perform(
-        self, exchange: Exchange, caller: AuthContext, session: SharedSession, meta: RequestMeta, intent: ModernIntent
-    ) -> Coroutine[Any, Any, RpcReply]:
-        match intent:
-            case CallTool():
-                return self.calls.call(exchange, caller, session, meta, intent)
-            case Retry():
-                return self.calls.retry(exchange, caller, session, meta, intent)
-            case Relay(method=method) if method == TOOLS_LIST:
-                return self._list_tools(exchange, caller, session, meta, intent)
-            case Relay(method=method) if method not in MODERN_METHODS:
-                return self._relay_extension(exchange, caller, session, meta, intent)
-            case Relay():
-                return self.calls.relay(exchange, caller, session, meta, intent)
-            case Discover():
-                return self._discover(exchange, session, meta, intent)
-        raise AssertionError(f"unexpected intent of a request: {type(intent).__name__}")
+            match intent:
+                case CallTool():
+                    rpc_reply = await self.calls.call(exchange, caller, session, meta, intent)
+                case Retry():
+                    rpc_reply = await self.calls.retry(exchange, caller, session, meta, intent)
+                case Relay(method=method) if method == TOOLS_LIST:
+                    rpc_reply = await self._list_tools(exchange, caller, session, meta, intent)
+                case Relay(method=method) if method not in MODERN_METHODS:
+                    rpc_reply = await self._relay_extension(exchange, caller, session, meta, intent)
+                case Relay():
+                    rpc_reply = await self.calls.relay(exchange, caller, session, meta, intent)
+                case Discover():
+                    rpc_reply = await self._discover(exchange, session, meta, intent)
+                case Listen():
+                    return HandledRequest(await self._listen(exchange, caller, session, intent), meta.peer.revision)
+                case _:
+                    raise AssertionError(f"unexpected intent of a request: {type(intent).__name__}")
+            return _answered(rpc_reply, meta, quota)
 
     def _check_params(self, exchange: Exchange, mount: Mount, request: Request, tool: str, listed: ListedTool) -> None:
         try:
@@ -219,10 +204,6 @@ class ModernRequests:
             return (await self.calls.wait_for_session(exchange, meta, session.upstream.tools())).get(tool)
         except UpstreamFailed:
             return None
-
-
-def _may_become_task(request_intent: ModernIntent) -> bool:
-    return isinstance(request_intent, CallTool) and request_intent.stored_params is not None
 
 
 def _answered(rpc_reply: RpcReply, meta: RequestMeta, quota: QuotaFields) -> HandledRequest:

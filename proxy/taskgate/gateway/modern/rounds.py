@@ -23,7 +23,7 @@ from taskgate.domain.versions import Era
 from taskgate.errors import MissingCapability, TooManyTasks
 from taskgate.gateway.modern.flights import InflightCall
 from taskgate.gateway.modern.holds import Held, HeldCalls
-from taskgate.gateway.modern.outbound_calls import OutboundCall
+from taskgate.gateway.modern.outbound_calls import ModernCall
 from taskgate.gateway.modern.session_pool import SharedSession
 from taskgate.protocol.dialects import ModernDownstreamDialect
 from taskgate.protocol.host_requests import CallTool, Relay, Retry
@@ -53,7 +53,7 @@ class RoundStates:
         self._live = live
         self._clock = clock
 
-    async def answered(self, outbound: OutboundCall, response: Response, missing: Mapping[str, Any]) -> RpcReply:
+    async def answered(self, call: ModernCall, response: Response, missing: Mapping[str, Any]) -> RpcReply:
         """Return the answer for the host to a response of its server; a round passes through.
 
         `missing` are capabilities that the server asked for during the call and the host does not
@@ -62,26 +62,26 @@ class RoundStates:
         """
         if missing and error_of(response) is not None:
             raise MissingCapability(missing)
-        era, id_ = outbound.session.upstream.era, outbound.request.id
+        era, id_ = call.session.upstream.era, call.id
         asked = self._dialect.round_of(response) if era is Era.MODERN else None
         if asked is None:
-            answer = partial(self._dialect.answer, id_, outbound.method, response, era, outbound.session.info)
+            answer = partial(self._dialect.answer, id_, call.method, response, era, call.session.info)
             return RpcReply(answer() if len(response.text) <= LARGE else await in_thread(answer), error_of(response))
-        undeclared = self._dialect.missing_capabilities(response, outbound.meta.peer)
+        undeclared = self._dialect.missing_capabilities(response, call.meta.peer)
         if undeclared:
             # The server was told what it may ask, and a host gets no question that it did not
             # declare (M-MRTR-2).
             raise MissingCapability(undeclared)
-        state = None if asked.state is None else await self._sealed(outbound, PassThroughState(asked.state))
-        return RpcReply(self._dialect.passed_round(id_, response, state, outbound.session.info))
+        state = None if asked.state is None else await self._sealed(call, PassThroughState(asked.state))
+        return RpcReply(self._dialect.passed_round(id_, response, state, call.session.info))
 
-    async def ask(self, outbound: OutboundCall, flight: InflightCall, held: Held | None) -> RpcReply:
+    async def ask(self, call: ModernCall, flight: InflightCall, held: Held | None) -> RpcReply:
         """Hold a call for one more round, and return the answer with its questions.
 
         `held` is None for the first round of the call. Raises TooManyTasks if no more calls may be
         held; the caller then closes the call.
         """
-        held = held or self._holds.new(outbound.session, flight)
+        held = held or self._holds.new(call.session, flight)
         if held is None:
             # The caller cancels the call next. Before that the server learns that its questions
             # have no answer.
@@ -89,8 +89,8 @@ class RoundStates:
             raise TooManyTasks(self._holds.most, of="calls waiting for input from their host")
         self._holds.start_wait(held)
         questions = {key: question.question for key, question in flight.questions.items()}
-        state = await self._sealed(outbound, HeldCallState(held.id, held.round))
-        return RpcReply(self._dialect.input_required(outbound.request.id, questions, state))
+        state = await self._sealed(call, HeldCallState(held.id, held.round))
+        return RpcReply(self._dialect.input_required(call.id, questions, state))
 
     async def opened(
         self, caller: AuthContext, session: SharedSession, intent: Retry
@@ -109,7 +109,7 @@ class RoundStates:
         size = 0 if request.params is None else request.params.size
         return await offload(size, partial(self._dialect.digest, request))
 
-    async def _sealed(self, outbound: OutboundCall, what: HeldCallState | PassThroughState) -> str:
-        owner, digest = outbound.session.owner, await self._digest(outbound.request)
+    async def _sealed(self, call: ModernCall, what: HeldCallState | PassThroughState) -> str:
+        owner, digest = call.session.owner, await self._digest(call.request)
         until = self._clock.now() + self._live.current.questions.wait
         return self._states.seal(what, context=owner.context, mount=owner.mount, digest=digest, until=until)

@@ -1,0 +1,106 @@
+"""The base of the listeners of one request of a host: `HostListener`.
+
+While a request waits for its server, its listener sends the server's messages to the host. The
+answer is one JSON document unless the host has to wait. The first message before the answer, or the
+first keep-alive interval without it, turns the answer into an event stream (H-MOD-13).
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from taskgate.domain.record import RequestId
+from taskgate.protocol.messages import Notification
+from taskgate.protocol.server_messages import text_of_progress
+from taskgate.streams.exchange import Exchange
+from taskgate.system.timer_wheel import Cancel, TimerWheel
+from taskgate.upstream.call_listener import UnsavedCallListener
+
+STEP: Final = 1e-6
+"""The increment of progress in a keep-alive. Progress must grow, and the step is too small to pass
+the numbers of a server."""
+
+EncodeProgress = Callable[[RequestId, float, str], str]
+"""Encodes a progress notification: token, number and text (`progress` of the dialects)."""
+
+
+class HostListener(UnsavedCallListener):
+    """The listener of one request, with the keep-alives of its host between `start` and `stop`.
+
+    - `_token`: the host's progress token; None if it wants no progress.
+    - `_last_progress`: the newest number that the host got; a keep-alive may have invented it.
+    - `_has_invented`: a keep-alive has sent a number of the gateway's own.
+    - `_has_sent`: something was sent since the last keep-alive.
+    """
+
+    __slots__ = (
+        "_alarms",
+        "_cancel_alarm",
+        "_encode_progress",
+        "_exchange",
+        "_has_invented",
+        "_has_sent",
+        "_interval",
+        "_last_progress",
+        "_token",
+    )
+
+    def __init__(self, exchange: Exchange, encode_progress: EncodeProgress, token: RequestId | None) -> None:
+        self._exchange = exchange
+        self._encode_progress = encode_progress
+        self._token = token
+        self._last_progress: float | None = None
+        self._has_invented = False
+        self._has_sent = False
+        self._alarms: TimerWheel | None = None
+        self._interval = 0.0
+        self._cancel_alarm: Cancel | None = None
+
+    def start(self, alarms: TimerWheel, interval: float) -> None:
+        """Send keep-alives every `interval` seconds from now on, if the host accepts a stream."""
+        head = self._exchange.head
+        if head.accepts_stream:
+            if not head.accepts_json:
+                # This host can read an answer only as an event.
+                self._exchange.stream()
+            self._alarms, self._interval = alarms, interval
+            self._cancel_alarm = alarms.call_later(interval, self._on_alarm)
+
+    def stop(self) -> None:
+        """Send no more keep-alives: the request has its answer, or needs none."""
+        if self._cancel_alarm is not None:
+            self._cancel_alarm()
+            # Dropped, too, because it refers to this object.
+            self._cancel_alarm = None
+
+    def live(self) -> None:
+        """Keep the host waiting: called once in each keep-alive interval.
+
+        Turns the answer into an event stream, and sends progress if nothing was sent since the last
+        interval. Without a progress token nothing is sent.
+        """
+        feed = self._exchange.stream()
+        if self._token is not None and not self._has_sent:
+            self._last_progress = 0.0 if self._last_progress is None else self._last_progress + STEP
+            self._has_invented = True
+            feed.send_now(self._encode_progress(self._token, self._last_progress, "Still running"))
+        self._has_sent = False
+
+    def clog(self) -> Awaitable[None] | None:
+        return self._exchange.stream().backpressure() if self._exchange.is_streaming else None
+
+    def reword(self, notification: Notification) -> str | None:
+        """Return the server's text with a number of the gateway, which grows.
+
+        For progress whose own number does not grow beyond that of a keep-alive. Returns None if the
+        host has no number yet, or the notification has no text.
+        """
+        text = text_of_progress(notification)
+        if text is None or self._token is None or self._last_progress is None:
+            return None
+        self._last_progress += STEP
+        return self._encode_progress(self._token, self._last_progress, text)
+
+    def _on_alarm(self) -> None:
+        self.live()
+        assert self._alarms is not None, "an alarm was set by `start`"
+        self._cancel_alarm = self._alarms.call_later(self._interval, self._on_alarm)
