@@ -6,7 +6,7 @@ PY = .venv/bin/python
 STAMP = .venv/made-from-pyproject
 DEBIAN = On Debian 12 or newer: apt-get install python3 python3-venv
 
-.PHONY: help setup run test unit unit-pure unit-serving unit-upstream unit-rest environments provider peers attacks chaos fuzz mutants check bench dashboards pages fmt clean
+.PHONY: help setup run test unit unit-pure unit-serving unit-upstream unit-rest environments provider peers attacks chaos differential fuzz mutants check bench dashboards pages fmt clean
 
 help:
 	@echo 'make setup   what all others need: .venv with taskgate in it'
@@ -21,6 +21,7 @@ help:
 	@echo '             SHUTDOWNS=50 for more ends of a gateway in a storm of connections'
 	@echo 'make chaos   gateways that share a store, and much that goes wrong; SEEDS=1,2,3 and SECONDS=60 for other runs, or longer ones'
 	@echo 'make fuzz    every property on twenty times as many examples as in `make test`; SEED=1 for others'
+	@echo 'make differential  what comes out of this package and of an earlier commit, for many messages; BASE=commit CHANGED=2000 SEED=7'
 	@echo 'make mutants every line of the scripts of the shared store taken out or turned round, one at a time: a test must be red; ONLY=swap'
 	@echo 'make check   ruff, mypy, the import contracts, the prose lint, and a report on the shape of the package'
 	@echo 'make bench   the benchmarks'
@@ -101,6 +102,12 @@ SEEDS ?= 1,2,3,4,5
 SECONDS ?= 30
 chaos: $(STAMP)
 	CHAOS_SEEDS='$(SEEDS)' CHAOS_SECONDS='$(SECONDS)' $(PY) -m pytest -s tests/chaos
+
+# A short run against the landing before is part of `make test`.
+BASE ?=
+CHANGED ?= 1000
+differential: $(STAMP)
+	DIFFERENTIAL_BASE='$(BASE)' DIFFERENTIAL_CHANGED='$(CHANGED)' DIFFERENTIAL_SEED='$(SEED)' $(PY) -m pytest -q tests/differential
 
 # Twenty times as many examples of every property as `make test` tries; SEED=N draws others, or the same again.
 SEED ?= 0
