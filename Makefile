@@ -6,7 +6,7 @@ PY = .venv/bin/python
 STAMP = .venv/made-from-pyproject
 DEBIAN = On Debian 12 or newer: apt-get install python3 python3-venv
 
-.PHONY: help setup run test unit unit-pure unit-serving unit-upstream unit-rest environments provider peers attacks chaos differential fuzz mutants check bench dashboards pages fmt clean
+.PHONY: help setup run test unit unit-pure unit-serving unit-upstream unit-rest environments provider peers attacks chaos differential fuzz mutants check bench instructions dashboards pages fmt clean
 
 help:
 	@echo 'make setup   what all others need: .venv with taskgate in it'
@@ -25,6 +25,7 @@ help:
 	@echo 'make mutants every line of the scripts of the shared store taken out or turned round, one at a time: a test must be red; ONLY=swap'
 	@echo 'make check   ruff, mypy, the import contracts, the prose lint, and a report on the shape of the package'
 	@echo 'make bench   the benchmarks'
+	@echo 'make instructions  how many instructions a request costs (Debian: apt-get install valgrind); TREES=checkout counts there, too'
 	@echo 'make dashboards  writes grafana/dashboards anew'
 	@echo 'make pages  writes docs/requirements.md and the index of decisions anew'
 	@echo 'make fmt     formats the code'
@@ -126,6 +127,10 @@ check: $(STAMP)
 	.venv/bin/lint-imports
 	@$(PY) tests/house/prose.py
 	@$(PY) tests/house/shape.py
+
+TREES ?=
+instructions: $(STAMP)
+	$(PY) -m bench.instructions $(addprefix --tree ,$(TREES))
 
 bench: $(STAMP)
 	$(PY) -m bench

@@ -98,6 +98,11 @@ def _answerer(place: Place) -> list[str]:
 
 
 def _taskgate(place: Place) -> list[str]:
+    return [str(Path(sys.executable).parent / "taskgate"), *command_of_taskgate(place)]
+
+
+def command_of_taskgate(place: Place) -> list[str]:
+    """What `taskgate` is started with; its configuration is written for that."""
     file = place.folder / "taskgate.yaml"
     text = _CONFIGURATION.format(
         port=place.port,
@@ -116,7 +121,7 @@ def _taskgate(place: Place) -> list[str]:
         },
     )
     file.write_text(text + place.more)
-    return [str(Path(sys.executable).parent / "taskgate"), "serve", "--config", str(file)]
+    return ["serve", "--config", str(file)]
 
 
 def _auth(place: Place) -> str:
