@@ -1,4 +1,4 @@
-"""The base of the listeners of one request of a host: `HostListener`.
+"""The base of the listeners of one request of a host: `HostListener`, with its `KeepaliveTimers`.
 
 While a request waits for its server, its listener sends the server's messages to the host. The
 answer is one JSON document unless the host has to wait. The first message before the answer, or the
@@ -6,7 +6,7 @@ first keep-alive interval without it, turns the answer into an event stream (H-M
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, NamedTuple, Self
 
 from taskgate.domain.record import RequestId
 from taskgate.protocol.messages import Notification
@@ -23,8 +23,15 @@ EncodeProgress = Callable[[RequestId, float, str], str]
 """Encodes a progress notification: token, number and text (`progress` of the dialects)."""
 
 
+class KeepaliveTimers(NamedTuple):
+    """The timers of all requests of an era, and the seconds between two keep-alives of one."""
+
+    wheel: TimerWheel
+    interval: float
+
+
 class HostListener(UnsavedCallListener):
-    """The listener of one request, with the keep-alives of its host between `start` and `stop`.
+    """The listener of one request. The host gets keep-alives within its `with` block.
 
     - `_token`: the host's progress token; None if it wants no progress.
     - `_last_progress`: the newest number that the host got; a keep-alive may have invented it.
@@ -33,40 +40,43 @@ class HostListener(UnsavedCallListener):
     """
 
     __slots__ = (
-        "_alarms",
         "_cancel_alarm",
         "_encode_progress",
         "_exchange",
         "_has_invented",
         "_has_sent",
-        "_interval",
+        "_keepalives",
         "_last_progress",
         "_token",
     )
 
-    def __init__(self, exchange: Exchange, encode_progress: EncodeProgress, token: RequestId | None) -> None:
+    def __init__(
+        self,
+        exchange: Exchange,
+        encode_progress: EncodeProgress,
+        token: RequestId | None,
+        keepalives: KeepaliveTimers,
+    ) -> None:
         self._exchange = exchange
+        self._keepalives = keepalives
         self._encode_progress = encode_progress
         self._token = token
         self._last_progress: float | None = None
         self._has_invented = False
         self._has_sent = False
-        self._alarms: TimerWheel | None = None
-        self._interval = 0.0
         self._cancel_alarm: Cancel | None = None
 
-    def start(self, alarms: TimerWheel, interval: float) -> None:
-        """Send keep-alives every `interval` seconds from now on, if the host accepts a stream."""
+    def __enter__(self) -> Self:
         head = self._exchange.head
         if head.accepts_stream:
             if not head.accepts_json:
                 # This host can read an answer only as an event.
                 self._exchange.stream()
-            self._alarms, self._interval = alarms, interval
-            self._cancel_alarm = alarms.call_later(interval, self._on_alarm)
+            wheel, interval = self._keepalives
+            self._cancel_alarm = wheel.call_later(interval, self._on_alarm)
+        return self
 
-    def stop(self) -> None:
-        """Send no more keep-alives: the request has its answer, or needs none."""
+    def __exit__(self, *_: object) -> None:
         if self._cancel_alarm is not None:
             self._cancel_alarm()
             # Dropped, too, because it refers to this object.
@@ -102,5 +112,5 @@ class HostListener(UnsavedCallListener):
 
     def _on_alarm(self) -> None:
         self.live()
-        assert self._alarms is not None, "an alarm was set by `start`"
-        self._cancel_alarm = self._alarms.call_later(self._interval, self._on_alarm)
+        wheel, interval = self._keepalives
+        self._cancel_alarm = wheel.call_later(interval, self._on_alarm)

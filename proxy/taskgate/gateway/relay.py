@@ -20,7 +20,7 @@ from taskgate.admission.concurrency import Permit
 from taskgate.cluster.remote_sessions import SETTING_METHODS
 from taskgate.domain.record import RequestId
 from taskgate.errors import CutOff
-from taskgate.gateway.host_listener import HostListener
+from taskgate.gateway.host_listener import HostListener, KeepaliveTimers
 from taskgate.gateway.outbound_calls import SLOW_METHODS, CallSender, OutboundCall
 from taskgate.protocol.dialects import LegacyDownstreamDialect
 from taskgate.protocol.messages import Notification, Response
@@ -54,8 +54,8 @@ class PlainCallProxy:
 
     def __init__(self, *, dialect: LegacyDownstreamDialect, patience: timedelta, sender: CallSender) -> None:
         self._dialect = dialect
-        self._patience = patience.total_seconds()
-        self._alarms = TimerWheel(self._patience)
+        interval = patience.total_seconds()
+        self._keepalives = KeepaliveTimers(TimerWheel(interval), interval)
         self._sender = sender
         self._running: set[CancelScope] = set()
         self._stopping = False
@@ -68,14 +68,13 @@ class PlainCallProxy:
         call.
         """
         exchange, host_session = call.exchange, call.session
-        listener = _CallForwarder(exchange, host_session, self._dialect, call.progress_token)
-        listener.start(self._alarms, self._patience)
+        listener = _CallForwarder(exchange, host_session, self._dialect, call.progress_token, self._keepalives)
         # `scope` covers only this request. A call that equal requests share runs while one waits.
         scope, permit = CancelScope(), None
         host_session.calls[scope] = call.id
         self._running.add(scope)
         try:
-            with scope:
+            with listener, scope:
                 if self._stopping:
                     # The gateway is stopping, and the other calls have been cancelled before this
                     # one was registered.
@@ -102,7 +101,6 @@ class PlainCallProxy:
         finally:
             if permit is not None:
                 permit.release()
-            listener.stop()
             del host_session.calls[scope]
             self._running.discard(scope)
 
@@ -124,7 +122,7 @@ class PlainCallProxy:
 
     def close(self) -> None:
         """Stop the timers, after the last call has ended."""
-        self._alarms.close()
+        self._keepalives.wheel.close()
 
 
 def _cancel_while_queued(exchange: Exchange, scope: CancelScope, permit: Permit) -> None:
@@ -145,9 +143,14 @@ class _CallForwarder(HostListener):
     __slots__ = ("_dialect", "_host_session", "_watches_host")
 
     def __init__(
-        self, exchange: Exchange, host_session: HostSession, dialect: LegacyDownstreamDialect, token: RequestId | None
+        self,
+        exchange: Exchange,
+        host_session: HostSession,
+        dialect: LegacyDownstreamDialect,
+        token: RequestId | None,
+        keepalives: KeepaliveTimers,
     ) -> None:
-        super().__init__(exchange, dialect.progress, token)
+        super().__init__(exchange, dialect.progress, token, keepalives)
         self._host_session = host_session
         self._dialect = dialect
         self._watches_host = False

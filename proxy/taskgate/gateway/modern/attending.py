@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from taskgate.domain.record import RequestId
 from taskgate.errors import CutOff
+from taskgate.gateway.host_listener import KeepaliveTimers
 from taskgate.gateway.modern.hearing import RequestListener
 from taskgate.protocol.dialects import ModernDownstreamDialect
 from taskgate.protocol.host_requests import RequestMeta
@@ -31,8 +32,8 @@ class ResponseWaiter:
 
     def __init__(self, *, dialect: ModernDownstreamDialect, patience: timedelta) -> None:
         self._dialect = dialect
-        self._patience = patience.total_seconds()
-        self._alarms = TimerWheel(self._patience)
+        interval = patience.total_seconds()
+        self._keepalives = KeepaliveTimers(TimerWheel(interval), interval)
         self._waiting: set[CancelScope] = set()
         self._stopping = False
 
@@ -41,13 +42,11 @@ class ResponseWaiter:
     ) -> RequestListener:
         """Return the listener that sends the server's messages to the host; a context manager.
 
-        Keep-alives are sent until its block ends. `id` is the request's id, for notifications of
+        Keep-alives are sent within its block. `id` is the request's id, for notifications of
         extensions that name a stream. With `passes_rounds`, a modern server's input requests go to
         the host unchanged.
         """
-        listener = RequestListener(exchange, self._dialect, meta, id, passes_rounds=passes_rounds)
-        listener.start(self._alarms, self._patience)
-        return listener
+        return RequestListener(exchange, self._dialect, meta, self._keepalives, id, passes_rounds=passes_rounds)
 
     async def wait(self, exchange: Exchange, work: Awaitable[Awaited]) -> Awaited:
         """Await `work`, and return its result. The end of the request cancels `work`.
@@ -90,4 +89,4 @@ class ResponseWaiter:
 
     def close(self) -> None:
         """Stop the timers, after the last wait has ended."""
-        self._alarms.close()
+        self._keepalives.wheel.close()

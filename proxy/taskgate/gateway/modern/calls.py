@@ -293,7 +293,9 @@ class Calls:
 
         Either way a round of a modern server passes through.
         """
-        if call.may_outlive:
+        # As a task, or held for input responses.
+        may_outlive = call.may_become_task or (call.session.may_be_asked and call.method in SLOW_METHODS)
+        if may_outlive:
             return await self._send_detached(call)
         with self._waiter.open_listener(call.exchange, call.meta, passes_rounds=True) as listener:
             key, sender = call.coalesce_key, self._sender

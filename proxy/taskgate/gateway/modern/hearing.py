@@ -7,10 +7,10 @@ refused, because this era has no questions on a stream. A call that can be held 
 """
 
 from collections.abc import Mapping
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from taskgate.domain.record import RequestId
-from taskgate.gateway.host_listener import HostListener
+from taskgate.gateway.host_listener import HostListener, KeepaliveTimers
 from taskgate.protocol.dialects import ModernDownstreamDialect
 from taskgate.protocol.extensions import merge_capabilities
 from taskgate.protocol.host_requests import RequestMeta
@@ -24,7 +24,7 @@ _OF_CORE: Final = RELAYED_NOTICES | {NOTE_PROGRESS}
 
 
 class RequestListener(HostListener):
-    """The `CallListener` of a request; a `with` block ends its keep-alives.
+    """The `CallListener` of a request.
 
     Progress is sent with the host's token, if it gave one, and its number grows with every message
     (M-PROG-1). A log message is sent if the request's log level allows it (M-LOG-1). Notifications
@@ -40,23 +40,18 @@ class RequestListener(HostListener):
         exchange: Exchange,
         dialect: ModernDownstreamDialect,
         meta: RequestMeta,
+        keepalives: KeepaliveTimers,
         id: RequestId | None = None,
         *,
         passes_rounds: bool = False,
     ) -> None:
-        super().__init__(exchange, dialect.progress, meta.progress_token)
+        super().__init__(exchange, dialect.progress, meta.progress_token, keepalives)
         self._dialect = dialect
         self._id = id
         self._level = meta.log_level
         self.passes_rounds = passes_rounds
         self.missing: Mapping[str, Any] = {}
         """The capabilities that the host did not declare and the server asked for."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
 
     def on_notification(self, notification: Notification) -> None:
         if not self._exchange.head.accepts_stream:

@@ -13,7 +13,7 @@ from taskgate.admission.callers import principal_of
 from taskgate.auth.context import AuthContext
 from taskgate.domain.policy import PromotionMode
 from taskgate.gateway.modern.session_pool import SharedSession
-from taskgate.gateway.outbound_calls import SLOW_METHODS, OutboundCall
+from taskgate.gateway.outbound_calls import OutboundCall
 from taskgate.protocol.host_requests import CallTool, Relay, RequestMeta
 from taskgate.protocol.messages import Response
 from taskgate.protocol.vocabulary import TOOLS_CALL
@@ -42,13 +42,6 @@ class ModernCall(OutboundCall):
     is_changed: bool = False
     mode: PromotionMode = PromotionMode.SYNC
     grace: timedelta = timedelta()
-
-    @property
-    def may_outlive(self) -> bool:
-        """Whether the call may continue after its request was answered: as a task, or held for
-        input responses.
-        """
-        return self.may_become_task or (self.session.may_be_asked and self.method in SLOW_METHODS)
 
     def change(self, sends: CallTool | Relay) -> None:
         """Send the parameters of `sends` in place of the host's own."""
