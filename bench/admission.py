@@ -31,6 +31,7 @@ from taskgate.domain.versions import Peer, Revision
 from taskgate.protocol.host_requests import CallTool
 from taskgate.stores.rates import MemoryRateStore
 from taskgate.streams.exchange import Exchange
+from taskgate.telemetry.events import EventFanout
 from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
 from taskgate.telemetry.metrics.settings import MetricsConfig
 
@@ -137,9 +138,9 @@ class Checks:
         self.live = RuntimeConfig(admission_rules(config))
         clock = _Hurrying()
         names = [policy.name for policy in self.live.current.rates.policies]
-        self.event_sink = PrometheusRecorder(
-            MetricsConfig(backend="memory", upstreams={"reports": "reports"}, policies=names), clock=clock
-        )
+        self.event_sink = EventFanout()
+        configured = MetricsConfig(backend="memory", upstreams={"reports": "reports"}, policies=names)
+        PrometheusRecorder(configured, self.event_sink, clock=clock)
         self.standings = QuotaSubjects(self.live)
         self.gate = RateLimiter(
             live=self.live, subjects=self.standings, store=MemoryRateStore(), event_sink=self.event_sink, clock=clock

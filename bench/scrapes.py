@@ -77,7 +77,7 @@ async def _serve(admin_port: int, servers: int) -> None:
     """Be the gateway, and tell on stdout how late the probe came at worst since the last line on stdin."""
     service = Service(_configuration(admin_port, servers), data_directory=None)
     await service.start()
-    emit = service._telemetry.emit
+    emit = service._telemetry.event_sink.emit
     for number in range(servers):
         for method in _METHODS:
             for error in _ERRORS:

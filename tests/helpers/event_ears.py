@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import wraps
 from typing import Any
+from weakref import WeakKeyDictionary, ref
 
 from helpers import told
 
@@ -26,20 +27,29 @@ def _labels(recorder: Any) -> Iterator[str]:
 
 
 def _for_events() -> None:
-    metrics = sys.modules.get("taskgate.telemetry.metrics.prometheus")
-    if metrics is None or hasattr(metrics.PrometheusRecorder.emit, "__wrapped__"):
+    events = sys.modules.get("taskgate.telemetry.events")
+    if events is None or hasattr(events.EventFanout.emit, "__wrapped__"):
         return
-    emit = metrics.PrometheusRecorder.emit
+    emit, subscribe = events.EventFanout.emit, events.EventFanout.subscribe
+    # A recorder holds its fanout, so the value is weak as well.
+    recorders: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+
+    @wraps(subscribe)
+    def subscribing(fanout: Any, reader: Any, *parts: Any) -> None:
+        if hasattr(reader, "render"):
+            recorders[fanout] = ref(reader)
+        subscribe(fanout, reader, *parts)
 
     @wraps(emit)
-    def recording(recorder: Any, event: Any) -> None:
-        now = told.now()
-        if id(recorder) not in now.later:
+    def recording(fanout: Any, event: Any) -> None:
+        now, recorder = told.now(), recorders.get(fanout, lambda: None)()
+        if recorder is not None and id(recorder) not in now.later:
             now.later |= {id(recorder): lambda: _labels(recorder), "events": lambda: map(_said, now.emitted)}
-        now.emitted.append(event)
-        emit(recorder, event)
+        if recorder is not None:
+            now.emitted.append(event)
+        emit(fanout, event)
 
-    metrics.PrometheusRecorder.emit = recording
+    events.EventFanout.emit, events.EventFanout.subscribe = recording, subscribing
 
 
 def _for_audit_lines() -> None:

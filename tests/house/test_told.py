@@ -28,7 +28,7 @@ from helpers.records import new_record
 from helpers.told import MARKER, now, told
 from taskgate.telemetry import events
 from taskgate.telemetry.auditlog.chain import EMPTY_CHAIN, Chain
-from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
+from helpers.emitting_metrics import EmittingMetrics
 from taskgate.telemetry.metrics.settings import MetricsConfig
 
 ID = "q7Zr0_XbV3mKtY9-hLwPs5Dc8NfGj2Ae"
@@ -117,7 +117,7 @@ def test_leaks_by_the_cause_of_an_exception(secret):
 
 @SECRETS
 def test_leaks_by_an_event(secret):
-    PrometheusRecorder(MetricsConfig(backend="memory")).emit(events.HttpRefused(secret))
+    EmittingMetrics(MetricsConfig(backend="memory")).emit(events.HttpRefused(secret))
 
 @SECRETS
 def test_leaks_by_a_line_of_an_audit_log(secret):
@@ -125,7 +125,7 @@ def test_leaks_by_a_line_of_an_audit_log(secret):
 
 @SECRETS
 def test_leaks_by_a_label(secret, monkeypatch):
-    counter = PrometheusRecorder(MetricsConfig(backend="memory", upstreams={secret: secret}))
+    counter = EmittingMetrics(MetricsConfig(backend="memory", upstreams={secret: secret}))
     counter.emit(events.SessionLost(secret))
     now().emitted.clear()
 
@@ -161,7 +161,7 @@ def test_a_library_is_not_ours():
     logging.getLogger("library").warning(JWT)
 
 def test_an_event_holds_the_record_that_it_is_about():
-    PrometheusRecorder(MetricsConfig(backend="memory")).emit(events.TaskPurged(new_record(id=ID)))
+    EmittingMetrics(MetricsConfig(backend="memory")).emit(events.TaskPurged(new_record(id=ID)))
 
 def test_ids_of_traces_are_told():
     log.info("asked", extra={"trace_id": "0af7651916cd43dd8448eb211c80319c"})

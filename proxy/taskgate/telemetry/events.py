@@ -9,9 +9,10 @@ A `NamedTuple` is used where an event is emitted for nearly every request, since
 to make. The module is long because it is one catalogue, in the order of the way of a request.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from taskgate.domain.record import TaskRecord, TaskStatus
 from taskgate.errors import StoreFault
@@ -635,15 +636,51 @@ class EventSink(Protocol):
         ...
 
 
-class EventFanout:
-    """An `EventSink` that emits each event to several sinks, in their order."""
+Handlers = Mapping[type, Callable[[Any], None]]
+"""The function that a reader wants to be called with each event, by the type of the event."""
 
-    def __init__(self, *sinks: EventSink) -> None:
-        self._emits = tuple(sink.emit for sink in sinks)
+
+class EventReader(Protocol):
+    """A reader of events, which subscribes to an `EventFanout`."""
+
+    def note_failure(self, event: Event) -> None:
+        """Log the exception that a handler raised for an event."""
+        ...
+
+
+class EventFanout:
+    """The `EventSink` of a gateway: calls the handlers of an event's type, reader by reader.
+
+    A reader subscribes with the handlers of the events that it wants; others cost it nothing. When
+    its handlers change, it subscribes again. An exception in one does not keep others from the
+    event.
+    """
+
+    def __init__(self) -> None:
+        self._readers: dict[EventReader, tuple[Handlers, ...]] = {}
+        self._handlers: dict[type, list[tuple[Callable[[Any], None], EventReader]]] = {}
+
+    def subscribe(self, reader: EventReader, *parts: Handlers) -> None:
+        """Call these handlers from now on, in place of earlier ones of the reader.
+
+        A type in several parts has several handlers. Readers are called in the order of their first
+        subscription.
+        """
+        self._readers[reader] = parts
+        handlers: dict[type, list[tuple[Callable[[Any], None], EventReader]]] = {}
+        for each, its_parts in self._readers.items():
+            for part in its_parts:
+                for kind, handle in part.items():
+                    handlers.setdefault(kind, []).append((handle, each))
+        # Replaced whole: an `emit` that runs now goes on with its own handlers.
+        self._handlers = handlers
 
     def emit(self, event: Event) -> None:
-        for emit in self._emits:
-            emit(event)
+        for handle, reader in self._handlers.get(type(event), ()):
+            try:
+                handle(event)
+            except Exception:
+                reader.note_failure(event)
 
 
 AUDIT_FULL: Final = "audit"

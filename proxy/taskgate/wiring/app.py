@@ -89,7 +89,7 @@ class Service:
             ready=self._ready,
             servers=self._servers,
             reload=self._report_reread,
-            event_sink=self._telemetry,
+            event_sink=self._telemetry.event_sink,
             end=end,
             replicas=self._replicas,
         )

@@ -1,7 +1,7 @@
 """The telemetry of one gateway: `TelemetryPipeline`, with metrics, audit log and tracing.
 
 `Service` opens it before whatever emits events and closes it after that, so that no event is lost.
-Its `event_sink` distributes events to the three. `begin`, `wind_down` and `end` report the phases
+The three read the events of its `event_sink`. `begin`, `wind_down` and `end` report the phases
 of the gateway. A reload calls `prepare`, then `switch` or `discard`. `telemetry` implements the
 parts; `config` and `auditing` make their settings.
 """
@@ -18,7 +18,7 @@ from taskgate.protocol.extensions import KNOWN_METHODS
 from taskgate.telemetry.auditlog.formats.digests import task_ref
 from taskgate.telemetry.auditlog.log import AuditLog, PreparedSinks
 from taskgate.telemetry.auditlog.settings import AuditSettings
-from taskgate.telemetry.events import Event, EventFanout, EventSink, GatewayPhaseChanged
+from taskgate.telemetry.events import EventFanout, GatewayPhaseChanged
 from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
 from taskgate.telemetry.metrics.storage import AUDIT_QUEUE_DEPTH, AUDIT_SEQUENCE
 from taskgate.telemetry.opentelemetry.setup import open_tracing
@@ -42,8 +42,7 @@ class Next(NamedTuple):
 class TelemetryPipeline:
     """The metrics, the audit log and the tracing, from `open` to `close`.
 
-    All components emit to `event_sink`. Until `open` it has only the metrics, and `open` replaces
-    it. What is created before `open` emits to this object instead.
+    All components emit to `event_sink`. Until `open` only the metrics read it.
     """
 
     def __init__(self, config: GatewayConfig, *, data_directory: Path | None, clock: Clock, entropy: Entropy) -> None:
@@ -55,9 +54,9 @@ class TelemetryPipeline:
         self._has_begun = False
         self._log: AuditLog | None = None
         self._methods = _methods_of(config)
-        self.metrics = PrometheusRecorder(metrics_config(config), clock=clock)
+        self.event_sink = EventFanout()
+        self.metrics = PrometheusRecorder(metrics_config(config), self.event_sink, clock=clock)
         self.tracing: Tracing = NO_TRACING
-        self.event_sink: EventSink = self.metrics
 
     @property
     def trail(self) -> AuditLog | None:
@@ -69,7 +68,7 @@ class TelemetryPipeline:
         TracingUnavailable.
         """
         self._settings = settings = await asyncio.to_thread(self._audit_settings, config)
-        log_ = AuditLog(settings, metrics=self.metrics, clock=self._clock)
+        log_ = AuditLog(settings, event_sink=self.event_sink, clock=self._clock)
         await log_.open()
         self._log = log_
         self.tracing = open_tracing(
@@ -80,8 +79,8 @@ class TelemetryPipeline:
             task_ref=self._task_ref if settings.sinks else None,
             methods=lambda: self._methods,
         )
-        notes = () if self.tracing is NO_TRACING else (SpanAnnotator(),)
-        self.event_sink = EventFanout(self.metrics, log_, *notes)
+        if self.tracing is not NO_TRACING:
+            SpanAnnotator(self.event_sink)
         self.metrics.watch(AUDIT_QUEUE_DEPTH, log_.depths)
         self.metrics.watch(AUDIT_SEQUENCE, log_.sequences)
 
@@ -100,10 +99,6 @@ class TelemetryPipeline:
         """Report that the gateway has stopped, if it had begun."""
         if self._has_begun:
             self._emit_phase("stopped")
-
-    def emit(self, event: Event) -> None:
-        """Emit an event to the present sink."""
-        self.event_sink.emit(event)
 
     async def prepare(self, config: GatewayConfig) -> Next:
         """Prepare the telemetry of another configuration, for `switch` or `discard`.

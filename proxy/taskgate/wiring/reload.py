@@ -89,7 +89,7 @@ class Reload:
             return self.fail(error)
         self._fingerprint, self._last_problems = configuration_fingerprint, ()
         result = NEEDS_RESTART if restart_keys else SUCCESS if changed else UNCHANGED
-        self._stage.telemetry.emit(ConfigReloaded(result, configuration_fingerprint, waits=restart_keys))
+        self._stage.telemetry.event_sink.emit(ConfigReloaded(result, configuration_fingerprint, waits=restart_keys))
         log.info("configuration reloaded", extra={"result": result})
         if restart_keys:
             log.warning("changed configuration keys need a restart", extra={"keys": ", ".join(restart_keys)})
@@ -107,7 +107,7 @@ class Reload:
             for problem in problems:
                 log.warning("configuration not reloaded", extra={"problem": problem})
         self._last_problems = problems
-        self._stage.telemetry.emit(ConfigReloaded(INVALID, self._fingerprint, problems=problems))
+        self._stage.telemetry.event_sink.emit(ConfigReloaded(INVALID, self._fingerprint, problems=problems))
         return Reloaded(result=INVALID, problems=problems)
 
     def fail(self, error: Exception) -> Reloaded:

@@ -8,11 +8,11 @@ from typing import Any
 import orjson
 import pytest
 
+from helpers.emitting_metrics import EmittingMetrics
 from helpers.raw_http import RawAnswer, raw_host, request_head
 from helpers.waiting import bounded
 from taskgate.listener.operations import OperatorsListener
 from taskgate.telemetry.events import Event
-from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
 from taskgate.telemetry.metrics.settings import MetricsConfig
 
 TOKEN = "operators-token-0123456789"
@@ -34,7 +34,7 @@ class Operated:
     replicas: int | None = None
 
     def __post_init__(self) -> None:
-        self.metrics = PrometheusRecorder(CONFIGURED)
+        self.metrics = EmittingMetrics(CONFIGURED)
         self.noted: list[Event] = []
         self.listener = OperatorsListener(
             metrics=self.metrics,

@@ -16,7 +16,7 @@ from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.lifecycle.hearing import NOBODY
 from taskgate.protocol.messages import Params, Response
 from taskgate.sessions.upstream_tracing import TracedUpstream, with_tracing
-from taskgate.telemetry.events import TaskDispatched
+from taskgate.telemetry.events import EventFanout, TaskDispatched
 from taskgate.telemetry.request_context import RequestContext, in_request
 from taskgate.telemetry.span_annotations import SpanAnnotator
 from taskgate.telemetry.tracing import NO_TRACING
@@ -104,8 +104,10 @@ async def test_the_span_of_a_tasks_call_links_to_the_request_that_created_the_ta
     background = request_context.for_background()
     background.task = "task-1"
     more: dict[str, Any] = {"listener": NOBODY, "principal": None, "log_level": None, "repeated": None, "resumes": None}
+    event_sink = EventFanout()
+    SpanAnnotator(event_sink)
     with in_request(background):
-        SpanAnnotator().emit(TaskDispatched(new_record(), timedelta(seconds=1.5)))
+        event_sink.emit(TaskDispatched(new_record(), timedelta(seconds=1.5)))
         await session.run("add", '{"name":"add"}', within=timedelta(seconds=9), **more)
     (span,) = tracing.spans
     assert (span.parent, span.links, span.tasks) == (None, [serving.traceparent], ["task-1"])

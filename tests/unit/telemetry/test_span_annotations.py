@@ -5,11 +5,18 @@ from datetime import timedelta
 
 from helpers.noted_spans import NotedSpan
 from helpers.records import new_record
-from taskgate.telemetry.events import CallsRunning, TaskCreated, TaskDispatched, ToolCalled
+from taskgate.telemetry.events import CallsRunning, Event, EventFanout, TaskCreated, TaskDispatched, ToolCalled
 from taskgate.telemetry.request_context import RequestContext, in_request
 from taskgate.telemetry.span_annotations import SpanAnnotator, annotate_task, queue_wait
 
 PLACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+def annotate(event: Event) -> None:
+    """Emit an event to an annotator."""
+    event_sink = EventFanout()
+    SpanAnnotator(event_sink)
+    event_sink.emit(event)
 
 
 def traced_request() -> tuple[RequestContext, NotedSpan]:
@@ -21,14 +28,14 @@ def traced_request() -> tuple[RequestContext, NotedSpan]:
 def test_the_call_of_a_listed_tool_names_its_span_and_what_became_of_it() -> None:
     request_context, span = traced_request()
     with in_request(request_context):
-        SpanAnnotator().emit(ToolCalled("reports", "add", "direct"))
+        annotate(ToolCalled("reports", "add", "direct"))
     assert (span.tools, span.said) == (["add"], {"taskgate.disposition": "direct"})
 
 
 def test_one_that_no_server_lists_names_nothing() -> None:
     request_context, span = traced_request()
     with in_request(request_context):
-        SpanAnnotator().emit(ToolCalled("reports", None, "rejected"))
+        annotate(ToolCalled("reports", None, "rejected"))
     assert (span.tools, span.said) == ([], {"taskgate.disposition": "rejected"})
 
 
@@ -36,23 +43,22 @@ def test_a_request_that_makes_a_task_is_about_it() -> None:
     request_context, span = traced_request()
     record = new_record()
     with in_request(request_context):
-        SpanAnnotator().emit(TaskCreated(record, None))
+        annotate(TaskCreated(record, None))
     assert span.tasks == [record.id]
 
 
 def test_what_is_nobodys_is_told_to_nobody() -> None:
-    annotator = SpanAnnotator()
     for request_context in (None, RequestContext("v", "127.0.0.1", "POST", "/")):
         with in_request(request_context):
-            annotator.emit(ToolCalled("reports", "add", "direct"))
-            annotator.emit(TaskCreated(new_record(), None))
-            annotator.emit(CallsRunning("reports", 1))
+            annotate(ToolCalled("reports", "add", "direct"))
+            annotate(TaskCreated(new_record(), None))
+            annotate(CallsRunning("reports", 1))
 
 
 async def test_a_call_knows_how_long_it_waited_and_no_other_call_does() -> None:
     async def run(seconds: float | None) -> float | None:
         if seconds is not None:
-            SpanAnnotator().emit(TaskDispatched(new_record(), timedelta(seconds=seconds)))
+            annotate(TaskDispatched(new_record(), timedelta(seconds=seconds)))
         await asyncio.sleep(0)
         return queue_wait()
 

@@ -1,4 +1,4 @@
-"""The audit log of one gateway: `AuditLog`, an event sink.
+"""The audit log of one gateway: `AuditLog`, a reader of events.
 
 It maps each gateway event to audit events and gives them to the `SinkQueue` of every sink whose
 filter they pass. Lines are rendered later. The composition root opens, reconfigures (`prepare`,
@@ -25,7 +25,7 @@ from taskgate.telemetry.auditlog.settings import AuditFileInUse, AuditSettings, 
 from taskgate.telemetry.auditlog.signing import Signer, SigningKeyError, signer_of
 from taskgate.telemetry.auditlog.sink_queue import SinkQueue, SinkQueueOptions
 from taskgate.telemetry.auditlog.sinks import STDOUT, FileSink, Sink, StreamSink
-from taskgate.telemetry.events import AUDIT_FULL, AuditCapacity, AuditEventRecorded, Event, EventSink
+from taskgate.telemetry.events import AUDIT_FULL, AuditCapacity, AuditEventRecorded, Event, EventFanout
 
 CLOSE_TIMEOUT: Final = 5.0
 """Seconds that `close` waits for a blocked sink."""
@@ -63,23 +63,21 @@ class AuditLog:
     unchanged target stay open over it.
 
     - `_routes`: the queues that get an audit event, by the name of the event
-    - `_mappers`: the function that makes audit events of a gateway event, by its type
     - `_closing`: the asyncio tasks that close removed sinks
     """
 
-    def __init__(self, settings: AuditSettings, *, metrics: EventSink, clock: Clock, stdout: int = STDOUT) -> None:
-        """`metrics` receives events about the log itself.
+    def __init__(self, settings: AuditSettings, *, event_sink: EventFanout, clock: Clock, stdout: int = STDOUT) -> None:
+        """The log reads the events of `event_sink`, and emits to it those about itself.
 
         `stdout` is the descriptor of standard output.
         """
         self._settings = settings
-        self._metrics = metrics
+        self._event_sink = event_sink
         self._clock = clock
         self._stdout = stdout
         self._mapping = EventMapping(settings.line_options)
         self._sinks: tuple[_OpenSink, ...] = ()
         self._routes: Mapping[str, tuple[SinkQueue, ...]] = {}
-        self._mappers: Mapping[type, Mapper] = {}
         self._backpressure = Backpressure()
         self._closing: set[asyncio.Task[None]] = set()
 
@@ -87,26 +85,8 @@ class AuditLog:
         """Open all sinks. Raises AuditUnavailable; then nothing stays open."""
         self.switch(await self.prepare(self._settings))
 
-    def emit(self, event: Event) -> None:
-        """Queue the audit events of a gateway event for every sink whose filter they pass.
-
-        Neither waits nor raises; a queue without room drops its copy and counts it.
-        """
-        map_event = self._mappers.get(type(event))
-        if map_event is None:
-            return
-        try:
-            for audit_event in map_event(event, request_context.current(), self._clock.now()):
-                queues = self._routes.get(audit_event.name)
-                if queues and audit_event.reason == AUDIT_FULL:
-                    # A request that was refused for lack of room must not use the rest of the room.
-                    queues = tuple(queue for queue in queues if not queue.buffer.is_crowded)
-                if queues:
-                    self._metrics.emit(_noted_event(audit_event.name, audit_event.outcome))
-                    for queue in queues:
-                        queue.accept(audit_event)
-        except Exception:
-            log.exception("an event was not recorded in the audit log", extra={"fact": type(event).__name__})
+    def note_failure(self, event: Event) -> None:
+        log.exception("an event was not recorded in the audit log", extra={"fact": type(event).__name__})
 
     @property
     def is_full(self) -> bool:
@@ -136,6 +116,21 @@ class AuditLog:
         """Reopen every sink by its name: its file may have been moved. Never raises."""
         for sink in self._sinks:
             sink.queue.reopen()
+
+    def _record(self, map_event: Mapper, event: Event) -> None:
+        """Queue the audit events of a gateway event for every sink whose filter they pass.
+
+        Does not wait: a queue without room drops its copy and counts it.
+        """
+        for audit_event in map_event(event, request_context.current(), self._clock.now()):
+            queues = self._routes.get(audit_event.name)
+            if queues and audit_event.reason == AUDIT_FULL:
+                # A request that was refused for lack of room must not use the rest of the room.
+                queues = tuple(queue for queue in queues if not queue.buffer.is_crowded)
+            if queues:
+                self._event_sink.emit(_noted_event(audit_event.name, audit_event.outcome))
+                for queue in queues:
+                    queue.accept(audit_event)
 
     # --- reconfiguration and shutdown ----------------------------------------------------------------------------
 
@@ -188,7 +183,8 @@ class AuditLog:
         if any(queue not in self._routes.get(_CONFIG_LOADED, ()) for queue in had_changes):
             # Turning a log off, or filtering it for a while, must leave a trace in it.
             queues = dict.fromkeys((*self._routes.get(_CONFIG_LOADED, ()), *had_changes))
-            self._routes, self._mappers = {**self._routes, _CONFIG_LOADED: tuple(queues)}, self._mapping.mappers
+            self._routes = {**self._routes, _CONFIG_LOADED: tuple(queues)}
+            self._subscribe(self._mapping.mappers)
             asyncio.get_running_loop().call_soon(self._update_routes)
         if gone:
             closing = asyncio.create_task(_close_queues(gone))
@@ -207,7 +203,10 @@ class AuditLog:
 
     def _update_routes(self) -> None:
         self._routes = _routes(self._settings, self._sinks)
-        self._mappers = self._mapping.mappers if self._sinks else {}
+        self._subscribe(self._mapping.mappers if self._sinks else {})
+
+    def _subscribe(self, mappers: Mapping[type, Mapper]) -> None:
+        self._event_sink.subscribe(self, {kind: partial(self._record, mapper) for kind, mapper in mappers.items()})
 
     def _sink_at(self, target: str) -> _OpenSink | None:
         return next((sink for sink in self._sinks if sink.settings.target == target), None)
@@ -226,7 +225,7 @@ class AuditLog:
         to_disk = settings.fsync == "always"
         writer = ChainWriter(settings.name, sink, render=prepared.render, signer=prepared.signer, to_disk=to_disk)
         queue = SinkQueue(
-            settings.name, writer, _queue_options(prepared.settings), metrics=self._metrics, clock=self._clock
+            settings.name, writer, _queue_options(prepared.settings), event_sink=self._event_sink, clock=self._clock
         )
         queue.on_checkpoint, queue.on_room = self._share_checkpoint, self._backpressure.on_room
         return _OpenSink(settings, sink, queue)

@@ -1,6 +1,6 @@
 """The mapping of gateway events to audit events: `EventMapping`, one short function for each type.
 
-`AuditLog` looks up the type of every gateway event; types without an entry are for metrics only.
+`AuditLog` subscribes to the types in its table; types without an entry are for metrics only.
 The module stays whole so that the table and its functions are read together.
 """
 
@@ -307,7 +307,7 @@ _ANSWER_OUTCOMES: Final = {"answered": SUCCESS, "declined": FAILURE}
 
 
 Mapper = Callable[[Any, RequestContext | None, datetime], AuditEvents]
-"""A function of one type of gateway events, which `AuditLog.emit` calls for each.
+"""A function of one type of gateway events, which `AuditLog` calls for each.
 
 It gets the event, the context of the current request if there is one, and the time.
 """

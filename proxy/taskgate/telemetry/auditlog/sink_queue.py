@@ -125,7 +125,7 @@ class SinkQueue:
     """
 
     def __init__(
-        self, name: str, writer: ChainWriter, options: SinkQueueOptions, *, metrics: EventSink, clock: Clock
+        self, name: str, writer: ChainWriter, options: SinkQueueOptions, *, event_sink: EventSink, clock: Clock
     ) -> None:
         self.name = name
         self.buffer = EventBuffer(options.size, self._on_lost)
@@ -137,7 +137,7 @@ class SinkQueue:
         """Called after each write that leaves room for requests."""
         self._writer = writer
         self._options = options
-        self._metrics = metrics
+        self._event_sink = event_sink
         self._clock = clock
         self._thread = SinkThread(name)
         self._wake = asyncio.Event()
@@ -297,7 +297,7 @@ class SinkQueue:
         written = await self._do(partial(self._writer.write, batch))
         if self.buffer.done():
             record = AuditLinesWritten(self.name, written.seconds, written.head.seq, len(self.buffer))
-            self._metrics.emit(record)
+            self._event_sink.emit(record)
         self._on_written(written)
 
     async def _write_checkpoint(self) -> None:
@@ -318,7 +318,7 @@ class SinkQueue:
     def _on_written(self, written: ChainPosition) -> None:
         self.sequence, self._since_checkpoint = written.head.seq, written.since_checkpoint
         for name in written.internal:
-            self._metrics.emit(AuditEventRecorded(name, FAILURE if name == GAP else SUCCESS))
+            self._event_sink.emit(AuditEventRecorded(name, FAILURE if name == GAP else SUCCESS))
         if self._sync_at is None:
             self._sync_at = asyncio.get_running_loop().time() + SYNC_DELAY
         self._schedule_checkpoint()
@@ -342,7 +342,7 @@ class SinkQueue:
     def _on_lost(self, reason: str, lines: int) -> None:
         if self.buffer.is_open and self.buffer.losses.total() == 1:
             log.error("audit events are being dropped", extra={"sink": self.name, "reason": reason})
-        self._metrics.emit(AuditLinesDropped(self.name, reason, lines))
+        self._event_sink.emit(AuditLinesDropped(self.name, reason, lines))
 
     def _report_losses(self) -> None:
         """Write an `audit.gap` line for each reason that events were dropped for."""

@@ -1,37 +1,28 @@
-"""The `EventSink` of metrics: `PrometheusRecorder`, which counts events and serves the page.
+"""The reader of events for metrics: `PrometheusRecorder`, which counts them and serves the page.
 
-It finds the recorder of an event, a function that counts it, by the event's type. Recorders and
-families are in the module of their subject. The page is the whole text that a scraper gets.
+Each type of events has its recorder, a function that counts one. Recorders and families are in the
+module of their subject. The page is the whole text that a scraper gets.
 """
 
 import asyncio
 import logging
 import platform
 import time
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from prometheus_client import GCCollector, PlatformCollector, ProcessCollector
 
 from taskgate import __version__
 from taskgate.clock import Clock, SystemClock
 from taskgate.telemetry import events
+from taskgate.telemetry.events import Event, EventFanout
 from taskgate.telemetry.metrics import admission, gateway, requests, storage, tasks, upstreams
 from taskgate.telemetry.metrics.catalogue import FAMILIES
 from taskgate.telemetry.metrics.families import Family
-from taskgate.telemetry.metrics.registry import ReadGauge, Recorders, Registry
+from taskgate.telemetry.metrics.registry import ReadGauge, Registry
 from taskgate.telemetry.metrics.settings import MetricsConfig
 
 _log = logging.getLogger(__name__)
-
-_UNCOUNTED: Final = (
-    events.BatchItemAnswered,
-    events.InputRequestOpened,
-    events.OperatorRequestAnswered,
-    events.GatewayPhaseChanged,
-    events.RateFallbackUsed,
-)
-"""The events of the audit log alone."""
 
 _STATES: Final = frozenset(
     {
@@ -67,17 +58,21 @@ _NAP_SECONDS: Final = 0.0005
 
 
 class PrometheusRecorder:
-    """An `EventSink` that counts events, and writes the page for scrapers.
+    """The reader that counts events, and writes the page for scrapers.
 
-    It lives as long as the gateway. `emit` counts each event at once, `adopt` follows each reload
-    of the configuration, and `scrape` answers a scraper. While metrics are off, only events with a
-    present state count (`_STATES`), so that gauges are right when metrics are turned on.
+    It lives as long as the gateway, and counts each event of `event_sink` at once. `adopt` follows
+    each reload of the configuration, and `scrape` answers a scraper. While metrics are off, only
+    events with a present state count (`_STATES`), so that gauges are right when metrics are turned
+    on.
 
     A mount, issuer, rate policy or sink that is not in `config` becomes `_OTHER`. `revision` is that
     of the source that was built.
     """
 
-    def __init__(self, config: MetricsConfig, *, revision: str = "unknown", clock: Clock | None = None) -> None:
+    def __init__(
+        self, config: MetricsConfig, event_sink: EventFanout, *, revision: str = "unknown", clock: Clock | None = None
+    ) -> None:
+        self._event_sink = event_sink
         self._registry = registry = Registry(FAMILIES)
         registry.adopt(config)
         clock = clock or SystemClock()
@@ -94,7 +89,7 @@ class PrometheusRecorder:
             registry.gauge(family)
         registry.watch(admission.ACTIVE, lambda: {(): callers.active()})
         registry.watch(admission.SATURATED, lambda: {(): callers.saturated()})
-        self._all = _combined(
+        self._recorders = (
             requests.http_recorders(registry, callers),
             requests.rpc_recorders(registry, callers),
             tasks.task_recorders(registry),
@@ -109,9 +104,7 @@ class PrometheusRecorder:
             storage.audit_recorders(registry),
             self._configuration.recorders(),
             callers.recorders(),
-            dict.fromkeys(_UNCOUNTED, _ignore),
         )
-        self._recorders: Recorders = {}
         self._adopt(config)
 
     @property
@@ -120,11 +113,8 @@ class PrometheusRecorder:
         settings = self._settings
         return settings.path if settings.enabled else None
 
-    def emit(self, event: events.Event) -> None:
-        try:
-            self._recorders[type(event)](event)
-        except Exception:
-            _log.exception("an event was not counted in metrics", extra={"fact": type(event).__name__})
+    def note_failure(self, event: Event) -> None:
+        _log.exception("an event was not counted in metrics", extra={"fact": type(event).__name__})
 
     def show_ready(self, ready: bool) -> None:
         """Show whether the gateway was ready at the last probe or scrape."""
@@ -170,34 +160,15 @@ class PrometheusRecorder:
         return await asyncio.to_thread(self._registry.write, accept, _nap)
 
     def _adopt(self, config: MetricsConfig) -> None:
-        """Choose the recorders by whether metrics are on."""
+        """Subscribe with the recorders that count while metrics are on, or off."""
         self._settings = config.settings
         self._concurrency.adopt(config)
         counts = config.settings.enabled
-        self._recorders = {
-            event: recorder if counts or event in _STATES else _ignore for event, recorder in self._all.items()
-        }
-
-
-def _combined(*parts: Recorders) -> Recorders:
-    """One recorder for each event; an event with several is recorded by each, in their order."""
-    found: Recorders = {}
-    for part in parts:
-        for event, recorder in part.items():
-            found[event] = _both(found[event], recorder) if event in found else recorder
-    return found
-
-
-def _both(first: Callable[[Any], None], second: Callable[[Any], None]) -> Callable[[Any], None]:
-    def record(event: Any) -> None:
-        first(event)
-        second(event)
-
-    return record
-
-
-def _ignore(_event: Any) -> None:
-    pass
+        wanted = [
+            {event: recorder for event, recorder in part.items() if counts or event in _STATES}
+            for part in self._recorders
+        ]
+        self._event_sink.subscribe(self, *wanted)
 
 
 def _no_pause() -> None:

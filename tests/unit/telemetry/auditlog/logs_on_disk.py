@@ -20,7 +20,7 @@ from taskgate.telemetry.auditlog.settings import AuditSettings, SinkSettings
 from taskgate.telemetry.auditlog.signing import HmacSigner, KeyRing
 from taskgate.telemetry.auditlog.sinks import FileSink
 from taskgate.telemetry.auditlog.verification import ChainVerdict, ChainVerifier, read_checkpoints
-from taskgate.telemetry.events import Event, GatewayPhaseChanged
+from taskgate.telemetry.events import Event, EventFanout, GatewayPhaseChanged
 
 KEY: Final = b"k" * 32
 RING: Final = KeyRing(keys=(KEY,))
@@ -28,17 +28,31 @@ RING: Final = KeyRing(keys=(KEY,))
 _Kind = TypeVar("_Kind")
 
 
-class Heard:
-    """A listener that remembers."""
+class Heard(EventFanout):
+    """A fanout that remembers what the log itself emits."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.emitted: list[Any] = []
 
     def emit(self, event: Event) -> None:
         self.emitted.append(event)
 
+    def tell(self, event: Event) -> None:
+        """Emit an event of the gateway."""
+        super().emit(event)
+
     def of(self, kind: type[_Kind]) -> list[_Kind]:
         return [event for event in self.emitted if isinstance(event, kind)]
+
+
+class ToldLog(AuditLog):
+    """A log on a manual clock; `emit` tells it of an event of the gateway."""
+
+    def __init__(self, wanted: AuditSettings, heard: Heard | None = None, **how: Any) -> None:
+        heard = heard or Heard()
+        super().__init__(wanted, event_sink=heard, clock=ManualClock(), **how)
+        self.emit = heard.tell
 
 
 class ScriptedOs:
@@ -91,9 +105,9 @@ def to_file(folder: Path, **changes: Any) -> SinkSettings:
 
 
 @asynccontextmanager
-async def opened(wanted: AuditSettings, heard: Heard | None = None, **how: Any) -> AsyncIterator[AuditLog]:
+async def opened(wanted: AuditSettings, heard: Heard | None = None, **how: Any) -> AsyncIterator[ToldLog]:
     """A log that is open for a block."""
-    log = AuditLog(wanted, metrics=heard or Heard(), clock=ManualClock(), **how)
+    log = ToldLog(wanted, heard, **how)
     async with bounded():
         await log.open()
     try:

@@ -16,13 +16,13 @@ from taskgate.telemetry.auditlog.chain_writer import ChainWriter
 from taskgate.telemetry.auditlog.events import AuditEvent, internal_event
 from taskgate.telemetry.auditlog.formats.line_templates import LineTemplates
 from taskgate.telemetry.auditlog.formats.renderer import Renderer
-from taskgate.telemetry.auditlog.log import AuditLog
 from taskgate.telemetry.auditlog.settings import LineOptions
 from taskgate.telemetry.auditlog.sink_queue import LOOP_BATCH
 from taskgate.telemetry.auditlog.sinks import StreamSink
 from unit.telemetry.auditlog.audit_cases import ANSWERED, KEY, NOW, events_of, new_context
 from unit.telemetry.auditlog.logs_on_disk import (
     ScriptedOs,
+    ToldLog,
     found_in,
     moved,
     names,
@@ -43,7 +43,7 @@ def unusual() -> AuditEvent:
     return internal_event("gateway.started", NOW)
 
 
-def answer(log: AuditLog, count: int) -> None:
+def answer(log: ToldLog, count: int) -> None:
     """Have so many usual requests told."""
     for _ in range(count):
         with request_contexts.in_request(new_context()):

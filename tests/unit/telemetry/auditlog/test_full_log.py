@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from helpers.manual_clock import ManualClock
 from helpers.waiting import bounded
 from taskgate.telemetry.auditlog import chain_writer, sinks
 from taskgate.telemetry.auditlog import log as logs
@@ -19,7 +18,6 @@ from taskgate.telemetry.auditlog.chain import ChainHead
 from taskgate.telemetry.auditlog.chain_writer import ChainWriter
 from taskgate.telemetry.auditlog.events import internal_event
 from taskgate.telemetry.auditlog.formats.renderer import Renderer
-from taskgate.telemetry.auditlog.log import AuditLog
 from taskgate.telemetry.auditlog.settings import ChainSettings, LineOptions, SinkSettings
 from taskgate.telemetry.auditlog.sinks import StreamSink
 from taskgate.telemetry.events import AuditEventRecorded, AuditLinesDropped
@@ -29,6 +27,7 @@ from unit.telemetry.auditlog.logs_on_disk import (
     KEY,
     Heard,
     ScriptedOs,
+    ToldLog,
     fill,
     found_in,
     many,
@@ -209,7 +208,7 @@ async def test_a_sink_that_is_stuck_holds_no_other_up(
     heard = Heard()
     try:
         out = SinkSettings(name="stdout", path=None)
-        log = AuditLog(settings(to_file(tmp_path), out), metrics=heard, clock=ManualClock(), stdout=writing)
+        log = ToldLog(settings(to_file(tmp_path), out), heard, stdout=writing)
         async with bounded():
             await log.open()
         fill_pipe(writing)
@@ -345,7 +344,7 @@ def test_the_thread_stands_aside_after_every_millisecond_of_lines(monkeypatch: p
 REJECTED = "rpc.rejected"
 
 
-def refuse(log: AuditLog, count: int, reason: str = "audit") -> None:
+def refuse(log: ToldLog, count: int, reason: str = "audit") -> None:
     """So many requests are refused, for that reason."""
     for _ in range(count):
         with in_request(new_context(None, refusal=reason, status=503)):

@@ -7,16 +7,15 @@ from typing import Any
 
 import pytest
 
-from helpers.manual_clock import ManualClock
 from helpers.waiting import PATIENCE, bounded
 from taskgate.telemetry.auditlog.chain import ChainHead
-from taskgate.telemetry.auditlog.log import AuditLog
 from taskgate.telemetry.auditlog.settings import AuditUnavailable, ChainSettings, SinkSettings
 from taskgate.telemetry.auditlog.sinks import FileSink
 from taskgate.telemetry.events import AuditEventRecorded, AuditLinesDropped
 from unit.telemetry.auditlog.logs_on_disk import (
     Heard,
     ScriptedOs,
+    ToldLog,
     found_in,
     keep,
     many,
@@ -148,7 +147,7 @@ async def test_what_a_killed_process_left_half_written_is_told(tmp_path: Path) -
 
 async def test_a_log_that_cannot_be_kept_is_refused_and_leaves_nothing_open(tmp_path: Path) -> None:
     sinks = to_file(tmp_path), SinkSettings(name="lost", path=tmp_path / "no" / "audit.jsonl")
-    log = AuditLog(settings(*sinks), metrics=Heard(), clock=ManualClock())
+    log = ToldLog(settings(*sinks))
     async with bounded():
         with pytest.raises(AuditUnavailable, match=r"audit\.sinks \(lost\): cannot be written: No such file"):
             await log.open()
@@ -166,7 +165,7 @@ async def test_a_file_that_another_writes_is_refused_by_its_name_with_what_to_do
     tmp_path: Path, was_named: bool, advice: str
 ) -> None:
     async with opened(settings(to_file(tmp_path))):
-        again = AuditLog(settings(to_file(tmp_path, was_named=was_named)), metrics=Heard(), clock=ManualClock())
+        again = ToldLog(settings(to_file(tmp_path, was_named=was_named)))
         with pytest.raises(AuditUnavailable) as refused:
             await again.open()
     taken = f"{tmp_path / 'audit.jsonl'} is in use by another process or another sink"
@@ -175,7 +174,7 @@ async def test_a_file_that_another_writes_is_refused_by_its_name_with_what_to_do
 
 async def test_a_signing_key_that_is_none_is_refused(tmp_path: Path) -> None:
     chain = ChainSettings(signing_key=b"no key")
-    log = AuditLog(settings(to_file(tmp_path), chain=chain), metrics=Heard(), clock=ManualClock())
+    log = ToldLog(settings(to_file(tmp_path), chain=chain))
     with pytest.raises(AuditUnavailable, match=r"audit\.chain\.sign_key_file"):
         await log.open()
 
@@ -185,7 +184,7 @@ async def test_where_there_is_no_standard_output_nothing_is_written_to_what_has_
 ) -> None:
     monkeypatch.setattr(sys, "__stdout__", None)
     out = SinkSettings(name="stdout", path=None)
-    log = AuditLog(settings(to_file(tmp_path), out), metrics=Heard(), clock=ManualClock())
+    log = ToldLog(settings(to_file(tmp_path), out))
     async with bounded():
         with pytest.raises(AuditUnavailable, match="there is no standard output"):
             await log.open()
@@ -202,7 +201,7 @@ async def test_what_is_recorded_after_the_end_is_lost_and_counted(tmp_path: Path
 
 
 async def test_a_log_says_how_much_waits_and_how_far_it_is(tmp_path: Path, system: ScriptedOs) -> None:
-    log = AuditLog(settings(to_file(tmp_path)), metrics=Heard(), clock=ManualClock())
+    log = ToldLog(settings(to_file(tmp_path)))
     assert (log.depths(), log.sequences()) == ({}, {})
     async with opened(settings(to_file(tmp_path))) as log:
         assert (log.depths(), log.sequences()) == ({("file",): 0}, {("file",): 1})

@@ -7,7 +7,7 @@ from functools import cache
 
 import pytest
 
-from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
+from helpers.emitting_metrics import EmittingMetrics
 from taskgate.telemetry.metrics.settings import MetricsConfig
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -53,12 +53,12 @@ def clock() -> SetClock:
 
 
 @pytest.fixture
-def metrics(clock: SetClock) -> PrometheusRecorder:
+def metrics(clock: SetClock) -> EmittingMetrics:
     """Fresh metrics of a gateway with the mounts `m` and `n`, whose upstreams are `reports` and `search`.
 
     Its issuers are `corp` and `partner`, its rate policies `calls` and `polls`, its audit log has the sink `file`.
     """
-    return PrometheusRecorder(CONFIGURED, revision="abc123", clock=clock)
+    return EmittingMetrics(CONFIGURED, revision="abc123", clock=clock)
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def configured() -> MetricsConfig:
 
 
 @pytest.fixture
-def samples(metrics: PrometheusRecorder) -> Callable[[], Samples]:
+def samples(metrics: EmittingMetrics) -> Callable[[], Samples]:
     """What the page says now, without what the interpreter says of itself: values by name and sorted labels."""
 
     def scrape() -> Samples:

@@ -4,18 +4,18 @@ from collections.abc import Callable
 
 import pytest
 
+from helpers.emitting_metrics import EmittingMetrics
 from helpers.records import new_record
 from taskgate.auth.context import AuthContext
 from taskgate.domain.record import OwnerKey, TaskStatus
 from taskgate.telemetry import events, request_context
 from taskgate.telemetry.metrics import admission
-from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
 from unit.telemetry.metrics.conftest import SetClock
 
 Page = Callable[[], dict[tuple[str, tuple[tuple[str, str], ...]], float]]
 
 
-def by(metrics: PrometheusRecorder, caller: str | None, *emitted: events.Event) -> None:
+def by(metrics: EmittingMetrics, caller: str | None, *emitted: events.Event) -> None:
     """Those events, of a request of that caller."""
     here = request_context.RequestContext("id", "192.0.2.7", "POST", "/m")
     here.caller = None if caller is None else AuthContext(key=caller)
@@ -39,7 +39,7 @@ def saturated(samples: Page) -> Callable[[], float]:
     return lambda: samples()["taskgate_saturated_contexts", ()]
 
 
-def test_a_caller_counts_once_however_often_it_asks(metrics: PrometheusRecorder, active: Callable[[], float]) -> None:
+def test_a_caller_counts_once_however_often_it_asks(metrics: EmittingMetrics, active: Callable[[], float]) -> None:
     assert active() == 0
     for caller in ("a", "b", "a", "a", None):
         by(metrics, caller, ANSWERED)
@@ -48,7 +48,7 @@ def test_a_caller_counts_once_however_often_it_asks(metrics: PrometheusRecorder,
 
 
 def test_a_caller_counts_for_five_minutes_after_it_asked_last(
-    metrics: PrometheusRecorder, active: Callable[[], float], clock: SetClock
+    metrics: EmittingMetrics, active: Callable[[], float], clock: SetClock
 ) -> None:
     by(metrics, "a", ANSWERED)
     by(metrics, "b", ANSWERED)
@@ -63,7 +63,7 @@ def test_a_caller_counts_for_five_minutes_after_it_asked_last(
 
 
 def test_a_caller_that_asks_all_the_time_counts_for_five_minutes_after_its_last_second(
-    metrics: PrometheusRecorder, active: Callable[[], float], clock: SetClock
+    metrics: EmittingMetrics, active: Callable[[], float], clock: SetClock
 ) -> None:
     for _ in range(10):
         by(metrics, "a", ANSWERED)
@@ -75,7 +75,7 @@ def test_a_caller_that_asks_all_the_time_counts_for_five_minutes_after_its_last_
 
 
 def test_no_more_callers_are_remembered_than_there_is_room_for(
-    metrics: PrometheusRecorder, active: Callable[[], float], monkeypatch: pytest.MonkeyPatch
+    metrics: EmittingMetrics, active: Callable[[], float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(admission, "MAX_CALLERS", 3)
     for caller in "abcdea":
@@ -84,7 +84,7 @@ def test_no_more_callers_are_remembered_than_there_is_room_for(
 
 
 def test_a_caller_that_a_cap_of_its_own_refused_is_saturated(
-    metrics: PrometheusRecorder, saturated: Callable[[], float]
+    metrics: EmittingMetrics, saturated: Callable[[], float]
 ) -> None:
     assert saturated() == 0
     by(metrics, "a", events.CapRefused("tasks", "context"), events.CapRefused("streams", "context"))
@@ -105,7 +105,7 @@ def test_a_caller_that_a_cap_of_its_own_refused_is_saturated(
     ],
 )  # fmt: skip
 def test_it_is_so_no_longer_once_there_is_room_again(
-    metrics: PrometheusRecorder, saturated: Callable[[], float], cap: str, relief: events.Event
+    metrics: EmittingMetrics, saturated: Callable[[], float], cap: str, relief: events.Event
 ) -> None:
     for other in {"tasks", "bytes", "sessions", "streams"} - {cap}:
         by(metrics, "a", events.CapRefused(other, "context"))
@@ -131,7 +131,7 @@ def test_it_is_so_no_longer_once_there_is_room_again(
     ],
 )
 def test_nothing_else_is_taken_for_room(
-    metrics: PrometheusRecorder, saturated: Callable[[], float], cap: str, event: events.Event
+    metrics: EmittingMetrics, saturated: Callable[[], float], cap: str, event: events.Event
 ) -> None:
     by(metrics, "a", events.CapRefused(cap, "context"), event)
     by(metrics, None, events.RpcAnswered("m", "initialize", "2025-11-25", 0.1, None))
@@ -139,7 +139,7 @@ def test_nothing_else_is_taken_for_room(
 
 
 def test_it_is_forgotten_where_nothing_tells_of_room(
-    metrics: PrometheusRecorder, saturated: Callable[[], float], clock: SetClock
+    metrics: EmittingMetrics, saturated: Callable[[], float], clock: SetClock
 ) -> None:
     by(metrics, "a", events.CapRefused("sessions", "context"))
     clock.seconds += 301

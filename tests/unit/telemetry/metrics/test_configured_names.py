@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
+from helpers.emitting_metrics import EmittingMetrics
 from taskgate.telemetry import events
-from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
 from taskgate.telemetry.metrics.settings import MetricsConfig
 
 Page = Callable[[], dict[tuple[str, tuple[tuple[str, str], ...]], float]]
@@ -20,7 +20,7 @@ SHOWN = {"taskgate_concurrency_in_use": 3, "taskgate_concurrency_limit": 32, "ta
          "taskgate_upstream_circuit_open": 1, "taskgate_upstream_processes": 3}  # fmt: skip
 
 
-def adopt(metrics: PrometheusRecorder, *upstreams: str, issuers: str = "corp", policies: str = "calls") -> None:
+def adopt(metrics: EmittingMetrics, *upstreams: str, issuers: str = "corp", policies: str = "calls") -> None:
     names = dict(pair.split("=") for pair in upstreams)
     metrics.adopt(
         MetricsConfig(backend="sqlite", upstreams=names, issuers=[issuers], policies=[policies], sinks=["file"])
@@ -31,13 +31,13 @@ def of(samples: Page, upstream: str) -> dict[str, float]:
     return {name: value for (name, labels), value in samples().items() if ("upstream", upstream) in labels}
 
 
-def record(metrics: PrometheusRecorder, *emitted: events.Event) -> None:
+def record(metrics: EmittingMetrics, *emitted: events.Event) -> None:
     for event in emitted:
         metrics.emit(event)
 
 
 def test_a_new_upstream_has_its_series_at_once_and_its_events_are_counted(
-    metrics: PrometheusRecorder, samples: Page
+    metrics: EmittingMetrics, samples: Page
 ) -> None:
     metrics.emit(events.SessionLost("p"))
     adopt(metrics, "m=reports", "n=search", "p=prices")
@@ -49,9 +49,7 @@ def test_a_new_upstream_has_its_series_at_once_and_its_events_are_counted(
     assert of(samples, "_OTHER")["taskgate_upstream_sessions_lost_total"] == 1
 
 
-def test_of_an_upstream_that_has_gone_counters_stay_and_gauges_vanish(
-    metrics: PrometheusRecorder, samples: Page
-) -> None:
+def test_of_an_upstream_that_has_gone_counters_stay_and_gauges_vanish(metrics: EmittingMetrics, samples: Page) -> None:
     record(metrics, *GAUGES, events.SessionLost("m"), events.UpstreamRetried("m", "connect"))
     assert {name: value for name, value in of(samples, "reports").items() if name in SHOWN} == SHOWN
     others = of(samples, "search")
@@ -63,7 +61,7 @@ def test_of_an_upstream_that_has_gone_counters_stay_and_gauges_vanish(
 
 
 def test_an_extension_has_a_label_once_it_is_named_and_keeps_what_was_counted(
-    metrics: PrometheusRecorder, samples: Page
+    metrics: EmittingMetrics, samples: Page
 ) -> None:
     def counted(extension: str) -> float:
         return samples().get(
@@ -81,7 +79,7 @@ def test_an_extension_has_a_label_once_it_is_named_and_keeps_what_was_counted(
     assert counted("com.example/widgets") == 1
 
 
-def test_a_method_has_a_label_once_an_extension_is_named_to_have_it(metrics: PrometheusRecorder, samples: Page) -> None:
+def test_a_method_has_a_label_once_an_extension_is_named_to_have_it(metrics: EmittingMetrics, samples: Page) -> None:
     def counted(method: str) -> float:
         labels = (("error_type", ""), ("mcp_method_name", method), ("upstream", "reports"))
         return samples().get(("mcp_client_operation_duration_seconds_count", labels), 0)
@@ -95,7 +93,7 @@ def test_a_method_has_a_label_once_an_extension_is_named_to_have_it(metrics: Pro
 
 
 def test_what_is_still_said_of_an_upstream_that_has_gone_counts_and_shows_nothing(
-    metrics: PrometheusRecorder, samples: Page
+    metrics: EmittingMetrics, samples: Page
 ) -> None:
     record(metrics, *GAUGES, events.SessionLost("m"))
     adopt(metrics, "n=search")
@@ -106,9 +104,7 @@ def test_what_is_still_said_of_an_upstream_that_has_gone_counts_and_shows_nothin
     assert not of(samples, "_OTHER")
 
 
-def test_an_upstream_that_comes_back_begins_anew_but_for_its_counters(
-    metrics: PrometheusRecorder, samples: Page
-) -> None:
+def test_an_upstream_that_comes_back_begins_anew_but_for_its_counters(metrics: EmittingMetrics, samples: Page) -> None:
     record(metrics, *GAUGES, events.SessionLost("m"))
     adopt(metrics, "n=search")
     adopt(metrics, "m=reports")
@@ -123,7 +119,7 @@ def test_an_upstream_that_comes_back_begins_anew_but_for_its_counters(
 
 @pytest.mark.parametrize("still", [True, False])
 def test_keys_of_an_issuer_are_shown_for_as_long_as_it_is_configured(
-    metrics: PrometheusRecorder, samples: Page, still: bool
+    metrics: EmittingMetrics, samples: Page, still: bool
 ) -> None:
     metrics.emit(events.KeysFetched("partner", "ok", 3))
     adopt(metrics, "m=reports", issuers="partner" if still else "corp")
@@ -133,7 +129,7 @@ def test_keys_of_an_issuer_are_shown_for_as_long_as_it_is_configured(
 
 
 def test_a_rate_policy_has_its_name_from_the_moment_it_is_configured_and_keeps_it(
-    metrics: PrometheusRecorder, samples: Page
+    metrics: EmittingMetrics, samples: Page
 ) -> None:
     def counted(policy: str) -> float:
         labels = (("decision", "rejected"), ("policy", policy), ("scope", "ip"))

@@ -5,13 +5,13 @@ from functools import partial
 
 import pytest
 
+from helpers.emitting_metrics import EmittingMetrics
 from taskgate.lifecycle.measured import MeasuredLeases, MeasuredRates, MeasuredStore
 from taskgate.protocol.vocabulary import METHODS_OF_HOSTS
 from taskgate.telemetry import events
 from taskgate.telemetry.metrics.catalogue import FAMILIES
 from taskgate.telemetry.metrics.families import UNKNOWN_BUDGET
 from taskgate.telemetry.metrics.labels import STORE_OPERATION
-from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
 from taskgate.telemetry.metrics.registry import Registry
 from taskgate.telemetry.metrics.requests import REJECTIONS, SERVER_OPERATIONS
 from taskgate.telemetry.metrics.settings import MetricsConfig
@@ -65,7 +65,7 @@ def named(each: events.Event | set[str]) -> str:
 
 @pytest.mark.parametrize(("event", "folded"), STRANGERS, ids=named)
 def test_a_value_outside_its_set_is_other_and_is_counted(
-    metrics: PrometheusRecorder, moved: Moved, event: events.Event, folded: set[str]
+    metrics: EmittingMetrics, moved: Moved, event: events.Event, folded: set[str]
 ) -> None:
     metrics.emit(event)
     changed = moved()
@@ -74,7 +74,7 @@ def test_a_value_outside_its_set_is_other_and_is_counted(
     assert {label for name in changed for label in folded if f"{label}=_OTHER" in name} == folded
 
 
-def test_a_strange_value_is_counted_every_time(metrics: PrometheusRecorder, moved: Moved) -> None:
+def test_a_strange_value_is_counted_every_time(metrics: EmittingMetrics, moved: Moved) -> None:
     for number in range(100):
         metrics.emit(events.HttpRefused(f"because {number}"))
     assert moved() == {
@@ -83,7 +83,7 @@ def test_a_strange_value_is_counted_every_time(metrics: PrometheusRecorder, move
     }
 
 
-def test_a_token_of_no_issuer_is_nothing_strange(metrics: PrometheusRecorder, moved: Moved) -> None:
+def test_a_token_of_no_issuer_is_nothing_strange(metrics: EmittingMetrics, moved: Moved) -> None:
     metrics.emit(events.TokenChecked("_OTHER", "missing"))
     assert moved() == {"taskgate_auth_requests_total{issuer=_OTHER,reason=missing,result=rejected}": 1}
 
@@ -96,7 +96,7 @@ def test_a_strange_value_is_not_remembered() -> None:
 
 
 def test_the_first_tools_of_each_upstream_have_labels_of_their_own(
-    metrics: PrometheusRecorder, moved: Moved, configured: MetricsConfig
+    metrics: EmittingMetrics, moved: Moved, configured: MetricsConfig
 ) -> None:
     most = configured.settings.max_tools
     for mount in ("m", "n"):
@@ -114,7 +114,7 @@ def test_the_first_tools_of_each_upstream_have_labels_of_their_own(
 
 
 @pytest.mark.parametrize("tool", ["a" * 129, "a\nb", "\x1b[31m", "\ud800"], ids=ascii)
-def test_a_tool_with_an_unfit_name_has_no_label(metrics: PrometheusRecorder, moved: Moved, tool: str) -> None:
+def test_a_tool_with_an_unfit_name_has_no_label(metrics: EmittingMetrics, moved: Moved, tool: str) -> None:
     metrics.emit(events.ToolCalled("m", tool, "direct"))
     assert moved() == {
         "taskgate_tool_calls_total{disposition=direct,tenant=,tool=_OTHER,upstream=reports}": 1,
@@ -122,7 +122,7 @@ def test_a_tool_with_an_unfit_name_has_no_label(metrics: PrometheusRecorder, mov
     }
 
 
-def test_of_names_that_nobody_configured_there_are_few_series(metrics: PrometheusRecorder, moved: Moved) -> None:
+def test_of_names_that_nobody_configured_there_are_few_series(metrics: EmittingMetrics, moved: Moved) -> None:
     for method in sorted(METHODS_OF_HOSTS):
         metrics.emit(events.UpstreamAnswered("gone", method, 1.0, None))
     name = "mcp_client_operation_duration_seconds_count"
@@ -135,7 +135,7 @@ def test_of_names_that_nobody_configured_there_are_few_series(metrics: Prometheu
 
 
 def test_faults_that_are_too_many_for_their_upstream_are_one_and_successes_stay(
-    metrics: PrometheusRecorder, moved: Moved
+    metrics: EmittingMetrics, moved: Moved
 ) -> None:
     """Whoever provokes every error that there is hides neither how long calls take nor why they fail."""
     for method in sorted(METHODS_OF_HOSTS):
@@ -166,7 +166,7 @@ def test_faults_that_are_too_many_for_their_upstream_are_one_and_successes_stay(
     ids=["hosts", "servers"],
 )
 def test_what_went_well_is_no_error_though_there_is_no_room_for_it(
-    metrics: PrometheusRecorder, moved: Moved, name: str, event: Callable[..., events.Event]
+    metrics: EmittingMetrics, moved: Moved, name: str, event: Callable[..., events.Event]
 ) -> None:
     """Else whoever uses the room up makes alerts of errors fire, and nothing was wrong."""
     for method in sorted(METHODS_OF_HOSTS):
@@ -181,7 +181,7 @@ def test_what_went_well_is_no_error_though_there_is_no_room_for_it(
 
 
 def test_whoever_leaves_before_an_answer_has_no_status_and_is_no_overflow(
-    metrics: PrometheusRecorder, moved: Moved
+    metrics: EmittingMetrics, moved: Moved
 ) -> None:
     metrics.emit(events.HttpAnswered("mcp", "POST", 0, 0.1))
     labels = "http_request_method=POST,http_response_status_code=,http_route=mcp"

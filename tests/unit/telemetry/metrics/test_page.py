@@ -8,11 +8,11 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
+from helpers.emitting_metrics import EmittingMetrics
 from taskgate import __version__
 from taskgate.telemetry.metrics.admission import PENALIZED
 from taskgate.telemetry.metrics.catalogue import FAMILIES, Family, FamilyKind
 from taskgate.telemetry.metrics.labels import LABEL
-from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
 from taskgate.telemetry.metrics.settings import MetricsConfig
 from taskgate.telemetry.metrics.upstreams import IN_FLIGHT
 from unit.telemetry.metrics.event_table import SUSPICIONS
@@ -38,14 +38,14 @@ PROMETHEUS = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;versio
         (";;;=,", "text/plain; version=0.0.4"),
     ],
 )
-def test_a_scraper_gets_a_format_that_it_accepts(metrics: PrometheusRecorder, accept: str | None, kind: str) -> None:
+def test_a_scraper_gets_a_format_that_it_accepts(metrics: EmittingMetrics, accept: str | None, kind: str) -> None:
     page, content_type = metrics.render(accept)
     assert content_type.startswith(kind)
     parse = parse_openmetrics if kind.startswith(OPENMETRICS) else parse_text
     assert "taskgate_build_info" in {sample.name for family in parse(page.decode()) for sample in family.samples}
 
 
-def test_every_family_of_the_catalogue_is_on_the_page_with_its_kind_and_meaning(metrics: PrometheusRecorder) -> None:
+def test_every_family_of_the_catalogue_is_on_the_page_with_its_kind_and_meaning(metrics: EmittingMetrics) -> None:
     found = {
         family.name: family for family in parse_openmetrics(metrics.render(f"{OPENMETRICS};version=1.0.0")[0].decode())
     }
@@ -56,13 +56,13 @@ def test_every_family_of_the_catalogue_is_on_the_page_with_its_kind_and_meaning(
         assert (shown.type, shown.documentation) == (family.kind, family.meaning)
 
 
-def test_the_process_and_the_interpreter_are_on_the_page(metrics: PrometheusRecorder) -> None:
+def test_the_process_and_the_interpreter_are_on_the_page(metrics: EmittingMetrics) -> None:
     page = metrics.render(None)[0].decode()
     for name in ("process_cpu_seconds_total", "python_info", "python_gc_collections_total"):
         assert f"\n# TYPE {name} " in page
 
 
-def test_no_sample_tells_when_it_was_made(metrics: PrometheusRecorder) -> None:
+def test_no_sample_tells_when_it_was_made(metrics: EmittingMetrics) -> None:
     assert "_created" not in metrics.render(f"{OPENMETRICS};version=1.0.0")[0].decode()
 
 
@@ -109,14 +109,14 @@ def test_what_an_alert_waits_for_is_there_before_the_first_time(samples: Page) -
         assert [value for (name, _), value in shown.items() if name == family] == [0] * series
 
 
-def test_what_somebody_else_counts_is_asked_for_at_every_render(metrics: PrometheusRecorder, samples: Page) -> None:
+def test_what_somebody_else_counts_is_asked_for_at_every_render(metrics: EmittingMetrics, samples: Page) -> None:
     counts = [0, 2, 3]
     assert samples()["taskgate_penalized_contexts", ()] == 0
     metrics.watch(PENALIZED, lambda: {(): counts.pop()})
     assert [samples()["taskgate_penalized_contexts", ()] for _ in range(3)] == [3, 2, 0]
 
 
-def test_of_what_is_asked_for_only_what_was_told_is_shown(metrics: PrometheusRecorder, samples: Page) -> None:
+def test_of_what_is_asked_for_only_what_was_told_is_shown(metrics: EmittingMetrics, samples: Page) -> None:
     def shown() -> dict[tuple[tuple[str, str], ...], float]:
         return {labels: value for (name, labels), value in samples().items() if name == IN_FLIGHT.name}
 
@@ -126,7 +126,7 @@ def test_of_what_is_asked_for_only_what_was_told_is_shown(metrics: PrometheusRec
 
 
 def test_what_cannot_be_asked_for_leaves_the_rest_of_the_page(
-    metrics: PrometheusRecorder, samples: Page, caplog: pytest.LogCaptureFixture
+    metrics: EmittingMetrics, samples: Page, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken() -> dict[tuple[str], float]:
         raise OSError("secret")
@@ -136,7 +136,7 @@ def test_what_cannot_be_asked_for_leaves_the_rest_of_the_page(
     assert [(record.message, record.family) for record in caplog.records] == [("a gauge was not read", IN_FLIGHT.name)]
 
 
-def test_readiness_and_draining_are_shown(metrics: PrometheusRecorder, moved: Moved) -> None:
+def test_readiness_and_draining_are_shown(metrics: EmittingMetrics, moved: Moved) -> None:
     assert moved() == {}
     metrics.show_ready(True)
     assert moved() == {"taskgate_ready{}": 1}
@@ -144,13 +144,13 @@ def test_readiness_and_draining_are_shown(metrics: PrometheusRecorder, moved: Mo
     assert moved() == {"taskgate_draining{}": 1}
 
 
-def test_lag_is_counted(metrics: PrometheusRecorder, moved: Moved) -> None:
+def test_lag_is_counted(metrics: EmittingMetrics, moved: Moved) -> None:
     metrics.observe_lag(0.25)
     assert moved() == {"taskgate_event_loop_lag_seconds_count{}": 1, "taskgate_event_loop_lag_seconds_sum{}": 0.25}
 
 
-def test_two_gateways_in_one_process_count_apart(metrics: PrometheusRecorder, moved: Moved) -> None:
-    other = PrometheusRecorder(MetricsConfig(backend="memory"))
+def test_two_gateways_in_one_process_count_apart(metrics: EmittingMetrics, moved: Moved) -> None:
+    other = EmittingMetrics(MetricsConfig(backend="memory"))
     other.show_ready(True)
     assert moved() == {}
     assert 'revision="unknown"' in other.render(None)[0].decode()

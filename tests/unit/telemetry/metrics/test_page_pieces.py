@@ -13,6 +13,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 
+from helpers.emitting_metrics import EmittingMetrics
 from helpers.waiting import bounded
 from taskgate.protocol.vocabulary import METHODS_OF_HOSTS
 from taskgate.telemetry import events
@@ -20,7 +21,6 @@ from taskgate.telemetry.metrics.admission import PENALIZED
 from taskgate.telemetry.metrics.children import PIECE
 from taskgate.telemetry.metrics.families import histogram
 from taskgate.telemetry.metrics.labels import UPSTREAM
-from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
 from taskgate.telemetry.metrics.registry import Registry, write_pages
 from taskgate.telemetry.metrics.settings import MetricsConfig
 
@@ -79,9 +79,9 @@ def test_nobody_waits_for_more_than_a_piece() -> None:
     assert len(since_last) == len(MANY) * 6 // (PIECE + 2) + 1
 
 
-def busy() -> PrometheusRecorder:
+def busy() -> EmittingMetrics:
     """Metrics of a gateway with some thousands of series."""
-    metrics = PrometheusRecorder(MetricsConfig(backend="memory", upstreams={name: name for name in MANY[:10]}))
+    metrics = EmittingMetrics(MetricsConfig(backend="memory", upstreams={name: name for name in MANY[:10]}))
     for mount in MANY[:10]:
         for method in METHODS_OF_HOSTS:
             metrics.emit(events.RpcAnswered(mount, method, "2025-11-25", 0.1, None))

@@ -7,10 +7,10 @@ from typing import Any, Protocol, get_args
 
 import pytest
 
+from helpers.emitting_metrics import EmittingMetrics
 from taskgate.domain.record import TaskStatus
 from taskgate.errors import StoreFault
 from taskgate.telemetry import events
-from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
 from taskgate.telemetry.metrics.settings import MetricsConfig
 from unit.telemetry.metrics.event_table import EVENTS, KEYS_AT, TASK, UNFINISHED, UP
 
@@ -30,7 +30,7 @@ def test_the_table_has_every_event() -> None:
 
 @pytest.mark.parametrize(("event", "expected"), EVENTS, ids=lambda each: repr(each)[:60])
 def test_an_event_moves_its_families_and_no_other(
-    metrics: PrometheusRecorder,
+    metrics: EmittingMetrics,
     moved: Moved,
     event: events.Event,
     expected: dict[str, float],
@@ -44,7 +44,7 @@ def test_an_event_moves_its_families_and_no_other(
 
 @pytest.mark.parametrize(("event", "expected"), EVENTS, ids=lambda each: repr(each)[:60])
 def test_the_same_event_again_counts_again(
-    metrics: PrometheusRecorder, moved: Moved, event: events.Event, expected: dict[str, float]
+    metrics: EmittingMetrics, moved: Moved, event: events.Event, expected: dict[str, float]
 ) -> None:
     metrics.emit(event)
     metrics.emit(event)
@@ -62,7 +62,7 @@ def test_the_same_event_again_counts_again(
     assert moved() == {name: value * (1 if name.startswith(sets) else 2) for name, value in expected.items()}
 
 
-def test_turns_are_shown_as_they_are_now(metrics: PrometheusRecorder, moved: Moved) -> None:
+def test_turns_are_shown_as_they_are_now(metrics: EmittingMetrics, moved: Moved) -> None:
     for in_use, limit, queued in ((3, 32, 5), (3, 32, 0), (4, 32, 7), (1, 16, 7), (0, 16, 0), (0, 16, 2)):
         metrics.emit(events.ConcurrencyChanged("m", in_use, limit, queued))
         shown = {f"taskgate_concurrency_in_use{{scope=upstream,{UP}}}": in_use,
@@ -72,7 +72,7 @@ def test_turns_are_shown_as_they_are_now(metrics: PrometheusRecorder, moved: Mov
 
 
 def test_keys_that_did_not_come_leave_the_time_of_the_last_that_did(
-    metrics: PrometheusRecorder, moved: Moved, clock: SetClock
+    metrics: EmittingMetrics, moved: Moved, clock: SetClock
 ) -> None:
     for seconds, result in ((1000, "ok"), (2000, "stale"), (3000, "failed")):
         clock.seconds = seconds
@@ -82,14 +82,14 @@ def test_keys_that_did_not_come_leave_the_time_of_the_last_that_did(
     assert moved()[KEYS_AT] == 3000
 
 
-def test_an_issuer_whose_keys_are_gone_is_shown_with_none(metrics: PrometheusRecorder, moved: Moved) -> None:
+def test_an_issuer_whose_keys_are_gone_is_shown_with_none(metrics: EmittingMetrics, moved: Moved) -> None:
     metrics.emit(events.KeysFetched("corp", "ok", 3))
     metrics.emit(events.KeysFetched("corp", "failed", 0))
     assert "taskgate_jwks_keys{issuer=corp}" not in moved()
 
 
 def test_the_time_is_the_systems_unless_another_clock_is_given() -> None:
-    metrics = PrometheusRecorder(MetricsConfig(backend="memory", issuers=["corp"]))
+    metrics = EmittingMetrics(MetricsConfig(backend="memory", issuers=["corp"]))
     before = time()
     metrics.emit(events.KeysFetched("corp", "ok", 1))
     page = metrics.render(None)[0].decode()
@@ -97,13 +97,13 @@ def test_the_time_is_the_systems_unless_another_clock_is_given() -> None:
     assert before - 1 <= float(line.split()[1]) <= time() + 1
 
 
-def test_the_store_is_up_or_down_as_its_last_operation_was(metrics: PrometheusRecorder, moved: Moved) -> None:
+def test_the_store_is_up_or_down_as_its_last_operation_was(metrics: EmittingMetrics, moved: Moved) -> None:
     for ok in (True, False):
         metrics.emit(events.StoreUsed("load", 0.0, ok))
         assert moved().get("taskgate_store_up{backend=sqlite}", 0) == ok
 
 
-def test_a_store_with_a_fault_is_down_though_some_operations_work(metrics: PrometheusRecorder, moved: Moved) -> None:
+def test_a_store_with_a_fault_is_down_though_some_operations_work(metrics: EmittingMetrics, moved: Moved) -> None:
     metrics.emit(events.StoreFaulted(StoreFault.DISK_FULL))
     metrics.emit(events.StoreUsed("load", 0.0, True))
     assert moved()["taskgate_store_fault{backend=sqlite,fault=disk_full}"] == 1
@@ -114,31 +114,31 @@ def test_a_store_with_a_fault_is_down_though_some_operations_work(metrics: Prome
     assert "taskgate_store_fault{backend=sqlite,fault=disk_full}" not in moved()
 
 
-def test_a_status_that_the_store_no_longer_holds_is_shown_as_none(metrics: PrometheusRecorder, moved: Moved) -> None:
+def test_a_status_that_the_store_no_longer_holds_is_shown_as_none(metrics: EmittingMetrics, moved: Moved) -> None:
     metrics.emit(events.StoreCounted({TaskStatus.WORKING: 3, TaskStatus.FAILED: 1}, None))
     metrics.emit(events.StoreCounted({TaskStatus.FAILED: 2}, None))
     assert moved() == {"taskgate_store_tasks{status=failed}": 2}
 
 
-def test_unfinished_tasks_are_counted_in_all_whatever_they_wait_for(metrics: PrometheusRecorder, moved: Moved) -> None:
+def test_unfinished_tasks_are_counted_in_all_whatever_they_wait_for(metrics: EmittingMetrics, moved: Moved) -> None:
     metrics.emit(events.StoreCounted({TaskStatus.WORKING: 3, TaskStatus.INPUT_REQUIRED: 4, TaskStatus.FAILED: 9}, 0))
     assert moved()[UNFINISHED] == 7
 
 
-def test_a_circuit_is_shown_open_until_it_is_closed_again(metrics: PrometheusRecorder, moved: Moved) -> None:
+def test_a_circuit_is_shown_open_until_it_is_closed_again(metrics: EmittingMetrics, moved: Moved) -> None:
     for state, shown in (("open", 1), ("half_open", 1), ("open", 1), ("closed", 0)):
         metrics.emit(events.CircuitChanged("m", state))
         assert moved().get(f"taskgate_upstream_circuit_open{{{UP}}}", 0) == shown
 
 
-def test_whether_an_upstream_is_up_is_not_shown_before_it_is_known(metrics: PrometheusRecorder, samples: Page) -> None:
+def test_whether_an_upstream_is_up_is_not_shown_before_it_is_known(metrics: EmittingMetrics, samples: Page) -> None:
     for up, shown in ((None, set()), (False, {0.0}), (True, {1.0})):
         metrics.emit(events.HealthChecked("m", True, up))
         assert {value for (name, _), value in samples().items() if name == "taskgate_upstream_up"} == shown
 
 
 def test_what_was_known_of_a_server_is_not_shown_of_the_one_that_takes_its_place(
-    metrics: PrometheusRecorder, moved: Moved
+    metrics: EmittingMetrics, moved: Moved
 ) -> None:
     metrics.emit(events.CircuitChanged("m", "open"))
     metrics.emit(events.HealthChecked("m", True, True))
@@ -147,7 +147,7 @@ def test_what_was_known_of_a_server_is_not_shown_of_the_one_that_takes_its_place
 
 
 def test_a_configuration_that_was_refused_leaves_the_last_one_shown(
-    metrics: PrometheusRecorder, moved: Moved, clock: SetClock
+    metrics: EmittingMetrics, moved: Moved, clock: SetClock
 ) -> None:
     def shown(seconds: int, fingerprint: int) -> dict[str, float]:
         return {
@@ -174,7 +174,7 @@ def test_a_configuration_that_was_refused_leaves_the_last_one_shown(
 
 
 def test_limits_are_shown_for_as_long_as_there_are_any(
-    metrics: PrometheusRecorder, configured: MetricsConfig, moved: Moved
+    metrics: EmittingMetrics, configured: MetricsConfig, moved: Moved
 ) -> None:
     limited = replace(
         configured, task_limit=1000, queue_limits={"m": 256, "n": 0}, store_limit=4096, audit_queue=10_000
@@ -192,19 +192,18 @@ def test_limits_are_shown_for_as_long_as_there_are_any(
 
 
 def test_an_event_that_cannot_be_counted_disturbs_nobody(
-    metrics: PrometheusRecorder, moved: Moved, caplog: pytest.LogCaptureFixture
+    metrics: EmittingMetrics, moved: Moved, caplog: pytest.LogCaptureFixture
 ) -> None:
     unhashable: Any = []
     metrics.emit(events.HttpRefused(unhashable))
     metrics.emit(unhashable)
     assert moved() == {}
     assert [(record.message, record.fact) for record in caplog.records] == [
-        ("an event was not counted in metrics", "HttpRefused"),
-        ("an event was not counted in metrics", "list"),
+        ("an event was not counted in metrics", "HttpRefused")
     ]
 
 
-def test_whatever_events_hold_the_page_names_nobody(metrics: PrometheusRecorder) -> None:
+def test_whatever_events_hold_the_page_names_nobody(metrics: EmittingMetrics) -> None:
     for event, _ in EVENTS:
         metrics.emit(event)
     page = metrics.render(None)[0].decode()

@@ -9,6 +9,7 @@ from typing import Any, Final
 import orjson
 import pytest
 
+from helpers.emitting_metrics import EmittingMetrics
 from helpers.examples import examples
 from helpers.records import new_record
 from requirements import covers
@@ -21,7 +22,6 @@ from taskgate.protocol.vocabulary import METHODS_OF_HOSTS
 from taskgate.telemetry import events, request_context
 from taskgate.telemetry.metrics import labels
 from taskgate.telemetry.metrics.catalogue import FAMILIES, MANY_SERIES, STANDARD_SERIES, most_series, series_bound
-from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
 from taskgate.telemetry.metrics.requests import HTTP_REQUESTS, SERVER_OPERATIONS
 from taskgate.telemetry.metrics.settings import MetricsConfig, MetricsSettings
 from taskgate.telemetry.metrics.storage import STORE_OPERATIONS
@@ -146,7 +146,7 @@ def here_of(tool: str | None, tenant: str | None) -> request_context.RequestCont
     return here
 
 
-def found(metrics: PrometheusRecorder) -> dict[str, int]:
+def found(metrics: EmittingMetrics) -> dict[str, int]:
     """How many series of each family are on the page, and how many in all."""
     counts = dict.fromkeys((family.name for family in FAMILIES), 0)
     lines = [line for line in metrics.render(None)[0].decode().splitlines() if not line.startswith("#")]
@@ -167,7 +167,7 @@ def test_no_stream_of_events_makes_more_series_than_the_bound(
     configured: MetricsConfig, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Not even one that says all that there is to say, and much that there is not."""
-    metrics = PrometheusRecorder(configured)
+    metrics = EmittingMetrics(configured)
     bounds = {family.name: most_series(family, configured) for family in FAMILIES}
 
     random = Random(7)
@@ -185,7 +185,7 @@ def test_no_stream_of_events_makes_more_series_than_the_bound(
 @pytest.mark.parametrize("family", ["mcp_server_operation_duration_seconds", "taskgate_tool_calls_total"])
 def test_the_storm_comes_as_far_as_the_bound_lets_it(family: str) -> None:
     """Else the test above would show nothing."""
-    metrics, random = PrometheusRecorder(SMALL), Random(7)
+    metrics, random = EmittingMetrics(SMALL), Random(7)
     for _ in range(20_000):
         metrics.emit(random.choice(EVENTS)(random))
     [bound] = [most_series(each, SMALL) for each in FAMILIES if each.name == family]
@@ -193,7 +193,7 @@ def test_the_storm_comes_as_far_as_the_bound_lets_it(family: str) -> None:
 
 
 def test_every_series_that_there_is_at_first_is_within_the_bound() -> None:
-    first = found(PrometheusRecorder(SMALL))
+    first = found(EmittingMetrics(SMALL))
     assert first.pop("all") - sum(first.values()) <= STANDARD_SERIES
     assert all(count <= most_series(family, SMALL) for family in FAMILIES for count in [first[family.name]])
 
@@ -217,7 +217,7 @@ def test_the_bound_grows_with_what_is_configured() -> None:
 
 
 def test_operations_of_a_store_that_gateways_share_are_told_apart_however_many_of_them_fail() -> None:
-    metrics = PrometheusRecorder(SHARING)
+    metrics = EmittingMetrics(SHARING)
     everything = [(operation, ok) for ok in (True, False) for operation in labels.STORE_OPERATION.values or ()]
     for operation, ok in everything:
         metrics.emit(events.StoreUsed(operation, 0.001, ok))
@@ -248,7 +248,7 @@ def test_a_gateway_as_it_comes_with_ten_servers_is_nothing_to_warn_of(upstreams:
 def test_what_is_for_all_upstreams_together_is_for_whoever_comes_first() -> None:
     """One upstream may have all of it, and none has less than what is its own."""
     family = SERVER_OPERATIONS
-    metrics = PrometheusRecorder(replace(SMALL, upstreams={"m": "reports", "n": "search", "o": "prices"}))
+    metrics = EmittingMetrics(replace(SMALL, upstreams={"m": "reports", "n": "search", "o": "prices"}))
     for mount in ("m", "n", "o"):
         for error in ("-32600", "-32601", "-32602"):
             for method in sorted(METHODS_OF_HOSTS):
@@ -260,7 +260,7 @@ def test_what_is_for_all_upstreams_together_is_for_whoever_comes_first() -> None
 
 
 def test_names_that_nobody_configured_take_nothing_of_what_is_for_all() -> None:
-    metrics = PrometheusRecorder(SMALL)
+    metrics = EmittingMetrics(SMALL)
     for status in (404, 405, 406):
         metrics.emit(events.HttpAnswered("nowhere", "POST", status, 0.1))
     codes = (400, 403, 404, 405, 406, 408, 413, 414, 415, 421, 431)
@@ -273,7 +273,7 @@ def test_names_that_nobody_configured_take_nothing_of_what_is_for_all() -> None:
 
 def test_tenants_have_room_for_each_tool_of_theirs() -> None:
     tenants = frozenset({"acme", "umbrella", "initech"})
-    metrics = PrometheusRecorder(replace(SMALL, settings=MetricsSettings(max_tools=1, tenants=tenants)))
+    metrics = EmittingMetrics(replace(SMALL, settings=MetricsSettings(max_tools=1, tenants=tenants)))
     for tenant in (*tenants, None, "other"):
         with request_context.in_request(here_of("sum", tenant)):
             for disposition in ("task", "inline", "direct", "rejected"):

@@ -8,13 +8,13 @@ import orjson
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 
+from helpers.emitting_metrics import EmittingMetrics
 from helpers.records import new_record
 from taskgate.auth.context import ANONYMOUS, AuthContext, Identity
 from taskgate.domain.record import OwnerKey
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.vocabulary import METHODS_OF_HOSTS
 from taskgate.telemetry import events, request_context
-from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
 from taskgate.telemetry.metrics.settings import MetricsConfig
 
 Moved = Callable[[], dict[str, float]]
@@ -53,7 +53,7 @@ def wanted(configured: MetricsConfig, **changes: Any) -> MetricsConfig:
 
 
 def call(
-    metrics: PrometheusRecorder, here: request_context.RequestContext, listed: str | None, error: str | None = None
+    metrics: EmittingMetrics, here: request_context.RequestContext, listed: str | None, error: str | None = None
 ) -> None:
     """A call of a tool, from its beginning to its answer."""
     with request_context.in_request(here):
@@ -77,7 +77,7 @@ def timed(samples: Page) -> dict[str, float]:
 
 
 def test_without_a_label_for_tools_calls_are_counted_all_the_same(
-    metrics: PrometheusRecorder, configured: MetricsConfig, samples: Page, moved: Moved
+    metrics: EmittingMetrics, configured: MetricsConfig, samples: Page, moved: Moved
 ) -> None:
     metrics.adopt(wanted(configured, tool_label=False))
     for tool in ("sum", "sub", "a" * 129, None):
@@ -87,7 +87,7 @@ def test_without_a_label_for_tools_calls_are_counted_all_the_same(
 
 
 def test_times_name_a_tool_where_that_is_wanted_and_a_list_named_it(
-    metrics: PrometheusRecorder, configured: MetricsConfig, samples: Page
+    metrics: EmittingMetrics, configured: MetricsConfig, samples: Page
 ) -> None:
     metrics.adopt(wanted(configured, tool_histograms=True))
     call(metrics, visited("sum"), "sum")
@@ -98,13 +98,13 @@ def test_times_name_a_tool_where_that_is_wanted_and_a_list_named_it(
     assert calls(samples) == {("sum", ""): 2, ("_OTHER", ""): 1}
 
 
-def test_times_name_no_tool_as_it_comes(metrics: PrometheusRecorder, samples: Page) -> None:
+def test_times_name_no_tool_as_it_comes(metrics: EmittingMetrics, samples: Page) -> None:
     call(metrics, visited("sum"), "sum")
     assert timed(samples) == {"": 1}
 
 
 def test_times_may_name_tools_that_counters_do_not(
-    metrics: PrometheusRecorder, configured: MetricsConfig, samples: Page
+    metrics: EmittingMetrics, configured: MetricsConfig, samples: Page
 ) -> None:
     metrics.adopt(wanted(configured, tool_histograms=True, tool_label=False))
     call(metrics, visited("sum"), "sum")
@@ -112,7 +112,7 @@ def test_times_may_name_tools_that_counters_do_not(
 
 
 def test_a_message_that_names_no_tool_is_a_call_of_another(
-    metrics: PrometheusRecorder, configured: MetricsConfig, samples: Page
+    metrics: EmittingMetrics, configured: MetricsConfig, samples: Page
 ) -> None:
     metrics.adopt(wanted(configured, tool_histograms=True))
     here = visited()
@@ -125,7 +125,7 @@ def test_a_message_that_names_no_tool_is_a_call_of_another(
 
 
 def test_more_tools_go_on_where_they_were_and_fewer_begin_again(
-    metrics: PrometheusRecorder, configured: MetricsConfig, samples: Page
+    metrics: EmittingMetrics, configured: MetricsConfig, samples: Page
 ) -> None:
     metrics.adopt(wanted(configured, max_tools=1))
     for tool in ("a", "b"):
@@ -145,7 +145,7 @@ def test_more_tools_go_on_where_they_were_and_fewer_begin_again(
 
 
 def test_listed_tenants_are_named_and_no_other(
-    metrics: PrometheusRecorder, configured: MetricsConfig, samples: Page, moved: Moved
+    metrics: EmittingMetrics, configured: MetricsConfig, samples: Page, moved: Moved
 ) -> None:
     metrics.adopt(wanted(configured, tenants=frozenset({"acme"})))
     nobody = visited("sum")
@@ -157,7 +157,7 @@ def test_listed_tenants_are_named_and_no_other(
     assert not [name for name in moved() if "overflows" in name], "what the operator left out is nothing strange"
 
 
-def test_tasks_are_counted_by_tenant_too(metrics: PrometheusRecorder, configured: MetricsConfig, samples: Page) -> None:
+def test_tasks_are_counted_by_tenant_too(metrics: EmittingMetrics, configured: MetricsConfig, samples: Page) -> None:
     metrics.adopt(wanted(configured, tenants=frozenset({"acme"})))
     with request_context.in_request(visited("sum", "acme").for_background()):
         metrics.emit(events.TaskCreated(new_record(owner=OwnerKey("c", "m")), None))
@@ -165,7 +165,7 @@ def test_tasks_are_counted_by_tenant_too(metrics: PrometheusRecorder, configured
 
 
 def test_a_tenant_that_is_not_listed_any_more_is_not_shown_any_more(
-    metrics: PrometheusRecorder, configured: MetricsConfig, samples: Page
+    metrics: EmittingMetrics, configured: MetricsConfig, samples: Page
 ) -> None:
     metrics.adopt(wanted(configured, tenants=frozenset({"acme", "umbrella"})))
     call(metrics, visited("sum", "umbrella"), "sum")
@@ -180,7 +180,7 @@ def test_a_tenant_that_is_not_listed_any_more_is_not_shown_any_more(
 
 
 def test_other_buckets_begin_again_and_leave_every_other_family(
-    metrics: PrometheusRecorder, configured: MetricsConfig, samples: Page
+    metrics: EmittingMetrics, configured: MetricsConfig, samples: Page
 ) -> None:
     def buckets() -> dict[str, float]:
         return {dict(labels)["le"]: value for (name, labels), value in samples().items()
@@ -199,7 +199,7 @@ def test_other_buckets_begin_again_and_leave_every_other_family(
 
 
 def test_what_begins_again_has_all_its_room_again(
-    metrics: PrometheusRecorder, configured: MetricsConfig, samples: Page
+    metrics: EmittingMetrics, configured: MetricsConfig, samples: Page
 ) -> None:
     def methods() -> set[str]:
         return {dict(labels)["mcp_method_name"] for name, labels in samples() if name == f"{SERVED}_count"}
@@ -215,7 +215,7 @@ def test_what_begins_again_has_all_its_room_again(
 
 
 def test_buckets_of_the_lag_change_under_its_ticker(
-    metrics: PrometheusRecorder, configured: MetricsConfig, samples: Page
+    metrics: EmittingMetrics, configured: MetricsConfig, samples: Page
 ) -> None:
     metrics.adopt(wanted(configured, buckets={"taskgate_event_loop_lag_seconds": (1.0,)}))
     metrics.observe_lag(0.5)
@@ -225,13 +225,13 @@ def test_buckets_of_the_lag_change_under_its_ticker(
 # --- exemplars --------------------------------------------------------------------------------------------------------
 
 
-def exemplars(metrics: PrometheusRecorder) -> list[dict[str, str]]:
+def exemplars(metrics: EmittingMetrics) -> list[dict[str, str]]:
     page = metrics.render(OPENMETRICS)[0].decode()
     return [sample.exemplar.labels for family in parse_openmetrics(page) for sample in family.samples
             if sample.exemplar is not None]  # fmt: skip
 
 
-def test_a_time_points_at_the_trace_that_it_was_taken_in(metrics: PrometheusRecorder) -> None:
+def test_a_time_points_at_the_trace_that_it_was_taken_in(metrics: EmittingMetrics) -> None:
     span = StubSpan()
     call(metrics, visited("sum", span=span), "sum")
     with request_context.in_request(visited("sum", span=span)):
@@ -243,7 +243,7 @@ def test_a_time_points_at_the_trace_that_it_was_taken_in(metrics: PrometheusReco
     ("span", "are_wanted"), [(None, True), (StubSpan(is_sampled=False), True), (StubSpan(), False)], ids=str
 )
 def test_there_is_nothing_to_point_at_where_nothing_is_kept(
-    metrics: PrometheusRecorder, configured: MetricsConfig, span: StubSpan | None, are_wanted: bool
+    metrics: EmittingMetrics, configured: MetricsConfig, span: StubSpan | None, are_wanted: bool
 ) -> None:
     metrics.adopt(wanted(configured, exemplars=are_wanted))
     call(metrics, visited("sum", span=span), "sum")
@@ -252,7 +252,7 @@ def test_there_is_nothing_to_point_at_where_nothing_is_kept(
 
 
 def test_once_none_are_wanted_what_was_taken_before_points_at_nothing_either(
-    metrics: PrometheusRecorder, configured: MetricsConfig
+    metrics: EmittingMetrics, configured: MetricsConfig
 ) -> None:
     call(metrics, visited("sum", span=StubSpan()), "sum")
     assert len(exemplars(metrics)) == 1
@@ -264,7 +264,7 @@ def test_once_none_are_wanted_what_was_taken_before_points_at_nothing_either(
 
 
 def test_switched_off_only_what_is_so_at_the_moment_is_kept(
-    metrics: PrometheusRecorder, configured: MetricsConfig, samples: Page
+    metrics: EmittingMetrics, configured: MetricsConfig, samples: Page
 ) -> None:
     metrics.adopt(wanted(configured, enabled=False))
     assert metrics.path is None
@@ -281,6 +281,6 @@ def test_switched_off_only_what_is_so_at_the_moment_is_kept(
     assert calls(samples) == {("sum", ""): 1}
 
 
-def test_the_page_is_where_the_operator_wants_it(metrics: PrometheusRecorder, configured: MetricsConfig) -> None:
+def test_the_page_is_where_the_operator_wants_it(metrics: EmittingMetrics, configured: MetricsConfig) -> None:
     metrics.adopt(wanted(configured, path="/prometheus/taskgate"))
     assert metrics.path == "/prometheus/taskgate"
