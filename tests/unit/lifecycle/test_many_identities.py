@@ -25,7 +25,6 @@ from taskgate.gateway.denied_extensions import DeniedExtensions
 from taskgate.gateway.modern import session_pool
 from taskgate.gateway.modern.session_pool import SessionPool
 from taskgate.stores.rates import MemoryRateStore
-from taskgate.telemetry import request_context
 from taskgate.telemetry.metrics import admission
 from taskgate.telemetry.metrics.admission import ActiveCallers
 from taskgate.upstream.credentials.grants import Granted
@@ -74,13 +73,7 @@ def saturated(patch: pytest.MonkeyPatch) -> Visit:
     patch.setattr(admission, "MAX_CALLERS", KEPT)
     counted = ActiveCallers(ManualClock())
 
-    def visited(n: int) -> None:
-        here = request_context.RequestContext("id", "192.0.2.7", "POST", "/m")
-        here.caller = AuthContext(key=f"caller {n}")
-        with request_context.in_request(here):
-            counted.add_current()
-
-    return visited
+    return lambda n: counted.add(f"caller {n}")
 
 
 def permits(_: pytest.MonkeyPatch) -> Visit:

@@ -118,13 +118,13 @@ def limit_recorders(registry: Registry) -> Recorders:
 
     def rate_limit_checked(event: events.RateLimitChecked) -> None:
         # The event is the key: its fields are the labels of the family.
-        decisions[event].inc()
+        decisions[event].value += 1
 
     def cap_refused(event: events.CapRefused) -> None:
-        caps[event.cap, event.scope].inc()
+        caps[event.cap, event.scope].value += 1
 
     def queue_refused(event: events.QueueRefused) -> None:
-        queue_refusals[event.mount, event.reason].inc()
+        queue_refusals[event.mount, event.reason].value += 1
 
     return {
         events.RateLimitChecked: rate_limit_checked,
@@ -154,7 +154,7 @@ class ConcurrencyRecorder:
 
     def set_unfinished(self, tasks: int) -> None:
         """Show the number of unfinished tasks of all upstreams."""
-        self._in_use[labels.ALL, None].set(tasks)
+        self._in_use[labels.ALL, None].value = tasks
 
     def adopt(self, config: MetricsConfig) -> None:
         """Show these limits from now on."""
@@ -162,18 +162,18 @@ class ConcurrencyRecorder:
         if config.task_limit is None:
             self._limits.remove((labels.ALL, None))
         else:
-            self._limits[labels.ALL, None].set(config.task_limit)
+            self._limits[labels.ALL, None].value = config.task_limit
         self._queue_limits.replace({(mount,): limit for mount, limit in config.queue_limits.items()})
         size, lines = config.store_limit, config.audit_queue
         self._store_limit.replace({} if size is None else {(config.backend,): size})
         self._audit_limits.replace({} if lines is None else {(sink,): lines for sink in config.sinks})
 
     def _concurrency_changed(self, event: events.ConcurrencyChanged) -> None:
-        self._in_use["upstream", event.mount].set(event.in_use)
+        self._in_use["upstream", event.mount].value = event.in_use
         if self._last.get(event.mount) != (event.limit, event.queued):
             self._last[event.mount] = event.limit, event.queued
-            self._limits["upstream", event.mount].set(event.limit)
-            self._depth[event.mount,].set(event.queued)
+            self._limits["upstream", event.mount].value = event.limit
+            self._depth[event.mount,].value = event.queued
 
 
 def key_recorders(registry: Registry, clock: Clock) -> Recorders:
@@ -183,10 +183,10 @@ def key_recorders(registry: Registry, clock: Clock) -> Recorders:
     last_success = registry.gauge(KEYS_FETCHED)
 
     def keys_fetched(event: events.KeysFetched) -> None:
-        refreshes[event.issuer, event.result].inc()
-        usable[event.issuer,].set(event.keys)
+        refreshes[event.issuer, event.result].value += 1
+        usable[event.issuer,].value = event.keys
         if event.result == "ok":
-            last_success[event.issuer,].set(clock.now().timestamp())
+            last_success[event.issuer,].value = clock.now().timestamp()
 
     return {events.KeysFetched: keys_fetched}
 
@@ -199,15 +199,15 @@ def access_recorders(registry: Registry) -> Recorders:
     suspicions = registry.counter(SECURITY_EVENTS)
 
     def token_checked(event: events.TokenChecked) -> None:
-        requests[event.issuer, event.reason == "ok", event.reason].inc()
+        requests[event.issuer, event.reason == "ok", event.reason].value += 1
         if event.known is not None:
-            cache_lookups[event.known,].inc()
+            cache_lookups[event.known,].value += 1
 
     def access_refused(event: events.AccessRefused) -> None:
-        refusals[event.mount, event.method, event.shadow].inc()
+        refusals[event.mount, event.method, event.shadow].value += 1
 
     def suspicion_raised(event: events.SuspicionRaised) -> None:
-        suspicions[event.kind,].inc()
+        suspicions[event.kind,].value += 1
 
     return {
         events.TokenChecked: token_checked,
@@ -255,13 +255,10 @@ class ActiveCallers:
         self._expire(self._saturated)
         return len({caller for caller, _ in self._saturated})
 
-    def add_current(self) -> None:
-        """Count the caller of the current request as active."""
-        here = request_context.current()
-        if here is not None and here.caller is not None:
-            key = here.caller.key
-            if self._clock.elapsed() - self._active.get(key, -REFRESH_SECONDS) >= REFRESH_SECONDS:
-                self._refresh(self._active, key)
+    def add(self, caller: str) -> None:
+        """Count the caller with this key as active."""
+        if self._clock.elapsed() - self._active.get(caller, -REFRESH_SECONDS) >= REFRESH_SECONDS:
+            self._refresh(self._active, caller)
 
     def session_opened(self) -> None:
         """The current caller opened a session, so it is below its cap; no event says when one ends."""
@@ -269,7 +266,7 @@ class ActiveCallers:
             self._saturated.pop((caller, _SESSIONS), None)
 
     def recorders(self) -> Recorders:
-        """The recorders of caps; `requests` calls `add_current` and `session_opened`."""
+        """The recorders of caps; `requests` calls `add` and `session_opened`."""
         return {
             events.CapRefused: self._cap_refused,
             events.TaskFinished: self._task_finished,

@@ -2,8 +2,8 @@
 
 A child is one series, as in the Prometheus client libraries. `Registry` makes the `MetricChildren`
 of each family. A recorder looks a child up by the label values of an event, as in
-`children[mount, method].inc()`; the first look-up makes it. It lives as long as the gateway, unless
-its family restarts, or it is a gauge and its name is gone.
+`children[mount, method].value += 1`; the first look-up makes it. It lives as long as the gateway,
+unless its family restarts, or it is a gauge and its name is gone.
 
 Requests count several times each, so a child counts in a fraction of a microsecond, and finding one
 costs one look-up in a dictionary. The event loop counts; any thread may read.
@@ -31,45 +31,29 @@ Labels = Mapping[str, str]
 
 
 class Counter:
-    """A series of a counter."""
+    """A series of a counter; recorders add to `value`, and never subtract."""
 
-    __slots__ = ("_value",)
+    __slots__ = ("value",)
 
     def __init__(self) -> None:
-        self._value = 0.0
-
-    def inc(self, amount: float = 1.0) -> None:
-        """Add an amount, which is not negative."""
-        self._value += amount
+        self.value = 0.0
 
     def samples(self, name: str, labels: Labels) -> Iterator[Sample]:
         """The samples to show; `name` is that of the family without its suffix `_total`."""
-        yield Sample(f"{name}_total", dict(labels), self._value)
+        yield Sample(f"{name}_total", dict(labels), self.value)
 
 
 class Gauge:
-    """A series of a gauge."""
+    """A series of a gauge; `value` is the present one, which recorders set."""
 
-    __slots__ = ("_value",)
+    __slots__ = ("value",)
 
     def __init__(self) -> None:
-        self._value = 0.0
-
-    def set(self, value: float) -> None:
-        """Set the present value."""
-        self._value = float(value)
-
-    def inc(self) -> None:
-        """Add one."""
-        self._value += 1.0
-
-    def dec(self) -> None:
-        """Subtract one."""
-        self._value -= 1.0
+        self.value = 0.0
 
     def samples(self, name: str, labels: Labels) -> Iterator[Sample]:
         """The samples to show."""
-        yield Sample(name, dict(labels), self._value)
+        yield Sample(name, dict(labels), self.value)
 
 
 class Histogram:
@@ -201,7 +185,7 @@ class MetricChildren(dict[Values, Child], Generic[Child]):
         for values, value in found.items():
             if all(each.is_current(part) for each, part in zip(self._label_sets, values, strict=True)):
                 gauge: Any = self[values]
-                gauge.set(value)
+                gauge.value = value
 
     def remove(self, values: Values) -> None:
         """Remove a series; the next look-up makes it again, at 0.

@@ -45,14 +45,14 @@ class ConfigurationRecorder:
 
     def loaded(self, fingerprint: int) -> None:
         """Show that the configuration with this fingerprint is in force."""
-        self._loaded.set(1)
-        self._loaded_at.set(self._clock.now().timestamp())
-        self._hash.set(fingerprint)
+        self._loaded.value = 1
+        self._loaded_at.value = self._clock.now().timestamp()
+        self._hash.value = fingerprint
 
     def _config_reloaded(self, event: events.ConfigReloaded) -> None:
-        self._reloads[event.result,].inc()
+        self._reloads[event.result,].value += 1
         if event.result == "invalid":
-            self._loaded.set(0)
+            self._loaded.value = 0
         else:
             # After `needs_restart`, all but the keys that need it is in force.
             self.loaded(event.fingerprint)

@@ -226,20 +226,22 @@ class ToolLabels:
     """The label texts of tools: the first `max_tools` that are called at each mount have their own.
 
     A tool keeps its text until `adopt` lowers `max_tools`. `mounts` has the mounts of the
-    configuration; it may change from outside.
+    configuration; it may change from outside. `has_histograms` is whether histograms have a label
+    for tools.
     """
 
     def __init__(self, mounts: Container[str], on_overflow: OnOverflow) -> None:
         self._mounts = mounts
         self._on_overflow = on_overflow
         self._settings = MetricsSettings()
+        self.has_histograms = self._settings.tool_histograms
         self._names: dict[str, set[str]] = {}
 
     def adopt(self, settings: MetricsSettings) -> None:
         """Use these settings; with a smaller `max_tools`, all tools start anew."""
         if settings.max_tools < self._settings.max_tools:
             self._names.clear()
-        self._settings = settings
+        self._settings, self.has_histograms = settings, settings.tool_histograms
 
     def text(self, mount: str, tool: str | None) -> str:
         """The text for counters; it gives the tool a place of its own if one is free.
@@ -248,24 +250,23 @@ class ToolLabels:
         `max_tools`, or with an unfit name, is `_OTHER` too, and counts as an overflow. Without the
         label for tools the text is empty.
         """
-        names = self._names.get(mount)
-        known = tool if names is not None and tool in names else self._admit(mount, tool)
+        if tool is None:
+            known = OTHER
+        elif tool in self._names.get(mount, ()):
+            known = tool
+        else:
+            known = self._admit(mount, tool)
         return known if self._settings.tool_label else ""
-
-    @property
-    def has_histograms(self) -> bool:
-        """Whether histograms have a label for tools."""
-        return self._settings.tool_histograms
 
     def histogram_text(self, mount: str, tool: str) -> str:
         """The text for histograms: that of a tool which `text` has seen, else `_OTHER`."""
         return tool if tool in self._names.get(mount, ()) else OTHER
 
-    def _admit(self, mount: str, tool: str | None) -> str:
+    def _admit(self, mount: str, tool: str) -> str:
         """The text of a tool without a place; takes a place for it if one is free."""
         if not (self._settings.tool_label or self._settings.tool_histograms):
             return ""
-        if tool is None or mount not in self._mounts:
+        if mount not in self._mounts:
             return OTHER
         names = self._names.setdefault(mount, set())
         if len(names) >= self._settings.max_tools or len(tool) > _MAX_TOOL_NAME or not tool.isprintable():
@@ -276,23 +277,26 @@ class ToolLabels:
 
 
 class TenantLabels:
-    """The label texts of tenants: those that the operator listed have their own."""
+    """The label texts of tenants: those in `listed`, which the operator chose, have their own.
+
+    `listed` is None by default: then the text is empty, and recorders need not ask for it.
+    """
 
     def __init__(self) -> None:
-        self._listed: frozenset[str] | None = None
+        self.listed: frozenset[str] | None = None
 
     def adopt(self, settings: MetricsSettings) -> None:
         """Use the list of these settings."""
-        self._listed = settings.tenants
+        self.listed = settings.tenants
 
     def text(self) -> str:
         """The text for the caller of the current request; empty without tenant or without a list.
 
         A tenant that is not listed is `_OTHER`, but no overflow: the operator chose it so.
         """
-        if self._listed is None or (here := request_context.current()) is None or here.caller is None:
+        if self.listed is None or (here := request_context.current()) is None or here.caller is None:
             return ""
         identity = here.caller.identity
         if identity is None or identity.tenant is None:
             return ""
-        return identity.tenant if identity.tenant in self._listed else OTHER
+        return identity.tenant if identity.tenant in self.listed else OTHER

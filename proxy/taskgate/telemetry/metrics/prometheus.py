@@ -78,7 +78,7 @@ class PrometheusRecorder:
         clock = clock or SystemClock()
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=registry.standard)
-        registry.gauge(gateway.BUILD)[__version__, revision, platform.python_version()].set(1)
+        registry.gauge(gateway.BUILD)[__version__, revision, platform.python_version()].value = 1
         self._ready = registry.gauge(gateway.READY)[()]
         self._draining = registry.gauge(gateway.DRAINING)[()]
         self._lag = registry.histogram(gateway.LAG)
@@ -118,12 +118,12 @@ class PrometheusRecorder:
 
     def show_ready(self, ready: bool) -> None:
         """Show whether the gateway was ready at the last probe or scrape."""
-        self._ready.set(ready)
+        self._ready.value = ready
 
     def show_draining(self) -> None:
         """Show that the gateway shuts down, and so is not ready."""
-        self._draining.set(1)
-        self._ready.set(0)
+        self._draining.value = 1
+        self._ready.value = 0
 
     def adopt(self, config: MetricsConfig) -> None:
         """Use these names, limits and settings from now on; of names that are gone, counters stay.

@@ -155,7 +155,7 @@ class Registry:
 
     def _count_overflow(self, label: str) -> None:
         """Count a value that was shown as `_OTHER`, by the name of its label."""
-        self._overflows[label,].inc()
+        self._overflows[label,].value += 1
 
     def _histogram_of(self, family: Family) -> Callable[[], Histogram]:
         """A maker of series of a histogram family, with its buckets by the settings of now."""

@@ -87,16 +87,18 @@ def http_recorders(registry: Registry, callers: ActiveCallers) -> Recorders:
 
     def http_answered(event: events.HttpAnswered) -> None:
         requests[event[:3]].observe(event.seconds)
-        callers.add_current()
+        here = request_context.current()
+        if here is not None and here.caller is not None:
+            callers.add(here.caller.key)
 
     def http_refused(event: events.HttpRefused) -> None:
-        rejections[event.reason,].inc()
+        rejections[event.reason,].value += 1
 
     def stream_opened(event: events.StreamOpened) -> None:
-        streams[event.side, event.kind].inc()
+        streams[event.side, event.kind].value += 1
 
     def stream_ended(event: events.StreamEnded) -> None:
-        streams[event.side, event.kind].dec()
+        streams[event.side, event.kind].value -= 1
 
     return {
         events.HttpAnswered: http_answered,
@@ -124,14 +126,15 @@ def rpc_recorders(registry: Registry, callers: ActiveCallers) -> Recorders:
             callers.session_opened()
         span = None if here is None else here.span
         server_operations[mount, method, tool, error].observe(seconds, None if span is None else exemplars.of(span))
-        protocols[revision,].inc()
+        protocols[revision,].value += 1
 
     def tool_called(event: events.ToolCalled) -> None:
         mount, tool, disposition = event
-        tool_calls[mount, tools.text(mount, tool), tenants.text(), disposition].inc()
+        tenant = "" if tenants.listed is None else tenants.text()
+        tool_calls[mount, tools.text(mount, tool), tenant, disposition].value += 1
 
     def call_coalesced(event: events.CallCoalesced) -> None:
-        coalesced[event.mount, event.how].inc()
+        coalesced[event.mount, event.how].value += 1
 
     return {
         events.RpcAnswered: rpc_answered,

@@ -82,7 +82,7 @@ def store_recorders(registry: Registry, backend: str, set_unfinished: Callable[[
     tasks = registry.gauge(STORE_TASKS)
     faults = registry.gauge(STORE_FAULT)
     for fault in StoreFault:
-        faults[backend, fault].set(0)
+        faults[backend, fault].value = 0
     was_up: bool | None = None
     is_faulty = False
 
@@ -92,22 +92,22 @@ def store_recorders(registry: Registry, backend: str, set_unfinished: Callable[[
         is_up = event.ok and not is_faulty
         if is_up is not was_up:
             was_up = is_up
-            up[backend,].set(is_up)
+            up[backend,].value = is_up
 
     def store_faulted(event: events.StoreFaulted) -> None:
         nonlocal was_up, is_faulty
         is_faulty = event.fault is not None
         for fault in StoreFault:
-            faults[backend, fault].set(fault is event.fault)
+            faults[backend, fault].value = fault is event.fault
         was_up = not is_faulty
-        up[backend,].set(was_up)
+        up[backend,].value = was_up
 
     def store_counted(event: events.StoreCounted) -> None:
         for status in TaskStatus:
-            tasks[status,].set(event.tasks.get(status, 0))
+            tasks[status,].value = event.tasks.get(status, 0)
         set_unfinished(sum(count for status, count in event.tasks.items() if not status.is_terminal))
         if event.size is not None:
-            size[backend,].set(event.size)
+            size[backend,].value = event.size
 
     return {events.StoreUsed: store_used, events.StoreFaulted: store_faulted, events.StoreCounted: store_counted}
 
@@ -120,13 +120,13 @@ def audit_recorders(registry: Registry) -> Recorders:
 
     def audit_event_recorded(event: events.AuditEventRecorded) -> None:
         # The event is the key: its fields are the labels of the family.
-        recorded[event].inc()
+        recorded[event].value += 1
 
     def audit_lines_written(event: events.AuditLinesWritten) -> None:
         writes[event.sink,].observe(event.seconds)
 
     def audit_lines_dropped(event: events.AuditLinesDropped) -> None:
-        lost[event.sink, event.reason].inc(event.lines)
+        lost[event.sink, event.reason].value += event.lines
 
     return {
         events.AuditEventRecorded: audit_event_recorded,

@@ -201,28 +201,28 @@ def task_recorders(registry: Registry) -> Recorders:
     def task_created(event: events.TaskCreated) -> None:
         mount = event.task.owner.mount
         # The tenant of the present request's caller.
-        started[mount, tenants.text()].inc()
+        started[mount, "" if tenants.listed is None else tenants.text()].value += 1
         granted[mount,].observe(event.task.ttl.total_seconds())
         if event.adjustment is not None:
-            adjustments[mount, event.adjustment].inc()
+            adjustments[mount, event.adjustment].value += 1
 
     def task_dispatched(event: events.TaskDispatched) -> None:
         queue_wait[event.task.owner.mount,].observe(event.waited.total_seconds())
 
     def task_transitioned(event: events.TaskTransitioned) -> None:
-        transitions[event.task.owner.mount, event.before, event.task.status].inc()
+        transitions[event.task.owner.mount, event.before, event.task.status].value += 1
 
     def task_cancel_requested(event: events.TaskCancelRequested) -> None:
-        cancels[event.task.owner.mount, event.outcome].inc()
+        cancels[event.task.owner.mount, event.outcome].value += 1
 
     def task_recovered(event: events.TaskRecovered) -> None:
-        recoveries[event.task.owner.mount, event.outcome].inc()
+        recoveries[event.task.owner.mount, event.outcome].value += 1
 
     def shadow_promotion(event: events.ShadowPromotion) -> None:
-        shadow_promotions[event.mount,].inc()
+        shadow_promotions[event.mount,].value += 1
 
     def calls_running(event: events.CallsRunning) -> None:
-        running[event.mount,].set(event.count)
+        running[event.mount,].value = event.count
 
     return {
         events.TaskCreated: task_created,
@@ -248,25 +248,25 @@ def task_end_recorders(registry: Registry) -> Recorders:
 
     def task_finished(event: events.TaskFinished) -> None:
         mount = event.task.owner.mount
-        finished[mount, event.status, event.reason].inc()
+        finished[mount, event.status, event.reason].value += 1
         durations[mount, event.status].observe(event.age.total_seconds())
         if event.result_bytes is not None:
             result_bytes[mount,].observe(event.result_bytes)
 
     def task_expired(event: events.TaskExpired) -> None:
-        expirations[event.task.owner.mount, event.phase].inc()
+        expirations[event.task.owner.mount, event.phase].value += 1
 
     def task_purged(event: events.TaskPurged) -> None:
         task = event.task
-        purges[task.status,].inc()
+        purges[task.status,].value += 1
         if task.status in _WITH_OUTCOME and not task.retrieved:
-            undelivered[task.owner.mount, task.status].inc()
+            undelivered[task.owner.mount, task.status].value += 1
 
     def late_answer_dropped(event: events.LateAnswerDropped) -> None:
-        late_answers[event.mount,].inc()
+        late_answers[event.mount,].value += 1
 
     def lease_lost(event: events.LeaseLost) -> None:
-        leases_lost[event.kind,].inc()
+        leases_lost[event.kind,].value += 1
 
     return {
         events.TaskFinished: task_finished,
@@ -289,19 +289,19 @@ def poll_recorders(registry: Registry) -> Recorders:
 
     def task_polled(event: events.TaskPolled) -> None:
         # The event is a tuple of the labels' values, in their order, so it is the key itself.
-        polls[event].inc()
+        polls[event].value += 1
 
     def polls_counted(event: events.PollsCounted) -> None:
         polls_per_task[event.mount,].observe(event.polls)
 
     def poll_advised(event: events.PollAdvised) -> None:
-        intervals[event.mount,].set(event.interval.total_seconds())
+        intervals[event.mount,].value = event.interval.total_seconds()
 
     def task_denied(event: events.TaskDenied) -> None:
-        denials[event.mount, event.method, event.reason].inc()
+        denials[event.mount, event.method, event.reason].value += 1
         # A poll that was refused. Such a request emits no TaskPolled.
         if event.method == TASKS_GET:
-            polls[event.mount, "denied"].inc()
+            polls[event.mount, "denied"].value += 1
 
     def task_retrieved(event: events.TaskRetrieved) -> None:
         # None for every fetch but the first one.
@@ -309,7 +309,7 @@ def poll_recorders(registry: Registry) -> Recorders:
             delays[event.task.owner.mount,].observe(event.delay.total_seconds())
 
     def input_settled(event: events.InputSettled) -> None:
-        inputs[event.task.owner.mount, event.kind, event.outcome].inc()
+        inputs[event.task.owner.mount, event.kind, event.outcome].value += 1
 
     def input_waited(event: events.InputWaited) -> None:
         input_wait[event.task.owner.mount,].observe(event.waited.total_seconds())

@@ -105,38 +105,38 @@ def upstream_recorders(registry: Registry) -> Recorders:
         client_operations[mount, method, error].observe(seconds, None if span is None else exemplars.of(span))
 
     def upstream_added(event: events.UpstreamAdded) -> None:
-        open_circuits[event.mount,].set(0)
+        open_circuits[event.mount,].value = 0
         up.remove((event.mount,))
 
     def upstream_retried(event: events.UpstreamRetried) -> None:
-        retries[event.mount, event.reason].inc()
+        retries[event.mount, event.reason].value += 1
 
     def circuit_changed(event: events.CircuitChanged) -> None:
         # While half open, the breaker still refuses nearly every request.
-        open_circuits[event.mount,].set(event.state != "closed")
+        open_circuits[event.mount,].value = event.state != "closed"
 
     def health_checked(event: events.HealthChecked) -> None:
-        checks[event.mount, event.ok].inc()
+        checks[event.mount, event.ok].value += 1
         if event.up is not None:
-            up[event.mount,].set(event.up)
+            up[event.mount,].value = event.up
 
     def program_restarted(event: events.ProgramRestarted) -> None:
-        restarts[event.mount, event.cause].inc()
+        restarts[event.mount, event.cause].value += 1
 
     def program_availability_changed(event: events.ProgramAvailabilityChanged) -> None:
-        up[event.mount,].set(event.up)
+        up[event.mount,].value = event.up
 
     def programs_counted(event: events.ProgramsCounted) -> None:
-        processes[event.mount,].set(event.count)
+        processes[event.mount,].value = event.count
 
     def session_lost(event: events.SessionLost) -> None:
-        sessions_lost[event.mount,].inc()
+        sessions_lost[event.mount,].value += 1
 
     def credentials_fetched(event: events.CredentialsFetched) -> None:
         credentials[event.mount, event.ok].observe(event.seconds)
 
     def extension_denied(event: events.ExtensionDenied) -> None:
-        denied[event.mount, event.extension].inc()
+        denied[event.mount, event.extension].value += 1
 
     return {
         events.UpstreamAnswered: upstream_answered,
