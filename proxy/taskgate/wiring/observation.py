@@ -18,7 +18,7 @@ from taskgate.protocol.extensions import KNOWN_METHODS
 from taskgate.telemetry.auditlog.formats.digests import task_ref
 from taskgate.telemetry.auditlog.log import AuditLog, PreparedSinks
 from taskgate.telemetry.auditlog.settings import AuditSettings
-from taskgate.telemetry.events import EventFanout, GatewayPhaseChanged
+from taskgate.telemetry.events import AuditCapacity, EventFanout, GatewayPhaseChanged
 from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
 from taskgate.telemetry.metrics.storage import AUDIT_QUEUE_DEPTH, AUDIT_SEQUENCE
 from taskgate.telemetry.opentelemetry.setup import open_tracing
@@ -59,9 +59,9 @@ class TelemetryPipeline:
         self.tracing: Tracing = NO_TRACING
 
     @property
-    def trail(self) -> AuditLog | None:
-        """The audit log, which is asked for room before a request is accepted; None before `open`."""
-        return self._log
+    def trail(self) -> AuditCapacity | None:
+        """The room for requests in the audit log; None before `open`."""
+        return None if self._log is None else self._log.capacity
 
     async def open(self, config: GatewayConfig) -> None:
         """Open the audit log and tracing. Raises KeyFileRefused, AuditUnavailable or

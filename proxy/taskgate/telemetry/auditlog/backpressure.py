@@ -1,7 +1,7 @@
 """Backpressure of the audit log: the bounded `EventBuffer` of one sink, and the wait for room.
 
-Each `SinkQueue` has an `EventBuffer`. The gateway asks `Backpressure` before it takes a request, so
-that the request waits, or is refused, while a buffer is nearly full.
+Each `SinkQueue` has an `EventBuffer`. The listener asks `Backpressure` before it takes a request,
+so that the request waits, or is refused, while a buffer is nearly full.
 """
 
 import asyncio
@@ -13,6 +13,7 @@ from typing import Final
 
 from taskgate.telemetry.auditlog.events import AuditEvent, without_payload
 from taskgate.telemetry.auditlog.settings import OnFull
+from taskgate.telemetry.events import AuditCapacity
 
 MAX_WEIGHT: Final = 32 * 2**20
 """Bytes of arguments and results that a buffer holds at most; later events are stored without
@@ -27,10 +28,19 @@ class EventBuffer:
     ends the buffer, and drops what is in it.
     """
 
-    def __init__(self, size: int, lost: Callable[[str, int], None]) -> None:
-        """`lost` is called with the reason and the number each time that events are dropped."""
+    def __init__(self, size: int, lost: Callable[[str, int], None], arrived: Callable[[], None]) -> None:
+        """`lost` is called with the reason and the number each time that events are dropped.
+
+        `arrived` is called for the next event after `is_awaited` was set.
+        """
         self.size = size
         self._on_lost = lost
+        self._on_arrival = arrived
+        self.is_awaited = False
+        self.is_crowded = False
+        """Whether three quarters are taken: the rest is for requests that are already running."""
+        self.on_crowded: Callable[[], None] = lambda: None
+        """Called when `is_crowded` has changed."""
         self._events: list[AuditEvent] = []
         self._weight = 0
         self._taken = 0
@@ -44,11 +54,6 @@ class EventBuffer:
         return len(self._events) + self._taken
 
     @property
-    def is_crowded(self) -> bool:
-        """Whether three quarters are taken: the rest is for requests that are already running."""
-        return 4 * (len(self._events) + self._taken) >= 3 * self.size
-
-    @property
     def has_more(self) -> bool:
         """Whether there are events to take."""
         return bool(self._events)
@@ -58,25 +63,36 @@ class EventBuffer:
         """Whether taken events are not yet written."""
         return bool(self._taken)
 
-    def add(self, event: AuditEvent) -> bool:
-        """Store an event; False, and a call of `lost`, if it was dropped for lack of room.
+    def add(self, event: AuditEvent) -> None:
+        """Store an event, or drop it for lack of room. Never waits.
 
         Beyond `MAX_WEIGHT` the event is stored without its arguments and result.
         """
-        if len(self._events) + self._taken >= self.size or not self.is_open:
+        held = len(self._events) + self._taken
+        if held >= self.size or not self.is_open:
             self.losses[self.reason] += 1
             self._on_lost(self.reason, 1)
-            return False
+            return
         weight = event.weight
         if weight and self._weight + weight > MAX_WEIGHT:
             event, weight = without_payload(event), 0
         self._weight += weight
         self._events.append(event)
-        return True
+        if 4 * (held + 1) >= 3 * self.size and not self.is_crowded:
+            self._update_crowded()
+        if self.is_awaited:
+            self.is_awaited = False
+            self._on_arrival()
 
     def force(self, event: AuditEvent) -> None:
         """Store an event even when there is no room; for `audit.gap`, which reports the losses."""
         self._events.append(event)
+        self._update_crowded()
+
+    def resize(self, size: int) -> None:
+        """Hold so many events from now on; those above stay until they are written."""
+        self.size = size
+        self._update_crowded()
 
     def take(self, most: int) -> list[AuditEvent]:
         """Remove and return the oldest events, `most` at most; the caller owns the list.
@@ -93,6 +109,7 @@ class EventBuffer:
     def done(self) -> int:
         """Free the places of the taken events, now written; returns how many they were."""
         taken, self._taken = self._taken, 0
+        self._update_crowded()
         return taken
 
     def close(self) -> int:
@@ -100,9 +117,16 @@ class EventBuffer:
         left = len(self)
         self._events, self._taken, self._weight = [], 0, 0
         self.is_open, self.reason = False, "closed"
+        self._update_crowded()
         if left:
             self._on_lost(self.reason, left)
         return left
+
+    def _update_crowded(self) -> None:
+        is_crowded = 4 * len(self) >= 3 * self.size
+        if is_crowded is not self.is_crowded:
+            self.is_crowded = is_crowded
+            self.on_crowded()
 
 
 LINES_PER_REQUEST: Final = 4
@@ -113,7 +137,7 @@ request."""
 class Backpressure:
     """The sink buffers that requests depend on, and the requests that wait for room.
 
-    The listener asks `is_full` for each request, and `wait` if it is. `on_full` says what happens
+    The listener asks `is_full` for each request, and `room` if it is. `on_full` says what happens
     then. With `block` the request waits for up to the timeout and then goes on. With `deny` it is
     refused at once. With `drop` the buffers never count as full.
     """
@@ -123,26 +147,18 @@ class Backpressure:
         self._on_full: OnFull = "drop"
         self._timeout = 0.0
         self._waiting: deque[asyncio.Future[None]] = deque()
+        self.is_full = False
+        """Whether a buffer only has room for requests that are already running."""
 
     def configure(self, buffers: Iterable[EventBuffer], on_full: OnFull, timeout: timedelta) -> None:
         """Watch other buffers, with another policy. Requests that wait now are admitted at once."""
         self._buffers, self._on_full, self._timeout = tuple(buffers), on_full, timeout.total_seconds()
+        for buffer in self._buffers:
+            buffer.on_crowded = self._update
+        self._update()
         self._admit(len(self._waiting))
 
-    @property
-    def is_full(self) -> bool:
-        """Whether a buffer only has room for requests that are already running.
-
-        Always False with `on_full: drop`.
-        """
-        if self._on_full != "drop":
-            # Every request reads this; a generator would cost more than the loop.
-            for buffer in self._buffers:
-                if buffer.is_crowded:
-                    return True
-        return False
-
-    async def wait(self) -> bool:
+    async def room(self) -> bool:
         """Wait for room; True if the request may run, which includes the end of `block_timeout`.
 
         False, without a wait, if `on_full` is `deny` and there is no room.
@@ -168,8 +184,14 @@ class Backpressure:
             free = min((buffer.size * 3 // 4 - len(buffer) for buffer in self._buffers), default=0)
             self._admit(max(1, free // LINES_PER_REQUEST))
 
+    def _update(self) -> None:
+        self.is_full = self._on_full != "drop" and any(buffer.is_crowded for buffer in self._buffers)
+
     def _admit(self, count: int) -> None:
         for _ in range(min(count, len(self._waiting))):
             waiter = self._waiting.popleft()
             if not waiter.done():
                 waiter.set_result(None)
+
+
+_: type[AuditCapacity] = Backpressure

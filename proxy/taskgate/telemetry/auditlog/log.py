@@ -25,7 +25,7 @@ from taskgate.telemetry.auditlog.settings import AuditFileInUse, AuditSettings, 
 from taskgate.telemetry.auditlog.signing import Signer, SigningKeyError, signer_of
 from taskgate.telemetry.auditlog.sink_queue import SinkQueue, SinkQueueOptions
 from taskgate.telemetry.auditlog.sinks import STDOUT, FileSink, Sink, StreamSink
-from taskgate.telemetry.events import AUDIT_FULL, AuditCapacity, AuditEventRecorded, Event, EventFanout
+from taskgate.telemetry.events import AUDIT_FULL, AuditEventRecorded, Event, EventFanout
 
 CLOSE_TIMEOUT: Final = 5.0
 """Seconds that `close` waits for a blocked sink."""
@@ -78,7 +78,8 @@ class AuditLog:
         self._mapping = EventMapping(settings.line_options)
         self._sinks: tuple[_OpenSink, ...] = ()
         self._routes: Mapping[str, tuple[SinkQueue, ...]] = {}
-        self._backpressure = Backpressure()
+        self.capacity = Backpressure()
+        """The room for requests, which the listener asks for."""
         self._closing: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
@@ -87,18 +88,6 @@ class AuditLog:
 
     def note_failure(self, event: Event) -> None:
         log.exception("an event was not recorded in the audit log", extra={"fact": type(event).__name__})
-
-    @property
-    def is_full(self) -> bool:
-        """Whether a sink has room only for requests that are already running; then ask `room`."""
-        return self._backpressure.is_full
-
-    async def room(self) -> bool:
-        """Wait for room, up to `block_timeout`; True when the request may run.
-
-        That is also so when the time is up. False when it must be refused (`audit.on_full: deny`).
-        """
-        return await self._backpressure.wait()
 
     def depths(self) -> dict[tuple[str], int]:
         """How many events wait for each sink, by its name. Safe on other threads."""
@@ -130,7 +119,7 @@ class AuditLog:
             if queues:
                 self._event_sink.emit(_noted_event(audit_event.name, audit_event.outcome))
                 for queue in queues:
-                    queue.accept(audit_event)
+                    queue.buffer.add(audit_event)
 
     # --- reconfiguration and shutdown ----------------------------------------------------------------------------
 
@@ -179,7 +168,7 @@ class AuditLog:
             self._mapping = EventMapping(settings.line_options, before=self._mapping)
         self._settings, self._sinks = settings, tuple(sinks)
         self._update_routes()
-        self._backpressure.configure(_limiting_buffers(self._routes), settings.on_full, settings.block_timeout)
+        self.capacity.configure(_limiting_buffers(self._routes), settings.on_full, settings.block_timeout)
         if any(queue not in self._routes.get(_CONFIG_LOADED, ()) for queue in had_changes):
             # Turning a log off, or filtering it for a while, must leave a trace in it.
             queues = dict.fromkeys((*self._routes.get(_CONFIG_LOADED, ()), *had_changes))
@@ -227,13 +216,13 @@ class AuditLog:
         queue = SinkQueue(
             settings.name, writer, _queue_options(prepared.settings), event_sink=self._event_sink, clock=self._clock
         )
-        queue.on_checkpoint, queue.on_room = self._share_checkpoint, self._backpressure.on_room
+        queue.on_checkpoint, queue.on_room = self._share_checkpoint, self.capacity.on_room
         return _OpenSink(settings, sink, queue)
 
     def _share_checkpoint(self, queue: SinkQueue, event: AuditEvent) -> None:
         for other in self._routes.get(CHECKPOINT, ()):
             if other is not queue:
-                other.accept(event)
+                other.buffer.add(event)
 
 
 def _signer(settings: AuditSettings) -> Signer | None:
@@ -307,6 +296,3 @@ def _has_ended(step: "asyncio.Task[None]", queue: SinkQueue) -> bool:
         log.error("an audit sink failed while closing", extra={"sink": queue.name}, exc_info=error)
     queue.abort()
     return False
-
-
-_: type[AuditCapacity] = AuditLog

@@ -51,18 +51,14 @@ class RequestMapper:
         self._keep_arguments = keep_arguments
 
     def answered(
-        self, source: events.HttpAnswered, request_context: RequestContext | None, now: datetime
+        self,
+        source: events.HttpAnswered | events.BatchItemAnswered,
+        request_context: RequestContext | None,
+        now: datetime,
     ) -> AuditEvents:
-        return self._line(request_context, now, source.seconds)
-
-    def part_answered(
-        self, _: events.BatchItemAnswered, request_context: RequestContext | None, now: datetime
-    ) -> AuditEvents:
-        return self._line(request_context, now, None)
-
-    def _line(self, request_context: RequestContext | None, now: datetime, seconds: float | None) -> AuditEvents:
         if request_context is None or not request_context.id:
             return NO_EVENTS
+        seconds = source.seconds if type(source) is events.HttpAnswered else None
         (origin, weight), message = final_origin(request_context, self._keep_arguments), request_context.message
         data: dict[str, Any] = {} if seconds is None else {"seconds": seconds}
         name, outcome, reason = _RPC_REJECTED, DENIED, request_context.refusal
@@ -329,7 +325,7 @@ class EventMapping:
         self.mappers: Mapping[type, Mapper] = {
             **_STATELESS_MAPPERS,
             events.HttpAnswered: requests.answered,
-            events.BatchItemAnswered: requests.part_answered,
+            events.BatchItemAnswered: requests.answered,
             events.TaskCreated: tasks.created,
             events.TaskFinished: tasks.finished,
             events.UpstreamAdded: self._upstream_begun,

@@ -118,7 +118,6 @@ class SinkQueue:
     takes too long, with `abort`. No method but `open`, `flush` and `close` waits.
 
     - `_wake`: set to let the task work; `_closing`: set when the task has to end
-    - `_is_awake`: whether the task will look at the buffer without another wake-up
     - `_changes`: functions for the writer, to be called between two batches
     - `_since_checkpoint`: the number of lines after the last checkpoint
     - `_sync_at`, `_checkpoint_at`: when these are due, by the time of the loop; None for never
@@ -128,7 +127,8 @@ class SinkQueue:
         self, name: str, writer: ChainWriter, options: SinkQueueOptions, *, event_sink: EventSink, clock: Clock
     ) -> None:
         self.name = name
-        self.buffer = EventBuffer(options.size, self._on_lost)
+        self.buffer = EventBuffer(options.size, self._on_lost, self._on_arrival)
+        """Takes events, which are written soon after."""
         self.sequence: int | None = None
         """The number of the last line of the sink; None until it is open."""
         self.on_checkpoint: Callable[[SinkQueue, AuditEvent], None] = lambda _queue, _event: None
@@ -142,8 +142,6 @@ class SinkQueue:
         self._thread = SinkThread(name)
         self._wake = asyncio.Event()
         self._closing = asyncio.Event()
-        # Before `open` there is no task to wake.
-        self._is_awake = True
         self._is_failing = False
         self._reopen_wanted = False
         self._changes: list[Callable[[ChainWriter], None]] = []
@@ -163,20 +161,14 @@ class SinkQueue:
                 raise AuditUnavailable(f"cannot be written: {error.strerror}") from None
             raise
         self._task = asyncio.create_task(self._run_task())
-        self._is_awake = False
+        self.buffer.is_awaited = True
         if self.buffer.has_more:
             self._wake.set()
-
-    def accept(self, event: AuditEvent) -> None:
-        """Take an event, to be written soon; drops it when there is no room. Never waits."""
-        if self.buffer.add(event) and not self._is_awake:
-            self._is_awake = True
-            asyncio.get_running_loop().call_later(BATCH_DELAY, self._wake.set)
 
     def reconfigure(self, name: str, options: SinkQueueOptions, change: Callable[[ChainWriter], None]) -> None:
         """Use other settings; `change` is applied to the writer between two batches."""
         self.name, self._options, self._checkpoint_at = name, options, None
-        self.buffer.size = options.size
+        self.buffer.resize(options.size)
         self._changes.append(change)
         self._schedule_checkpoint()
         self._wake.set()
@@ -289,7 +281,7 @@ class SinkQueue:
         if self.buffer.has_more:
             self._wake.set()
         else:
-            self._is_awake = False
+            self.buffer.is_awaited = True
         for _ in range(0, len(batch), LOOP_BATCH):
             if not self._writer.add_templated(batch, LOOP_BATCH):
                 break
@@ -336,6 +328,9 @@ class SinkQueue:
             self._checkpoint_at = now
         elif self._checkpoint_at is None:
             self._checkpoint_at = now + within
+
+    def _on_arrival(self) -> None:
+        asyncio.get_running_loop().call_later(BATCH_DELAY, self._wake.set)
 
     # --- failures ------------------------------------------------------------------------------------------------
 

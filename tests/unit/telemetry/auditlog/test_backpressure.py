@@ -12,7 +12,7 @@ EVENT = internal_event("gateway.started", NOW)
 
 
 def filled(count: int, size: int = 16) -> EventBuffer:
-    queue = EventBuffer(size, lambda _reason, _lines: None)
+    queue = EventBuffer(size, lambda _reason, _lines: None, lambda: None)
     for _ in range(count):
         queue.add(EVENT)
     return queue
@@ -25,7 +25,7 @@ def room_in(*queues: EventBuffer, timeout: timedelta = timedelta(minutes=5)) -> 
 
 
 async def begun(room: Backpressure, count: int) -> list["asyncio.Task[bool]"]:
-    waiting = [asyncio.create_task(room.wait()) for _ in range(count)]
+    waiting = [asyncio.create_task(room.room()) for _ in range(count)]
     await asyncio.sleep(0)
     return waiting
 
@@ -76,4 +76,27 @@ async def test_the_fullest_queue_decides() -> None:
 async def test_without_queues_there_is_room() -> None:
     room = room_in()
     room.on_room()
-    assert (room.is_full, await room.wait()) == (False, True)
+    assert (room.is_full, await room.room()) == (False, True)
+
+
+def test_a_buffer_is_crowded_from_three_quarters_until_enough_is_written() -> None:
+    queue = filled(11)
+    room = room_in(queue)
+    assert not room.is_full
+    queue.add(EVENT)
+    assert room.is_full
+    queue.take(1)
+    assert room.is_full
+    queue.done()
+    assert not room.is_full
+
+
+def test_another_size_or_a_forced_event_may_crowd_a_buffer() -> None:
+    queue = filled(11)
+    room = room_in(queue)
+    queue.force(EVENT)
+    assert room.is_full
+    queue.resize(17)
+    assert not room.is_full
+    queue.resize(12)
+    assert room.is_full

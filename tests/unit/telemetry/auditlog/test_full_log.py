@@ -52,10 +52,10 @@ async def test_requests_wait_from_three_quarters_on_until_there_is_room(tmp_path
     slow = timedelta(minutes=5)
     async with opened(settings(to_file(tmp_path), queue=100, block_timeout=slow)) as log:
         await fill(log, system, 74)
-        assert (log.is_full, await log.room()) == (False, True)
+        assert (log.capacity.is_full, await log.capacity.room()) == (False, True)
         log.emit(*many(1))
-        assert log.is_full
-        waiting = [asyncio.create_task(log.room()) for _ in range(20)]
+        assert log.capacity.is_full
+        waiting = [asyncio.create_task(log.capacity.room()) for _ in range(20)]
         await asyncio.sleep(0)
         assert not any(task.done() for task in waiting)
         system.gate.set()
@@ -71,7 +71,7 @@ async def test_those_who_wait_are_let_in_as_there_is_room_and_not_all_at_once(
     slow = timedelta(minutes=5)
     async with opened(settings(to_file(tmp_path), queue=400, block_timeout=slow)) as log:
         await fill(log, system, 300)
-        waiting = [asyncio.create_task(log.room()) for _ in range(200)]
+        waiting = [asyncio.create_task(log.capacity.room()) for _ in range(200)]
         await asyncio.sleep(0)
         # One write takes 256, after which 256 places are free, and then one that takes the rest.
         system.gate.set()
@@ -85,7 +85,7 @@ async def test_those_who_wait_are_let_in_as_there_is_room_and_not_all_at_once(
 async def test_who_leaves_while_waiting_is_not_waited_for(tmp_path: Path, system: ScriptedOs) -> None:
     async with opened(settings(to_file(tmp_path), queue=16, block_timeout=timedelta(minutes=5))) as log:
         await fill(log, system, 12)
-        leaving, staying = (asyncio.create_task(log.room()) for _ in range(2))
+        leaving, staying = (asyncio.create_task(log.capacity.room()) for _ in range(2))
         await asyncio.sleep(0)
         leaving.cancel()
         await asyncio.wait((leaving,))
@@ -106,7 +106,7 @@ async def test_nobody_waits_for_a_sink_that_has_checkpoints_alone(tmp_path: Path
             log.emit(*many(1))
             await turns(lambda: not log.depths()["file",])
         assert {each.sink for each in heard.of(AuditLinesDropped)} == {"other"}
-        assert (log.is_full, await log.room()) == (False, True)
+        assert (log.capacity.is_full, await log.capacity.room()) == (False, True)
         system.fails_for = None
     assert found_in(tmp_path / "audit.jsonl") + found_in(broken) == []
 
@@ -118,8 +118,8 @@ async def test_a_request_waits_no_longer_than_the_operator_allows_and_goes_on(
     async with opened(settings(to_file(tmp_path), queue=16, block_timeout=brief)) as log:
         await fill(log, system, 12)
         async with bounded():
-            assert await log.room()
-        assert log.is_full
+            assert await log.capacity.room()
+        assert log.capacity.is_full
         system.gate.set()
 
 
@@ -144,18 +144,18 @@ async def test_what_is_under_way_has_a_quarter_and_beyond_it_lines_are_lost_coun
 
 async def test_strict_sites_refuse_at_once(tmp_path: Path, system: ScriptedOs) -> None:
     async with opened(settings(to_file(tmp_path), queue=16, on_full="deny")) as log:
-        assert await log.room()
+        assert await log.capacity.room()
         await fill(log, system, 12)
-        assert (log.is_full, await log.room()) == (True, False)
+        assert (log.capacity.is_full, await log.capacity.room()) == (True, False)
         system.gate.set()
-        await turns(lambda: not log.is_full)
-        assert await log.room()
+        await turns(lambda: not log.capacity.is_full)
+        assert await log.capacity.room()
 
 
 async def test_others_let_nobody_wait(tmp_path: Path, system: ScriptedOs) -> None:
     async with opened(settings(to_file(tmp_path), queue=16, on_full="drop")) as log:
         await fill(log, system, 30)
-        assert not log.is_full
+        assert not log.capacity.is_full
         system.gate.set()
 
 
@@ -361,7 +361,7 @@ async def test_refusals_for_want_of_room_leave_the_last_quarter_to_what_is_under
     heard = Heard()
     async with opened(settings(to_file(tmp_path), queue=20, on_full="deny"), heard) as log:
         await fill(log, system, 15)
-        assert not await log.room()
+        assert not await log.capacity.room()
         refuse(log, 100)
         assert log.depths() == {("file",): 15}
         log.emit(*many(1))
@@ -372,7 +372,7 @@ async def test_refusals_for_want_of_room_leave_the_last_quarter_to_what_is_under
         assert heard.of(AuditLinesDropped) == []
         assert REJECTED not in told(heard)
         system.gate.set()
-        await turns(lambda: not log.is_full)
+        await turns(lambda: not log.capacity.is_full)
     assert names(tmp_path / "audit.jsonl").count("gateway.started") == 20
     assert REJECTED not in names(tmp_path / "audit.jsonl")
     assert found_in(tmp_path / "audit.jsonl") == []

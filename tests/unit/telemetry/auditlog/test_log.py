@@ -140,7 +140,7 @@ async def test_without_sinks_nothing_is_kept(tmp_path: Path) -> None:
     heard = Heard()
     async with opened(settings(), heard) as log:
         log.emit(*many(1))
-        assert (log.is_full, await log.room()) == (False, True)
+        assert (log.capacity.is_full, await log.capacity.room()) == (False, True)
         log.reopen()
     assert heard.emitted == []
 

@@ -142,8 +142,8 @@ async def test_another_key_signs_from_then_on(tmp_path: Path) -> None:
 async def test_a_longer_queue_counts_at_once(tmp_path: Path, system: ScriptedOs) -> None:
     async with opened(settings(to_file(tmp_path), queue=16, block_timeout=timedelta(minutes=5))) as log:
         await fill(log, system, 12)
-        assert log.is_full
-        waiting = asyncio.create_task(log.room())
+        assert log.capacity.is_full
+        waiting = asyncio.create_task(log.capacity.room())
         await asyncio.sleep(0)
         await switch(log, settings(to_file(tmp_path), queue=100))
         async with bounded():
