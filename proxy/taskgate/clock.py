@@ -7,6 +7,7 @@ virtual time and other implementations.
 
 import secrets
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from time import perf_counter
 from typing import Protocol
 
@@ -41,13 +42,11 @@ class Entropy(Protocol):
 class SystemClock:
     """The clock of the machine."""
 
-    def now(self) -> datetime:
-        return datetime.now(UTC)
+    now = staticmethod(partial(datetime.now, UTC))
+    elapsed = staticmethod(perf_counter)
 
     def wall(self) -> datetime:
         return self.now()
-
-    elapsed = staticmethod(perf_counter)
 
 
 class SteadyClock:
