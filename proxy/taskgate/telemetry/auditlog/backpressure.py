@@ -25,7 +25,8 @@ class EventBuffer:
     """Events in their order, bounded in number and weight.
 
     An event is added, taken for a write, and counted until `done` says that it is written. `close`
-    ends the buffer, and drops what is in it.
+    ends the buffer, and drops what is in it. `waiting` has the events that are not taken yet, and
+    `taken` is the number of those that are not written yet.
     """
 
     def __init__(self, size: int, lost: Callable[[str, int], None], arrived: Callable[[], None]) -> None:
@@ -41,9 +42,9 @@ class EventBuffer:
         """Whether three quarters are taken: the rest is for requests that are already running."""
         self.on_crowded: Callable[[], None] = lambda: None
         """Called when `is_crowded` has changed."""
-        self._events: list[AuditEvent] = []
+        self.waiting: list[AuditEvent] = []
+        self.taken = 0
         self._weight = 0
-        self._taken = 0
         self.losses: Counter[str] = Counter()
         """Dropped events by reason, since the last `audit.gap` line."""
         self.reason = "queue_full"
@@ -51,24 +52,14 @@ class EventBuffer:
         self.is_open = True
 
     def __len__(self) -> int:
-        return len(self._events) + self._taken
-
-    @property
-    def has_more(self) -> bool:
-        """Whether there are events to take."""
-        return bool(self._events)
-
-    @property
-    def has_unfinished(self) -> bool:
-        """Whether taken events are not yet written."""
-        return bool(self._taken)
+        return len(self.waiting) + self.taken
 
     def add(self, event: AuditEvent) -> None:
         """Store an event, or drop it for lack of room. Never waits.
 
         Beyond `MAX_WEIGHT` the event is stored without its arguments and result.
         """
-        held = len(self._events) + self._taken
+        held = len(self.waiting) + self.taken
         if held >= self.size or not self.is_open:
             self.losses[self.reason] += 1
             self._on_lost(self.reason, 1)
@@ -77,7 +68,7 @@ class EventBuffer:
         if weight and self._weight + weight > MAX_WEIGHT:
             event, weight = without_payload(event), 0
         self._weight += weight
-        self._events.append(event)
+        self.waiting.append(event)
         if 4 * (held + 1) >= 3 * self.size and not self.is_crowded:
             self._update_crowded()
         if self.is_awaited:
@@ -86,7 +77,7 @@ class EventBuffer:
 
     def force(self, event: AuditEvent) -> None:
         """Store an event even when there is no room; for `audit.gap`, which reports the losses."""
-        self._events.append(event)
+        self.waiting.append(event)
         self._update_crowded()
 
     def resize(self, size: int) -> None:
@@ -99,23 +90,23 @@ class EventBuffer:
 
         They keep their places in `size` until `done`.
         """
-        events = self._events[:most]
-        del self._events[:most]
-        self._taken += len(events)
+        events = self.waiting[:most]
+        del self.waiting[:most]
+        self.taken += len(events)
         if self._weight:
             self._weight -= sum(map(_WEIGHT, events))
         return events
 
     def done(self) -> int:
         """Free the places of the taken events, now written; returns how many they were."""
-        taken, self._taken = self._taken, 0
+        taken, self.taken = self.taken, 0
         self._update_crowded()
         return taken
 
     def close(self) -> int:
         """Refuse further events and drop the rest; returns how many were dropped."""
         left = len(self)
-        self._events, self._taken, self._weight = [], 0, 0
+        self.waiting, self.taken, self._weight = [], 0, 0
         self.is_open, self.reason = False, "closed"
         self._update_crowded()
         if left:
@@ -123,7 +114,7 @@ class EventBuffer:
         return left
 
     def _update_crowded(self) -> None:
-        is_crowded = 4 * len(self) >= 3 * self.size
+        is_crowded = 4 * (len(self.waiting) + self.taken) >= 3 * self.size
         if is_crowded is not self.is_crowded:
             self.is_crowded = is_crowded
             self.on_crowded()

@@ -167,7 +167,8 @@ def origin_of(
     """
     if request_context is None or not request_context.id:
         return None
-    summary, agent = summary_of(request_context.message, keep_arguments=keep_arguments), request_context.agent
+    message, agent = request_context.message, request_context.agent
+    summary = _NO_REQUEST if message is None else summary_of(message, keep_arguments=keep_arguments)
     path = request_context.path if request_context.refusal != _UNKNOWN_PATH else None
     return EventOrigin(
         request_context.id,

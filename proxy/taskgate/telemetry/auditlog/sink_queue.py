@@ -162,7 +162,7 @@ class SinkQueue:
             raise
         self._task = asyncio.create_task(self._run_task())
         self.buffer.is_awaited = True
-        if self.buffer.has_more:
+        if self.buffer.waiting:
             self._wake.set()
 
     def reconfigure(self, name: str, options: SinkQueueOptions, change: Callable[[ChainWriter], None]) -> None:
@@ -216,14 +216,15 @@ class SinkQueue:
             except Exception as error:
                 self._on_failure(error)
             else:
-                self._on_success()
+                if self._is_failing:
+                    self._on_success()
 
     async def _write_all(self) -> None:
         """Write the buffer and a checkpoint, and sync; retried until it succeeds."""
         self._apply_changes()
         while True:
             try:
-                while self.buffer.has_more or self.buffer.has_unfinished:
+                while self.buffer.waiting or self.buffer.taken:
                     await self._write()
                 if self._since_checkpoint and self._options.checkpoint_events is not None:
                     await self._write_checkpoint()
@@ -250,10 +251,11 @@ class SinkQueue:
         """Do all work that is due: changes, a reopen, one batch, a checkpoint, a sync."""
         now = asyncio.get_running_loop().time()
         self._wake.clear()
-        self._apply_changes()
+        if self._changes:
+            self._apply_changes()
         if self._reopen_wanted:
             await self._reopen()
-        if self.buffer.has_more or self.buffer.has_unfinished:
+        if self.buffer.waiting or self.buffer.taken:
             await self._write()
         if self._checkpoint_at is not None and self._checkpoint_at <= now:
             await self._write_checkpoint()
@@ -278,7 +280,7 @@ class SinkQueue:
     async def _write(self) -> None:
         """Write one batch; after an earlier failure also what the writer still has."""
         batch = self.buffer.take(MAX_BATCH)
-        if self.buffer.has_more:
+        if self.buffer.waiting:
             self._wake.set()
         else:
             self.buffer.is_awaited = True
@@ -315,7 +317,8 @@ class SinkQueue:
             self._sync_at = asyncio.get_running_loop().time() + SYNC_DELAY
         self._schedule_checkpoint()
         if not self.buffer.is_crowded:
-            self._report_losses()
+            if self.buffer.losses:
+                self._report_losses()
             self.on_room()
 
     def _schedule_checkpoint(self) -> None:
@@ -358,10 +361,9 @@ class SinkQueue:
         log.error("the audit log cannot be written; taskgate keeps retrying", extra=details, exc_info=error)
 
     def _on_success(self) -> None:
-        if self._is_failing:
-            self._is_failing, self.buffer.reason = False, "queue_full"
-            self._wake.set()
-            log.info("the audit log is written again", extra={"sink": self.name})
+        self._is_failing, self.buffer.reason = False, "queue_full"
+        self._wake.set()
+        log.info("the audit log is written again", extra={"sink": self.name})
 
 
 def _with_time(work: Callable[..., Any], clock: Clock) -> Any:
