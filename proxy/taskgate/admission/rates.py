@@ -29,7 +29,7 @@ from taskgate.protocol.vocabulary import NOTE_CANCELLED, NOTE_INITIALIZED
 from taskgate.stores.base import RateJudgement, RateStep, RateStepMode, RateStore
 from taskgate.stores.rates import SIZE, MemoryRateStore, refuses
 from taskgate.streams.exchange import Exchange
-from taskgate.telemetry.events import EventSink, RateFallbackUsed, RateLimitChecked
+from taskgate.telemetry.events import EventSink, RateFallbackUsed, RateLimitAllowed, RateLimitChecked
 
 LONGEST_WAIT: Final = timedelta(days=1)
 """The wait that a host is told if it has no end."""
@@ -228,7 +228,11 @@ class RateLimiter:
         for (_, _, _, policy), verdict in zip(demands, verdicts, strict=True):
             if not verdict.allowed:
                 emit(RateLimitChecked(policy.name, policy.scope, "shadow" if policy.shadow else "rejected"))
-            elif way is RateStepMode.TAKE:
+            elif way is not RateStepMode.TAKE:
+                continue
+            elif counted_as == _ALLOWED:
+                emit(RateLimitAllowed(policy.name, policy.scope))
+            else:
                 emit(RateLimitChecked(policy.name, policy.scope, counted_as))
 
 

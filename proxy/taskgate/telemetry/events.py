@@ -6,7 +6,8 @@ and results are in it only as parts of a task's record. The `request_context` sa
 event belongs to.
 
 A `NamedTuple` is used where an event is emitted for nearly every request, since it is the cheapest
-to make. The module is long because it is one catalogue, in the order of the way of a request.
+to make. What nearly every request passes has an event of its own, so that the audit log need not
+look at it. The module is long because it is one catalogue, in the order of the way of a request.
 """
 
 from collections.abc import Callable, Mapping
@@ -123,11 +124,18 @@ class CallCoalesced:
 # --- identity and access ---------------------------------------------------------------------------------------------
 
 
+class TokenRecognized(NamedTuple):
+    """A request was accepted by a token that is in the cache; `issuer` as in `TokenChecked`."""
+
+    issuer: str
+
+
 class TokenChecked(NamedTuple):
     """A request was accepted by its token, or refused because it had no valid one.
 
     `reason` is `ok`, an `AuthReason` or `jwks_unavailable`. `issuer` is the operator's name of the
-    issuer, or `_OTHER`. `known` is whether the token was in the cache; None if it was not looked up.
+    issuer, or `_OTHER`. `known` is False if the token was not in the cache, and None if it was not
+    looked up.
     """
 
     issuer: str
@@ -193,8 +201,15 @@ class OperatorRequestAnswered:
 # --- limits ----------------------------------------------------------------------------------------------------------
 
 
+class RateLimitAllowed(NamedTuple):
+    """A rate policy was checked, and allowed a request."""
+
+    policy: str
+    scope: str
+
+
 class RateLimitChecked(NamedTuple):
-    """A rate policy was checked; `decision` is allowed, rejected, or shadow (would be rejected).
+    """A rate policy was checked; `decision` is rejected, or shadow (would be rejected).
 
     While a shared rate store is unavailable, an allowed request is `fail_local` (by the share of
     this replica) or `fail_open`.
@@ -615,13 +630,13 @@ class AuditLinesDropped:
 
 Event = (
     HttpAnswered | HttpRefused | BatchItemAnswered | StreamOpened | StreamEnded | RpcAnswered | ToolCalled
-    | ShadowPromotion | CallCoalesced | TokenChecked | KeysFetched | AccessRefused | SuspicionRaised
-    | OperatorRequestAnswered | RateLimitChecked | RateFallbackUsed | CapRefused | ConcurrencyChanged | QueueRefused
-    | TaskCreated | TaskDispatched | TaskTransitioned | TaskFinished | TaskExpired | TaskPurged | TaskCancelRequested
-    | TaskRecovered | TaskRetrieved | TaskDenied | TaskPolled | PollAdvised | PollsCounted | InputRequestOpened
-    | InputSettled | InputWaited | LeaseLost | CallsRunning | UpstreamAnswered | UpstreamAdded | UpstreamRetried
-    | CircuitChanged | HealthChecked | ProgramRestarted | ProgramsCounted | ProgramAvailabilityChanged | SessionLost
-    | LateAnswerDropped | ExtensionDenied | CredentialsFetched | StoreUsed | StoreFaulted | StoreCounted
+    | ShadowPromotion | CallCoalesced | TokenRecognized | TokenChecked | KeysFetched | AccessRefused | SuspicionRaised
+    | OperatorRequestAnswered | RateLimitAllowed | RateLimitChecked | RateFallbackUsed | CapRefused | ConcurrencyChanged
+    | QueueRefused | TaskCreated | TaskDispatched | TaskTransitioned | TaskFinished | TaskExpired | TaskPurged
+    | TaskCancelRequested | TaskRecovered | TaskRetrieved | TaskDenied | TaskPolled | PollAdvised | PollsCounted
+    | InputRequestOpened | InputSettled | InputWaited | LeaseLost | CallsRunning | UpstreamAnswered | UpstreamAdded
+    | UpstreamRetried | CircuitChanged | HealthChecked | ProgramRestarted | ProgramsCounted | ProgramAvailabilityChanged
+    | SessionLost | LateAnswerDropped | ExtensionDenied | CredentialsFetched | StoreUsed | StoreFaulted | StoreCounted
     | GatewayPhaseChanged | ConfigReloaded | AuditEventRecorded | AuditLinesWritten | AuditLinesDropped
 )  # fmt: skip
 

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from taskgate.admission.callers import AnonymousCallers, BearerCallers, Callers
 from taskgate.admission.lookup_guard import PenaltyBox
 from taskgate.admission.security_alerts import SecurityLog
-from taskgate.auth.context import ContextKeys
+from taskgate.auth.context import AuthContext, ContextKeys
 from taskgate.auth.fetch import HttpFetcher
 from taskgate.auth.jwks import IssuerKeys
 from taskgate.auth.jwt import OTHER, TokenVerifier
@@ -34,7 +34,7 @@ from taskgate.config import GatewayConfig
 from taskgate.domain.cursors import CursorKeys
 from taskgate.domain.request_state import RequestStateKeys
 from taskgate.system.secret_files import ADVICE, is_exposed
-from taskgate.telemetry.events import EventSink, KeysFetched, TokenChecked
+from taskgate.telemetry.events import EventSink, KeysFetched, TokenChecked, TokenRecognized
 
 KEY_FILE: Final = "context.key"
 _SHORTEST_TOKEN, _LONGEST_TOKEN = 16, 4096
@@ -155,12 +155,16 @@ def build_authenticator(
     bind, cache = config.auth.context.bind, config.auth.token_cache
     heard = asyncio.Event() if before is None else before.heard
     issuers = _issuers(config, before, _FetchReport(event_sink, heard), clock)
+
+    def listener(issuer: str, reason: str, is_cached: bool, caller: AuthContext | None = None) -> None:
+        event_sink.emit(TokenRecognized(issuer) if is_cached else TokenChecked(issuer, reason, is_cached, caller))
+
     verifier = TokenVerifier(
         [(issuer.settings, issuer.keys) for issuer in issuers],
         bind=ContextKeys(deployment.current, deployment.previous, bind).bind,
         bound=bind,
         clock=clock,
-        listener=lambda *judged: event_sink.emit(TokenChecked(*judged)),
+        listener=listener,
         cache_size=cache.size,
         cache_ttl=cache.max_ttl,
     )

@@ -8,7 +8,7 @@ import pytest
 from taskgate.domain.limits import Override, Overrides
 from taskgate.domain.rates import RateEvent, RateLimit, RatePolicies, RateScope
 from taskgate.errors import RateLimited
-from taskgate.telemetry.events import RateLimitChecked, SuspicionRaised
+from taskgate.telemetry.events import RateLimitAllowed, RateLimitChecked, SuspicionRaised
 from unit.admission.gates import ALICE, BOB, HERE, THERE, Gate, policy
 from unit.admission.live_rules import rules
 
@@ -33,12 +33,8 @@ class TestBeforeAuthentication:
         with pytest.raises(RateLimited):
             await at.gate.on_connection(HERE, "reports", unknown)
         await at.gate.on_connection(THERE, "reports", unknown)
-        assert [event.decision for event in at.emitted.all if isinstance(event, RateLimitChecked)] == [
-            "allowed",
-            "allowed",
-            "rejected",
-            "allowed",
-        ]
+        allowed, rejected = RateLimitAllowed("ip", "ip"), RateLimitChecked("ip", "ip", "rejected")
+        assert at.emitted.all == [allowed, allowed, rejected, allowed]
 
     async def test_tokens_that_are_not_accepted_close_the_door_for_their_address(self) -> None:
         at = Gate(policy("auth_failures", 2, scope=RateScope.IP, event=RateEvent.AUTH_FAILURE))

@@ -9,7 +9,7 @@ from taskgate.admission.rates import address_block
 from taskgate.auth.context import AuthContext
 from taskgate.domain.limits import Override, Overrides
 from taskgate.domain.rates import RateEvent, RateLimit, RatePolicies, RateScope
-from taskgate.telemetry.events import RateLimitChecked
+from taskgate.telemetry.events import RateLimitAllowed, RateLimitChecked
 from unit.admission.gates import ALICE, BOB, HERE, THERE, Gate, policy
 from unit.admission.live_rules import rules
 from unit.auth.identities import identity
@@ -55,9 +55,8 @@ async def test_one_request_takes_from_all_its_policies_or_from_none() -> None:
 async def test_a_shadow_lets_through_and_tells() -> None:
     at = Gate(policy("shadow", shadow=True))
     assert [await at.asks() for _ in range(3)] == [True] * 3
-    assert at.emitted.all == [
-        RateLimitChecked("shadow", "context", decision) for decision in ("allowed", "shadow", "shadow")
-    ]
+    allowed, shadow = RateLimitAllowed("shadow", "context"), RateLimitChecked("shadow", "context", "shadow")
+    assert at.emitted.all == [allowed, shadow, shadow]
 
 
 async def test_what_is_decided_is_told_of_every_policy_that_was_asked() -> None:
@@ -65,10 +64,10 @@ async def test_what_is_decided_is_told_of_every_policy_that_was_asked() -> None:
     await at.asks()
     await at.asks()
     assert at.emitted.all == [
-        RateLimitChecked("calls", "context", "allowed"),
-        RateLimitChecked("all", "global", "allowed"),
+        RateLimitAllowed("calls", "context"),
+        RateLimitAllowed("all", "global"),
         RateLimitChecked("calls", "context", "rejected"),
-        RateLimitChecked("all", "global", "allowed"),
+        RateLimitAllowed("all", "global"),
     ]
 
 

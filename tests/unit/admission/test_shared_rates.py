@@ -12,7 +12,7 @@ from taskgate.domain.rates import RateEvent, RatePolicies, RatePolicy, RateScope
 from taskgate.errors import RateLimited, StoreUnavailable
 from taskgate.stores.base import RateJudgement, RateStep
 from taskgate.stores.rates import MemoryRateStore
-from taskgate.telemetry.events import RateLimitChecked, SuspicionRaised
+from taskgate.telemetry.events import RateLimitAllowed, RateLimitChecked, SuspicionRaised
 from unit.admission.gates import ALICE, BOB, policy
 from unit.admission.live_rules import live
 from unit.lifecycle.asked import Asked
@@ -142,7 +142,7 @@ async def test_what_came_to_no_request_counts_nevertheless() -> None:
 async def test_each_policy_is_told_of_once_for_a_request() -> None:
     at = Replica(Counted(), *ALL)
     await at.serves()
-    assert at.emitted.all == [RateLimitChecked("ip", "ip", "allowed"), RateLimitChecked("calls", "context", "allowed")]
+    assert at.emitted.all == [RateLimitAllowed("ip", "ip"), RateLimitAllowed("calls", "context")]
 
 
 async def test_tokens_that_are_not_accepted_anywhere_close_the_door_everywhere() -> None:
@@ -210,7 +210,7 @@ async def test_several_messages_of_one_request_take_once_for_their_arrival() -> 
     for _ in range(2):
         await at.gate.on_request(ALICE, exchange, "reports", "tools/call")
     await at.gate.flush(exchange, "reports")
-    assert [event.policy for event in at.emitted.all if isinstance(event, RateLimitChecked)] == ["ip", "calls", "calls"]
+    assert [event.policy for event in at.emitted.all if isinstance(event, RateLimitAllowed)] == ["ip", "calls", "calls"]
 
 
 async def test_what_is_left_is_told_of_what_the_request_takes() -> None:

@@ -19,7 +19,7 @@ from taskgate.config.model import GatewayConfig
 from taskgate.domain.request_state import PassThroughState
 from taskgate.errors import InvalidParams, Unauthenticated
 from taskgate.streams.exchange import HttpMethod, InboundHead
-from taskgate.telemetry.events import KeysFetched, TokenChecked
+from taskgate.telemetry.events import KeysFetched, TokenChecked, TokenRecognized
 from taskgate.wiring.authentication import (
     KEY_FILE,
     Authenticator,
@@ -109,6 +109,17 @@ async def test_a_token_is_judged_and_what_is_found_is_reported(houses: Any, issu
         TokenChecked("_OTHER", "missing"),
     ]
     assert emitted.all == [KeysFetched("corp", "ok", 1), *judged]
+
+
+async def test_a_token_that_comes_again_is_recognized(houses: Any, issuer: TokenIssuer) -> None:
+    emitted = RecordedEvents()
+    house = houses(guarded(SERVERS, issuer), emitted=emitted)
+    token = issuer.token(RESOURCE, iat=NOW, exp=NOW + 300)
+    asked = Asked(InboundHead(method=HttpMethod.POST, path=MOUNT.path, authorization=(f"Bearer {token}",)))
+    async with bounded():
+        caller = await house.callers.identify(asked, MOUNT)
+        assert await house.callers.identify(asked, MOUNT) == caller
+    assert emitted.all[1:] == [TokenChecked("corp", "ok", known=False, caller=caller), TokenRecognized("corp")]
 
 
 async def test_each_issuer_has_its_keys_and_all_are_needed_to_be_ready(houses: Any, tmp_path: Path) -> None:

@@ -119,9 +119,6 @@ def suspicion_raised(
 
 
 def rate_judged(source: events.RateLimitChecked, request_context: RequestContext | None, now: datetime) -> AuditEvents:
-    """Allowed requests, which are most, are not recorded."""
-    if source.decision == "allowed":
-        return NO_EVENTS
     limit = LimitHit("rate", source.policy, source.scope)
     if source.decision == "shadow":
         return _event("limit.shadow_rejected", SUCCESS, "rate", now, origin_of(request_context), limit=limit)

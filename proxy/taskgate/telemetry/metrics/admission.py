@@ -116,6 +116,9 @@ def limit_recorders(registry: Registry) -> Recorders:
     caps = registry.counter(CAP_REJECTIONS)
     queue_refusals = registry.counter(QUEUE_REJECTIONS)
 
+    def rate_limit_allowed(event: events.RateLimitAllowed) -> None:
+        decisions[event.policy, event.scope, "allowed"].value += 1
+
     def rate_limit_checked(event: events.RateLimitChecked) -> None:
         # The event is the key: its fields are the labels of the family.
         decisions[event].value += 1
@@ -127,6 +130,7 @@ def limit_recorders(registry: Registry) -> Recorders:
         queue_refusals[event.mount, event.reason].value += 1
 
     return {
+        events.RateLimitAllowed: rate_limit_allowed,
         events.RateLimitChecked: rate_limit_checked,
         events.CapRefused: cap_refused,
         events.QueueRefused: queue_refused,
@@ -198,6 +202,10 @@ def access_recorders(registry: Registry) -> Recorders:
     refusals = registry.counter(ACCESS_REFUSALS)
     suspicions = registry.counter(SECURITY_EVENTS)
 
+    def token_recognized(event: events.TokenRecognized) -> None:
+        requests[event.issuer, True, "ok"].value += 1
+        cache_lookups[True,].value += 1
+
     def token_checked(event: events.TokenChecked) -> None:
         requests[event.issuer, event.reason == "ok", event.reason].value += 1
         if event.known is not None:
@@ -210,6 +218,7 @@ def access_recorders(registry: Registry) -> Recorders:
         suspicions[event.kind,].value += 1
 
     return {
+        events.TokenRecognized: token_recognized,
         events.TokenChecked: token_checked,
         events.AccessRefused: access_refused,
         events.SuspicionRaised: suspicion_raised,

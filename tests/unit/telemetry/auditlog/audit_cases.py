@@ -301,8 +301,6 @@ OTHERS: Final = (
 CASES: Final = (*REQUESTS, *TASKS, *OTHERS)
 
 UNTOLD: Final[Sequence[events.Event]] = (
-    events.RateLimitChecked("calls", "context", "allowed"),
-    events.TokenChecked("corp", "ok", True, CALLER),
     events.TokenChecked("corp", "ok", None, CALLER),
     events.CircuitChanged("reports", "half_open"),
     events.HealthChecked("reports", False, None),

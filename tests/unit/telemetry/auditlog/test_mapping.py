@@ -49,6 +49,8 @@ FOR_METRICS_ALONE = {
     kinds.ConcurrencyChanged,
     kinds.TaskPolled,
     kinds.PollAdvised,
+    kinds.RateLimitAllowed,
+    kinds.TokenRecognized,
     kinds.ProgramsCounted,
     kinds.UpstreamRetried,
     kinds.ExtensionDenied,

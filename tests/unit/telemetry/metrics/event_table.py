@@ -174,13 +174,16 @@ EVENTS: list[tuple[events.Event, dict[str, float]]] = [
     (events.TokenChecked("corp", "ok"), {"taskgate_auth_requests_total{issuer=corp,reason=,result=accepted}": 1}),
     *(
         (
-            events.TokenChecked("corp", "ok", known=known),
+            event,
             {
                 "taskgate_auth_requests_total{issuer=corp,reason=,result=accepted}": 1.0,
                 f"taskgate_token_cache_lookups_total{{result={result}}}": 1.0,
             },
         )
-        for known, result in ((True, "hit"), (False, "miss"))
+        for event, result in (
+            (events.TokenRecognized("corp"), "hit"),
+            (events.TokenChecked("corp", "ok", known=False), "miss"),
+        )
     ),
     (
         events.TokenChecked("partner", "jwks_unavailable"),
@@ -294,13 +297,16 @@ EVENTS: list[tuple[events.Event, dict[str, float]]] = [
         | observed("taskgate_task_duration_seconds", f"status=failed,{UP}", 8),
     ),
     (events.StreamOpened("upstream", "listen"), {"taskgate_streams{kind=listen,side=upstream}": 1}),
+    (
+        events.RateLimitAllowed("calls", "context"),
+        {"taskgate_rate_limit_decisions_total{decision=allowed,policy=calls,scope=context}": 1.0},
+    ),
     *(
         (
             events.RateLimitChecked("calls", scope, decision),
             {f"taskgate_rate_limit_decisions_total{{decision={decision},policy=calls,scope={scope}}}": 1.0},
         )
         for scope, decision in (
-            ("context", "allowed"),
             ("ip", "rejected"),
             ("tool", "shadow"),
             ("global", "fail_local"),
