@@ -29,15 +29,12 @@ class EventBuffer:
     `taken` is the number of those that are not written yet.
     """
 
-    def __init__(self, size: int, lost: Callable[[str, int], None], arrived: Callable[[], None]) -> None:
-        """`lost` is called with the reason and the number each time that events are dropped.
-
-        `arrived` is called for the next event after `is_awaited` was set.
-        """
+    def __init__(self, size: int, lost: Callable[[str, int], None]) -> None:
+        """`lost` is called with the reason and the number each time that events are dropped."""
         self.size = size
         self._on_lost = lost
-        self._on_arrival = arrived
-        self.is_awaited = False
+        self.on_next: Callable[[], object] | None = None
+        """Called once, when the next event is added."""
         self.is_crowded = False
         """Whether three quarters are taken: the rest is for requests that are already running."""
         self.on_crowded: Callable[[], None] = lambda: None
@@ -71,9 +68,9 @@ class EventBuffer:
         self.waiting.append(event)
         if 4 * (held + 1) >= 3 * self.size and not self.is_crowded:
             self._update_crowded()
-        if self.is_awaited:
-            self.is_awaited = False
-            self._on_arrival()
+        if self.on_next is not None:
+            on_next, self.on_next = self.on_next, None
+            on_next()
 
     def force(self, event: AuditEvent) -> None:
         """Store an event even when there is no room; for `audit.gap`, which reports the losses."""

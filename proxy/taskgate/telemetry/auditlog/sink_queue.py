@@ -118,6 +118,7 @@ class SinkQueue:
     takes too long, with `abort`. No method but `open`, `flush` and `close` waits.
 
     - `_wake`: set to let the task work; `_closing`: set when the task has to end
+    - `_wake_soon`: sets `_wake` after `BATCH_DELAY`; None before `open`
     - `_changes`: functions for the writer, to be called between two batches
     - `_since_checkpoint`: the number of lines after the last checkpoint
     - `_sync_at`, `_checkpoint_at`: when these are due, by the time of the loop; None for never
@@ -127,7 +128,7 @@ class SinkQueue:
         self, name: str, writer: ChainWriter, options: SinkQueueOptions, *, event_sink: EventSink, clock: Clock
     ) -> None:
         self.name = name
-        self.buffer = EventBuffer(options.size, self._on_lost, self._on_arrival)
+        self.buffer = EventBuffer(options.size, self._on_lost)
         """Takes events, which are written soon after."""
         self.sequence: int | None = None
         """The number of the last line of the sink; None until it is open."""
@@ -150,6 +151,7 @@ class SinkQueue:
         self._sync_at: float | None = None
         self._checkpoint_at: float | None = None
         self._task: asyncio.Task[None] | None = None
+        self._wake_soon: Callable[[], object] | None = None
 
     async def open(self) -> None:
         """Open the sink and start writing. Raises AuditUnavailable; then nothing stays open."""
@@ -161,7 +163,8 @@ class SinkQueue:
                 raise AuditUnavailable(f"cannot be written: {error.strerror}") from None
             raise
         self._task = asyncio.create_task(self._run_task())
-        self.buffer.is_awaited = True
+        self._wake_soon = partial(asyncio.get_running_loop().call_later, BATCH_DELAY, self._wake.set)
+        self.buffer.on_next = self._wake_soon
         if self.buffer.waiting:
             self._wake.set()
 
@@ -283,7 +286,7 @@ class SinkQueue:
         if self.buffer.waiting:
             self._wake.set()
         else:
-            self.buffer.is_awaited = True
+            self.buffer.on_next = self._wake_soon
         for _ in range(0, len(batch), LOOP_BATCH):
             if not self._writer.add_templated(batch, LOOP_BATCH):
                 break
@@ -331,9 +334,6 @@ class SinkQueue:
             self._checkpoint_at = now
         elif self._checkpoint_at is None:
             self._checkpoint_at = now + within
-
-    def _on_arrival(self) -> None:
-        asyncio.get_running_loop().call_later(BATCH_DELAY, self._wake.set)
 
     # --- failures ------------------------------------------------------------------------------------------------
 

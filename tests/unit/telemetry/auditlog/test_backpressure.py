@@ -12,7 +12,7 @@ EVENT = internal_event("gateway.started", NOW)
 
 
 def filled(count: int, size: int = 16) -> EventBuffer:
-    queue = EventBuffer(size, lambda _reason, _lines: None, lambda: None)
+    queue = EventBuffer(size, lambda _reason, _lines: None)
     for _ in range(count):
         queue.add(EVENT)
     return queue
