@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
 from taskgate.protocol.messages import Message, Request
@@ -57,6 +58,7 @@ def client_of(info: Mapping[str, Any]) -> Client:
     )
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class RequestContext:
     """The context of one request. A field is None while its value is unknown.
 
@@ -76,30 +78,24 @@ class RequestContext:
     - `background`: whether this is the context of a task's call, whose request may have ended
     """
 
-    __slots__ = (
-        "address", "agent", "background", "caller", "client", "error", "id", "message", "mount", "parts", "path",
-        "refusal", "result_bytes", "revision", "span", "status", "task", "verb",
-    )  # fmt: skip
-
-    def __init__(self, id: str, address: str, verb: str, path: str, agent: str | None = None) -> None:
-        self.id = id
-        self.address = address
-        self.verb = verb
-        self.path = path
-        self.agent = agent
-        self.status: int | None = None
-        self.mount: str | None = None
-        self.caller: Caller | None = None
-        self.message: Message | None = None
-        self.revision: str | None = None
-        self.client: Client | None = None
-        self.task: str | None = None
-        self.error: str | None = None
-        self.refusal: str | None = None
-        self.span: Span | None = None
-        self.parts = 0
-        self.result_bytes: int | None = None
-        self.background = False
+    id: str
+    address: str
+    verb: str
+    path: str
+    agent: str | None = None
+    status: int | None = None
+    mount: str | None = None
+    caller: Caller | None = None
+    message: Message | None = None
+    revision: str | None = None
+    client: Client | None = None
+    task: str | None = None
+    error: str | None = None
+    refusal: str | None = None
+    span: Span | None = None
+    parts: int = 0
+    result_bytes: int | None = None
+    background: bool = False
 
     def for_message(self, message: Message | None) -> RequestContext:
         """A copy for one of the messages of this request, without what belongs to another message."""
