@@ -30,10 +30,11 @@ class Revision(StrEnum):
     R2025_11_25 = "2025-11-25"
     R2026_07_28 = "2026-07-28"
 
-    @property
-    def has_tasks(self) -> bool:
-        """Whether the core of the revision defines tasks; later ones have them as an extension."""
-        return self is Revision.R2025_11_25
+    has_tasks: bool
+    """Whether the core of the revision defines tasks; later ones have them as an extension."""
+
+    def __init__(self, name: str) -> None:
+        self.has_tasks = name == "2025-11-25"
 
 
 LEGACY: Final = (Revision.R2024_11_05, Revision.R2025_03_26, Revision.R2025_06_18, Revision.R2025_11_25)

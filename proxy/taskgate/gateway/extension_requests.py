@@ -34,7 +34,7 @@ class ExtensionRequests:
 
         Raises UnknownMethod if it is not forwarded between hosts and servers of these eras.
         """
-        found = mount.extensions.extension_of(method)
+        found = mount.extensions.by_method.get(method)
         if found is None or not found.crosses(host, server):
             raise UnknownMethod("The extension method is not available on this server")
         return found

@@ -18,10 +18,7 @@ def is_deeper(body: bytes, limit: int) -> bool:
     after the error.
     """
     # Most texts have no more brackets than `limit`, strings included, and so cannot nest deeper.
-    if len(body) < _LONG:
-        if len(body.translate(None, _NOT_OPENING)) <= limit:
-            return False
-    elif has_at_most(body, limit):
+    if has_at_most(body, limit):
         return False
     # The levels that may still open; it shrinks and grows with the nesting at the end of each window.
     room = limit
@@ -125,9 +122,6 @@ ROUND: Final = bytes.maketrans(b"[{]}", b"(())")
 """Translation of both kinds of brackets to round ones."""
 STEPS: Final = bytes.maketrans(b"()", b"\x01\xff")
 """Translation of round brackets to signed bytes: +1 level, -1 level."""
-_LONG: Final = 8 * 1024
-"""Bytes from which on searching brackets is faster than `translate` over the whole text."""
 _FEW: Final = 1000
 """Brackets up to which searching them is faster than counting all."""
-_NOT_OPENING: Final = bytes(sorted(set(range(256)) - set(b"[{")))
 _NO_MARKS: Final = bytes(sorted(set(range(256)) - set(b'[]{}"')))

@@ -66,13 +66,13 @@ def insertion(object_text: RawJson, key: str, value: RawJson) -> tuple[int, int,
     return at, at, f"{dump(key)}:{value}{comma}"
 
 
-def may_have_key(text: RawJson, key: str) -> bool:
-    """Whether any object in a text may have that key, in any escaped spelling.
+def may_have_key(text: RawJson, *keys: str) -> bool:
+    """Whether any object in a text may have one of those keys, in any escaped spelling.
 
-    False is certain, true is a guess. It is as fast as a string search. The key consists of letters
+    False is certain, true is a guess. It is as fast as a string search. The keys consist of letters
     and underscores.
     """
-    return f'"{key}"' in text or ("\\u" in text and _spellings(key).search(text) is not None)
+    return any(f'"{key}"' in text or ("\\u" in text and _spellings(key).search(text) is not None) for key in keys)
 
 
 @cache

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 from taskgate.domain.record import RequestId
 from taskgate.domain.versions import Era, Peer, Revision, find_modern_revision, find_revision
 from taskgate.errors import (
+    HeaderMismatch,
     IncompleteMeta,
     InvalidParams,
     MalformedMessage,
@@ -25,13 +26,13 @@ from taskgate.errors import (
     VerbNotServed,
 )
 from taskgate.jsontext.edits import splice_range
-from taskgate.jsontext.spans import UNREAD, Members, RawJson, decode, members
+from taskgate.jsontext.spans import UNREAD, Member, Members, RawJson, decode, members
 from taskgate.protocol.extensions import ExtensionPolicy
 from taskgate.protocol.faults import TASKS_NEEDED
-from taskgate.protocol.headers import RequestHeaders, check_headers, check_single
+from taskgate.protocol.headers import RequestHeaders, check_headers
 from taskgate.protocol.host_requests import RequestMeta
 from taskgate.protocol.jsonrpc import is_id
-from taskgate.protocol.messages import Message, Notification, Request, Response, meta_of, short_info, value_of
+from taskgate.protocol.messages import Message, Notification, Request, Response, short_info, value_of
 from taskgate.protocol.vocabulary import (
     CLIENT_CAPABILITIES,
     CLIENT_INFO,
@@ -96,7 +97,8 @@ def classify(
     MissingCapability, InvalidParams. For a notification only the version is checked. A response
     raises MalformedMessage, since the era has no requests of servers (H-MOD-8).
     """
-    meta = {} if isinstance(message, Response) else meta_of(message.params)
+    member = None if isinstance(message, Response) else message.params.get("_meta")
+    meta = (member and member.members) or {}
     if PROTOCOL_VERSION not in meta:
         if isinstance(message, Request) and message.method == INITIALIZE:
             return InitializeMessage()
@@ -139,7 +141,9 @@ def _modern(
     extensions: ExtensionPolicy,
 ) -> RequestMeta:
     """The declarations of a modern request. The checks are in the order of AMB-10."""
-    check_single(headers)
+    if headers.duplicate is not None:
+        # Two readers could take two values (H-MOD-4).
+        raise HeaderMismatch(f"{headers.duplicate} was sent more than once")
     host = _host(request, meta)
     check_headers(headers, request, host.version, strict_names=strict_names)
     if host.meta is None:
@@ -153,7 +157,7 @@ def _modern(
         raise MissingCapability(TASKS_NEEDED)
     if host.problem is not None:
         raise InvalidParams(host.problem)
-    token = _progress_token(meta)
+    token = _progress_token(meta["progressToken"]) if "progressToken" in meta else None
     if token is None and not headers.params:
         return host.meta
     peer, level, _, has_tasks, _ = host.meta
@@ -252,10 +256,8 @@ def _needs_tasks(request: Request, capabilities: Mapping[str, Any]) -> bool:
     return request.method in MODERN_TASK_METHODS
 
 
-def _progress_token(meta: Members) -> RequestId | None:
-    if "progressToken" not in meta:
-        return None
-    token: RequestId = meta["progressToken"].value
+def _progress_token(member: Member) -> RequestId:
+    token: RequestId = member.value
     if not is_id(token):
         raise InvalidParams("The progress token must be a string or an integer")
     return token

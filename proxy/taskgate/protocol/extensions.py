@@ -127,8 +127,9 @@ class ExtensionPolicy:
     """The members of the filter of `subscriptions/listen` of all allowed extensions."""
     streams: frozenset[str] = field(init=False, compare=False, repr=False)
     """The methods whose requests last as long as their hosts listen."""
+    by_method: Mapping[str, Extension] = field(init=False, compare=False, repr=False)
+    """The allowed extension that has a method; methods of the core are in none."""
     _denied: frozenset[str] = field(init=False, compare=False, repr=False)
-    _by_method: Mapping[str, Extension] = field(init=False, compare=False, repr=False)
     _by_notification: Mapping[str, Extension] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -136,21 +137,15 @@ class ExtensionPolicy:
         put(self, "all_filters", frozenset[str]().union(*(each.filters for each in self.allowed.values())))
         put(self, "streams", frozenset[str]().union(*(each.streams for each in self.allowed.values())))
         put(self, "_denied", frozenset(name.casefold() for name in self.denied))
-        put(self, "_by_method", {name: each for each in self.allowed.values() for name in each.methods})
+        put(self, "by_method", {name: each for each in self.allowed.values() for name in each.methods})
         put(self, "_by_notification", {name: each for each in self.allowed.values() for name in each.notifications})
-
-    def extension_of(self, method: str) -> Extension | None:
-        """The allowed extension with that method; None for a method of the core, or of no allowed
-        one.
-        """
-        return self._by_method.get(method)
 
     def allows_method(self, method: str, host: Era, server: Era | None = None) -> bool:
         """Whether a host's request of that method crosses; false for a method of the core.
 
         `server` None asks whether it crosses to a server of any era.
         """
-        found = self._by_method.get(method)
+        found = self.by_method.get(method)
         if found is None:
             return False
         if server is None:

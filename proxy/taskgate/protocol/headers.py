@@ -99,7 +99,7 @@ def encode_value(value: str | int) -> str:
 
     Raises ValueError for a string with a lone surrogate.
     """
-    if isinstance(value, str) and _BARE(value):
+    if isinstance(value, str) and is_bare(value):
         return value
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -135,12 +135,6 @@ def is_plain(value: str) -> bool:
 # --- headers against the body -----------------------------------------------------------------------------------------
 
 
-def check_single(headers: RequestHeaders) -> None:
-    """Refuse a request that repeats a header: two readers could take two values (H-MOD-4)."""
-    if headers.duplicate is not None:
-        raise HeaderMismatch(f"{headers.duplicate} was sent more than once")
-
-
 def check_headers(headers: RequestHeaders, request: Request, version: str, *, strict_names: bool) -> None:
     """Refuse a request whose version, method or name differs between headers and body (H-MOD-1,
     H-MOD-2).
@@ -148,13 +142,18 @@ def check_headers(headers: RequestHeaders, request: Request, version: str, *, st
     `version` is the body's. The name of a task may be missing, unless `strict_names`: a released
     host sends none (AMB-8).
     """
-    _expect(VERSION_HEADER, headers.version, version, "the version in _meta")
-    _expect(METHOD_HEADER, headers.method, request.method, "the method")
-    member = NAME_PARAMS.get(request.method)
-    if member is None or (headers.name is None and member == "taskId" and not strict_names):
+    # Values of `_KNOWN` and those that `is_bare` takes are plain: nearly all values are such.
+    if headers.version != version or version not in _KNOWN:
+        _expect(VERSION_HEADER, headers.version, version, "the version in _meta")
+    if headers.method != request.method or request.method not in _KNOWN:
+        _expect(METHOD_HEADER, headers.method, request.method, "the method")
+    member, name = NAME_PARAMS.get(request.method), headers.name
+    if member is None or (name is None and member == "taskId" and not strict_names):
         return
     named = request.params.get(member)
-    _expect_encoded(NAME_HEADER, headers.name, named and named.value, f"params.{member}")
+    value = named and named.value
+    if name is None or name != value or not is_bare(name):
+        _expect_encoded(NAME_HEADER, name, value, f"params.{member}")
 
 
 def check_params(headers: RequestHeaders, request: Request, header_paths: Mapping[str, tuple[str, ...]]) -> None:
@@ -210,7 +209,7 @@ def _expect(header: str, sent: str | None, value: str, what: str) -> None:
     """Refuse a header that is missing or differs from `value`; `what` names that value."""
     if sent is None:
         raise HeaderMismatch(f"{header} is missing")
-    if sent != value or not (sent in _KNOWN or _PLAIN.fullmatch(sent)):
+    if sent != value or not _PLAIN.fullmatch(sent):
         raise _mismatch(header, what)
 
 
@@ -218,8 +217,6 @@ def _expect_encoded(header: str, sent: str | None, value: object, what: str) -> 
     """As `_expect`, for a header that `decode_value` decodes."""
     if sent is None:
         raise HeaderMismatch(f"{header} is missing")
-    if sent == value and _BARE(sent):
-        return
     try:
         decoded = decode_value(sent)
     except ValueError:
@@ -320,8 +317,8 @@ _KNOWN: Final = MODERN_METHODS | {revision.value for revision in MODERN}
 _OPENS: Final = "=?base64?"
 _CLOSES: Final = "?="
 _ENCODED: Final = re.compile(r"=\?base64\?(.*)\?=")
-# A common name, which needs no encoding.
-_BARE: Final = re.compile(r"[A-Za-z0-9_./:-]+").fullmatch
+is_bare: Final = re.compile(r"[A-Za-z0-9_./:-]+").fullmatch
+"""Matches a common name, which needs no encoding."""
 # Without white space at its ends, which HTTP strips.
 _PLAIN: Final = re.compile(r"(?:[!-~](?:[\t -~]*[!-~])?)?")
 _INTEGER: Final = re.compile(r"-?[0-9]{1,20}(?:\.0{1,20})?")

@@ -278,15 +278,15 @@ LONG: Final = 16 * 1024
 _DIGEST_SIZE: Final = 16
 
 
-def read_idempotency_key(meta: Members) -> str | None:
-    """The idempotency key of a call, from the members of its `_meta`; None without one.
+def read_idempotency_key(params: Members) -> str | None:
+    """The idempotency key of a call with these parameters, from its `_meta`; None without one.
 
     Raises InvalidParams for anything but valid Unicode text of 1 to 256 characters.
     """
-    member = meta.get(IDEMPOTENCY_KEY)
-    if member is None:
+    meta = params.get("_meta")
+    if meta is None or not meta.members or IDEMPOTENCY_KEY not in meta.members:
         return None
-    key = member.value
+    key = meta.members[IDEMPOTENCY_KEY].value
     if not isinstance(key, str) or not 0 < len(key) <= MAX_KEY or not is_unicode(key):
         raise InvalidParams(f"{IDEMPOTENCY_KEY} must be a string of 1 to {MAX_KEY} characters")
     return key

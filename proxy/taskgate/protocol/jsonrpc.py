@@ -57,17 +57,13 @@ def parse(body: bytes, *, max_depth: int, shape: Shape = ENVELOPE, max_members: 
     message = (fast_parse(text, limit) if shape is ENVELOPE else None) or _full_parse(text, shape, limit)
     if type(message) is not Response:
         params, message_id = message.params, message.id if type(message) is Request else None
-        # Nearly all keys are known names: that common case takes no function call.
-        for key in params:
-            if key not in PARAMS_NAMES:
-                _refuse_lookalikes(params, PARAMS_NAMES, message_id)
-                break
+        # Nearly all keys are known names.
+        if not params.keys() <= PARAMS_NAMES:
+            _refuse_lookalikes(params, PARAMS_NAMES, message_id)
         for name, known in _OPENED:
-            opened = (params[name].members or ()) if name in params else ()
-            for key in opened:
-                if key not in known:
-                    _refuse_lookalikes(opened, known, message_id)
-                    break
+            opened = params[name].members if name in params else None
+            if opened and not opened.keys() <= known:
+                _refuse_lookalikes(opened, known, message_id)
     return message
 
 
@@ -85,7 +81,7 @@ def is_id(value: object) -> bool:
 
 def result_text(id: RequestId, result: RawJson) -> str:
     """A success response around the text of a result."""
-    return f'{{"jsonrpc":"2.0","id":{dump(id)},"result":{result}}}'
+    return f'{{"jsonrpc":"2.0","id":{id if type(id) is int else dump(id)},"result":{result}}}'
 
 
 def error_text(id: RequestId | None, error: RawJson) -> str:
@@ -98,8 +94,8 @@ def error_text(id: RequestId | None, error: RawJson) -> str:
 
 def request_text(id: RequestId, method: str, params: RawJson | None) -> str:
     """A request around the text of its parameters."""
-    tail = "" if params is None else f',"params":{params}'
-    return f'{{"jsonrpc":"2.0","id":{dump(id)},"method":{dump(method)}{tail}}}'
+    head = dump({"jsonrpc": "2.0", "id": id, "method": method})
+    return head if params is None else f'{head[:-1]},"params":{params}}}'
 
 
 def notification_text(method: str, params: RawJson | None = None) -> str:
@@ -111,7 +107,7 @@ def notification_text(method: str, params: RawJson | None = None) -> str:
 def with_id(response: Response, id: RequestId) -> str:
     """The text of a response under another id; every other byte stays."""
     start, end = response.id_span
-    return f"{response.text[:start]}{dump(id)}{response.text[end:]}"
+    return f"{response.text[:start]}{id if type(id) is int else dump(id)}{response.text[end:]}"
 
 
 # --- reading any message ----------------------------------------------------------------------------------------------
@@ -159,9 +155,9 @@ def _read_call(text: str, envelope: Members, message_id: RequestId | None) -> Re
     params = envelope.get("params")
     inner = (params.members or {}) if params else {}
     params_text = text[params.start : params.end] if params else ""
-    if message_id is None:
-        return Notification(method=method, params=inner, text=text, params_text=params_text)
     at = params.start if params else 0
+    if message_id is None:
+        return Notification(method=method, params=inner, text=text, params_text=params_text, params_at=at)
     return Request(id=message_id, method=method, params=inner, text=text, params_text=params_text, params_at=at)
 
 
@@ -207,7 +203,9 @@ def fast_parse(text: str, limit: int = MAX_MEMBERS) -> Message | None:
             return None
         # The full parse would come to the same refusal.
         if isinstance(refusal, MalformedMessage):
-            raise MalformedMessage(str(refusal), id=_id(begin["id"])) from None
+            written = begin["id"]
+            id_ = written[1:-1] if written[0] == '"' else int(written)
+            raise MalformedMessage(str(refusal), id=id_) from None
         raise UnparsableMessage("The body is not JSON") from None
     rest = (_CLOSE if leads else _ENVELOPE_AND_CLOSE).match(text, end)
     if rest is None:
@@ -215,7 +213,7 @@ def fast_parse(text: str, limit: int = MAX_MEMBERS) -> Message | None:
     place = begin if leads else rest
     written = place["id"]
     if written is None:
-        return None if method is None else Notification(method, found, text, text[at:end])
+        return None if method is None else Notification(method, found, text, text[at:end], at)
     id_ = written[1:-1] if written[0] == '"' else int(written)
     if method is not None:
         return Request(id_, method, found, text, text[at:end], at)
@@ -223,32 +221,21 @@ def fast_parse(text: str, limit: int = MAX_MEMBERS) -> Message | None:
     return Response(id_, result, None, text, place.span("id"))
 
 
-def _id(written: str) -> str | int:
-    """An id that `_ID` matched, as its value."""
-    return written[1:-1] if written[0] == '"' else int(written)
-
-
 def _read_progress(text: str, flat: re.Match[str]) -> Notification:
     """A progress notification. They are the most frequent messages, so one match reads all of
     it.
     """
-    _, _, (begin, end), token, done, total, message = flat.regs
-    found: Members = {"progressToken": _member(text, token, 16), "progress": _member(text, done, 11)}
-    if total[1] > 0:
-        found["total"] = _member(text, total, 8)
-    if message[1] > 0:
-        found["message"] = _member(text, message, 10)
-    return Notification(names.NOTE_PROGRESS, found, text, text[begin:end])
-
-
-def _member(text: str, place: tuple[int, int], lead: int) -> Member:
-    """A plain value. `lead` is the length of its key with quotes and colon; one space may
-    follow.
-    """
-    start, end = place
-    written = text[start:end]
-    value = written[1:-1] if written[0] == '"' else float(written) if "." in written else int(written)
-    return _MEMBER(Member, (value, start - lead - (text[start - 1] == " "), start, end, None))
+    found: Members = {}
+    for name in _PROGRESS_MEMBERS:
+        start, end = flat.span(name)
+        if start > 0:
+            written = text[start:end]
+            value = written[1:-1] if written[0] == '"' else float(written) if "." in written else int(written)
+            # Before the value are its key with two quotes, a colon, and one space or none.
+            key_at = start - len(name) - 3 - (text[start - 1] == " ")
+            found[name] = _MEMBER(Member, (value, key_at, start, end, None))
+    at, end = flat.span("params")
+    return Notification(names.NOTE_PROGRESS, found, text, text[at:end], at)
 
 
 _PARAMS: Final = ENVELOPE["params"]
@@ -272,6 +259,7 @@ _PROGRESS: Final = re.compile(
     rf'(?:, ?"total": ?(?P<total>{_NUMBER}))?(?:, ?"message": ?(?P<message>"{_PLAIN}{{0,1000}}"))?\}})'
     rf"(?(lead)|, ?{_VERSION})\}}"
 ).fullmatch
+_PROGRESS_MEMBERS: Final = ("progressToken", "progress", "total", "message")
 _MEMBER: Final = tuple.__new__
 
 

@@ -49,12 +49,13 @@ class Request(NamedTuple):
 
 
 class Notification(NamedTuple):
-    """A notification; `params` as in a request."""
+    """A notification; `params` and the rest as in a request."""
 
     method: str
     params: Members
     text: str
     params_text: RawJson
+    params_at: int = 0
 
 
 @final
@@ -118,7 +119,8 @@ def meta_of(members: Members) -> Members:
 
 def required_string(params: Members, name: str, label: str) -> str:
     """A required string. Raises InvalidParams for anything else; `label` begins the message."""
-    value = value_of(params, name)
+    member = params.get(name)
+    value = None if member is None else member.value
     if not isinstance(value, str):
         raise InvalidParams(f"{label} must be a string")
     return value
@@ -129,11 +131,8 @@ def required_unicode(params: Members, name: str, label: str) -> str:
     surrogate.
     """
     value = required_string(params, name, label)
-    # Without a call of `is_unicode`: every `tools/call` comes by here.
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise MalformedMessage(f"{label} is not valid Unicode") from None
+    if not is_unicode(value):
+        raise MalformedMessage(f"{label} is not valid Unicode")
     return value
 
 
@@ -146,31 +145,34 @@ def is_unicode(value: str) -> bool:
     return True
 
 
-def tool_name(params: Members) -> str:
+def tool_name(request: Request) -> str:
     """The name of the tool to call. It is bounded because it is stored and compared.
 
     Raises InvalidParams, and MalformedMessage for a lone surrogate.
     """
-    name = required_unicode(params, "name", "The tool's name")
+    name = required_string(request.params, "name", "The tool's name")
+    if not name.isascii() and not is_unicode(name):
+        raise MalformedMessage("The tool's name is not valid Unicode")
     if len(name) > MAX_TOOL_NAME:
         raise InvalidParams(f"The tool's name is longer than {MAX_TOOL_NAME} characters")
-    arguments = params.get("arguments")
-    if arguments is not None and not arguments.is_object:
+    arguments = request.params.get("arguments")
+    if arguments is not None and request.text[arguments.start] != "{":
         raise InvalidParams("The arguments must be an object")
     return name
 
 
 def task_id(params: Members) -> TaskId:
     """The task id of a request. A wrong form raises TaskNotFound, as an unknown id does (T24)."""
-    value = value_of(params, "taskId")
-    if not is_task_id(value):
+    member = params.get("taskId")
+    value = None if member is None else member.value
+    if not isinstance(value, str) or _TASK_ID(value) is None:
         raise TaskNotFound
-    return str(value)
+    return value
 
 
 def is_task_id(value: object) -> bool:
     """Whether the value has the form of taskgate's task ids."""
-    return isinstance(value, str) and _TASK_ID.fullmatch(value) is not None
+    return isinstance(value, str) and _TASK_ID(value) is not None
 
 
 def check_capabilities(declared: Member | None) -> None:
@@ -187,4 +189,4 @@ def short_info(info: Mapping[str, Any]) -> dict[str, Any]:
     return {name: text[:MAX_INFO] for name, text in texts.items()}
 
 
-_TASK_ID: Final = re.compile(TASK_ID)
+_TASK_ID: Final = re.compile(TASK_ID).fullmatch

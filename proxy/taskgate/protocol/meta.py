@@ -78,6 +78,8 @@ def edits_for(found: Members, start: int, change: ObjectEdit) -> Edits:
     meta = found.get("_meta")
     inner = None if meta is None else meta.members
     if meta is None or inner is None:
+        if not put and not meta_put:
+            return removals(found, (*drop, "_meta"))
         put = {**put, "_meta": f"{{{members_text(meta_put)}}}"} if meta_put else put
         return member_edits(found, start, put, (*drop, "_meta"))
     hop_keys = _NO_KEYS if keeps_hop else HOP_KEYS

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taskgate.errors import MalformedMessage
+from taskgate.errors import MalformedMessage, UnparsableMessage
 from taskgate.jsontext import spans
 from taskgate.jsontext.spans import LARGE, CachedObject, CachedShape, Members, read_object
 
@@ -29,18 +29,24 @@ def met(shape: CachedShape, text: str, times: int = 2) -> None:
 def test_an_object_is_known_from_the_second_time_on() -> None:
     shape = CachedShape(LEAD)
     met(shape, '{"io.a":1}', times=1)
-    assert shape.find('{"io.a":1}', 0) is None
+    assert not shape.objects
     met(shape, '{"io.a":1}', times=1)
-    found = shape.find('[{"io.a":1}]', 1)
-    assert found is not None
-    assert (found.text, found.size) == ('{"io.a":1}', 10)
+    assert [(found.text, found.size) for found in shape.objects] == [('{"io.a":1}', 10)]
 
 
-@pytest.mark.parametrize("text", ['{"io.a":12}', '{"io.a":1 }', '{"io.a"', "", '{"io.a":1,"b":2}'])
-def test_another_text_is_not_known_however_it_begins(text: str) -> None:
+@pytest.mark.parametrize("text", ['{"io.a":12}', '{"io.a":1 }', '{"io.a":2}', "{}", '{"io.a":1,"b":2}'])
+def test_another_text_is_read_for_what_it_is_however_it_begins(text: str) -> None:
     shape = CachedShape(LEAD)
     met(shape, '{"io.a":1}')
-    assert shape.find(text, 0) is None
+    assert walked(text, shape) == walked(text, CachedShape(LEAD))
+
+
+@pytest.mark.parametrize("text", ['{"io.a"', '{"io.a":1', "{"])
+def test_what_only_begins_like_a_known_text_is_refused(text: str) -> None:
+    shape = CachedShape(LEAD)
+    met(shape, '{"io.a":1}')
+    with pytest.raises(UnparsableMessage):
+        read_object(f'{{"m":{text}', {"m": shape})
 
 
 def test_the_newest_objects_are_remembered_and_no_more_of_them_than_are_looked_through() -> None:
@@ -48,7 +54,7 @@ def test_the_newest_objects_are_remembered_and_no_more_of_them_than_are_looked_t
     texts = [f'{{"io.a":{number}}}' for number in range(spans.MAX_CACHED + 1)]
     for text in texts:
         met(shape, text)
-    assert [text for text in texts if shape.find(text, 0) is None] == texts[:1]
+    assert [found.text for found in shape.objects] == texts[:0:-1]
 
 
 def test_objects_that_are_met_once_are_not_counted_without_end() -> None:
@@ -56,8 +62,8 @@ def test_objects_that_are_met_once_are_not_counted_without_end() -> None:
     texts = [f'{{"io.a":{number}}}' for number in range(spans.MAX_SEEN_ONCE + 1)]
     for text in [*texts, texts[0], texts[-1]]:
         met(shape, text, times=1)
-    assert shape.find(texts[0], 0) is None, "forgotten with those that came before the last one"
-    assert shape.find(texts[-1], 0) is not None
+    # The first is forgotten with those that came before the last one.
+    assert [found.text for found in shape.objects] == texts[-1:]
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -99,7 +105,7 @@ def test_an_object_that_begins_otherwise_is_never_looked_for() -> None:
     text = '{"a":1,"io.a":2}'
     for _ in range(3):
         walked(text, shape)
-    assert shape.find(text, 0) is None
+    assert not shape.objects
 
 
 @pytest.mark.parametrize(("length", "is_remembered"), [(LARGE, True), (LARGE + 1, False)])
@@ -108,7 +114,7 @@ def test_what_stands_in_a_long_text_is_not_remembered(length: int, is_remembered
     text = f"{head}{'x' * (length - len(head) - len(tail))}{tail}"
     for _ in range(3):
         read_object(text, {"m": shape})
-    assert (shape.find('{"io.a":1}', 0) is not None) is is_remembered
+    assert [found.text for found in shape.objects] == ['{"io.a":1}'] * is_remembered
 
 
 def test_an_object_with_a_key_twice_is_refused_every_time() -> None:
@@ -118,11 +124,13 @@ def test_an_object_with_a_key_twice_is_refused_every_time() -> None:
             walked('{"io.a":1,"io.a":1}', shape)
 
 
-def test_an_object_in_a_long_text_is_not_looked_for_among_the_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_object_in_a_long_text_is_not_looked_for_among_the_known() -> None:
     """Long texts are read in threads too, and where a known object stood last is one place for all."""
     shape, text = CachedShape(LEAD), '{"io.a":1}'
     for _ in range(2):
         walked(text, shape)
-    monkeypatch.setattr(CachedShape, "find", lambda *_: pytest.fail("looked for"))
-    found = read_object(f'{{"m":{text},"n":"{"x" * LARGE}"}}', {"m": shape})
+    (known_object,) = shape.objects
+    before = known_object.at, known_object.members
+    found = read_object(f'{{ "m":{text},"n":"{"x" * LARGE}"}}', {"m": shape})
     assert found["m"].value == {"io.a": 1}
+    assert before == (known_object.at, known_object.members)

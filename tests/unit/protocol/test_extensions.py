@@ -163,14 +163,14 @@ def test_results_are_complete_or_of_a_kind_that_the_extension_has(kind: object, 
 @pytest.mark.parametrize("method", ["tools/call", "tasks/get", "events/list", "", "thing/do/more"])
 def test_a_method_of_no_carried_extension_has_none(method: str) -> None:
     for policy in (USUAL, NAMED, ExtensionPolicy(others=True)):
-        assert policy.extension_of(method) is None
+        assert policy.by_method.get(method) is None
         assert not any(policy.allows_method(method, host, server) for host in Era for server in (*Era, None))
 
 
 def test_a_method_is_that_of_its_extension() -> None:
-    assert NAMED.extension_of("thing/do") is NAMED.allowed[THING]
-    assert USUAL.extension_of("skills/get") is BUILT_IN[SKILLS]
-    assert EVENTS_CROSS.extension_of("skills/get") is None
+    assert NAMED.by_method["thing/do"] is NAMED.allowed[THING]
+    assert USUAL.by_method["skills/get"] is BUILT_IN[SKILLS]
+    assert "skills/get" not in EVENTS_CROSS.by_method
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ KEY = "io.taskgate/idempotency-key"
 
 
 def meta(value: str) -> Any:
-    return members(f'{{"a":1,"{KEY}":{value},"progressToken":7}}')
+    return members(f'{{"_meta":{{"a":1,"{KEY}":{value},"progressToken":7}}}}', {"_meta": {}})
 
 
 def call(arguments: str, more: str = "") -> str:
@@ -37,7 +37,8 @@ def test_what_can_be_no_key_is_refused_by_its_name(value: str) -> None:
 
 
 def test_a_call_without_a_key_has_none() -> None:
-    assert read_idempotency_key(members('{"progressToken":7}')) is None
+    for text in ('{"_meta":{"progressToken":7}}', '{"_meta":{}}', '{"_meta":7}'):
+        assert read_idempotency_key(members(text, {"_meta": {}})) is None
     assert read_idempotency_key({}) is None
 
 

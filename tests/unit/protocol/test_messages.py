@@ -108,10 +108,14 @@ ID = "7Qm2vX0cJ9rYw4LkT1eZ8A-_7Qm2vX0c"
 RELATED = '"io.modelcontextprotocol/related-task"'
 
 
-def params_of(text: str) -> Members:
+def request_of(text: str) -> Request:
     message = parse(f'{{"jsonrpc":"2.0","id":1,"method":"m","params":{text}}}'.encode(), max_depth=64)
     assert isinstance(message, Request)
-    return message.params
+    return message
+
+
+def params_of(text: str) -> Members:
+    return request_of(text).params
 
 
 @pytest.mark.parametrize(("text", "value"), [("{}", None), ('{"a":null}', None), ('{"a":[1]}', [1]), ("[]", None)])
@@ -141,7 +145,7 @@ GOOD_NAMES = {
 @pytest.mark.parametrize(("name", "text"), GOOD_NAMES.values(), ids=GOOD_NAMES)
 @pytest.mark.parametrize("arguments", ["", ',"arguments":{}', ',"arguments":{"a":1,"a":2}'])
 def test_a_tools_name_is_read(name: str, text: str, arguments: str) -> None:
-    assert tool_name(params_of(f'{{"name":{text}{arguments}}}')) == name
+    assert tool_name(request_of(f'{{"name":{text}{arguments}}}')) == name
 
 
 BAD_CALLS = {
@@ -157,13 +161,13 @@ BAD_CALLS = {
 @pytest.mark.parametrize(("text", "told"), BAD_CALLS.values(), ids=BAD_CALLS)
 def test_a_call_of_wrong_types_is_refused(text: str, told: str) -> None:
     with pytest.raises(InvalidParams, match=f"^{told}$"):
-        tool_name(params_of(text))
+        tool_name(request_of(text))
 
 
 @pytest.mark.parametrize("name", [r"\ud800", r"a\udfffb", r"\ude00\ud83d"])
 def test_a_tools_name_that_cannot_be_written_out_is_no_message(name: str) -> None:
     with pytest.raises(MalformedMessage, match=r"^The tool's name is not valid Unicode$"):
-        tool_name(params_of(f'{{"name":"{name}"}}'))
+        tool_name(request_of(f'{{"name":"{name}"}}'))
 
 
 @pytest.mark.parametrize("id_", [ID, "A" * 32, "-" * 32, "_0" * 16])

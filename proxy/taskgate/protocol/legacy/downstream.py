@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from taskgate.domain.listing import ListedTask
-from taskgate.domain.record import Faulted, InputRequest, RequestId, Succeeded, TaskId, TaskRecord
+from taskgate.domain.record import Faulted, InputRequest, RequestId, Succeeded, TaskRecord
 from taskgate.domain.versions import NEWEST_LEGACY, Era, Peer, era_of, find_revision
 from taskgate.errors import InvalidParams, SessionRequired, UnknownMethod
 from taskgate.jsontext.edits import dump, insertion, splice
@@ -35,8 +35,7 @@ from taskgate.protocol.host_requests import (
     read_idempotency_key,
 )
 from taskgate.protocol.jsonrpc import error_text, is_id, notification_text, result_text, with_id
-from taskgate.protocol.legacy import questions, results
-from taskgate.protocol.legacy.capabilities import can_ask
+from taskgate.protocol.legacy import capabilities, questions, results
 from taskgate.protocol.legacy.params import (
     FILTER_CAPABILITY,
     prepare_params,
@@ -54,7 +53,6 @@ from taskgate.protocol.messages import (
     Request,
     Response,
     check_capabilities,
-    meta_of,
     required_string,
     short_info,
     task_id,
@@ -62,7 +60,6 @@ from taskgate.protocol.messages import (
     value_of,
 )
 from taskgate.protocol.meta import edit_object, edits_for, legacy_hop_keys
-from taskgate.protocol.server_messages import Answer, Question
 
 TASK_CAPABILITY = '{"cancel":{},"requests":{"tools":{"call":{}}}}'
 LISTING_CAPABILITY = f'{{"cancel":{{}},"list":{{"filter":{FILTER_CAPABILITY}}},"requests":{{"tools":{{"call":{{}}}}}}}}'
@@ -83,6 +80,16 @@ class LegacyDownstream:
     - `task_created`, `task_state`, `task_page`, `task_outcome`: answers about the gateway's tasks.
     """
 
+    can_ask = staticmethod(capabilities.can_ask)
+    input_id = staticmethod(questions.input_id)
+    input_of = staticmethod(questions.input_of)
+    notification = staticmethod(questions.encode_notification)
+    progress = staticmethod(questions.encode_progress)
+    question = staticmethod(questions.encode_question)
+    settled_task = staticmethod(questions.settled_task)
+    wants_task = staticmethod(questions.wants_task)
+    withdrawal = staticmethod(questions.encode_withdrawal)
+
     def __init__(self, version: str, *, lists: bool = False) -> None:
         self._lists = lists
         self._tasks = LISTING_CAPABILITY if lists else TASK_CAPABILITY
@@ -91,20 +98,39 @@ class LegacyDownstream:
     def decode(
         self, message: Message, peer: Peer | None, *, offers_tasks: bool, extensions: ExtensionPolicy
     ) -> LegacyIntent:
-        match message:
-            case Request(method=names.INITIALIZE):
-                return _open_session(message)
-            case _ if peer is None:
-                raise SessionRequired("The message needs a session: send initialize first")
-            case Request():
-                has_tasks = offers_tasks and peer.revision.has_tasks
-                return _read_request(message, has_tasks=has_tasks, lists=self._lists, extensions=extensions)
-            case Notification(method=names.NOTE_CANCELLED):
-                id_ = value_of(message.params, "requestId")
-                return CancelCall(request=id_) if is_id(id_) else Ignore()
-            case Notification():
-                return questions.read_notification(message)
-        return questions.read_answer(message)
+        if isinstance(message, Request) and message.method == names.INITIALIZE:
+            return _open_session(message)
+        if peer is None:
+            raise SessionRequired("The message needs a session: send initialize first")
+        if not isinstance(message, Request):
+            return _read_other(message)
+        # Tasks exist for a host at a mount that offers them, in a revision that has them.
+        has_tasks = offers_tasks and peer.revision.has_tasks
+        if message.params_text and message.params_text[0] != "{":
+            raise InvalidParams("params must be an object")
+        match message.method:
+            case names.TOOLS_CALL:
+                return _call_tool(message, has_tasks=has_tasks)
+            case names.PING:
+                return AnswerPing(id=message.id)
+            case names.TASKS_GET if has_tasks:
+                return GetTask(id=message.id, task=task_id(message.params))
+            case names.TASKS_RESULT if has_tasks:
+                return AwaitTask(id=message.id, task=task_id(message.params))
+            case names.TASKS_CANCEL if has_tasks:
+                return CancelTask(id=message.id, task=task_id(message.params))
+            case names.TASKS_LIST if has_tasks and self._lists:
+                where, order = read_listing(message.params)
+                return ListTasks(id=message.id, where=where, order=order, cursor=read_cursor(message.params))
+            case method if method in names.RELAYED_METHODS or extensions.allows_method(method, Era.LEGACY):
+                prepared = prepare_params(message)
+                return Relay(
+                    id=message.id,
+                    method=method,
+                    params=prepared.params if prepared else None,
+                    progress_token=prepared.token if prepared else None,
+                )
+        raise UnknownMethod("Method not found")
 
     def welcome(
         self,
@@ -155,35 +181,8 @@ class LegacyDownstream:
             page = filter_tools(page, shows)
         return result_text(id, with_task_support(page, support))
 
-    def notification(self, notification: Notification, token: RequestId | None, task: TaskId | None = None) -> str:
-        return questions.encode_notification(notification, token, task)
-
-    def progress(self, token: RequestId, done: float, message: str, task: TaskId | None = None) -> str:
-        return questions.encode_progress(token, done, message, task)
-
-    def question(self, id: str, question: Question) -> str:
-        return questions.encode_question(id, question)
-
-    def input_id(self, task: TaskId, key: str) -> str:
-        return questions.input_id(task, key)
-
-    def input_of(self, id: str) -> tuple[TaskId, str] | None:
-        return questions.input_of(id)
-
-    def wants_task(self, params: RawJson) -> bool:
-        return questions.wants_task(params)
-
-    def settled_task(self, method: str, params: RawJson, answer: Answer) -> str | None:
-        return questions.settled_task(method, params, answer)
-
     def input_request(self, record: TaskRecord, request: InputRequest) -> str:
         return questions.encode_input_request(record.id, request)
-
-    def withdrawal(self, id: str, reason: str) -> str:
-        return questions.encode_withdrawal(id, reason)
-
-    def can_ask(self, peer: Peer, method: str, params: RawJson) -> bool:
-        return can_ask(peer, method, params)
 
     def task_created(self, id: RequestId, record: TaskRecord, response: str | None) -> str:
         return result_text(id, create_result(record, response))
@@ -228,51 +227,34 @@ def _object(request: Request, name: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _read_request(request: Request, *, has_tasks: bool, lists: bool, extensions: ExtensionPolicy) -> LegacyIntent:
-    """The intent of any other request. `has_tasks` says whether tasks exist for its host, `lists`
-    whether it may list them.
-    """
-    if request.params_text and not request.params_text.startswith("{"):
-        raise InvalidParams("params must be an object")
-    match request.method:
-        case names.PING:
-            return AnswerPing(id=request.id)
-        case names.TOOLS_CALL:
-            return _call_tool(request, has_tasks=has_tasks)
-        case names.TASKS_GET if has_tasks:
-            return GetTask(id=request.id, task=task_id(request.params))
-        case names.TASKS_RESULT if has_tasks:
-            return AwaitTask(id=request.id, task=task_id(request.params))
-        case names.TASKS_CANCEL if has_tasks:
-            return CancelTask(id=request.id, task=task_id(request.params))
-        case names.TASKS_LIST if has_tasks and lists:
-            where, order = read_listing(request.params)
-            return ListTasks(id=request.id, where=where, order=order, cursor=read_cursor(request.params))
-        case method if method in names.RELAYED_METHODS or extensions.allows_method(method, Era.LEGACY):
-            prepared = prepare_params(request)
-            return Relay(
-                id=request.id,
-                method=method,
-                params=prepared.params if prepared else None,
-                progress_token=prepared.token if prepared else None,
-            )
-    raise UnknownMethod("Method not found")
+def _read_other(message: Notification | Response) -> LegacyIntent:
+    """The intent of a notification or of a response."""
+    if isinstance(message, Response):
+        return questions.read_answer(message)
+    if message.method == names.NOTE_CANCELLED:
+        id_ = value_of(message.params, "requestId")
+        return CancelCall(request=id_) if is_id(id_) else Ignore()
+    return questions.read_notification(message)
 
 
 def _call_tool(request: Request, *, has_tasks: bool) -> CallTool:
-    name = tool_name(request.params)
-    options = read_task_options(request.params) if has_tasks else None
+    name = tool_name(request)
+    options = read_task_options(request.params) if has_tasks and "task" in request.params else None
     prepared = prepare_params(request)
     assert prepared is not None, "a call without parameters has no tool name"
+    stored = None
+    if options is not None:
+        # Without a token, both texts are equal.
+        stored = prepared.params.head if prepared.params.tail is None else stored_params(request)
     return CallTool(
         id=request.id,
         tool=name,
         params=prepared.params,
-        stored_params=None if options is None else stored_params(request),
+        stored_params=stored,
         progress_token=prepared.token,
         wants_task=options is not None,
         ttl=options.ttl if options else None,
-        idempotency_key=read_idempotency_key(meta_of(request.params)),
+        idempotency_key=read_idempotency_key(request.params) if "_meta" in request.params else None,
     )
 
 

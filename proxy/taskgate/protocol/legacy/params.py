@@ -18,7 +18,7 @@ from taskgate.jsontext.edits import Edits, removals, splice_range
 from taskgate.jsontext.spans import Members, RawJson
 from taskgate.protocol.jsonrpc import is_id
 from taskgate.protocol.legacy.tasks import presented_status
-from taskgate.protocol.messages import Params, Request, required_string, value_of
+from taskgate.protocol.messages import Params, Request, meta_of, required_string, value_of
 from taskgate.protocol.meta import OWN_PREFIX
 from taskgate.protocol.vocabulary import RELATED_TASK, TOOLS_CALL
 
@@ -68,13 +68,16 @@ def prepare_params(request: Request) -> PreparedParams | None:
     """
     if not request.params_text:
         return None
-    meta = _meta(request.params)
-    token = meta.get("progressToken")
-    edits = _own_removals(request.params, meta, _NOT_SENT)
+    meta = request.params.get("_meta")
+    if meta is None and "task" not in request.params:
+        return PreparedParams(Params(request.params_text), None)
+    if meta is not None and meta.members is None:
+        raise InvalidParams("_meta must be an object")
+    token = None if meta is None or meta.members is None else meta.members.get("progressToken")
+    edits = _own_removals(request.params, _NOT_SENT)
     begin, end = request.params_at, request.params_at + len(request.params_text)
     if token is None:
-        text = splice_range(request.text, begin, end, edits) if edits else request.params_text
-        return PreparedParams(Params(text), None)
+        return PreparedParams(Params(splice_range(request.text, begin, end, edits)), None)
     if not is_id(token.value):
         raise InvalidParams("The progress token must be a string or an integer")
     head = splice_range(request.text, begin, token.start, edits)
@@ -86,27 +89,17 @@ def stored_params(request: Request) -> RawJson:
     """The parameters for a record, without a progress token. Call `prepare_params` first: it checks
     them.
     """
-    edits = _own_removals(request.params, _meta(request.params), _NOT_STORED)
+    edits = _own_removals(request.params, _NOT_STORED)
     return splice_range(request.text, request.params_at, request.params_at + len(request.params_text), edits)
 
 
-def _meta(params: Members) -> Members:
-    """The members of `_meta`, none without one; InvalidParams if it is no object."""
-    meta = params.get("_meta")
-    if meta is None:
-        return {}
-    if meta.members is None:
-        raise InvalidParams("_meta must be an object")
-    return meta.members
-
-
-def _own_removals(params: Members, meta: Members, names: tuple[str, ...]) -> Edits:
+def _own_removals(params: Members, names: tuple[str, ...]) -> Edits:
     """The edits that remove `task`, the named members of `_meta`, and taskgate's own keys.
 
     Positions are those of the whole message.
     """
     edits = removals(params, ("task",)) if "task" in params else []
-    gone = set(names)
+    meta, gone = meta_of(params), set(names)
     for name in meta:
         if name.startswith(OWN_PREFIX):
             gone.add(name)

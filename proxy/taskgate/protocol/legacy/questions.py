@@ -159,7 +159,7 @@ def encode_withdrawal(id: str, reason: str) -> str:
     return notification_text(names.NOTE_CANCELLED, with_related_task(params, parts[0]) if parts else params)
 
 
-def encode_progress(token: RequestId, done: float, message: str, task: TaskId | None) -> str:
+def encode_progress(token: RequestId, done: float, message: str, task: TaskId | None = None) -> str:
     """A progress notification of the gateway itself for a host.
 
     An empty `message` is left out. `task` is the gateway's task that it names, None for none.
@@ -171,7 +171,7 @@ def encode_progress(token: RequestId, done: float, message: str, task: TaskId | 
     return notification_text(names.NOTE_PROGRESS, params if task is None else with_related_task(params, task))
 
 
-def encode_notification(notification: Notification, token: RequestId | None, task: TaskId | None) -> str:
+def encode_notification(notification: Notification, token: RequestId | None, task: TaskId | None = None) -> str:
     """A server's notification for a host.
 
     `token` replaces its progress token; None leaves it. Its related-task key becomes that of
@@ -180,7 +180,7 @@ def encode_notification(notification: Notification, token: RequestId | None, tas
     """
     place = notification.params.get("progressToken")
     edits = [] if token is None or place is None else [(place.start, place.end, dump(token))]
-    if task is None:
+    if task is None and "_meta" in notification.params:
         meta = meta_of(notification.params)
         edits += removals(meta, legacy_hop_keys(meta))
     text = splice(notification.text, edits) if edits else notification.text
@@ -283,7 +283,7 @@ def default_answer(method: str) -> Answer:
     return f'{{"error":{_error(code, "Nobody answered")}}}'
 
 
-def encode_host_notification(notification: Notification, token: RequestId | None) -> str:
+def encode_host_notification(notification: Notification, token: RequestId | None = None) -> str:
     """A host's notification for its server, without the keys of `_meta` that do not cross.
 
     `token` replaces the progress token; None leaves it.

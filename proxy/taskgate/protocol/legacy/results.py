@@ -32,6 +32,7 @@ WITHOUT_TASK: Final = ObjectEdit(meta_drop=(names.RELATED_TASK, names.SUBSCRIPTI
 
 With `keeps_hop`, the other keys of one hop stay, as both sides are of one era.
 """
+_WITHOUT_MODERN_MEMBERS: Final = ObjectEdit(drop=MODERN_MEMBERS)
 TextAt = Callable[[Member], RawJson]
 """The text of a member."""
 
@@ -44,9 +45,16 @@ def convert_response(id: RequestId, response: Response, crossing: EraCrossing) -
         return with_id(response, id) if converted == error else error_text(id, converted)
     if response.result is None or response.result.members is None or not is_complete(response, crossing.extension):
         return no_result(id)
-    change = _result_edit(response.text, response.result.members, crossing)
-    edits = edits_for(response.result.members, response.result.start, change)
-    return splice(response.text, [(*response.id_span, dump(id)), *edits])
+    text, found = response.text, response.result.members
+    change = _WITHOUT_MODERN_MEMBERS
+    match crossing.method:
+        case names.TOOLS_CALL:
+            change = _call_edit(lambda member: text[member.start : member.end], found, crossing.host)
+        case "prompts/get" if "messages" in found:
+            messages = text[found["messages"].start : found["messages"].end]
+            change = ObjectEdit(put={"messages": convert_messages(messages, crossing.host)}, drop=MODERN_MEMBERS)
+    edits = edits_for(found, response.result.start, change)
+    return splice(text, [(*response.id_span, str(id) if type(id) is int else dump(id)), *edits])
 
 
 def is_complete(response: Response, extension: Extension | None = None) -> bool:
@@ -99,32 +107,17 @@ def convert_large_error(error: LargeJson) -> MessageText:
     return error.spliced(()) if fits else as_internal(error.text())
 
 
-def _result_edit(text: str, found: Members, crossing: EraCrossing) -> ObjectEdit:
-    """The change of a modern server's result, by its method."""
-    match crossing.method:
-        case names.TOOLS_CALL:
-            return _call_edit(lambda member: _text_of(text, member), found, crossing.host)
-        case "prompts/get" if "messages" in found:
-            messages = _text_of(text, found["messages"])
-            return ObjectEdit(put={"messages": convert_messages(messages, crossing.host)}, drop=MODERN_MEMBERS)
-    return ObjectEdit(drop=MODERN_MEMBERS)
-
-
 def _call_edit(text_at: TextAt, found: Members, host: Revision) -> ObjectEdit:
     """The change of a tool result. Structured content must be an object in the legacy era: any
     other becomes text.
     """
     structured, content = found.get("structuredContent"), found.get("content")
     is_unknown = structured is not None and not structured.is_object
-    if content is not None and not is_unknown and knows_all_content(host):
-        return ObjectEdit(drop=MODERN_MEMBERS)
+    if content is not None and not is_unknown and host not in _UNKNOWN_KINDS:
+        return _WITHOUT_MODERN_MEMBERS
     unknown = text_at(structured) if structured is not None and is_unknown else None
     put = {"content": convert_content("[]" if content is None else text_at(content), host, unknown)}
     return ObjectEdit(put=put, drop=(*MODERN_MEMBERS, "structuredContent") if is_unknown else MODERN_MEMBERS)
-
-
-def _text_of(text: str, member: Member) -> RawJson:
-    return text[member.start : member.end]
 
 
 def _is_not_found(error: RawJson) -> bool:
@@ -155,11 +148,6 @@ _UNKNOWN_KINDS: Final = {
 """The kinds of blocks that are newer than a revision; the newest two legacy revisions know all."""
 _UNREADABLE: Final = object()
 """Stands for the value of a text that is no JSON."""
-
-
-def knows_all_content(host: Revision) -> bool:
-    """Whether that revision knows all content that servers send."""
-    return host not in _UNKNOWN_KINDS
 
 
 def convert_content(content: RawJson, host: Revision, structured: RawJson | None) -> RawJson:

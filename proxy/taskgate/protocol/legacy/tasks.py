@@ -22,11 +22,16 @@ from taskgate.protocol.vocabulary import IMMEDIATE_RESPONSE, RELATED_TASK
 MILLISECOND = timedelta(milliseconds=1)
 
 
-def task_object(record: TaskRecord) -> RawJson:
-    """A Task: the result of `tasks/get` and `tasks/cancel`, and the params of the status
-    notification.
+def task_object(record: TaskRecord | ListedTask) -> RawJson:
+    """A Task: the result of `tasks/get` and `tasks/cancel`, the params of the status notification,
+    and an entry of a list.
     """
-    return dump(_fields(record))
+    message = "" if record.status_message is None else f',"statusMessage":{dump(record.status_message)}'
+    return (
+        f'{{"taskId":"{record.id}","status":"{presented_status(record).value}",'
+        f'"createdAt":"{_timestamp(record.created_at)}","lastUpdatedAt":"{_timestamp(record.updated_at)}",'
+        f'"ttl":{record.ttl // MILLISECOND},"pollInterval":{record.poll_interval // MILLISECOND}{message}}}'
+    )
 
 
 def create_result(record: TaskRecord, response: str | None = None) -> RawJson:
@@ -37,7 +42,7 @@ def create_result(record: TaskRecord, response: str | None = None) -> RawJson:
     meta: dict[str, Any] = {RELATED_TASK: {"taskId": record.id}}
     if response is not None:
         meta[IMMEDIATE_RESPONSE] = response
-    return dump({"task": _fields(record), "_meta": meta})
+    return f'{{"task":{task_object(record)},"_meta":{dump(meta)}}}'
 
 
 def list_result(tasks: Sequence[ListedTask], cursor: str | None) -> RawJson:
@@ -96,31 +101,6 @@ def _related_edit(text: RawJson, meta: Member, related: RawJson) -> tuple[int, i
     return meta.start + start, meta.start + end, new
 
 
-def _fields(record: TaskRecord | ListedTask) -> dict[str, Any]:
-    fields: dict[str, Any] = {
-        "taskId": record.id,
-        "status": presented_status(record).value,
-        "createdAt": _timestamp(record.created_at),
-        "lastUpdatedAt": _timestamp(record.updated_at),
-        "ttl": record.ttl // MILLISECOND,
-        "pollInterval": record.poll_interval // MILLISECOND,
-    }
-    if record.status_message is not None:
-        fields["statusMessage"] = record.status_message
-    return fields
-
-
-@lru_cache(maxsize=4096)
-def _listed_object(task: ListedTask) -> RawJson:
-    """The same as `task_object`, as one format string: a page has many of them."""
-    message = "" if task.status_message is None else f',"statusMessage":{dump(task.status_message)}'
-    return (
-        f'{{"taskId":{dump(task.id)},"status":"{presented_status(task).value}",'
-        f'"createdAt":"{_format(task.created_at)}","lastUpdatedAt":"{_format(task.updated_at)}",'
-        f'"ttl":{task.ttl // MILLISECOND},"pollInterval":{task.poll_interval // MILLISECOND}{message}}}'
-    )
-
-
 def _format(moment: datetime) -> str:
     if moment.tzinfo is not UTC:
         moment = moment.astimezone(UTC)
@@ -128,3 +108,5 @@ def _format(moment: datetime) -> str:
 
 
 _timestamp = lru_cache(maxsize=4096)(_format)
+_listed_object = lru_cache(maxsize=4096)(task_object)
+"""A page has many tasks, and most are on the page that is asked for next."""

@@ -6,7 +6,6 @@ questions that servers ask, `server_tasks` the tasks that they make of calls.
 
 from typing import Any, Final
 
-from taskgate.domain.events import CallFaulted, CallSucceeded
 from taskgate.domain.policy import TaskSupport
 from taskgate.domain.record import RequestId
 from taskgate.domain.versions import NEWEST_LEGACY, Era, Peer, Revision, era_of, find_revision
@@ -32,11 +31,9 @@ from taskgate.protocol.legacy import capabilities, questions, server_tasks
 from taskgate.protocol.messages import Notification, Params, Request, Response, short_info, value_of
 from taskgate.protocol.server_messages import (
     MAX_SERVER_DEPTH,
-    Answer,
     CallProgress,
     CallResponse,
     LegacyServerMessage,
-    Question,
     SessionNotification,
     TaskStatusNotification,
     WithdrawnQuestion,
@@ -61,6 +58,13 @@ class LegacyUpstream:
     """
 
     tasks: Final = server_tasks.LegacyServerTasks()
+
+    answer = staticmethod(questions.encode_answer)
+    default_answer = staticmethod(questions.default_answer)
+    is_accepted = staticmethod(questions.is_accepted)
+    notification = staticmethod(questions.encode_host_notification)
+    outcome = staticmethod(call_outcome)
+    url_questions = staticmethod(questions.url_questions)
 
     def __init__(self, version: str, extensions: ExtensionPolicy) -> None:
         self._version = version
@@ -109,7 +113,9 @@ class LegacyUpstream:
         return notification_text(names.NOTE_INITIALIZED)
 
     def call(self, id: RequestId, method: str, params: Params | None) -> str:
-        return request_text(id, method, None if params is None else params.with_token(id))
+        if params is None or params.tail is None:
+            return request_text(id, method, None if params is None else params.head)
+        return request_text(id, method, params.with_token(id))
 
     def with_token_slot(self, params: RawJson) -> Params:
         try:
@@ -160,9 +166,9 @@ class LegacyUpstream:
             case Request():
                 return questions.read_question(parsed, host)
             case Notification(method=names.NOTE_PROGRESS):
-                token = value_of(parsed.params, "progressToken")
-                is_own = isinstance(token, int) and not isinstance(token, bool)
-                return CallProgress(token, parsed) if is_own else None
+                token = parsed.params.get("progressToken")
+                # A token of the gateway is an integer; a boolean is none.
+                return CallProgress(token.value, parsed) if token is not None and type(token.value) is int else None
             case Notification(method=names.NOTE_CANCELLED):
                 id_ = value_of(parsed.params, "requestId")
                 return WithdrawnQuestion(id_) if is_id(id_) else None
@@ -178,26 +184,8 @@ class LegacyUpstream:
     def _allows_extension(self, notification: str, host: Peer) -> bool:
         return self._extensions.allows_notification(notification, era_of(host.revision), Era.LEGACY)
 
-    def answer(self, id: RequestId, answer: Answer) -> str:
-        return questions.encode_answer(id, answer)
-
-    def default_answer(self, method: str) -> Answer:
-        return questions.default_answer(method)
-
-    def url_questions(self, response: Response, host: Peer | None) -> tuple[Question, ...]:
-        return questions.url_questions(response, host)
-
-    def is_accepted(self, answer: Answer) -> bool:
-        return questions.is_accepted(answer)
-
     def allows_notification(self, notification: Notification, host: Peer | None) -> bool:
         return capabilities.allows_notification(host, notification.method)
-
-    def notification(self, notification: Notification, token: RequestId | None = None) -> str:
-        return questions.encode_host_notification(notification, token)
-
-    def outcome(self, response: Response) -> CallSucceeded | CallFaulted:
-        return call_outcome(response)
 
 
 def _with_slot(params: RawJson, at: int, key: str, end: str, *, has_more: bool) -> Params:

@@ -9,16 +9,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from taskgate.domain.record import InputRequest, RequestId, TaskRecord
-from taskgate.domain.versions import Era, Peer
+from taskgate.domain.record import RequestId, TaskRecord
+from taskgate.domain.versions import Era
 from taskgate.errors import InvalidParams, UnknownMethod
 from taskgate.jsontext.edits import dump
 from taskgate.jsontext.large import MessageText
 from taskgate.jsontext.spans import RawJson
 from taskgate.protocol import vocabulary as names
-from taskgate.protocol.dialects import Round
 from taskgate.protocol.discovery import ServerDescription, filter_tools, gateway_info
-from taskgate.protocol.extensions import Extension, ExtensionPolicy
+from taskgate.protocol.extensions import ExtensionPolicy
 from taskgate.protocol.host_requests import (
     CallTool,
     CancelTask,
@@ -39,7 +38,7 @@ from taskgate.protocol.messages import Notification, Request, Response, meta_of,
 from taskgate.protocol.meta import ObjectEdit, edit_object
 from taskgate.protocol.modern import requests, results, rounds, tasks
 from taskgate.protocol.modern.capabilities import discover_result
-from taskgate.protocol.server_messages import Answer, Question
+from taskgate.protocol.server_messages import Question
 
 _RETRY_MEMBERS = ("inputResponses", "requestState")
 
@@ -67,6 +66,15 @@ class ModernDownstream:
     - `subscription_granted` to `subscription_ended`: the stream of a `subscriptions/listen`.
     """
 
+    answer = staticmethod(results.convert_response)
+    digest = staticmethod(rounds.digest)
+    is_valid_answer = staticmethod(rounds.is_valid_answer)
+    missing_capabilities = staticmethod(rounds.missing_capabilities)
+    open_inputs = staticmethod(tasks.open_inputs)
+    passed_round = staticmethod(rounds.passed_round)
+    round_of = staticmethod(rounds.round_of)
+    with_answers = staticmethod(rounds.with_answers)
+
     def __init__(self, version: str, names_server: Callable[[str], bool] = _always) -> None:
         self._version = version
         self._names_server = names_server
@@ -81,9 +89,12 @@ class ModernDownstream:
             case names.TOOLS_CALL:
                 return _call_tool(request, meta, may_be_task=offers_tasks and meta.declares_tasks)
             case names.TASKS_GET:
-                return _task_request(GetTask(id=request.id, task=task_id(request.params)), meta)
+                get = GetTask(id=request.id, task=task_id(request.params))
+                # Without the extension, only legacy tasks are served (AMB-19).
+                return get if meta.declares_tasks else LegacyTaskRequest(request=get)
             case names.TASKS_CANCEL:
-                return _task_request(CancelTask(id=request.id, task=task_id(request.params)), meta)
+                cancel = CancelTask(id=request.id, task=task_id(request.params))
+                return cancel if meta.declares_tasks else LegacyTaskRequest(request=cancel)
             case names.TASKS_UPDATE:
                 return _update_task(request)
             case names.SUBSCRIPTIONS_LISTEN:
@@ -105,17 +116,6 @@ class ModernDownstream:
         result = discover_result(server, self._version, extensions, offers_tasks=offers_tasks, info=info)
         return result_text(id, result)
 
-    def answer(
-        self,
-        id: RequestId,
-        method: str,
-        response: Response,
-        era: Era,
-        info: RawJson | None = None,
-        extension: Extension | None = None,
-    ) -> str:
-        return results.convert_response(id, method, response, info, era, extension)
-
     def tools(
         self,
         id: RequestId,
@@ -131,30 +131,17 @@ class ModernDownstream:
         page = page if shows is None else filter_tools(page, shows)
         return result_text(id, results.complete_result(page, names.TOOLS_LIST, info, era))
 
-    def round_of(self, response: Response) -> Round | None:
-        return rounds.round_of(response)
-
-    def missing_capabilities(self, response: Response, host: Peer) -> Mapping[str, Any]:
-        return rounds.missing_capabilities(response, host)
-
-    def passed_round(self, id: RequestId, response: Response, state: str | None, info: RawJson | None = None) -> str:
-        return rounds.passed_round(id, response, state, info)
-
     def input_required(self, id: RequestId, questions: Mapping[str, Question], state: str) -> str:
         encoded = {key: rounds.encode_question(question) for key, question in questions.items()}
         return result_text(id, rounds.input_required(encoded, state, self.info))
 
-    def is_valid_answer(self, method: str, answer: Answer) -> bool:
-        return rounds.is_valid_answer(method, answer)
-
-    def digest(self, request: CallTool | Relay) -> str:
-        return rounds.digest(request)
-
-    def with_answers(self, retry: Retry, state: str | None) -> CallTool | Relay:
-        return rounds.with_answers(retry, state)
-
     def notification(self, notification: Notification, token: RequestId | None, id: RequestId | None = None) -> str:
+        params, text = notification.params, notification.params_text
         is_progress = notification.method == names.NOTE_PROGRESS
+        if is_progress and "_meta" not in params and "progressToken" in params and token is not None:
+            _, _, start, end, _ = params["progressToken"]
+            at = notification.params_at
+            return notification_text(notification.method, f"{text[: start - at]}{dump(token)}{text[end - at :]}")
         put = {} if token is None or not is_progress else {"progressToken": dump(token)}
         names_stream = id is not None and names.SUBSCRIPTION_ID in meta_of(notification.params)
         meta_put = {names.SUBSCRIPTION_ID: dump(id)} if names_stream else {}
@@ -183,9 +170,6 @@ class ModernDownstream:
 
     def acknowledgement(self, id: RequestId) -> str:
         return result_text(id, tasks.acknowledgement(self.info))
-
-    def open_inputs(self, record: TaskRecord) -> Mapping[str, InputRequest]:
-        return tasks.open_inputs(record)
 
     # Every message of a listen stream has the id of its request, of the same JSON type (M-NOTIF-3).
 
@@ -226,7 +210,7 @@ def _edit_notification(notification: Notification, change: ObjectEdit) -> str:
 
 def _call_tool(request: Request, meta: RequestMeta, *, may_be_task: bool) -> CallTool | Retry:
     """The intent of `tools/call`: a Retry if it has answers or a state."""
-    tool = tool_name(request.params)
+    tool = tool_name(request)
     params = requests.prepare_params(request, without=_RETRY_MEMBERS)
     stored = None
     if may_be_task:
@@ -240,9 +224,9 @@ def _call_tool(request: Request, meta: RequestMeta, *, may_be_task: bool) -> Cal
         progress_token=meta.progress_token,
         wants_task=False,
         ttl=None,
-        idempotency_key=read_idempotency_key(meta_of(request.params)),
+        idempotency_key=read_idempotency_key(request.params),
     )
-    return _retry(request, call) or call
+    return call if request.params.keys().isdisjoint(_RETRY_MEMBERS) else _retry(request, call)
 
 
 def _relay(request: Request, meta: RequestMeta) -> Relay | Retry:
@@ -250,16 +234,13 @@ def _relay(request: Request, meta: RequestMeta) -> Relay | Retry:
     has_rounds = request.method in names.ROUND_METHODS
     params = requests.prepare_params(request, without=_RETRY_MEMBERS if has_rounds else ())
     relay = Relay(id=request.id, method=request.method, params=params, progress_token=meta.progress_token)
-    return (_retry(request, relay) if has_rounds else None) or relay
+    return _retry(request, relay) if has_rounds and not request.params.keys().isdisjoint(_RETRY_MEMBERS) else relay
 
 
-def _retry(request: Request, plain: CallTool | Relay) -> Retry | None:
-    """The request as the retry of an earlier one; None if it has neither answers nor a state.
-
-    `plain` is the same request without them.
+def _retry(request: Request, plain: CallTool | Relay) -> Retry:
+    """The request as the retry of an earlier one; `plain` is the same request without answers and
+    state.
     """
-    if request.params.keys().isdisjoint(_RETRY_MEMBERS):
-        return None
     responses = request.params.get("inputResponses")
     return Retry(
         request=plain,
@@ -268,11 +249,6 @@ def _retry(request: Request, plain: CallTool | Relay) -> Retry | None:
         state=requests.read_request_state(request.params),
         text=request.text,
     )
-
-
-def _task_request(intent: GetTask | CancelTask, meta: RequestMeta) -> GetTask | CancelTask | LegacyTaskRequest:
-    """The intent; without the extension, only legacy tasks are served (AMB-19)."""
-    return intent if meta.declares_tasks else LegacyTaskRequest(request=intent)
 
 
 def _update_task(request: Request) -> UpdateTask:

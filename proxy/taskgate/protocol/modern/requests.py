@@ -20,7 +20,7 @@ from taskgate.jsontext.edits import dump, removals, splice_range
 from taskgate.jsontext.spans import Members, RawJson, members, skip_space
 from taskgate.protocol import vocabulary as names
 from taskgate.protocol.extensions import ExtensionPolicy, dump_capabilities
-from taskgate.protocol.headers import NAME_PARAMS, encode_value, header_arguments, is_plain, value_at
+from taskgate.protocol.headers import NAME_PARAMS, encode_value, header_arguments, is_bare, is_plain, value_at
 from taskgate.protocol.host_requests import Subscription
 from taskgate.protocol.jsonrpc import request_text
 from taskgate.protocol.messages import Params, Request, is_task_id, meta_of, required_unicode, value_of
@@ -38,22 +38,17 @@ def prepare_params(request: Request, *, without: Collection[str] = ()) -> Params
     """
     found, text, begin = request.params, request.text, request.params_at
     end = begin + len(request.params_text)
-    if _has_only_hop_keys(found) and found.keys().isdisjoint((*without, "task")):
+    meta = meta_of(found)
+    if meta and meta.keys() <= HOP_KEYS and "task" not in found and found.keys().isdisjoint(without):
         # The common case: nothing in `_meta` crosses, so all of it is removed. There is no progress
         # token, as that is none of `HOP_KEYS`.
-        return Params(splice_range(text, begin, end, removals(found, _META)))
+        ((start, stop, _),) = removals(found, _META)
+        return Params(f"{text[begin:start]}{text[stop:end]}")
     edits = edits_for(found, begin, _removal(*without))
-    token = meta_of(found).get("progressToken")
+    token = meta.get("progressToken")
     if token is None:
         return Params(splice_range(text, begin, end, edits))
     return Params(splice_range(text, begin, token.start, edits), splice_range(text, token.end, end, edits))
-
-
-def _has_only_hop_keys(found: Members) -> bool:
-    """Whether there is a `_meta` with members, and all of them are `HOP_KEYS`."""
-    meta = found.get("_meta")
-    inner = None if meta is None else meta.members
-    return inner.keys() <= HOP_KEYS if inner else False
 
 
 _META: Final = ("_meta",)
@@ -139,10 +134,23 @@ def encode_request(id: int, draft: RequestDraft, capabilities: RawJson, info: Ra
     are replaced by an empty one. A value that no header can express gets no header. The server then
     refuses the request, and the host sees that error.
     """
-    text = "" if draft.params is None else draft.params.with_token(id)
-    text = text if text.startswith("{") else "{}"
-    params = _with_meta(text, draft, _common_meta(capabilities, info), _request_meta(id, draft))
-    return EncodedRequest(request_text(id, draft.method, params), _headers(text, draft))
+    params = draft.params
+    text = "" if params is None else params.head if params.tail is None else params.with_token(id)
+    text = text if text[:1] == "{" else "{}"
+    meta, meta_text = _common_meta(capabilities, info)
+    own: dict[str, RawJson] = {}
+    if draft.log_level is not None:
+        own[names.LOG_LEVEL] = dump(draft.log_level)
+    if draft.wants_progress:
+        own["progressToken"] = str(id)
+    if draft.answers is None and draft.state is None and '"_meta"' not in text and "\\u" not in text:
+        # Without escapes, no key can be `_meta`: the object is not walked.
+        comma = "," if text[1] == '"' or text[skip_space(text, 1)] != "}" else ""
+        put = f"{meta_text},{members_text(own)}" if own else meta_text
+        whole = f'{{"_meta":{{{put}}}{comma}{text[1:]}'
+    else:
+        whole = _with_meta(text, draft, {**meta, **own})
+    return EncodedRequest(request_text(id, draft.method, whole), _headers(text, draft))
 
 
 def _headers(params: RawJson, draft: RequestDraft) -> Mapping[str, str]:
@@ -152,7 +160,8 @@ def _headers(params: RawJson, draft: RequestDraft) -> Mapping[str, str]:
     if first is not None and first[1] == NAME_PARAMS[method]:
         # The common case: no argument has a header, and the name is the first member of the
         # parameters. They are not walked then.
-        return {names.VERSION_HEADER: _REVISION, names.METHOD_HEADER: method, names.NAME_HEADER: encode_value(first[2])}
+        name = first[2] if is_bare(first[2]) else encode_value(first[2])
+        return {names.VERSION_HEADER: _REVISION, names.METHOD_HEADER: method, names.NAME_HEADER: name}
     headers = {names.VERSION_HEADER: _REVISION, names.METHOD_HEADER: method}
     if draft.host_headers:
         headers.update(_other_headers(draft.host_headers, draft.header_paths))
@@ -205,29 +214,11 @@ def _common_meta(capabilities: RawJson, info: RawJson) -> _CommonMeta:
     return _CommonMeta(MappingProxyType(meta), members_text(meta))
 
 
-def _request_meta(id: int, draft: RequestDraft) -> dict[str, RawJson]:
-    """The members of `_meta` that differ between requests: log level and progress token."""
-    meta: dict[str, RawJson] = {}
-    if draft.log_level is not None:
-        meta[names.LOG_LEVEL] = dump(draft.log_level)
-    if draft.wants_progress:
-        meta["progressToken"] = dump(id)
-    return meta
-
-
-def _with_meta(text: RawJson, draft: RequestDraft, host: _CommonMeta, own: Mapping[str, RawJson]) -> RawJson:
-    """The parameters with `_meta`, and with the answers and the state of the draft.
-
-    `host` is the common part of `_meta`, `own` the part of this request.
-    """
-    if draft.answers is None and draft.state is None and '"_meta"' not in text and "\\u" not in text:
-        # Without escapes, no key can be `_meta`: the object is not walked.
-        comma = "" if text[skip_space(text, 1)] == "}" else ","
-        meta = f"{host.text},{members_text(own)}" if own else host.text
-        return f'{{"_meta":{{{meta}}}{comma}{text[1:]}'
+def _with_meta(text: RawJson, draft: RequestDraft, meta: Mapping[str, RawJson]) -> RawJson:
+    """The parameters with the members of `_meta`, and with the answers and the state of the draft."""
     retried = {"inputResponses": draft.answers, "requestState": draft.state}
     put = {name: value for name, value in retried.items() if value is not None}
-    return edit_object(text, ObjectEdit(put=put, drop=tuple(retried) if put else (), meta_put={**host.meta, **own}))
+    return edit_object(text, ObjectEdit(put=put, drop=tuple(retried) if put else (), meta_put=meta))
 
 
 def _value_headers(params: RawJson, draft: RequestDraft) -> Iterator[tuple[str, str]]:

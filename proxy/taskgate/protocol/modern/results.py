@@ -15,7 +15,7 @@ from typing import Any, Final
 from taskgate.domain.record import RequestId
 from taskgate.domain.versions import Era
 from taskgate.errors import MalformedMessage
-from taskgate.jsontext.edits import dump, insertion, may_have_key, removals, splice
+from taskgate.jsontext.edits import dump, may_have_key, removals, splice
 from taskgate.jsontext.large import LargeJson, MessageText
 from taskgate.jsontext.spans import Members, RawJson, elements, members
 from taskgate.protocol.extensions import Extension
@@ -40,7 +40,7 @@ _NOT_CACHED: Final = {"ttlMs": "0", "cacheScope": '"private"'}
 _PRIVATE: Final = {"cacheScope": '"private"'}
 _NO_TASK: Final = (RELATED_TASK,)
 _MAY_CHANGE: Final = ("_meta", "ttlMs", "cacheScope", "task")
-"""Members of a result whose values decide what changes; without them, `_prefix` knows the change.
+"""Members of a result whose values decide what changes; without them, `_cached_prefix` has the change.
 """
 _WOULD_CHANGE: Final = ("resultType", "_meta", "cacheScope")
 """Members of a stored result that may have to change; without them, only `resultType` is added."""
@@ -70,11 +70,14 @@ def nested_result(result: RawJson, *, names_server: bool = True) -> RawJson:
     With `names_server` it keeps the serverInfo that it has. A result that begins with its content,
     and has nothing to change, is not walked: it may be large.
     """
-    begins_with_content = _BEGINS_WITH_CONTENT(result) is not None
-    if begins_with_content and not any(may_have_key(result, key) for key in _WOULD_CHANGE):
-        _, _, typed = insertion(result, "resultType", _COMPLETE["resultType"])
-        return result.replace("{", f"{{{typed}", 1)
+    if _BEGINS_WITH_CONTENT(result) and not may_have_key(result, *_WOULD_CHANGE):
+        return result.replace("{", '{"resultType":"complete",', 1)
     found = members(result, {"_meta": {}})
+    if "content" in found and "_meta" not in found and "resultType" in found:
+        _, _, start, end, _ = found["resultType"]
+        if result[start:end] == '"complete"':
+            # It came from a modern server, and is complete.
+            return result
     return splice(result, edits_for(found, result.index("{"), _nested_completion(found, names_server=names_server)))
 
 
@@ -93,14 +96,19 @@ def is_complete(response: Response, method: str, era: Era) -> bool:
 
 
 def convert_response(
-    id: RequestId, method: str, response: Response, info: RawJson | None, era: Era, extension: Extension | None = None
+    id: RequestId,
+    method: str,
+    response: Response,
+    era: Era,
+    info: RawJson | None = None,
+    extension: Extension | None = None,
 ) -> str:
     """A server's response to that method under the host's id. An incomplete result is an error.
 
     `extension` is that of the method, None for a method of the core.
     """
     if extension is not None:
-        return _convert_extension_response(id, method, response, info, era, extension)
+        return _convert_extension_response(id, method, response, era, info, extension)
     if response.error is not None:
         error = response.text[response.error.start : response.error.end]
         converted = convert_error(error, era)
@@ -109,15 +117,18 @@ def convert_response(
     if response.result is None or found is None:
         return no_result(id)
     text, (start, end), at = response.text, response.id_span, response.result.start + 1
-    new = _prefix(found, method, info, era) if end < at else None
-    if new is not None:
-        return f"{text[:start]}{dump(id)}{text[end:at]}{new}{text[at:]}"
+    written = id if type(id) is int else dump(id)
+    is_typed = "resultType" in found
+    if found and end < at and found.keys().isdisjoint(_MAY_CHANGE) and not (is_typed and era is Era.LEGACY):
+        # A common result gets members before its first one, and nothing else changes.
+        new = _cached_prefix(_SAMPLES[is_typed, "content" in found], method, info, era)
+        return f"{text[:start]}{written}{text[end:at]}{new}{text[at:]}"
     edits = edits_for(found, at - 1, _completion(found, method, info, era))
-    return splice(text, [(start, end, dump(id)), *edits])
+    return splice(text, [(start, end, str(written)), *edits])
 
 
 def _convert_extension_response(
-    id: RequestId, method: str, response: Response, info: RawJson | None, era: Era, extension: Extension
+    id: RequestId, method: str, response: Response, era: Era, info: RawJson | None, extension: Extension
 ) -> str:
     """As `convert_response`, for a method of an extension: that defines result types and codes
     (X-EXT-21, X-EXT-31).
@@ -201,17 +212,6 @@ def _nested_completion(found: Members, *, names_server: bool) -> ObjectEdit:
     """The change of a stored result of a call, whose server may be of either era."""
     change = _completion(found, TOOLS_CALL, None, Era.LEGACY)
     return change._replace(meta_keep=(SERVER_INFO,)) if names_server else change
-
-
-def _prefix(found: Members, method: str, info: RawJson | None, era: Era) -> RawJson | None:
-    """The text of the members to add to a common result, before its first one.
-
-    None for a result in which something else may have to change.
-    """
-    is_typed = "resultType" in found
-    if not found or (is_typed and era is Era.LEGACY) or not found.keys().isdisjoint(_MAY_CHANGE):
-        return None
-    return _cached_prefix(_SAMPLES[is_typed, "content" in found], method, info, era)
 
 
 @lru_cache(maxsize=256)

@@ -171,7 +171,7 @@ def missing_capabilities(response: Response, host: Peer) -> dict[str, Any]:
     return lacking
 
 
-def passed_round(id: RequestId, response: Response, state: str | None, info: RawJson | None) -> str:
+def passed_round(id: RequestId, response: Response, state: str | None, info: RawJson | None = None) -> str:
     """A round under the host's id, with `state` in place of the server's; None removes it.
 
     `info` replaces the server's serverInfo; None leaves it.

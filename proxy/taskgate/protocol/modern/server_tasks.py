@@ -70,8 +70,8 @@ def read_created(method: str, response: Response) -> ServerTask | None:
     return _read_task(found, _state(found) or TaskStatus.WORKING)
 
 
-def read_state(id: int, task: str, response: Response) -> ServerTask | None:
-    """The task in a response to `tasks/get`; None for an error. `id` is the id of its call.
+def read_state(call: int, task: str, response: Response) -> ServerTask | None:
+    """The task in a response to `tasks/get`; None for an error. `call` is the id of its call.
 
     `questions` are set if it requires input, `response` if it is completed or failed. Raises
     UpstreamFailed (malformed) for an invalid or another task, and for one that ended without an
@@ -86,11 +86,11 @@ def read_state(id: int, task: str, response: Response) -> ServerTask | None:
         raise protocol_violation("it returned another task than the one that was requested")
     match now.status:
         case TaskStatus.INPUT_REQUIRED:
-            return now._replace(questions=read_questions(response.text, found.get("inputRequests"), id))
+            return now._replace(questions=read_questions(response.text, found.get("inputRequests"), call))
         case TaskStatus.COMPLETED:
-            return now._replace(response=_outcome(result_text(id, _result(response.text, found.get("result")))))
+            return now._replace(response=_outcome(result_text(call, _result(response.text, found.get("result")))))
         case TaskStatus.FAILED:
-            return now._replace(response=_outcome(error_text(id, _object(response.text, found.get("error")))))
+            return now._replace(response=_outcome(error_text(call, _object(response.text, found.get("error")))))
     return now
 
 

@@ -74,8 +74,9 @@ def _open_inputs(record: TaskRecord) -> list[InputRequest]:
 def _task_members(record: TaskRecord) -> str:
     """The members of a Task, without braces."""
     message = "" if record.status_message is None else f',"statusMessage":{dump(record.status_message)}'
+    status = presented_status(record) if record.inputs else record.status
     return (
-        f'"taskId":{dump(record.id)},"status":"{presented_status(record).value}",'
+        f'"taskId":"{record.id}","status":"{status.value}",'
         f"{_times(record.created_at, record.updated_at, record.ttl)}"
         f',"pollIntervalMs":{record.poll_interval // _MILLISECOND}{message}'
     )

@@ -7,7 +7,6 @@ no requests. It asks by a response, a round, and gets the request again with the
 from collections.abc import Mapping
 from typing import Any, Final
 
-from taskgate.domain.events import CallFaulted, CallSucceeded
 from taskgate.domain.versions import MODERN, Era, Peer, era_of
 from taskgate.errors import MalformedMessage, UnparsableMessage
 from taskgate.jsontext.edits import dump, splice
@@ -30,7 +29,6 @@ from taskgate.protocol.faults import protocol_violation, request_refused
 from taskgate.protocol.headers import read_header_paths
 from taskgate.protocol.jsonrpc import error_text, notification_text, parse, result_text
 from taskgate.protocol.messages import (
-    Message,
     Notification,
     Params,
     Request,
@@ -43,16 +41,13 @@ from taskgate.protocol.meta import HOP_KEYS, ObjectEdit, edit_object
 from taskgate.protocol.modern import capabilities, requests, rounds, server_tasks
 from taskgate.protocol.server_messages import (
     MAX_SERVER_DEPTH,
-    Answer,
     CallProgress,
     CallResponse,
     EncodedRequest,
     ModernServerMessage,
-    Question,
     RequestDraft,
     ServerRound,
     ServerSubscription,
-    ServerTask,
     SessionNotification,
     SubscriptionGrant,
     TaskNotification,
@@ -84,6 +79,14 @@ class ModernUpstream:
     - `read_created_task`, `read_task`: a task that the server made of a call; None for none.
     - `unanswered_error`, `error`, `empty_result`: responses that the gateway makes itself.
     """
+
+    can_ask = staticmethod(capabilities.can_ask)
+    default_answer = staticmethod(rounds.default_answer)
+    input_responses = staticmethod(rounds.input_responses)
+    needs_tasks = staticmethod(server_tasks.needs_tasks)
+    outcome = staticmethod(call_outcome)
+    read_created_task = staticmethod(server_tasks.read_created)
+    read_task = staticmethod(server_tasks.read_state)
 
     def __init__(self, version: str, extensions: ExtensionPolicy) -> None:
         self._info = dump({"name": "taskgate", "version": version})
@@ -171,16 +174,21 @@ class ModernUpstream:
         return parse_response(splice(response.text, [(result.start, result.end, page)]))
 
     def decode(self, message: bytes, host: Peer | None) -> ModernServerMessage:
-        parsed = _parse(message)
+        try:
+            parsed = parse(message, max_depth=MAX_SERVER_DEPTH)
+        except (UnparsableMessage, MalformedMessage):
+            raise protocol_violation("a message of it is not JSON-RPC") from None
         match parsed:
             case Response():
                 return CallResponse(parsed)
             case Request():
                 raise protocol_violation("it sent a request of its own, which this revision does not allow")
             case Notification(method=names.NOTE_PROGRESS):
-                token = value_of(parsed.params, "progressToken")
-                is_own = isinstance(token, int) and not isinstance(token, bool)
-                return CallProgress(token, _without_hop_keys(parsed)) if is_own else None
+                token = parsed.params.get("progressToken")
+                if token is None or type(token.value) is not int:
+                    # A token of the gateway is an integer; a boolean is none.
+                    return None
+                return CallProgress(token.value, _without_hop_keys(parsed) if "_meta" in parsed.params else parsed)
             case Notification(method=names.NOTE_SUBSCRIBED):
                 uris, tasks = _granted(parsed, "resourceSubscriptions"), _granted(parsed, "taskIds")
                 return SubscriptionGrant(uris, tasks, _granted_filters(parsed, self._extensions.all_filters))
@@ -203,12 +211,13 @@ class ModernUpstream:
         error = found.get("error")
         if error is None or not found.keys() <= _ERROR_MEMBERS or value_of(found, "id") is not None:
             return None
-        response = _parse(error_text(id, text[error.start : error.end]).encode())
-        assert isinstance(response, Response), "the text is a response"
-        return response
+        try:
+            return parse_response(error_text(id, text[error.start : error.end]))
+        except MalformedMessage:
+            raise protocol_violation("a message of it is not JSON-RPC") from None
 
     def round_of(self, method: str, id: int, response: Response) -> ServerRound | None:
-        return rounds.read_round(method, id, response, self._extensions.extension_of(method))
+        return rounds.read_round(method, id, response, self._extensions.by_method.get(method))
 
     def server_declares_tasks(self, server: ServerDescription) -> bool:
         return server_tasks.declares_tasks(server.peer)
@@ -216,32 +225,14 @@ class ModernUpstream:
     def host_declares_tasks(self, host: Peer | None) -> bool:
         return host is not None and server_tasks.declares_tasks(host)
 
-    def needs_tasks(self, response: Response) -> bool:
-        return server_tasks.needs_tasks(response)
-
-    def read_created_task(self, method: str, response: Response) -> ServerTask | None:
-        return server_tasks.read_created(method, response)
-
     def get_task(self, id: int, task: str, host: Peer | None) -> EncodedRequest:
         return self._task_request(id, names.TASKS_GET, server_tasks.task_params(task), host)
-
-    def read_task(self, call: int, task: str, response: Response) -> ServerTask | None:
-        return server_tasks.read_state(call, task, response)
 
     def update_task(self, id: int, task: str, answers: RawJson, host: Peer | None) -> EncodedRequest:
         return self._task_request(id, names.TASKS_UPDATE, server_tasks.update_params(task, answers), host)
 
     def cancel_task(self, id: int, task: str, host: Peer | None) -> EncodedRequest:
         return self._task_request(id, names.TASKS_CANCEL, server_tasks.task_params(task), host)
-
-    def can_ask(self, host: Peer | None, question: Question) -> bool:
-        return capabilities.can_ask(host, question)
-
-    def input_responses(self, answers: Mapping[str, tuple[Question, Answer]]) -> RawJson | None:
-        return rounds.input_responses(answers)
-
-    def default_answer(self, question: Question) -> Answer:
-        return rounds.default_answer(question)
 
     def unanswered_error(self, id: int) -> Response:
         data = {"origin": "gateway", "reason": "unanswered", "dispatched": True}
@@ -253,9 +244,6 @@ class ModernUpstream:
 
     def empty_result(self, id: int) -> Response:
         return parse_response(result_text(id, "{}"))
-
-    def outcome(self, response: Response) -> CallSucceeded | CallFaulted:
-        return call_outcome(response)
 
     def _capabilities(self, host: Peer | None, draft: RequestDraft) -> RawJson:
         """The capabilities of a host, with the tasks extension if the gateway follows tasks
@@ -278,13 +266,6 @@ class ModernUpstream:
 
     def _task_request(self, id: int, method: str, params: RawJson, host: Peer | None) -> EncodedRequest:
         return self.request(id, RequestDraft(method=method, params=Params(params), follows_tasks=True), host)
-
-
-def _parse(message: bytes) -> Message:
-    try:
-        return parse(message, max_depth=MAX_SERVER_DEPTH)
-    except (UnparsableMessage, MalformedMessage):
-        raise protocol_violation("a message of it is not JSON-RPC") from None
 
 
 def _complete_result(response: Response, label: str) -> tuple[RawJson, Members]:

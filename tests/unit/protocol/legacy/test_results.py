@@ -28,7 +28,6 @@ from taskgate.protocol.legacy.results import (
     convert_messages,
     convert_response,
     is_complete,
-    knows_all_content,
     may_be_modern,
     outcome_edit,
 )
@@ -368,7 +367,6 @@ def test_a_block_that_came_after_a_hosts_revision_is_put_into_words(host: Revisi
         assert told == content
     assert told.startswith(f"[{TEXT} , ")
     assert told.endswith(" ]")
-    assert knows_all_content(host) is (link is None and sound is None)
     assert read(told)[1:] == [link or read(LINK), sound or read(SOUND)]
     check({"content": read(told)}, "CallToolResult", host)
 

@@ -67,7 +67,7 @@ def test_a_result_is_complete_and_the_payload_is_the_servers(method: str) -> Non
     name, text = RESULTS[method]
     kept = ',"ttlMs":0,"cacheScope":"private"' if method in CACHEABLE_METHODS else ""
     head = f'{{"resultType":"complete"{kept},"_meta":{{"{INFO_KEY}":{INFO}}},'
-    whole = convert_response("h", method, result(text), INFO, L)
+    whole = convert_response("h", method, result(text), L, INFO)
     assert whole == f'{{"jsonrpc":"2.0","id":"h","result":{head}{text[1:]}}}'
     assert complete_result(text, method, INFO) == f"{head}{text[1:]}"
     if "1e999" not in text:
@@ -94,7 +94,7 @@ MORE: dict[str, tuple[str, dict[str, Any]]] = {
 def test_what_a_server_says_of_this_era_is_not_heard(text: str, told: dict[str, Any]) -> None:
     found = read(complete_result(text, "resources/read", INFO))
     assert found == {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", "contents": [], **told}
-    assert read(convert_response(1, "resources/read", result(text), INFO, L))["result"] == found
+    assert read(convert_response(1, "resources/read", result(text), L, INFO))["result"] == found
     check(found, "ReadResourceResult")
 
 
@@ -112,7 +112,7 @@ def test_a_tools_result_has_content_even_where_its_server_gave_none() -> None:
     found = read(nested_result('{"structuredContent":{"a":1}}'))
     assert found == {"resultType": "complete", "content": [], "structuredContent": {"a": 1}}
     check(found, "CallToolResult")
-    answered = read(convert_response(1, "tools/call", result('{"structuredContent":{"a":1}}'), INFO, L))
+    answered = read(convert_response(1, "tools/call", result('{"structuredContent":{"a":1}}'), L, INFO))
     assert answered["result"] == {**found, "_meta": TOLD}
     assert "content" not in read(complete_result("{}", "prompts/get", None))
 
@@ -132,7 +132,7 @@ def test_a_large_result_is_completed_as_a_small_one(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["[]", "null", '"a"', "7", '{"task":{"taskId":"t"}}'])
 def test_what_is_no_result_is_the_servers_fault(text: str) -> None:
-    found = read(convert_response("h", "tools/call", result(text), INFO, L))
+    found = read(convert_response("h", "tools/call", result(text), L, INFO))
     assert found["id"] == "h"
     assert found["error"]["code"] == -32603
     assert found["error"]["data"] == {"origin": "upstream", "reason": "malformed", "dispatched": True}
@@ -143,7 +143,7 @@ def test_what_is_no_result_is_the_servers_fault(text: str) -> None:
     ("method", "text"), [("tools/call", '{"content":[],"task":1}'), ("prompts/get", '{"messages":[],"task":1}')]
 )
 def test_a_task_beside_a_result_is_nothing_to_anybody(method: str, text: str) -> None:
-    assert read(convert_response("h", method, result(text), INFO, L))["result"]["task"] == 1
+    assert read(convert_response("h", method, result(text), L, INFO))["result"]["task"] == 1
 
 
 @pytest.mark.parametrize("era", [L, M])
@@ -151,7 +151,7 @@ def test_a_result_in_front_of_its_id_is_told_in_its_place(era: Era) -> None:
     text = '{"result":{"messages":[]},"jsonrpc":"2.0","id": 42 }'
     told = f'{{"resultType":"complete","_meta":{{"{INFO_KEY}":{INFO}}},"messages":[]}}'
     assert (
-        convert_response("h", "prompts/get", response(text), INFO, era)
+        convert_response("h", "prompts/get", response(text), era, INFO)
         == f'{{"result":{told},"jsonrpc":"2.0","id": "h" }}'
     )
 
@@ -170,7 +170,7 @@ def test_a_result_is_completed_the_same_whether_its_id_stands_in_front_or_behind
     given = json.dumps({name: values.get(name, False) for name in names})
 
     def converted(text: str) -> str:
-        found = parse(convert_response("h", method, response(text), INFO, era).encode(), max_depth=32)
+        found = parse(convert_response("h", method, response(text), era, INFO).encode(), max_depth=32)
         assert isinstance(found, Response)
         place = found.result or found.error
         assert place is not None
@@ -182,7 +182,7 @@ def test_a_result_is_completed_the_same_whether_its_id_stands_in_front_or_behind
 
 def test_an_error_that_means_the_same_stays_to_the_byte() -> None:
     text = '{"jsonrpc":"2.0","error": { "code":-32601 ,"message":"\\u00e9"} ,"id": 42}'
-    assert convert_response("h", "prompts/get", response(text), INFO, L) == text.replace("42", '"h"')
+    assert convert_response("h", "prompts/get", response(text), L, INFO) == text.replace("42", '"h"')
 
 
 @covers("B-CONV-8", "T-24")
@@ -191,7 +191,7 @@ def test_a_code_of_the_other_era_is_never_told(code: int, told: int) -> None:
     text = f'{{"jsonrpc":"2.0","id":42,"error":{{"code":{code},"message":"no"}}}}'
     error = f'{{"code":{code},"message":"é"}}'
     assert to_string(convert_large_error(LargeJson(error.encode()))) == convert_error(error) != error
-    found = read(convert_response(7, "resources/read", response(text), INFO, L))
+    found = read(convert_response(7, "resources/read", response(text), L, INFO))
     assert (found["id"], found["error"]["code"], found["error"]["message"]) == (7, told, "no")
     check(found, "JSONRPCErrorResponse")
 
@@ -249,7 +249,7 @@ OWN: dict[str, tuple[str, str, str]] = {
 @covers("V-META-3", "V-META-7", "V-CACHE-1", "V-META-9")
 @pytest.mark.parametrize(("method", "text", "told"), OWN.values(), ids=OWN)
 def test_what_a_server_of_this_era_says_stays(method: str, text: str, told: str) -> None:
-    whole = convert_response("h", method, result(text), INFO, M)
+    whole = convert_response("h", method, result(text), M, INFO)
     assert whole == f'{{"jsonrpc":"2.0","id":"h","result":{told}}}'
     assert complete_result(text, method, INFO, M) == told
     if "1e999" not in text:
@@ -271,7 +271,7 @@ def test_a_time_that_is_none_is_none(ttl: str) -> None:
 def test_what_is_no_complete_result_of_this_era_is_the_servers_fault(text: str) -> None:
     # A round goes another way, or it is one without sense.
     assert not is_complete(result(text), "tools/call", M)
-    found = read(convert_response("h", "tools/call", result(text), INFO, M))
+    found = read(convert_response("h", "tools/call", result(text), M, INFO))
     assert found["error"]["data"] == {"origin": "upstream", "reason": "malformed", "dispatched": True}
     check(found, "JSONRPCErrorResponse")
 
@@ -283,7 +283,7 @@ def test_what_is_no_complete_result_of_this_era_is_the_servers_fault(text: str) 
 )
 def test_a_code_of_a_server_of_this_era_that_is_not_for_its_host_is_not_told(code: int, told: int) -> None:
     text = f'{{"jsonrpc":"2.0","id":42,"error":{{"code":{code},"message":"no","data":{{"a":1}}}}}}'
-    found = read(convert_response(7, "tools/call", response(text), INFO, M))
+    found = read(convert_response(7, "tools/call", response(text), M, INFO))
     named = {} if told == -32602 else {"upstreamCode": code}
     assert found["error"] == {"code": told, "message": "no", "data": {"a": 1, **named}}
     check(found, "JSONRPCErrorResponse")
@@ -299,7 +299,7 @@ def test_what_a_server_of_this_era_misses_is_told_for_no_server_of_the_other() -
 @pytest.mark.parametrize("code", [-32602, -32021, -32019, -32100, -32000, 429])
 def test_any_other_error_of_a_server_of_this_era_stays_to_the_byte(code: int) -> None:
     text = f'{{ "jsonrpc":"2.0","id":42 ,"error":{{"code":{code},"message":"\\u00e9","data":[1e999]}}}}'
-    assert convert_response("h", "tools/call", response(text), INFO, M) == text.replace(":42 ", ':"h" ')
+    assert convert_response("h", "tools/call", response(text), M, INFO) == text.replace(":42 ", ':"h" ')
     assert not is_complete(response(text), "tools/call", M)
 
 
@@ -376,7 +376,7 @@ THINGS: dict[str, tuple[str, Era, str, str]] = {
 def test_a_result_of_an_extension_is_one_of_this_era(method: str, era: Era, text: str, told: str) -> None:
     # X-EXT-21.
     assert (
-        convert_response("h", method, result(text), INFO, era, THING) == f'{{"jsonrpc":"2.0","id":"h","result":{told}}}'
+        convert_response("h", method, result(text), era, INFO, THING) == f'{{"jsonrpc":"2.0","id":"h","result":{told}}}'
     )
 
 
@@ -395,13 +395,13 @@ def test_a_result_of_an_extension_is_one_of_this_era(method: str, era: Era, text
 )
 def test_what_is_no_result_of_the_extension_is_the_servers_fault(text: str) -> None:
     # X-EXT-21, X-EXT-22.
-    found = read(convert_response("h", "thing/do", result(text), INFO, M, THING))
+    found = read(convert_response("h", "thing/do", result(text), M, INFO, THING))
     assert found["error"]["data"] == {"origin": "upstream", "reason": "malformed", "dispatched": True}
 
 
 def test_a_result_of_the_extension_that_is_none_is_the_servers_fault_in_either_era() -> None:
     for era in Era:
-        assert read(convert_response("h", "thing/do", result("[]"), INFO, era, THING))["error"]["code"] == -32603
+        assert read(convert_response("h", "thing/do", result("[]"), era, INFO, THING))["error"]["code"] == -32603
 
 
 @pytest.mark.parametrize("era", [L, M])
@@ -409,14 +409,14 @@ def test_a_result_of_the_extension_that_is_none_is_the_servers_fault_in_either_e
 def test_a_code_of_the_extension_stays(code: int, era: Era) -> None:
     # X-EXT-31.
     text = f'{{"jsonrpc":"2.0","error": {{ "code":{code} ,"message":"\\u00e9"}} ,"id": 42}}'
-    assert convert_response("h", "thing/do", response(text), INFO, era, THING) == text.replace("42", '"h"')
+    assert convert_response("h", "thing/do", response(text), era, INFO, THING) == text.replace("42", '"h"')
 
 
 @pytest.mark.parametrize(("code", "told"), [(-32024, -32603), (-32002, -32602), (-32042, -32603)])
 def test_any_other_code_of_a_method_of_the_extension_is_as_it_is_elsewhere(code: int, told: int) -> None:
     text = f'{{"jsonrpc":"2.0","id":42,"error":{{"code":{code},"message":"no"}}}}'
     for era in Era:
-        assert read(convert_response("h", "thing/do", response(text), INFO, era, THING))["error"]["code"] == told
+        assert read(convert_response("h", "thing/do", response(text), era, INFO, THING))["error"]["code"] == told
 
 
 # --- servers of either era -------------------------------------------------------------------------------------------
