@@ -164,7 +164,8 @@ class Gateway:
                     return await self._in_session.serve(exchange, context, mount, caller)
                 # 4. The body, parsed once: JSON, then one JSON-RPC message, or a batch of an older
                 # revision.
-                if is_batch(body) and await self._in_session.takes_batches(exchange, context, mount, caller):
+                is_array = body[:1] != b"{" and is_batch(body)
+                if is_array and await self._in_session.takes_batches(exchange, context, mount, caller):
                     if refused is not None:
                         raise refused
                     return await self._answer_batch(exchange, context, mount, caller, body, begun)

@@ -19,7 +19,7 @@ from taskgate.domain.listing import TaskFilter, TaskOrder
 from taskgate.domain.record import RequestId, TaskId
 from taskgate.domain.versions import Peer
 from taskgate.errors import InvalidParams
-from taskgate.jsontext.spans import Members, RawJson, members
+from taskgate.jsontext.spans import Member, RawJson, members
 from taskgate.protocol.messages import Notification, Params, is_unicode
 from taskgate.protocol.server_messages import Answer
 from taskgate.protocol.vocabulary import IDEMPOTENCY_KEY
@@ -278,15 +278,12 @@ LONG: Final = 16 * 1024
 _DIGEST_SIZE: Final = 16
 
 
-def read_idempotency_key(params: Members) -> str | None:
-    """The idempotency key of a call with these parameters, from its `_meta`; None without one.
+def read_idempotency_key(member: Member) -> str:
+    """The idempotency key of a call, from that member of its `_meta`.
 
     Raises InvalidParams for anything but valid Unicode text of 1 to 256 characters.
     """
-    meta = params.get("_meta")
-    if meta is None or not meta.members or IDEMPOTENCY_KEY not in meta.members:
-        return None
-    key = meta.members[IDEMPOTENCY_KEY].value
+    key = member.value
     if not isinstance(key, str) or not 0 < len(key) <= MAX_KEY or not is_unicode(key):
         raise InvalidParams(f"{IDEMPOTENCY_KEY} must be a string of 1 to {MAX_KEY} characters")
     return key

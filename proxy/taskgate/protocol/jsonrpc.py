@@ -165,15 +165,14 @@ def _read_response(text: str, envelope: Members, message_id: RequestId | None) -
     result, error = envelope.get("result"), envelope.get("error")
     if message_id is None or (result is None) == (error is None):
         raise MalformedMessage("The message is neither a call nor a response", id=message_id)
-    if error is not None and not _is_error(error.members or {}):
-        raise MalformedMessage("The error is not an error object", id=message_id)
+    code = None
+    if error is not None:
+        code = value_of(error.members or {}, "code")
+        is_code = isinstance(code, int) and not isinstance(code, bool)
+        if not is_code or not isinstance(value_of(error.members or {}, "message"), str):
+            raise MalformedMessage("The error is not an error object", id=message_id)
     place = envelope["id"]
-    return Response(id=message_id, result=result, error=error, text=text, id_span=(place.start, place.end))
-
-
-def _is_error(found: Members) -> bool:
-    code = value_of(found, "code")
-    return isinstance(code, int) and not isinstance(code, bool) and isinstance(value_of(found, "message"), str)
+    return Response(message_id, result, error, text, (place.start, place.end), code)
 
 
 # --- reading common messages fast -------------------------------------------------------------------------------------

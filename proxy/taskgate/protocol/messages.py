@@ -62,7 +62,8 @@ class Notification(NamedTuple):
 class Response(NamedTuple):
     """A response: `text` is the whole message, `id_span` the place of its id in it.
 
-    Exactly one of `result` and `error` is given. An error has an integer `code` and a `message`.
+    Exactly one of `result` and `error` is given. An error has an integer `code` and a `message`;
+    `error_code` is that code, None for a result.
     """
 
     id: RequestId
@@ -70,12 +71,7 @@ class Response(NamedTuple):
     error: Member | None
     text: str
     id_span: tuple[int, int]
-
-    @property
-    def error_code(self) -> int | None:
-        """The code of the error; None for a result."""
-        code: int | None = None if self.error is None else (self.error.members or {})["code"].value
-        return code
+    error_code: int | None = None
 
 
 Message = Request | Notification | Response

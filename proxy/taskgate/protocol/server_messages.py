@@ -8,7 +8,7 @@ on each side: the server's, and one of the gateway.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeGuard
 
 from taskgate.domain.events import CallFaulted, CallSucceeded
 from taskgate.domain.record import FaultReason, RequestId, TaskStatus
@@ -69,6 +69,48 @@ class ServerTask(NamedTuple):
     interval: float | None = None
     questions: Mapping[str, Question] = _NO_QUESTIONS
     response: Response | None = None
+
+
+MAX_SERVER_TASK_ID: Final = 4096
+"""Longest task id in bytes: it is sent with each poll, and stored with the record."""
+TASK_MEMBERS: Final = ("taskId", "status", "statusMessage", "lastUpdatedAt")
+"""The members of a task that both eras have."""
+
+
+def read_server_task(task: Mapping[str, Any], interval: Any, *, is_new: bool = False) -> ServerTask:
+    """The task with the values of `TASK_MEMBERS`; `interval` is its poll interval in milliseconds.
+
+    An interval that is no positive number is ignored. Raises UpstreamFailed (malformed) for an
+    invalid id or status. If the task `is_new`, an unknown status counts as working, because only a
+    task that is known can be cancelled. The first poll refuses the status then.
+    """
+    id_, status = task.get("taskId"), task.get("status")
+    if not is_server_task_id(id_):
+        raise protocol_violation("its task has no valid taskId")
+    if not isinstance(status, str) or status not in _STATES:
+        if not is_new:
+            raise protocol_violation("its task has an unknown status")
+        status = TaskStatus.WORKING
+    message, updated = task.get("statusMessage"), task.get("lastUpdatedAt")
+    has_interval = isinstance(interval, int | float) and not isinstance(interval, bool) and 0 < interval < 2**53
+    return ServerTask(
+        id=id_,
+        status=TaskStatus(status),
+        message=status_text(message) if isinstance(message, str) and message else None,
+        updated=updated if isinstance(updated, str) else None,
+        interval=interval / 1000 if has_interval else None,
+    )
+
+
+def is_server_task_id(value: object) -> TypeGuard[str]:
+    """Whether the value can be the id of a server's task."""
+    try:
+        return isinstance(value, str) and 0 < len(value.encode()) <= MAX_SERVER_TASK_ID
+    except UnicodeEncodeError:
+        return False
+
+
+_STATES: Final = frozenset(TaskStatus)
 
 
 # --- messages ---------------------------------------------------------------------------------------------------------

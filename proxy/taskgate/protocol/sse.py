@@ -95,7 +95,9 @@ class EventDecoder:
 
         Events that were complete before the limit was exceeded are returned; the next call raises.
         """
-        if len(chunk) <= _SHORT and len(chunk) <= self.limit and self._is_between_events:
+        # Between two events nothing of an event or of a line break is buffered.
+        is_between = self._begun and not (self._size or self._rest or self._after_cr or self._overflowed)
+        if is_between and self._type == _MESSAGE and len(chunk) <= _SHORT and len(chunk) <= self.limit:
             whole = _ONE_EVENT(chunk)
             if whole is not None:
                 if whole[1] is not None:
@@ -116,15 +118,6 @@ class EventDecoder:
     def unfinished(self) -> int:
         """The number of buffered bytes of an incomplete event or line."""
         return self._size + len(self._rest)
-
-    @property
-    def _is_between_events(self) -> bool:
-        """Whether an event starts next, and nothing of it or of a line break is buffered."""
-        return (
-            self._begun
-            and self._type == _MESSAGE
-            and not (self._size or self._rest or self._after_cr or self._overflowed)
-        )
 
     def _read(self, chunk: bytes, events: list[bytes]) -> None:
         if self._overflowed:

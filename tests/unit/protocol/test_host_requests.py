@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskgate.errors import InvalidParams
-from taskgate.jsontext.spans import members
+from taskgate.jsontext.spans import Member, members
 from taskgate.protocol.host_requests import LONG, MAX_KEY, call_digest, key_digest, read_idempotency_key, sorted_members
 
 KEY = "io.taskgate/idempotency-key"
 
 
-def meta(value: str) -> Any:
-    return members(f'{{"_meta":{{"a":1,"{KEY}":{value},"progressToken":7}}}}', {"_meta": {}})
+def written(value: str) -> Member:
+    return members(f'{{"a":1,"{KEY}":{value},"progressToken":7}}')[KEY]
 
 
 def call(arguments: str, more: str = "") -> str:
@@ -27,19 +27,13 @@ def call(arguments: str, more: str = "") -> str:
     [('"k"', "k"), ('" "', " "), (r'"\u00e9\ud83d\ude00"', "é😀"), (json.dumps("x" * MAX_KEY), "x" * MAX_KEY)],
 )
 def test_a_key_is_a_text_of_1_to_256_characters(value: str, key: str) -> None:
-    assert read_idempotency_key(meta(value)) == key
+    assert read_idempotency_key(written(value)) == key
 
 
 @pytest.mark.parametrize("value", ['""', "null", "7", "true", '["k"]', "{}", json.dumps("x" * 257), r'"\ud800"'])
 def test_what_can_be_no_key_is_refused_by_its_name(value: str) -> None:
     with pytest.raises(InvalidParams, match=KEY):
-        read_idempotency_key(meta(value))
-
-
-def test_a_call_without_a_key_has_none() -> None:
-    for text in ('{"_meta":{"progressToken":7}}', '{"_meta":{}}', '{"_meta":7}'):
-        assert read_idempotency_key(members(text, {"_meta": {}})) is None
-    assert read_idempotency_key({}) is None
+        read_idempotency_key(written(value))
 
 
 def test_of_a_key_a_digest_is_kept_that_tells_it_from_others() -> None:

@@ -63,9 +63,11 @@ def test_a_message_is_told_by_its_kind_and_the_names_of_its_parts() -> None:
 
 
 def test_a_response_has_the_code_of_its_error_or_none() -> None:
-    error = Member({}, 0, 1, 2, {"code": Member(-32603, 0, 1, 2, None)})
-    assert Response(id=1, result=None, error=error, text="t", id_span=(0, 1)).error_code == -32603
-    assert Response(id=1, result=Member({}, 0, 1, 2, {}), error=None, text="t", id_span=(0, 1)).error_code is None
+    codes = [
+        parse(f'{{"jsonrpc":"2.0","id":1,{outcome}}}'.encode(), max_depth=9)
+        for outcome in ('"error":{"code":-32603,"message":""}', '"result":{}', '"result":7')
+    ]
+    assert [isinstance(response, Response) and response.error_code for response in codes] == [-32603, None, None]
 
 
 def test_what_is_opened_in_any_message_is_what_the_gateway_reads_or_amends() -> None:

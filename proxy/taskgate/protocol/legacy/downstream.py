@@ -53,6 +53,7 @@ from taskgate.protocol.messages import (
     Request,
     Response,
     check_capabilities,
+    meta_of,
     required_string,
     short_info,
     task_id,
@@ -242,10 +243,12 @@ def _call_tool(request: Request, *, has_tasks: bool) -> CallTool:
     options = read_task_options(request.params) if has_tasks and "task" in request.params else None
     prepared = prepare_params(request)
     assert prepared is not None, "a call without parameters has no tool name"
-    stored = None
+    stored = key = None
     if options is not None:
         # Without a token, both texts are equal.
         stored = prepared.params.head if prepared.params.tail is None else stored_params(request)
+    if "_meta" in request.params:
+        key = meta_of(request.params).get(names.IDEMPOTENCY_KEY)
     return CallTool(
         id=request.id,
         tool=name,
@@ -254,7 +257,7 @@ def _call_tool(request: Request, *, has_tasks: bool) -> CallTool:
         progress_token=prepared.token,
         wants_task=options is not None,
         ttl=options.ttl if options else None,
-        idempotency_key=read_idempotency_key(request.params) if "_meta" in request.params else None,
+        idempotency_key=None if key is None else read_idempotency_key(key),
     )
 
 

@@ -21,10 +21,7 @@ from taskgate.protocol.jsonrpc import request_text, result_text
 from taskgate.protocol.legacy.results import WITHOUT_TASK
 from taskgate.protocol.messages import Notification, Params, Response, value_of
 from taskgate.protocol.meta import edits_for
-from taskgate.protocol.server_messages import ServerTask, parse_response, status_text
-
-MAX_ID: Final = 4096
-"""Longest task id in bytes: it is sent with each poll, and stored with the record."""
+from taskgate.protocol.server_messages import TASK_MEMBERS, ServerTask, parse_response, read_server_task
 
 MAX_TTL: Final = timedelta(milliseconds=2**31 - 1)
 """Longest TTL: released servers set a timer for it, which ends at once for anything longer."""
@@ -34,8 +31,6 @@ _DISTINCT_ID: Final = 8
 shorter one may be there by chance.
 """
 
-_STATES: Final = frozenset(TaskStatus)
-_TASK_MEMBERS: Final = ("taskId", "status", "statusMessage", "lastUpdatedAt", "pollInterval")
 _UNKNOWN: Final = frozenset({names.INVALID_PARAMS, names.METHOD_NOT_FOUND})
 """Error codes by which a server says that it does not know the task."""
 _RESULT_MEMBERS: Final = frozenset({"content", "structuredContent", "isError"})
@@ -89,9 +84,7 @@ class LegacyServerTasks:
         task = value_of(found, "task") if "content" not in found else None
         if not isinstance(task, dict):
             return None
-        # An unknown status counts as working here: a task can be cancelled only if its id is known.
-        # `read_state` refuses the status at the first poll.
-        return _read_task(task if _state(task.get("status")) else {**task, "status": TaskStatus.WORKING})
+        return read_server_task(task, task.get("pollInterval"), is_new=True)
 
     def read_state(self, task: str, response: Response) -> ServerTask | None:
         if response.error is not None:
@@ -99,7 +92,7 @@ class LegacyServerTasks:
                 return None
             raise _unknown_outcome()
         assert response.result is not None, "a response without an error has a result"
-        now = _read_task(_task_values(response.result.members or {}))
+        now = _read_task(response.result.members or {})
         if now.id != task:
             raise protocol_violation("it returned another task than the one that was requested")
         return now
@@ -133,51 +126,14 @@ class LegacyServerTasks:
 def read_status(notification: Notification) -> ServerTask | None:
     """The task in `notifications/tasks/status` of a server; None if its id or status is invalid."""
     try:
-        return _read_task(_task_values(notification.params))
+        return _read_task(notification.params)
     except UpstreamFailed:
         return None
 
 
-def _task_values(found: Members) -> dict[str, Any]:
-    return {name: value_of(found, name) for name in _TASK_MEMBERS}
-
-
-def _read_task(task: dict[str, Any]) -> ServerTask:
-    """The task with these members; UpstreamFailed (malformed) for an invalid id or status."""
-    id_, status = task.get("taskId"), _state(task.get("status"))
-    if not isinstance(id_, str) or not _is_id(id_):
-        raise protocol_violation("its task has no valid taskId")
-    if status is None:
-        raise protocol_violation("its task has an unknown status")
-    message, updated = task.get("statusMessage"), task.get("lastUpdatedAt")
-    return ServerTask(
-        id=id_,
-        status=status,
-        message=status_text(message) if isinstance(message, str) and message else None,
-        updated=updated if isinstance(updated, str) else None,
-        interval=_seconds(task.get("pollInterval")),
-    )
-
-
-def _state(status: Any) -> TaskStatus | None:
-    """A status as the server wrote it; None for an unknown one."""
-    return TaskStatus(status) if isinstance(status, str) and status in _STATES else None
-
-
-def _is_id(value: str) -> bool:
-    try:
-        return 0 < len(value.encode()) <= MAX_ID
-    except UnicodeEncodeError:
-        return False
-
-
-def _seconds(interval: Any) -> float | None:
-    """A poll interval in milliseconds as seconds; None if it is no positive number.
-
-    A fraction of a millisecond is accepted: released servers send it.
-    """
-    is_span = isinstance(interval, int | float) and not isinstance(interval, bool) and 0 < interval < 2**53
-    return interval / 1000 if is_span else None
+def _read_task(found: Members) -> ServerTask:
+    # A fraction of a millisecond is accepted: released servers send it.
+    return read_server_task({name: value_of(found, name) for name in TASK_MEMBERS}, value_of(found, "pollInterval"))
 
 
 def _names_task(task: str, response: Response) -> bool:

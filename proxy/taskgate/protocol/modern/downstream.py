@@ -210,7 +210,7 @@ def _edit_notification(notification: Notification, change: ObjectEdit) -> str:
 
 def _call_tool(request: Request, meta: RequestMeta, *, may_be_task: bool) -> CallTool | Retry:
     """The intent of `tools/call`: a Retry if it has answers or a state."""
-    tool = tool_name(request)
+    tool, key = tool_name(request), meta_of(request.params).get(names.IDEMPOTENCY_KEY)
     params = requests.prepare_params(request, without=_RETRY_MEMBERS)
     stored = None
     if may_be_task:
@@ -224,7 +224,7 @@ def _call_tool(request: Request, meta: RequestMeta, *, may_be_task: bool) -> Cal
         progress_token=meta.progress_token,
         wants_task=False,
         ttl=None,
-        idempotency_key=read_idempotency_key(request.params),
+        idempotency_key=None if key is None else read_idempotency_key(key),
     )
     return call if request.params.keys().isdisjoint(_RETRY_MEMBERS) else _retry(request, call)
 

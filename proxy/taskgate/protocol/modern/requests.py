@@ -23,7 +23,7 @@ from taskgate.protocol.extensions import ExtensionPolicy, dump_capabilities
 from taskgate.protocol.headers import NAME_PARAMS, encode_value, header_arguments, is_bare, is_plain, value_at
 from taskgate.protocol.host_requests import Subscription
 from taskgate.protocol.jsonrpc import request_text
-from taskgate.protocol.messages import Params, Request, is_task_id, meta_of, required_unicode, value_of
+from taskgate.protocol.messages import Params, Request, is_task_id, required_unicode, value_of
 from taskgate.protocol.meta import HOP_KEYS, ObjectEdit, edit_object, edits_for, members_text
 from taskgate.protocol.server_messages import EncodedRequest, RequestDraft, ServerSubscription
 
@@ -38,7 +38,8 @@ def prepare_params(request: Request, *, without: Collection[str] = ()) -> Params
     """
     found, text, begin = request.params, request.text, request.params_at
     end = begin + len(request.params_text)
-    meta = meta_of(found)
+    member = found.get("_meta")
+    meta = (member and member.members) or {}
     if meta and meta.keys() <= HOP_KEYS and "task" not in found and found.keys().isdisjoint(without):
         # The common case: nothing in `_meta` crosses, so all of it is removed. There is no progress
         # token, as that is none of `HOP_KEYS`.

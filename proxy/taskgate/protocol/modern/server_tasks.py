@@ -17,12 +17,14 @@ from taskgate.protocol.faults import protocol_violation
 from taskgate.protocol.jsonrpc import error_text, result_text
 from taskgate.protocol.messages import Response, value_of
 from taskgate.protocol.modern.rounds import read_questions
-from taskgate.protocol.server_messages import ServerTask, parse_response, status_text
+from taskgate.protocol.server_messages import (
+    TASK_MEMBERS,
+    ServerTask,
+    is_server_task_id,
+    parse_response,
+    read_server_task,
+)
 
-MAX_ID: Final = 4096
-"""Longest task id in bytes: it is sent in a header with each poll."""
-
-_STATES: Final = frozenset(TaskStatus)
 _EMPTY_RESULT: Final = frozenset({"resultType", "_meta"})
 """Members that say nothing about the outcome of a call: a result with these alone is malformed."""
 
@@ -65,9 +67,7 @@ def read_created(method: str, response: Response) -> ServerTask | None:
     found = {} if response.result is None else response.result.members or {}
     if value_of(found, "resultType") != "task" or method != names.TOOLS_CALL:
         return None
-    # An unknown status is not refused here, because only a task that is known can be cancelled. The
-    # first poll refuses it.
-    return _read_task(found, _state(found) or TaskStatus.WORKING)
+    return _read_task(found, is_new=True)
 
 
 def read_state(call: int, task: str, response: Response) -> ServerTask | None:
@@ -81,7 +81,7 @@ def read_state(call: int, task: str, response: Response) -> ServerTask | None:
         return None
     assert response.result is not None, "a response without an error has a result"
     found = response.result.members or {}
-    now = _read_task(found, _state(found))
+    now = _read_task(found)
     if now.id != task:
         raise protocol_violation("it returned another task than the one that was requested")
     match now.status:
@@ -97,40 +97,13 @@ def read_state(call: int, task: str, response: Response) -> ServerTask | None:
 def read_notification(params: Members) -> str | None:
     """The id of the task in a `notifications/tasks`; None without a valid one."""
     id_ = value_of(params, "taskId")
-    return id_ if _is_id(id_) else None
+    return id_ if is_server_task_id(id_) else None
 
 
-def _state(found: Members) -> TaskStatus | None:
-    status = value_of(found, "status")
-    return TaskStatus(status) if isinstance(status, str) and status in _STATES else None
-
-
-def _read_task(found: Members, status: TaskStatus | None) -> ServerTask:
-    id_ = value_of(found, "taskId")
-    if not _is_id(id_):
-        raise protocol_violation("its task has no valid taskId")
-    if status is None:
-        raise protocol_violation("its task has an unknown status")
-    message, updated = value_of(found, "statusMessage"), value_of(found, "lastUpdatedAt")
-    return ServerTask(
-        id=id_,
-        status=status,
-        message=status_text(message) if isinstance(message, str) and message else None,
-        updated=updated if isinstance(updated, str) else None,
-        interval=_seconds(value_of(found, "pollIntervalMs")),
-    )
-
-
-def _is_id(value: Any) -> bool:
-    try:
-        return isinstance(value, str) and 0 < len(value.encode()) <= MAX_ID
-    except UnicodeEncodeError:
-        return False
-
-
-def _seconds(interval: Any) -> float | None:
-    is_span = isinstance(interval, int) and not isinstance(interval, bool) and 0 < interval < 2**53
-    return interval / 1000 if is_span else None
+def _read_task(found: Members, *, is_new: bool = False) -> ServerTask:
+    interval = value_of(found, "pollIntervalMs")
+    values = {name: value_of(found, name) for name in TASK_MEMBERS}
+    return read_server_task(values, interval if isinstance(interval, int) else None, is_new=is_new)
 
 
 def _result(text: str, member: Member | None) -> RawJson:

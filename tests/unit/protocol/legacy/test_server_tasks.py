@@ -13,11 +13,11 @@ from taskgate.domain.versions import LEGACY, Revision
 from taskgate.errors import UpstreamFailed
 from taskgate.jsontext.spans import members
 from taskgate.protocol.extensions import ExtensionPolicy
-from taskgate.protocol.legacy.server_tasks import MAX_ID, MAX_TTL, LegacyServerTasks
+from taskgate.protocol.legacy.server_tasks import MAX_TTL, LegacyServerTasks
 from taskgate.protocol.legacy.upstream import LegacyUpstream
 from taskgate.protocol.messages import Params, Response
 from taskgate.protocol.meta import related_task
-from taskgate.protocol.server_messages import MAX_SUMMARY, ServerTask, TaskStatusNotification
+from taskgate.protocol.server_messages import MAX_SERVER_TASK_ID, MAX_SUMMARY, ServerTask, TaskStatusNotification
 from unit.protocol.legacy.task_messages import ID, RELATED, TIMES, answer, peer, reason_of, refusal, seen, task
 
 # --- states -----------------------------------------------------------------------------------------------------------
@@ -115,8 +115,8 @@ def test_any_other_answer_to_a_call_is_its_own(result: str) -> None:
         {"taskId": None},
         {"taskId": ""},
         {"taskId": 7},
-        {"taskId": "x" * (MAX_ID + 1)},
-        {"taskId": "é" * (MAX_ID // 2 + 1)},
+        {"taskId": "x" * (MAX_SERVER_TASK_ID + 1)},
+        {"taskId": "é" * (MAX_SERVER_TASK_ID // 2 + 1)},
         {"taskId": "\ud800"},
     ],
 )
