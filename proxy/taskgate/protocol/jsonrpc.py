@@ -9,6 +9,8 @@ alone. One module, because the fast and the full way to read a message must acce
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from datetime import UTC, datetime
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
@@ -108,6 +110,14 @@ def with_id(response: Response, id: RequestId) -> str:
     """The text of a response under another id; every other byte stays."""
     start, end = response.id_span
     return f"{response.text[:start]}{id if type(id) is int else dump(id)}{response.text[end:]}"
+
+
+@lru_cache(maxsize=4096)
+def timestamp(moment: datetime) -> str:
+    """A time as hosts see it, cut to the millisecond and in UTC. The times of a task are asked again
+    and again.
+    """
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
 
 
 # --- reading any message ----------------------------------------------------------------------------------------------
@@ -225,16 +235,15 @@ def _read_progress(text: str, flat: re.Match[str]) -> Notification:
     it.
     """
     found: Members = {}
-    for name in _PROGRESS_MEMBERS:
-        start, end = flat.span(name)
+    _, _, (at, params_end), *places = flat.regs
+    for name, (start, end) in zip(_PROGRESS_MEMBERS, places, strict=True):
         if start > 0:
             written = text[start:end]
             value = written[1:-1] if written[0] == '"' else float(written) if "." in written else int(written)
             # Before the value are its key with two quotes, a colon, and one space or none.
             key_at = start - len(name) - 3 - (text[start - 1] == " ")
             found[name] = _MEMBER(Member, (value, key_at, start, end, None))
-    at, end = flat.span("params")
-    return Notification(names.NOTE_PROGRESS, found, text, text[at:end], at)
+    return Notification(names.NOTE_PROGRESS, found, text, text[at:params_end], at)
 
 
 _PARAMS: Final = ENVELOPE["params"]

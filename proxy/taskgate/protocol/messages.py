@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, final
 
 from taskgate.domain.record import RequestId, TaskId
 from taskgate.errors import InvalidParams, MalformedMessage, TaskNotFound
-from taskgate.jsontext.edits import dump
+from taskgate.jsontext.edits import Edits, dump, splice_range
 from taskgate.jsontext.spans import CachedShape, Member, Members, RawJson, Shape
 
 TASK_ID: Final = r"[A-Za-z0-9_-]{32}"
@@ -96,6 +96,18 @@ class Params(NamedTuple):
     def size(self) -> int:
         """The number of characters, without any token."""
         return len(self.head) + len(self.tail or "")
+
+
+def spliced_params(request: Request, edits: Edits, token: Member | None) -> Params:
+    """The parameters of a request with these edits, split at its progress token if it has one.
+
+    Positions are those of the whole message.
+    """
+    text, begin = request.text, request.params_at
+    end = begin + len(request.params_text)
+    if token is None:
+        return Params(splice_range(text, begin, end, edits))
+    return Params(splice_range(text, begin, token.start, edits), splice_range(text, token.end, end, edits))
 
 
 # --- reading parameters -----------------------------------------------------------------------------------------------

@@ -14,11 +14,11 @@ from typing import Any, Final, NamedTuple, TypeVar
 from taskgate.domain.listing import ALL_TASKS, NEWEST_FIRST, STATES, OrderBy, TaskFilter, TaskOrder, TaskState
 from taskgate.domain.record import RequestId, TaskStatus
 from taskgate.errors import InvalidParams
-from taskgate.jsontext.edits import Edits, removals, splice_range
+from taskgate.jsontext.edits import Edits, removals
 from taskgate.jsontext.spans import Members, RawJson
 from taskgate.protocol.jsonrpc import is_id
 from taskgate.protocol.legacy.tasks import presented_status
-from taskgate.protocol.messages import Params, Request, meta_of, required_string, value_of
+from taskgate.protocol.messages import Params, Request, meta_of, required_string, spliced_params, value_of
 from taskgate.protocol.meta import OWN_PREFIX
 from taskgate.protocol.vocabulary import RELATED_TASK, TOOLS_CALL
 
@@ -74,23 +74,17 @@ def prepare_params(request: Request) -> PreparedParams | None:
     if meta is not None and meta.members is None:
         raise InvalidParams("_meta must be an object")
     token = None if meta is None or meta.members is None else meta.members.get("progressToken")
-    edits = _own_removals(request.params, _NOT_SENT)
-    begin, end = request.params_at, request.params_at + len(request.params_text)
-    if token is None:
-        return PreparedParams(Params(splice_range(request.text, begin, end, edits)), None)
-    if not is_id(token.value):
+    if token is not None and not is_id(token.value):
         raise InvalidParams("The progress token must be a string or an integer")
-    head = splice_range(request.text, begin, token.start, edits)
-    tail = splice_range(request.text, token.end, end, edits)
-    return PreparedParams(Params(head, tail), token.value)
+    params = spliced_params(request, _own_removals(request.params, _NOT_SENT), token)
+    return PreparedParams(params, None if token is None else token.value)
 
 
 def stored_params(request: Request) -> RawJson:
     """The parameters for a record, without a progress token. Call `prepare_params` first: it checks
     them.
     """
-    edits = _own_removals(request.params, _NOT_STORED)
-    return splice_range(request.text, request.params_at, request.params_at + len(request.params_text), edits)
+    return spliced_params(request, _own_removals(request.params, _NOT_STORED), None).head
 
 
 def _own_removals(params: Members, names: tuple[str, ...]) -> Edits:

@@ -17,14 +17,23 @@ from typing import Any, Final
 from taskgate.domain.record import InputRequest, RequestId, TaskId
 from taskgate.domain.versions import Era, Peer, era_of
 from taskgate.errors import MalformedMessage
-from taskgate.jsontext.edits import Edits, dump, insertion, removals, splice, splice_range
+from taskgate.jsontext.edits import Edits, dump, insertion, removals, splice
 from taskgate.jsontext.spans import Members, RawJson, members
 from taskgate.protocol import vocabulary as names
 from taskgate.protocol.host_requests import AnswerInput, AnswerQuestion, Ignore, NotifyServer, ReportProgress
 from taskgate.protocol.jsonrpc import error_text, is_id, notification_text, request_text, result_text
 from taskgate.protocol.legacy import capabilities
 from taskgate.protocol.legacy.tasks import with_related_task
-from taskgate.protocol.messages import TASK_ID, Notification, Params, Request, Response, meta_of, value_of
+from taskgate.protocol.messages import (
+    TASK_ID,
+    Notification,
+    Params,
+    Request,
+    Response,
+    meta_of,
+    spliced_params,
+    value_of,
+)
 from taskgate.protocol.meta import legacy_hop_keys, related_task
 from taskgate.protocol.server_messages import Answer, ImmediateReply, Question, ReceivedQuestion
 
@@ -255,11 +264,7 @@ def _question_params(request: Request, *, keeps_task: bool) -> Params | None:
     meta = meta_of(request.params)
     edits = removals(meta, legacy_hop_keys(meta)) + ([] if keeps_task else removals(request.params, ("task",)))
     token = meta.get("progressToken")
-    begin, end = request.params_at, request.params_at + len(request.params_text)
-    if token is None:
-        return Params(splice_range(request.text, begin, end, edits))
-    head = splice_range(request.text, begin, token.start, edits)
-    return Params(head, splice_range(request.text, token.end, end, edits))
+    return spliced_params(request, edits, token)
 
 
 # --- to servers -------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ names the task of a message.
 """
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import lru_cache
 from typing import Any
 
@@ -14,7 +14,7 @@ from taskgate.domain.record import RequestId, TaskId, TaskRecord, TaskStatus
 from taskgate.jsontext.edits import Edits, dump, insertion, may_have_key, splice
 from taskgate.jsontext.large import LargeJson, MessageText, wrap
 from taskgate.jsontext.spans import Member, Members, RawJson, members, skip_space
-from taskgate.protocol.jsonrpc import result_text
+from taskgate.protocol.jsonrpc import result_text, timestamp
 from taskgate.protocol.legacy.results import TextAt, may_be_modern, outcome_edit
 from taskgate.protocol.meta import edits_for
 from taskgate.protocol.vocabulary import IMMEDIATE_RESPONSE, RELATED_TASK
@@ -29,7 +29,7 @@ def task_object(record: TaskRecord | ListedTask) -> RawJson:
     message = "" if record.status_message is None else f',"statusMessage":{dump(record.status_message)}'
     return (
         f'{{"taskId":"{record.id}","status":"{presented_status(record).value}",'
-        f'"createdAt":"{_timestamp(record.created_at)}","lastUpdatedAt":"{_timestamp(record.updated_at)}",'
+        f'"createdAt":"{timestamp(record.created_at)}","lastUpdatedAt":"{timestamp(record.updated_at)}",'
         f'"ttl":{record.ttl // MILLISECOND},"pollInterval":{record.poll_interval // MILLISECOND}{message}}}'
     )
 
@@ -101,12 +101,5 @@ def _related_edit(text: RawJson, meta: Member, related: RawJson) -> tuple[int, i
     return meta.start + start, meta.start + end, new
 
 
-def _format(moment: datetime) -> str:
-    if moment.tzinfo is not UTC:
-        moment = moment.astimezone(UTC)
-    return moment.isoformat(timespec="milliseconds")[:-6] + "Z"
-
-
-_timestamp = lru_cache(maxsize=4096)(_format)
 _listed_object = lru_cache(maxsize=4096)(task_object)
 """A page has many tasks, and most are on the page that is asked for next."""

@@ -163,7 +163,9 @@ class ModernDownstream:
         return result_text(id, tasks.create_result(record, self.info))
 
     def task_state(self, id: RequestId, record: TaskRecord) -> MessageText:
-        result = tasks.get_result(record, self.info, names_server=self._names_server(record.owner.mount))
+        # Only a result has the name of its server.
+        names_server = record.outcome is not None and self._names_server(record.owner.mount)
+        result = tasks.get_result(record, self.info, names_server=names_server)
         if isinstance(result, str):
             return result_text(id, result)
         return result.wrapped(result_text(id, "")[:-1], "}")

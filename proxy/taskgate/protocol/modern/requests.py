@@ -16,14 +16,14 @@ from typing import Any, Final, NamedTuple
 
 from taskgate.domain.versions import MODERN
 from taskgate.errors import InvalidParams, MalformedMessage
-from taskgate.jsontext.edits import dump, removals, splice_range
+from taskgate.jsontext.edits import dump, removals
 from taskgate.jsontext.spans import Members, RawJson, members, skip_space
 from taskgate.protocol import vocabulary as names
 from taskgate.protocol.extensions import ExtensionPolicy, dump_capabilities
 from taskgate.protocol.headers import NAME_PARAMS, encode_value, header_arguments, is_bare, is_plain, value_at
 from taskgate.protocol.host_requests import Subscription
 from taskgate.protocol.jsonrpc import request_text
-from taskgate.protocol.messages import Params, Request, is_task_id, required_unicode, value_of
+from taskgate.protocol.messages import Params, Request, is_task_id, required_unicode, spliced_params, value_of
 from taskgate.protocol.meta import HOP_KEYS, ObjectEdit, edit_object, edits_for, members_text
 from taskgate.protocol.server_messages import EncodedRequest, RequestDraft, ServerSubscription
 
@@ -36,20 +36,16 @@ def prepare_params(request: Request, *, without: Collection[str] = ()) -> Params
     `task`, the members that `without` names, and the keys of `_meta` that do not cross are removed.
     `classify` has checked before that the parameters are an object, and the token is valid.
     """
-    found, text, begin = request.params, request.text, request.params_at
-    end = begin + len(request.params_text)
+    found = request.params
     member = found.get("_meta")
     meta = (member and member.members) or {}
     if meta and meta.keys() <= HOP_KEYS and "task" not in found and found.keys().isdisjoint(without):
         # The common case: nothing in `_meta` crosses, so all of it is removed. There is no progress
         # token, as that is none of `HOP_KEYS`.
-        ((start, stop, _),) = removals(found, _META)
-        return Params(f"{text[begin:start]}{text[stop:end]}")
-    edits = edits_for(found, begin, _removal(*without))
-    token = meta.get("progressToken")
-    if token is None:
-        return Params(splice_range(text, begin, end, edits))
-    return Params(splice_range(text, begin, token.start, edits), splice_range(text, token.end, end, edits))
+        ((start, end, _),) = removals(found, _META)
+        text, at = request.params_text, request.params_at
+        return Params(f"{text[: start - at]}{text[end - at :]}")
+    return spliced_params(request, edits_for(found, request.params_at, _removal(*without)), meta.get("progressToken"))
 
 
 _META: Final = ("_meta",)
@@ -69,10 +65,8 @@ def stored_params(request: Request, *, without: Collection[str] = ()) -> RawJson
 
     The progress token is removed with its key: it is of this request alone.
     """
-    begin = request.params_at
     change = ObjectEdit(drop=("task", *without), meta_drop=("progressToken",))
-    edits = edits_for(request.params, begin, change)
-    return splice_range(request.text, begin, begin + len(request.params_text), edits)
+    return spliced_params(request, edits_for(request.params, request.params_at, change), None).head
 
 
 def read_request_state(params: Members) -> str | None:

@@ -5,14 +5,14 @@ a tool's error (T-1), and no result has the related-task key (T-7). `info` is th
 serverInfo, which every result has.
 """
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import lru_cache
 
 from taskgate.domain.record import Faulted, InputRequest, RequestId, Succeeded, TaskRecord, TaskStatus
 from taskgate.jsontext.edits import dump
 from taskgate.jsontext.large import JsonChunks, LargeJson, MessageText, wrap
 from taskgate.jsontext.spans import RawJson
-from taskgate.protocol.jsonrpc import notification_text
+from taskgate.protocol.jsonrpc import notification_text, timestamp
 from taskgate.protocol.modern.results import convert_error, convert_large_error, nested_large_result, nested_result
 from taskgate.protocol.modern.rounds import ALLOWED_QUESTIONS, input_request, input_requests
 from taskgate.protocol.vocabulary import NOTE_TASKS, SERVER_INFO, SUBSCRIPTION_ID
@@ -77,8 +77,8 @@ def _task_members(record: TaskRecord) -> str:
     status = presented_status(record) if record.inputs else record.status
     return (
         f'"taskId":"{record.id}","status":"{status.value}",'
-        f"{_times(record.created_at, record.updated_at, record.ttl)}"
-        f',"pollIntervalMs":{record.poll_interval // _MILLISECOND}{message}'
+        f'"createdAt":"{timestamp(record.created_at)}","lastUpdatedAt":"{timestamp(record.updated_at)}",'
+        f'"ttlMs":{record.ttl // _MILLISECOND},"pollIntervalMs":{record.poll_interval // _MILLISECOND}{message}'
     )
 
 
@@ -103,14 +103,3 @@ def _detail(record: TaskRecord, *, names_server: bool) -> MessageText:
 @lru_cache(maxsize=64)
 def _meta(key: str, value: RawJson) -> str:
     return f'"_meta":{{{dump(key)}:{value}}}'
-
-
-@lru_cache(maxsize=4096)
-def _times(created_at: datetime, updated_at: datetime, ttl: timedelta) -> str:
-    # Without the poll interval, which differs between answers.
-    times = f'"createdAt":"{_timestamp(created_at)}","lastUpdatedAt":"{_timestamp(updated_at)}"'
-    return f'{times},"ttlMs":{ttl // _MILLISECOND}'
-
-
-def _timestamp(moment: datetime) -> str:
-    return moment.astimezone(UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
