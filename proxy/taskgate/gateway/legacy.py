@@ -92,6 +92,7 @@ class InSessionMessages:
         """Return whether the body may be a batch: only in a session of revision 2025-03-26."""
         if exchange.head.host_session is None:
             return False
+        _check_revision(exchange.head)
         host_session = await self._session(exchange.head, context, mount, caller)
         return host_session.peer.revision is Revision.R2025_03_26
 
@@ -100,6 +101,7 @@ class InSessionMessages:
 
         GET opens or resumes a stream, and returns when that ends. DELETE ends the session.
         """
+        _check_revision(exchange.head)
         host_session = await self._session(exchange.head, context, mount, caller)
         if exchange.head.method is HttpMethod.GET:
             await self._services.gate.on_request(caller, exchange, mount.name, _NO_METHOD)
@@ -170,12 +172,10 @@ class InSessionMessages:
     ) -> HostSession:
         """Return the session that the request's head names, and note its host in `context`.
 
-        Raises UnsupportedVersion if the head names a revision that is none of the legacy era. One
-        that differs from the session's has no effect (docs/decisions/0017). Raises SessionRequired
-        if the head names no session, and SessionNotFound unless it is the caller's at this mount.
+        A revision that differs from the session's has no effect (docs/decisions/0017). Raises
+        SessionRequired if the head names no session, and SessionNotFound unless it is the caller's
+        at this mount.
         """
-        if head.revision is not None and find_revision(head.revision) is None:
-            raise UnsupportedVersion("The protocol version is not supported")
         if head.host_session is None:
             raise SessionRequired("The message needs a session: send initialize first")
         host_session = await self._services.sessions.find(mount, caller, head.host_session)
@@ -316,6 +316,15 @@ class InSessionMessages:
         foreign = None if era is Era.LEGACY else EraCrossing(method, host_session.peer.revision, extension)
         answer = partial(self._dialect.answer, intent.id, response, foreign)
         return RpcReply(await offload(len(response.text), answer), error_of(response))
+
+
+def _check_revision(head: InboundHead) -> None:
+    """Raise UnsupportedVersion for a revision that is none of the legacy era.
+
+    For what `classify` does not judge: a request without a message, and the head of a batch.
+    """
+    if head.revision is not None and find_revision(head.revision) is None:
+        raise UnsupportedVersion("The protocol version is not supported")
 
 
 def _relayed(exchange: Exchange, caller: AuthContext, host_session: HostSession, intent: Relay) -> LegacyCall:

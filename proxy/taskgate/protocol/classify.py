@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from taskgate.domain.record import RequestId
-from taskgate.domain.versions import Era, Peer, Revision, find_modern_revision, find_revision
+from taskgate.domain.versions import Era, Peer, find_modern_revision, find_revision
 from taskgate.errors import (
     HeaderMismatch,
     IncompleteMeta,
@@ -52,26 +52,14 @@ from taskgate.protocol.vocabulary import (
 )
 
 
-class InitializeMessage(NamedTuple):
-    """`initialize`, of the legacy era."""
-
-
-class LegacyMessage(NamedTuple):
-    """Any other message of the legacy era; `revision` is the header's, None without one
-    (V-ERA-3).
-    """
-
-    revision: Revision | None
-
-
 class IgnoredNotification(NamedTuple):
     """A notification of a modern host: accepted without effect, since the era has none
     (H-MOD-12).
     """
 
 
-Route = InitializeMessage | LegacyMessage | RequestMeta | IgnoredNotification
-"""The way that a message takes; RequestMeta is for a modern request."""
+Route = RequestMeta | IgnoredNotification | None
+"""The way that a message takes: RequestMeta is for a modern request, None for the legacy era."""
 
 
 def classify(
@@ -86,8 +74,8 @@ def classify(
     """The era of a message from a POST, which was parsed with `_meta` open.
 
     A message is modern if its `_meta` has a version, whatever the header says. Without one,
-    `initialize` is legacy, and for others the header decides. No header means legacy, and a header
-    that names no legacy revision means modern. `revision` is its MCP-Protocol-Version as sent.
+    `initialize` is legacy, and for others the header decides. No header means legacy (V-ERA-3), and a
+    header that names no legacy revision means modern. `revision` is its MCP-Protocol-Version as sent.
     `read` gives the headers that repeat parts of the body; it is called only for modern requests.
     `offers_tasks` says whether any call at this mount can become a task, `strict_names` whether
     task requests must name the task in a header (AMB-8).
@@ -100,11 +88,9 @@ def classify(
     member = None if isinstance(message, Response) else message.params.get("_meta")
     meta = (member and member.members) or {}
     if PROTOCOL_VERSION not in meta:
-        if isinstance(message, Request) and message.method == INITIALIZE:
-            return InitializeMessage()
-        legacy = find_revision(revision)
-        if legacy is not None or revision is None:
-            return LegacyMessage(legacy)
+        is_handshake = isinstance(message, Request) and message.method == INITIALIZE
+        if is_handshake or revision is None or find_revision(revision) is not None:
+            return None
     if isinstance(message, Request):
         return _modern(
             message, meta, read(), offers_tasks=offers_tasks, strict_names=strict_names, extensions=extensions
