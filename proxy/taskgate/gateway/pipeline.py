@@ -47,6 +47,7 @@ from taskgate.jsontext.large import to_string
 from taskgate.protocol import vocabulary as words
 from taskgate.protocol.classify import IgnoredNotification, check_verb, classify
 from taskgate.protocol.faults import RETRY_AFTER
+from taskgate.protocol.headers import read_headers
 from taskgate.protocol.host_requests import RequestMeta
 from taskgate.protocol.jsonrpc import is_batch, parse, split_batch
 from taskgate.protocol.messages import Message, Notification, Request, is_task_id, value_of
@@ -217,7 +218,7 @@ class Gateway:
             route = classify(
                 message,
                 exchange.head.revision,
-                exchange.head.mirrored_headers,
+                partial(read_headers, exchange.head.fields),
                 offers_tasks=mount.offers_tasks,
                 extensions=mount.extensions,
                 strict_names=self._rules.strict_names,

@@ -156,17 +156,18 @@ def check_headers(headers: RequestHeaders, request: Request, version: str, *, st
         _expect_encoded(NAME_HEADER, name, value, f"params.{member}")
 
 
-def check_params(headers: RequestHeaders, request: Request, header_paths: Mapping[str, tuple[str, ...]]) -> None:
+def check_params(params: Mapping[str, str], request: Request, header_paths: Mapping[str, tuple[str, ...]]) -> None:
     """Refuse a `tools/call` whose arguments differ between headers and body (H-MOD-6).
 
-    `header_paths` is as `read_header_paths` gives it for the tool. Other `Mcp-Param-*` headers are
-    ignored. Raises MalformedMessage as `header_arguments` does.
+    `params` are those of RequestHeaders. `header_paths` is as `read_header_paths` gives it for the
+    tool. Other `Mcp-Param-*` headers are ignored. Raises MalformedMessage as `header_arguments`
+    does.
     """
     if not header_paths:
         return
     arguments = header_arguments(request.params_text, header_paths.values())
     for header, path in header_paths.items():
-        sent, value = headers.params.get(header.lower()), value_at(arguments, path)
+        sent, value = params.get(header.lower()), value_at(arguments, path)
         if sent is not None or value is not None:
             _expect_encoded(f"{PARAM_HEADER}{header}", sent, value, "its argument")
 

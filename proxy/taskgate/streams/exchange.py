@@ -11,7 +11,6 @@ from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
 
 from taskgate.jsontext.large import MessageText
-from taskgate.protocol.headers import RequestHeaders, read_headers
 from taskgate.protocol.messages import Response
 from taskgate.streams.bytes_in_flight import BytesInFlight
 from taskgate.streams.event_stream import EventStream
@@ -49,10 +48,6 @@ class InboundHead(NamedTuple):
     query: str = ""
     last_event_id: str | None = None
     fields: Collection[tuple[str, str]] = ()
-
-    def mirrored_headers(self) -> RequestHeaders:
-        """The header fields that mirror the body, for intermediaries; parsed at each call."""
-        return read_headers(self.fields)
 
 
 class ListenerRefused(Exception):

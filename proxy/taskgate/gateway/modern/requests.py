@@ -110,7 +110,7 @@ class ModernRequests:
                 # 5. The headers that mirror arguments; only the server's catalogue names them.
                 listed = session.upstream.listed(tool) or await self._look_up(exchange, session, meta, tool)
                 if listed is not None and listed.header_paths:
-                    self._check_params(exchange, mount, request, tool, listed)
+                    self._check_params(meta, mount, request, tool, listed)
             # 6. Execute the intent.
             match intent:
                 case CallTool():
@@ -131,9 +131,9 @@ class ModernRequests:
                     raise AssertionError(f"unexpected intent of a request: {type(intent).__name__}")
             return _answered(rpc_reply, meta, quota)
 
-    def _check_params(self, exchange: Exchange, mount: Mount, request: Request, tool: str, listed: ListedTool) -> None:
+    def _check_params(self, meta: RequestMeta, mount: Mount, request: Request, tool: str, listed: ListedTool) -> None:
         try:
-            check_params(exchange.head.mirrored_headers(), request, listed.header_paths)
+            check_params(meta.header_params, request, listed.header_paths)
         except GatewayError:
             self._turned_away(mount, tool, is_listed=True)
             raise

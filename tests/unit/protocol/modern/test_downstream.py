@@ -393,6 +393,14 @@ def test_progress_goes_out_under_the_hosts_own_token(token: str | int, written: 
     check(text, "ProgressNotification")
 
 
+@pytest.mark.parametrize(("token", "written"), [(7, "7"), ('h"', '"h\\""'), (None, "42")])
+@pytest.mark.parametrize("form", ['{{"progressToken": {} ,"progress":1.0}}', '{{ "progress":1.0, "progressToken":{}}}'])
+def test_progress_without_more_words_goes_out_with_every_other_byte(token: Any, written: str, form: str) -> None:
+    text = DIALECT.notification(note("progress", form.format("42")), token)
+    told = form.format(written)
+    assert text == f'{{"jsonrpc":"2.0","method":"notifications/progress","params":{told}}}'
+
+
 def test_a_log_message_goes_out_as_it_came() -> None:
     text = DIALECT.notification(note("message", '{"level":"info","data":[1e999]}'), None)
     assert text == '{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":[1e999]}}'
