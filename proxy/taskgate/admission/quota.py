@@ -7,7 +7,7 @@ the override of the configuration that gives it other limits than the usual ones
 
 import json
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2s
 from math import ceil
 from typing import Final, NamedTuple
@@ -15,22 +15,25 @@ from typing import Final, NamedTuple
 from taskgate.admission.rules import RuntimeConfig
 from taskgate.auth.context import AuthContext, Identity
 from taskgate.domain.limits import Override
-from taskgate.domain.rates import Demand, RateVerdict
+from taskgate.domain.rates import Demand, RateLimit, RateVerdict
 
 _REMEMBERED: Final = 10_000
+_NO_RATES: Final[Mapping[str, RateLimit]] = {}
 
 QuotaFields = tuple[tuple[str, str], ...]
 """The HTTP fields that report what is left; empty if the operator does not expose them."""
 
 
 class QuotaSubject(NamedTuple):
-    """The tenant and the override of a caller; each None if there is none.
+    """The tenant and the override of a caller, each None if there is none, and its own rates.
 
-    `tenant` is an opaque reference, which differs for equal names of two issuers.
+    `tenant` is an opaque reference, which differs for equal names of two issuers. `rates` replace
+    limits of policies, by name.
     """
 
     tenant: str | None
     override: Override | None
+    rates: Mapping[str, RateLimit] = _NO_RATES
 
 
 class QuotaSubjects:
@@ -39,7 +42,7 @@ class QuotaSubjects:
     def __init__(self, live: RuntimeConfig) -> None:
         self._live = live
         self._overrides = live.current.overrides
-        self._anonymous = QuotaSubject(None, self._overrides.find(None, {}))
+        self._anonymous = _subject(None, self._overrides.find(None, {}))
         # The key has only what the subject depends on, so callers share entries.
         self._cache: OrderedDict[_CacheKey, QuotaSubject] = OrderedDict()
 
@@ -47,7 +50,7 @@ class QuotaSubjects:
         """The subject of a caller."""
         if self._live.current.overrides is not self._overrides:
             self._overrides = self._live.current.overrides
-            self._anonymous = QuotaSubject(None, self._overrides.find(None, {}))
+            self._anonymous = _subject(None, self._overrides.find(None, {}))
             self._cache.clear()
         identity = caller.identity
         if identity is None:
@@ -57,7 +60,7 @@ class QuotaSubjects:
         if cached is not None:
             self._cache.move_to_end(key)
             return cached
-        subject = QuotaSubject(_reference(identity), self._overrides.find(identity.tenant, identity.claims))
+        subject = _subject(_reference(identity), self._overrides.find(identity.tenant, identity.claims))
         if len(self._cache) >= _REMEMBERED:
             self._cache.popitem(last=False)
         self._cache[key] = subject
@@ -70,6 +73,10 @@ class QuotaSubjects:
 
 
 _CacheKey = tuple[str, str | None, tuple[frozenset[str], ...]]
+
+
+def _subject(tenant: str | None, override: Override | None) -> QuotaSubject:
+    return QuotaSubject(tenant, override, _NO_RATES if override is None else override.rates)
 
 
 def _reference(identity: Identity) -> str | None:

@@ -10,7 +10,7 @@ are two parts around a store that replicas share:
 - `FallbackRateStore` replaces it while it is unavailable (`limits.on_store_error`).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import lru_cache
@@ -23,11 +23,11 @@ from taskgate.admission.rules import OnStoreError, RuntimeConfig
 from taskgate.admission.security_alerts import SecurityAlerts
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
-from taskgate.domain.rates import Demand, RateEvent, RateLimit, RatePolicies, RatePolicy, RateSubject, RateVerdict
+from taskgate.domain.rates import Demand, RateEvent, RateLimit, RatePolicy, RateSubject, RateVerdict
 from taskgate.errors import RateLimited, StoreUnavailable
 from taskgate.protocol.vocabulary import NOTE_CANCELLED, NOTE_INITIALIZED
 from taskgate.stores.base import RateJudgement, RateStep, RateStepMode, RateStore
-from taskgate.stores.rates import SIZE, MemoryRateStore, refuses
+from taskgate.stores.rates import SIZE, MemoryRateStore
 from taskgate.streams.exchange import Exchange
 from taskgate.telemetry.events import EventSink, RateFallbackUsed, RateLimitAllowed, RateLimitChecked
 
@@ -41,7 +41,6 @@ _UNLIMITED: Final = frozenset({NOTE_INITIALIZED, NOTE_CANCELLED})
 call.
 """
 _ALLOWED: Final = RateJudgement(()).counted_as
-_NO_LIMITS: Final[Mapping[str, RateLimit]] = {}
 
 
 class RateLimitExceeded(RateLimited):
@@ -127,14 +126,14 @@ class RateLimiter:
         rates = self._live.current.rates
         if not rates.has_after_auth or method in _UNLIMITED:
             return await self._judge((), exchange, mount, _always_known)
-        subject, own = self._subject(caller, exchange, rates)
-        demands = rates.demands(subject, own, mount, method, tool)
-        if not method.startswith(_TASK_METHODS):
-            return await self._judge(_steps((RateStepMode.TAKE, demands)), exchange, mount, _always_known)
-        failures = rates.event_demands(RateEvent.LOOKUP_FAILURE, subject, own, mount)
-        return await self._judge(
-            _steps((RateStepMode.LOOK, failures), (RateStepMode.TAKE, demands)), exchange, mount, _always_known
-        )
+        quota = self._subjects.of(caller)
+        subject = RateSubject(caller.key, quota.tenant, address_block(exchange.address) if rates.has_addresses else "")
+        demands = rates.demands(subject, quota.rates, mount, method, tool)
+        steps = (RateStep(RateStepMode.TAKE, demands),) if demands else ()
+        if rates.has_lookup_failures and method.startswith(_TASK_METHODS):
+            failures = rates.event_demands(RateEvent.LOOKUP_FAILURE, subject, quota.rates, mount)
+            steps = (*_steps((RateStepMode.LOOK, failures)), *steps)
+        return await self._judge(steps, exchange, mount, _always_known)
 
     async def check_lookups(self, caller: AuthContext, exchange: Exchange, mount: str) -> None:
         """Check the rate of failed look-ups, for a request that names tasks in its body. Raises
@@ -150,7 +149,7 @@ class RateLimiter:
         if not demands:
             return True
         judged = await self._store.judge((RateStep(RateStepMode.NOTE, demands),), now=self._clock.elapsed())
-        return not refuses(demands, judged.verdicts[0])
+        return all(one.allowed or each.policy.shadow for each, one in zip(demands, judged.verdicts[0], strict=True))
 
     async def flush(self, exchange: Exchange, mount: str) -> None:
         """Consume from the store what an exchange has passed in the cache only. Raises nothing.
@@ -164,17 +163,9 @@ class RateLimiter:
 
     def _lookup_demands(self, caller: AuthContext, exchange: Exchange, mount: str) -> tuple[Demand, ...]:
         rates = self._live.current.rates
-        subject, own = self._subject(caller, exchange, rates)
-        return rates.event_demands(RateEvent.LOOKUP_FAILURE, subject, own, mount)
-
-    def _subject(
-        self, caller: AuthContext, exchange: Exchange, rates: RatePolicies
-    ) -> tuple[RateSubject, Mapping[str, RateLimit]]:
-        """The subject of a caller, and the limits of its own."""
-        subject = self._subjects.of(caller)
-        address = address_block(exchange.address) if rates.has_addresses else ""
-        own = subject.override.rates if subject.override is not None else _NO_LIMITS
-        return RateSubject(caller.key, subject.tenant, address), own
+        quota = self._subjects.of(caller)
+        subject = RateSubject(caller.key, quota.tenant, address_block(exchange.address) if rates.has_addresses else "")
+        return rates.event_demands(RateEvent.LOOKUP_FAILURE, subject, quota.rates, mount)
 
     # --- the steps ----------------------------------------------------------------------------------------------------
 
@@ -186,8 +177,8 @@ class RateLimiter:
         The first step that refuses raises RateLimited. Returns the fields that report what is left.
         If `is_known` returns True, the request is not refused for invalid tokens of its address.
         """
-        passed_in_cache = self._passed_in_cache.pop(id(exchange), ()) if self._passed_in_cache else ()
-        steps = passed_in_cache + steps
+        if self._passed_in_cache:
+            steps = self._passed_in_cache.pop(id(exchange), ()) + steps
         if not steps:
             return ()
         asked = self._clock.elapsed()
@@ -200,11 +191,24 @@ class RateLimiter:
         return self._apply(steps, judged, exchange, mount)
 
     def _apply(self, steps: Sequence[RateStep], judged: RateJudgement, exchange: Exchange, mount: str) -> QuotaFields:
-        """Report a judgement, and raise its refusal; return the fields that report what is left."""
+        """Report a judgement, and raise its refusal; return the fields that report what is left.
+
+        What each policy decided is emitted; of a step that only looks, the refusals.
+        """
         quota: QuotaFields = ()
+        emit = self._event_sink.emit
         for number, (way, demands) in enumerate(steps):
             verdicts = judged.verdicts[number]
-            self._emit(way, demands, verdicts, judged.counted_as)
+            if way is not RateStepMode.NOTE:
+                for (_, _, _, policy), verdict in zip(demands, verdicts, strict=True):
+                    if not verdict.allowed:
+                        emit(RateLimitChecked(policy.name, policy.scope, "shadow" if policy.shadow else "rejected"))
+                    elif way is not RateStepMode.TAKE:
+                        continue
+                    elif judged.counted_as == _ALLOWED:
+                        emit(RateLimitAllowed(policy.name, policy.scope))
+                    else:
+                        emit(RateLimitChecked(policy.name, policy.scope, judged.counted_as))
             is_refused = number == judged.refused
             if (
                 way is RateStepMode.TAKE
@@ -217,23 +221,6 @@ class RateLimiter:
                     self._alerts.raise_once("auth_bruteforce", address_block(exchange.address), mount)
                 raise _exceeded(demands, verdicts, quota if way is RateStepMode.TAKE else ())
         return quota
-
-    def _emit(
-        self, way: RateStepMode, demands: Sequence[Demand], verdicts: Sequence[RateVerdict], counted_as: str
-    ) -> None:
-        """Emit what each policy decided; of a step that only looks, the refusals."""
-        if way is RateStepMode.NOTE:
-            return
-        emit = self._event_sink.emit
-        for (_, _, _, policy), verdict in zip(demands, verdicts, strict=True):
-            if not verdict.allowed:
-                emit(RateLimitChecked(policy.name, policy.scope, "shadow" if policy.shadow else "rejected"))
-            elif way is not RateStepMode.TAKE:
-                continue
-            elif counted_as == _ALLOWED:
-                emit(RateLimitAllowed(policy.name, policy.scope))
-            else:
-                emit(RateLimitChecked(policy.name, policy.scope, counted_as))
 
 
 def _always_known() -> bool:

@@ -56,16 +56,12 @@ def gcra(tat: float | None, now: float, limit: RateLimit, cost: int = 1) -> tupl
     if debt > (most := burst * every):
         owed, debt = now + most, most
     wait = debt - (burst - cost) * every if cost <= burst else inf
-    if wait > TOLERANCE:
-        return RateVerdict(False, _remaining(debt, every, burst), wait, debt), owed
-    owed += cost * every
-    debt = owed - now
-    return RateVerdict(True, _remaining(debt, every, burst), 0.0, debt), owed
-
-
-def _remaining(debt: float, every: float, burst: int) -> int:
+    allowed = wait <= TOLERANCE
+    if allowed:
+        owed += cost * every
+        debt, wait = owed - now, 0.0
     units = int(burst - (debt - TOLERANCE) / every)
-    return burst if units > burst else max(units, 0)
+    return RateVerdict(allowed, burst if units > burst else max(units, 0), wait, debt), owed
 
 
 # --- policies ---------------------------------------------------------------------------------------------------------
@@ -176,6 +172,8 @@ class RatePolicies:
         later = (*self._for_requests, *self._lookup_failures.policies)
         self.has_after_auth = bool(later)
         """Whether any policy applies once the caller is known."""
+        self.has_lookup_failures = bool(self._lookup_failures.policies)
+        """Whether any policy counts failed look-ups of tasks."""
         self.has_addresses = any(each.scope is RateScope.IP for each in later)
         """Whether any of the latter counts by address."""
         self._cache: OrderedDict[tuple[str, str, str | None], tuple[_IndexedPolicy, ...]] = OrderedDict()

@@ -46,10 +46,11 @@ class TaskStatus(StrEnum):
     FAILED = "failed"
     CANCELLED = "cancelled"
 
-    @property
-    def is_terminal(self) -> bool:
-        """Whether the state is absorbing."""
-        return self not in (TaskStatus.WORKING, TaskStatus.INPUT_REQUIRED)
+    is_terminal: bool
+    """Whether the state is absorbing."""
+
+    def __init__(self, value: str) -> None:
+        self.is_terminal = value not in ("working", "input_required")
 
 
 class FaultReason(StrEnum):

@@ -46,8 +46,9 @@ class MemoryRateStore:
                 continue
             verdicts = (self.take if way is RateStepMode.TAKE else self.peek)(demands, now=now)
             results.append(verdicts)
-            if refuses(demands, verdicts):
-                return RateJudgement(results, len(results) - 1)
+            for demand, verdict in zip(demands, verdicts, strict=True):
+                if not (verdict.allowed or demand.policy.shadow):
+                    return RateJudgement(results, len(results) - 1)
         return RateJudgement(results)
 
     def take(self, demands: Sequence[Demand], *, now: float) -> tuple[RateVerdict, ...]:
@@ -136,11 +137,6 @@ class MemoryRateStore:
             tats.move_to_end(key)
         # A caller's key is longer than the policy name, so it never equals this.
         return f"{demand.policy.name}\n\n"
-
-
-def refuses(demands: Sequence[Demand], verdicts: Sequence[RateVerdict]) -> bool:
-    """Whether an enforcing budget has no room."""
-    return any(not (one.allowed or each.policy.shadow) for each, one in zip(demands, verdicts, strict=True))
 
 
 _: type[RateStore] = MemoryRateStore
