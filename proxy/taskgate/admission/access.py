@@ -10,7 +10,7 @@ from logging import INFO, getLogger
 from typing import Final
 
 from taskgate.admission.rules import RuntimeConfig
-from taskgate.auth.authorization import AccessEffect, AccessPolicy
+from taskgate.auth.authorization import AccessPolicy
 from taskgate.auth.context import AuthContext
 from taskgate.errors import Forbidden, InsufficientScope
 from taskgate.protocol.vocabulary import TOOLS_CALL
@@ -43,7 +43,7 @@ class AccessControl:
         """
         policy = self._live.current.access
         # Most gateways have no rules, so that most requests end here.
-        if _allows_all(policy):
+        if policy.allows_all:
             return
         decision = policy.decide(caller.identity, method=method, upstream=mount, tool=tool)
         for shadowed in decision.shadow_refusals:
@@ -80,10 +80,6 @@ class AccessControl:
         """A predicate for the tools that the caller may call, and so may see; None if it may see
         all.
         """
-        if _allows_all(self._live.current.access):
+        if self._live.current.access.allows_all:
             return None
         return lambda tool: self.is_allowed(caller, mount, TOOLS_CALL, tool)
-
-
-def _allows_all(policy: AccessPolicy) -> bool:
-    return not policy.rules and policy.default is AccessEffect.ALLOW

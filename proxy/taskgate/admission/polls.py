@@ -15,7 +15,7 @@ from typing import Final
 from taskgate.admission.rules import RuntimeConfig
 from taskgate.clock import Clock, Entropy
 from taskgate.domain.listing import ListedTask
-from taskgate.domain.polling import PollPolicy, advised_interval
+from taskgate.domain.polling import advised_interval
 from taskgate.domain.rates import RateLimit, gcra
 from taskgate.domain.record import TaskId, TaskRecord, evolve
 from taskgate.errors import RateLimited
@@ -125,14 +125,11 @@ class PollLimiter:
         self._event_sink.emit(TaskPolled(mount, "early" if is_early else _result(record, state.revision)))
         state.polled_at, state.revision = now, record.revision
         if state.polls is not None:
-            self._count(state, record, state.polls + 1)
-
-    def _count(self, state: _PollState, record: TaskRecord, polls: int) -> None:
-        """Count an accepted poll; the one that finds the task ended reports how many it took."""
-        state.polls = polls
-        if record.status.is_terminal:
-            state.polls = None
-            self._event_sink.emit(PollsCounted(record.owner.mount, polls))
+            state.polls += 1
+            if record.status.is_terminal:
+                # The poll that finds the task ended reports how many it took.
+                self._event_sink.emit(PollsCounted(mount, state.polls))
+                state.polls = None
 
     def _advise_listed(self, task: ListedTask, mount: str, now: datetime, elapsed: float) -> ListedTask:
         state = self._state(task.id)
@@ -144,24 +141,18 @@ class PollLimiter:
     def _advise(
         self, state: _PollState, task: TaskRecord | ListedTask, mount: str, now: datetime, elapsed: float
     ) -> timedelta:
-        polling = self._live.current.polling
+        polling, chance = self._live.current.polling, 0.5
+        utilization = self._utilization(mount)
+        if polling.adaptive and polling.jitter:
+            if not self._random_numbers:
+                # Many at once: a system call for each would cost as much as the rest of an advice.
+                self._random_numbers = memoryview(self._entropy.token(4 * _RANDOM_BATCH)).cast("I").tolist()
+            chance = self._random_numbers.pop() / _RANDOM_RANGE
         interval = state.advised = advised_interval(
-            polling,
-            utilization=self._utilization(mount),
-            age=now - task.created_at,
-            last=state.advised,
-            chance=self._random(polling),
+            polling, utilization=utilization, age=now - task.created_at, last=state.advised, chance=chance
         )
         state.advised_at = elapsed
         return interval
-
-    def _random(self, polling: PollPolicy) -> float:
-        if not polling.adaptive or not polling.jitter:
-            return 0.5
-        if not self._random_numbers:
-            # Many at once: a system call for each would cost as much as the rest of an advice.
-            self._random_numbers = memoryview(self._entropy.token(4 * _RANDOM_BATCH)).cast("I").tolist()
-        return self._random_numbers.pop() / _RANDOM_RANGE
 
     def _state(self, task: TaskId) -> _PollState:
         state = self._states.get(task)

@@ -103,6 +103,11 @@ class AccessPolicy:
     implied: Mapping[str, frozenset[str]] = field(default_factory=dict)
     only_listed: frozenset[str] = frozenset()
     """Upstreams whose unlisted tools are refused: a server may accept `drop ` for `drop`."""
+    allows_all: bool = field(init=False, repr=False, compare=False)
+    """Whether there are no rules, and everything is allowed: so it is for most gateways."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "allows_all", not self.rules and self.default is AccessEffect.ALLOW)
 
     def decide(self, identity: Identity | None, *, method: str, upstream: str, tool: str | None) -> AccessDecision:
         """Decide on a request of `identity`; None has neither scopes nor claims.

@@ -60,8 +60,8 @@ class AuthContext:
     def owners(self, mount: str) -> tuple[OwnerKey, ...]:
         """Every owner key under which tasks of this caller are found, the current one first."""
         if self.previous_key is None:
-            return (self.owner(mount),)
-        return (self.owner(mount), OwnerKey(self.previous_key, mount))
+            return (OwnerKey(self.key, mount),)
+        return (OwnerKey(self.key, mount), OwnerKey(self.previous_key, mount))
 
 
 ANONYMOUS = AuthContext(key="anonymous")

@@ -207,6 +207,11 @@ class TaskRecord:
     waiting_since: datetime | None = None
     retrieved: bool = False
     checkpoint: SealedCheckpoint | None = None
+    expires_at: datetime = field(init=False, repr=False, compare=False)
+    """When the record becomes invisible, in any state: `ttl` after `created_at`."""
+
+    def __post_init__(self) -> None:
+        _SETTERS["expires_at"](self, self.created_at + self.ttl)
 
     @property
     def next_input_key(self) -> str:
@@ -229,11 +234,6 @@ class TaskRecord:
         """Whether a takeover may send the call or resume it."""
         return self.is_dispatchable or self.checkpoint is not None
 
-    @property
-    def expires_at(self) -> datetime:
-        """When the record becomes invisible, in any state."""
-        return self.created_at + self.ttl
-
 
 # The setters of the slots themselves bypass the freezing, because the new record has no other user yet.
 _SETTERS: Final[dict[str, Any]] = {each.name: getattr(TaskRecord, each.name).__set__ for each in fields(TaskRecord)}
@@ -251,4 +251,5 @@ def evolve(record: TaskRecord, **values: Any) -> TaskRecord:
         set_field(new, value)
     for name, value in values.items():
         _SETTERS[name](new, value)
+    _SETTERS["expires_at"](new, new.created_at + new.ttl)
     return new

@@ -197,19 +197,19 @@ class InSessionMessages:
         self, exchange: Exchange, caller: AuthContext, host_session: HostSession, intent: LegacyIntent
     ) -> RpcReply:
         """Answer a ping or a request about tasks, for which no server is asked."""
-        tasks, at = self._services.tasks, host_session.mount.name
+        at = host_session.mount.name
         match intent:
             case AnswerPing(id=id_):
                 return RpcReply(self._dialect.pong(id_))
             case GetTask(id=id_, task=task):
-                record = await tasks.get(exchange, caller, at, task, words.TASKS_GET)
+                record = await self._services.lookups.find(exchange, caller, at, task, words.TASKS_GET)
                 return RpcReply(self._dialect.task_state(id_, record))
             case AwaitTask(id=id_, task=task):
                 waits = self._services.following
                 record = await waits.outcome(exchange, caller, host_session, task, words.TASKS_RESULT)
                 return RpcReply(self._dialect.task_outcome(id_, record))
             case CancelTask(id=id_, task=task):
-                record = await tasks.cancel(exchange, caller, at, task, words.TASKS_CANCEL)
+                record = await self._services.tasks.cancel(exchange, caller, at, task, words.TASKS_CANCEL)
                 return RpcReply(self._dialect.task_state(id_, record))
             case ListTasks(id=id_, where=where, order=order, cursor=cursor):
                 listed, following = await self._services.lookups.page(caller, at, cursor, where, order)

@@ -55,7 +55,7 @@ class MeasuredStore:
         except StoreUnavailable as error:
             self._failed("insert", begun, error)
             raise
-        self._worked("insert", begun)
+        self._event_sink.emit(StoreUsed("insert", self._clock.elapsed() - begun, True))
         return stored_id
 
     async def load(self, owner: OwnerKey, id: TaskId, *, now: datetime, bodies: bool = False) -> TaskRecord | None:
@@ -65,7 +65,7 @@ class MeasuredStore:
         except StoreUnavailable as error:
             self._failed("load", begun, error)
             raise
-        self._worked("load", begun)
+        self._event_sink.emit(StoreUsed("load", self._clock.elapsed() - begun, True))
         return found
 
     async def swap(self, record: TaskRecord, *, expected: int) -> bool:
@@ -75,7 +75,7 @@ class MeasuredStore:
         except StoreUnavailable as error:
             self._failed("swap", begun, error)
             raise
-        self._worked("swap", begun)
+        self._event_sink.emit(StoreUsed("swap", self._clock.elapsed() - begun, True))
         return was_swapped
 
     # The rest is rare.
@@ -161,11 +161,8 @@ class MeasuredStore:
         except StoreUnavailable as error:
             self._failed(operation, begun, error)
             raise
-        self._worked(operation, begun)
-        return done
-
-    def _worked(self, operation: str, begun: float) -> None:
         self._event_sink.emit(StoreUsed(operation, self._clock.elapsed() - begun, True))
+        return done
 
     def _failed(self, operation: str, begun: float, error: StoreUnavailable) -> None:
         self._event_sink.emit(StoreUsed(operation, self._clock.elapsed() - begun, False))

@@ -1,4 +1,4 @@
-"""The operations of hosts on tasks: `TaskService` creates, reads and cancels them.
+"""The operations of hosts on tasks: `TaskService` creates and cancels them, `Lookups` reads them.
 
 The handlers of both eras use it (`gateway.legacy`, `gateway.modern`). Tasks are looked up only by
 the owner keys of the caller, so that no host reaches a task of another. `terms` applies the
@@ -169,24 +169,16 @@ class TaskService:
         """
         self._runner.cancel(owner, task)
 
-    async def get(self, exchange: Exchange, caller: AuthContext, mount: str, task: TaskId, method: str) -> TaskRecord:
-        """Return the head of a task: its record without the call's parameters and the result.
-
-        `method` is that of the request, for reports. Raises TaskNotFound for an unknown, expired or
-        foreign task, and what else `Lookups.find` raises.
-        """
-        return await self._lookups.find(exchange, caller, mount, task, method)
-
     async def cancel(
         self, exchange: Exchange, caller: AuthContext, mount: str, task: TaskId, method: str
     ) -> TaskRecord:
         """Cancel a task, and return its cancelled record.
 
         Its run learns of it from the store, and then cancels the call at the server. Raises
-        TaskAlreadyFinished if the task had ended (L-CANCEL-1), and what `get` raises.
+        TaskAlreadyFinished if the task had ended (L-CANCEL-1), and what `Lookups.find` raises.
         """
         while True:
-            record = await self.get(exchange, caller, mount, task, method)
+            record = await self._lookups.find(exchange, caller, mount, task, method)
             if record.status.is_terminal:
                 self._event_sink.emit(TaskCancelRequested(record, "already_terminal"))
                 raise TaskAlreadyFinished("The task has already ended")

@@ -87,10 +87,8 @@ def pack_head(record: TaskRecord) -> bytes:
 def unpack_head(head: bytes, lease: Lease | None) -> TaskRecord:
     """Decode a head: a record without bodies."""
     try:
-        record = _unpack_head(head, lease)
-        # Fail here and not later if the expiry is beyond the range of datetime.
-        _ = record.expires_at
-        return record
+        # Fails too if the expiry is beyond the range of datetime.
+        return _unpack_head(head, lease)
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         raise _unreadable() from error
 
@@ -196,7 +194,7 @@ def pack_names(names: frozenset[str]) -> bytes:
 
 def pack_time(moment: datetime) -> int:
     """Microseconds since 1970."""
-    return pack_span(moment - _EPOCH)
+    return (moment - _EPOCH) // _MICROSECOND
 
 
 def unpack_time(microseconds: int) -> datetime:
@@ -206,10 +204,11 @@ def unpack_time(microseconds: int) -> datetime:
 
 def pack_span(span: timedelta) -> int:
     """Microseconds."""
-    return (span.days * 86_400 + span.seconds) * 1_000_000 + span.microseconds
+    return span // _MICROSECOND
 
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
 _STATUSES: Final = {status.value: status for status in TaskStatus}
 _REVISIONS: Final = {revision.value: revision for revision in Revision}
 _RESULT: Final = "result"

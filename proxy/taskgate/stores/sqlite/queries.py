@@ -28,14 +28,14 @@ def load_large(connection: sqlite3.Connection, values: sql.Values) -> TaskRecord
         row = connection.execute(sql.LOAD_LARGE, values).fetchone()
         if row is None:
             return None
-        seq, *found, kind = row
+        seq, head, holder, until, params, kind = row
         outcome = None
         if kind is not None:
             with connection.blobopen("outcomes", "body", seq, readonly=True) as blob:
                 outcome = blob.read()
     finally:
         connection.execute("COMMIT")
-    return writes.unpack_whole((*found, kind, outcome))
+    return writes.unpack_bodies(unpack_head(head, writes.unpack_lease(holder, until)), params, kind, outcome)
 
 
 def find_owner(connection: sqlite3.Connection, id: TaskId) -> OwnerKey | None:

@@ -47,7 +47,8 @@ class SqliteReader:
 
         Blocks the loop.
         """
-        self._check()
+        if self._closed:
+            raise StoreUnavailable("The store is closed")
         try:
             # Fetch all, so that the statement ends and holds no snapshot.
             rows = self._near.execute(statement, values).fetchall()

@@ -49,12 +49,14 @@ UPDATE_HEAD: Final = """
 """
 
 LOAD_HEAD: Final = """
-    SELECT head, holder, lease_until, body_size FROM tasks WHERE id = ? AND owner = ? AND expires > ?
+    SELECT head, holder, lease_until FROM tasks WHERE id = ? AND owner = ? AND expires > ?
 """
+# The bodies only up to the fourth value: larger ones are not read on the event loop.
 LOAD_WHOLE: Final = """
-    SELECT head, holder, lease_until, params.body, kind, outcomes.body
+    SELECT head, holder, lease_until, revision, body_size,
+           CASE WHEN body_size <= ?4 THEN params.body END, kind, CASE WHEN body_size <= ?4 THEN outcomes.body END
     FROM tasks LEFT JOIN params ON params.task = seq LEFT JOIN outcomes ON outcomes.task = seq
-    WHERE id = ? AND owner = ? AND expires > ?
+    WHERE id = ?1 AND owner = ?2 AND expires > ?3
 """
 LOAD_LARGE: Final = """
     SELECT seq, head, holder, lease_until, params.body, kind

@@ -128,18 +128,24 @@ class SqliteStore:
         if not bodies and (cached := self._heads.get(id)) is not None and cached.owner == owner:
             return cached if cached.expires_at > now else None
         values = (sql.name(id), sql.owner_digest(owner), pack_time(now))
-        row = self._reader.row(sql.LOAD_HEAD, values)  # on the event loop
+        # On the event loop, either.
+        if not bodies:
+            row = self._reader.row(sql.LOAD_HEAD, values)
+            if row is None:
+                return None
+            head, holder, until = row
+            return self._cache(id, unpack_head(head, writes.unpack_lease(holder, until)))
+        row = self._reader.row(sql.LOAD_WHOLE, (*values, LARGE))
         if row is None:
             return None
-        head, holder, until, size = row
-        if not bodies:
-            return self._cache(id, unpack_head(head, writes.unpack_lease(holder, until)))
-        # Read the head again with the bodies: both must be of the same moment.
+        head, holder, until, revision, size, params, kind, outcome = row
         if size > LARGE:
             # `look` reads on the thread.
             return await self._reader.look(partial(queries.load_large, values=values))
-        row = self._reader.row(sql.LOAD_WHOLE, values)
-        return None if row is None else writes.unpack_whole(row)
+        found = self._heads.get(id)
+        if found is None or found.revision != revision:
+            found = unpack_head(head, writes.unpack_lease(holder, until))
+        return writes.unpack_bodies(found, params, kind, outcome)
 
     async def owner_of(self, id: TaskId) -> OwnerKey | None:
         return await self._reader.look(partial(queries.find_owner, id=id))

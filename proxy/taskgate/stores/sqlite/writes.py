@@ -226,13 +226,12 @@ def read_head(head: bytes, holder: str | None, until: int) -> TaskRecord | None:
         return None
 
 
-def unpack_whole(row: tuple[Any, ...]) -> TaskRecord:
-    """Decode the record of a row with bodies."""
-    head, holder, until, params, kind, outcome = row
+def unpack_bodies(head: TaskRecord, params: bytes | None, kind: str | None, outcome: bytes | None) -> TaskRecord:
+    """Decode the bodies of a record; `outcome` exists if `kind` does."""
     return with_bodies(
-        unpack_head(head, unpack_lease(holder, until)),
+        head,
         None if params is None else unpack_text(params),
-        None if kind is None else unpack_outcome(kind, outcome),
+        None if kind is None or outcome is None else unpack_outcome(kind, outcome),
     )
 
 
