@@ -22,7 +22,7 @@ from taskgate.domain.record import OwnerKey, TaskId, TaskRecord, TaskStatus
 from taskgate.errors import StoreUnavailable
 from taskgate.lifecycle.changes import Hold
 from taskgate.lifecycle.hearing import TaskListener
-from taskgate.stores.base import HolderWatch, RecordChange, TaskStore
+from taskgate.stores.base import HolderWatch, TaskStore
 from taskgate.system.cancel_scope import CancelScope
 from taskgate.telemetry.request_context import RequestContext, current
 from taskgate.telemetry.tracing import stored_span
@@ -140,19 +140,20 @@ class RecordWatcher:
         while True:
             try:
                 patience = RETRY_WATCH if unread else PATIENCE
-                news = await self._store.changed(HolderWatch(holder=self._holder, since=since), timeout=patience)
+                watch = HolderWatch(holder=self._holder, since=since, is_news=self._is_news)
+                news = await self._store.changed(watch, timeout=patience)
             except StoreUnavailable:
                 await asyncio.sleep(RETRY_WATCH.total_seconds())
                 continue
             since = news.place
             # After a gap in the feed any task may have changed.
-            ids = [change.id for change in news.changes if self._is_news(change)] if news.complete else [*self._runs]
+            ids = [change.id for change in news.changes] if news.complete else [*self._runs]
             unread = [task for task in dict.fromkeys((*unread, *ids)) if not await self._obeyed(task)]
 
-    def _is_news(self, change: RecordChange) -> bool:
+    def _is_news(self, task: TaskId, revision: int) -> bool:
         """Return whether a change is of a task that runs here, and not the run's own last write."""
-        run = self._runs.get(change.id)
-        return run is not None and run.revision != change.revision
+        run = self._runs.get(task)
+        return run is not None and run.revision != revision
 
     async def _obeyed(self, task: TaskId) -> bool:
         """Read a changed task and act on it; return False if it could not be read.

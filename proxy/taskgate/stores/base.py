@@ -14,7 +14,7 @@ StoreUnavailable. An operation over many records omits it, and still finds, take
 the others.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import IntEnum
@@ -47,10 +47,15 @@ class OwnerWatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HolderWatch:
-    """Watches all tasks whose lease `holder` has; `since` as in OwnerWatch."""
+    """Watches all tasks whose lease `holder` has; `since` as in OwnerWatch.
+
+    `is_news`, if given, tells by task and revision which changes count. For the others the watch
+    does not return: a holder makes most changes of its tasks itself.
+    """
 
     holder: str
     since: int | None = None
+    is_news: Callable[[TaskId, int], bool] | None = None
 
 
 Watch = TaskWatch | OwnerWatch | HolderWatch

@@ -7,7 +7,7 @@ step. It knows keys, times and sizes, and no store.
 
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable
 from typing import Final, NamedTuple
 
 from taskgate.domain.limits import Cap, CapScope
@@ -16,43 +16,6 @@ from taskgate.errors import TooManyBytes, TooManyTasks
 from taskgate.jsontext.large import LargeJson
 from taskgate.jsontext.spans import RawJson
 from taskgate.stores.codec import pack_peer, pack_text
-
-
-class UnfinishedCounter:
-    """The expiry times of the unfinished tasks of each key, in microseconds since 1970."""
-
-    def __init__(self, tasks: Iterable[tuple[Hashable, int]] = ()) -> None:
-        # Sorted; a new one nearly always goes to the end.
-        self._ends: dict[Hashable, list[int]] = {}
-        for key, expires in tasks:
-            self.add(key, expires)
-
-    def count(self, key: Hashable, now: int) -> int:
-        """The number of tasks of the key that have not expired."""
-        ends = self._ends.get(key)
-        return 0 if ends is None else len(ends) - bisect_right(ends, now)
-
-    def add(self, key: Hashable, expires: int) -> None:
-        """Add one task."""
-        ends = self._ends.get(key)
-        if ends is None:
-            self._ends[key] = [expires]
-        elif ends[-1] <= expires:
-            ends.append(expires)
-        else:
-            insort(ends, expires)
-
-    def remove(self, key: Hashable, expires: int) -> None:
-        """Remove one task with that expiry; ignores one that was not added."""
-        ends = self._ends.get(key)
-        if ends is None:
-            return
-        place = bisect_left(ends, expires)
-        if place < len(ends) and ends[place] == expires:
-            del ends[place]
-            if not ends:
-                del self._ends[key]
-
 
 ALL_RECORDS: Final = b""
 """The key of all records, for global caps."""
@@ -79,37 +42,51 @@ class CapKeys(NamedTuple):
 
 
 class StoreUsage:
-    """The unfinished tasks and stored bytes of a store, by key."""
+    """The unfinished tasks and stored bytes of a store, by key. Times are microseconds since 1970."""
 
     def __init__(self) -> None:
-        self._unfinished = tuple(UnfinishedCounter() for _ in CapScope)
+        # By scope and key: the expiry times, sorted. A new one nearly always goes to the end.
+        self._unfinished: tuple[dict[Hashable, list[int]], ...] = tuple({} for _ in CapScope)
         self._bytes: Counter[Hashable] = Counter()
 
     def refusal(self, keys: CapKeys, caps: tuple[Cap, ...], now: int) -> TooManyTasks | TooManyBytes | None:
-        """The refusal of the first cap that has no room for one more; `now` is in microseconds
-        since 1970.
-        """
+        """The refusal of the first cap that has no room for one more at the time `now`."""
         for cap in caps:
             place, limit = cap.place, cap.limit
             key = keys[place]
             if cap.bytes:
                 if self._bytes[key] >= limit:
                     return TooManyBytes(limit, scope=cap.scope.value)
-            elif key is not None and self._unfinished[place].count(key, now) >= limit:
-                return TooManyTasks(limit, TOO_MANY[cap.scope], scope=cap.scope.value)
+            elif key is not None:
+                ends = self._unfinished[place].get(key, ())
+                if len(ends) - bisect_right(ends, now) >= limit:
+                    return TooManyTasks(limit, TOO_MANY[cap.scope], scope=cap.scope.value)
         return None
 
     def add_task(self, keys: CapKeys, expires: int) -> None:
         """Count one more unfinished task."""
         for unfinished, key in zip(self._unfinished, keys, strict=True):
-            if key is not None:
-                unfinished.add(key, expires)
+            if key is None:
+                continue
+            ends = unfinished.get(key)
+            if ends is None:
+                unfinished[key] = [expires]
+            elif ends[-1] <= expires:
+                ends.append(expires)
+            else:
+                insort(ends, expires)
 
     def remove_task(self, keys: CapKeys, expires: int) -> None:
         """Count one unfinished task less; ignores a task that was not counted."""
         for unfinished, key in zip(self._unfinished, keys, strict=True):
-            if key is not None:
-                unfinished.remove(key, expires)
+            ends = unfinished.get(key)
+            if ends is None:
+                continue
+            place = bisect_left(ends, expires)
+            if place < len(ends) and ends[place] == expires:
+                del ends[place]
+                if not ends:
+                    del unfinished[key]
 
     def add_bytes(self, context: Hashable, size: int) -> None:
         """Count more stored bytes of a context; fewer if `size` is negative."""

@@ -60,15 +60,21 @@ class ChangeFeed:
         """
         if held_by is None and record.lease is not None:
             held_by = record.lease.holder
-        self._add(_Entry(record.id, record.revision, record.owner, held_by))
+        self.add(record.id, record.revision, owner=record.owner, holder=held_by)
 
     def add_removed(self, id: TaskId, *, owner: OwnerKey | None, holder: str | None) -> None:
         """Add the removal of a record; `owner` is None if the record was unreadable."""
-        self._add(_Entry(id, GONE, owner, holder))
+        self.add(id, GONE, owner=owner, holder=holder)
 
     def add(self, id: TaskId, revision: int, *, owner: OwnerKey | None, holder: str | None) -> None:
         """Add a reported change: a revision or GONE; `holder` is the holder of the lease before."""
-        self._add(_Entry(id, revision, owner, holder))
+        self._place += 1
+        self._recent.append(_Entry(id, revision, owner, holder))
+        for index, key in ((self._by_task, id), (self._by_owner, owner), (self._by_holder, holder)):
+            for waiter in index.get(key, ()):
+                is_newer = revision > waiter.known or revision == GONE
+                if is_newer and (waiter.is_news is None or waiter.is_news(id, revision)):
+                    waiter.wake(self._place)
 
     def reset(self) -> None:
         """Forget all positions and end all waits, because changes may have been missed."""
@@ -86,7 +92,7 @@ class ChangeFeed:
         """
         self._expect_open()
         index, key, known = self._index_of(watch)
-        with _Waiter(index, key, known) as waiter:
+        with _Waiter(index, key, known, watch.is_news if isinstance(watch, HolderWatch) else None) as waiter:
             batch = self._available(watch, look)
             if batch is None:
                 await waiter.wait(timeout)
@@ -118,18 +124,6 @@ class ChangeFeed:
     def _expect_open(self) -> None:
         if self._closed:
             raise StoreUnavailable("The store is closed")
-
-    def _add(self, entry: _Entry) -> None:
-        self._place += 1
-        self._recent.append(entry)
-        for index, key in (
-            (self._by_task, entry.id),
-            (self._by_owner, entry.owner),
-            (self._by_holder, entry.holder),
-        ):
-            for waiter in index.get(key, ()):
-                if _is_newer(entry.revision, waiter.known):
-                    waiter.wake(self._place)
 
     def _available(self, watch: Watch, look: Callable[[TaskId], int]) -> ChangeBatch | None:
         """Changes that need no wait; None if there are none."""
@@ -169,16 +163,19 @@ class ChangeFeed:
 class _Waiter:
     """One wait, in its index from entry to exit.
 
-    `first` is the position of the first change that woke it.
+    `first` is the position of the first change that woke it, `is_news` that of its watch.
     """
 
-    __slots__ = ("_future", "_index", "_key", "first", "known")
+    __slots__ = ("_future", "_index", "_key", "first", "is_news", "known")
 
-    def __init__(self, index: "_Index", key: Hashable, known: int) -> None:
+    def __init__(
+        self, index: "_Index", key: Hashable, known: int, is_news: Callable[[TaskId, int], bool] | None = None
+    ) -> None:
         self._index = index
         self._key = key
         self._future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.known = known
+        self.is_news = is_news
         self.first: int | None = None
 
     def __enter__(self) -> "_Waiter":
@@ -226,4 +223,4 @@ def _matches(entry: _Entry, watch: Watch) -> bool:
     if isinstance(watch, OwnerWatch):
         return entry.owner == watch.owner
     assert isinstance(watch, HolderWatch)
-    return entry.holder == watch.holder
+    return entry.holder == watch.holder and (watch.is_news is None or watch.is_news(entry.id, entry.revision))

@@ -43,6 +43,8 @@ MAX_CACHED: Final = 1024
 LARGE: Final = 64 * 1024
 """Bytes of a body above which it is read off the event loop, and an outcome stays bytes."""
 
+MICROSECOND: Final = timedelta(microseconds=1)
+
 SCHEMA: Final = 1
 """The first element of every head and session; any other number is refused."""
 
@@ -63,17 +65,24 @@ def pack_head(record: TaskRecord) -> bytes:
         record.status_message,
         pack_time(record.created_at),
         pack_time(record.updated_at),
-        pack_span(record.ttl),
-        pack_span(record.poll_interval),
+        record.ttl // MICROSECOND,
+        record.poll_interval // MICROSECOND,
         record.revision,
         record.dispatched,
-        [[asked.key, asked.method, asked.params, asked.claimed_by, asked.deferred_to] for asked in record.inputs],
+        [[asked.key, asked.method, asked.params, asked.claimed_by, asked.deferred_to] for asked in record.inputs]
+        if record.inputs
+        else [],
         record.inputs_made,
         record.answers,
         record.tool_error,
     ]
     deadline, waits = record.deadline, record.waiting_since
-    rare = [record.tenant, None if deadline is None else pack_span(deadline), record.reruns, record.idempotency_digest]
+    rare = [
+        record.tenant,
+        None if deadline is None else deadline // MICROSECOND,
+        record.reruns,
+        record.idempotency_digest,
+    ]
     late: list[Any] = [record.trace, None if waits is None else pack_time(waits), record.retrieved]
     if record.checkpoint is not None:
         late = [*late, [record.checkpoint.sealed, record.checkpoint.answers]]
@@ -194,7 +203,7 @@ def pack_names(names: frozenset[str]) -> bytes:
 
 def pack_time(moment: datetime) -> int:
     """Microseconds since 1970."""
-    return (moment - _EPOCH) // _MICROSECOND
+    return (moment - _EPOCH) // MICROSECOND
 
 
 def unpack_time(microseconds: int) -> datetime:
@@ -202,13 +211,7 @@ def unpack_time(microseconds: int) -> datetime:
     return _EPOCH + timedelta(0, 0, microseconds)
 
 
-def pack_span(span: timedelta) -> int:
-    """Microseconds."""
-    return span // _MICROSECOND
-
-
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND: Final = timedelta(microseconds=1)
 _STATUSES: Final = {status.value: status for status in TaskStatus}
 _REVISIONS: Final = {revision.value: revision for revision in Revision}
 _RESULT: Final = "result"

@@ -7,7 +7,7 @@ import pytest
 from taskgate.domain.limits import Cap, CapScope
 from taskgate.domain.record import Faulted, FaultReason, Outcome, Succeeded
 from taskgate.errors import TooManyBytes, TooManyTasks
-from taskgate.stores.capacity import CapKeys, StoreUsage, UnfinishedCounter, stored_size
+from taskgate.stores.capacity import CapKeys, StoreUsage, stored_size
 
 MINE = CapKeys("context", "tenant", "tool", "upstream")
 
@@ -112,36 +112,49 @@ def test_bodies_count_in_the_bytes_that_they_are_stored_in(
 # --- unfinished tasks of a key ----------------------------------------------------------------------------------------
 
 
+def of(context: bytes) -> CapKeys:
+    return CapKeys(context, None, None, None)
+
+
+def unfinished(*tasks: tuple[bytes, int]) -> StoreUsage:
+    """The usage by tasks of those contexts that expire then."""
+    usage = StoreUsage()
+    for context, expires in tasks:
+        usage.add_task(of(context), expires)
+    return usage
+
+
+def count(usage: StoreUsage, context: bytes, now: int) -> int:
+    """How many unfinished tasks of the context count: the lowest cap with room, less one."""
+    return next(most for most in range(9) if usage.refusal(of(context), at_most(most + 1), now) is None)
+
+
 def test_each_context_is_counted_by_itself() -> None:
-    unfinished = UnfinishedCounter([(b"a", 10), (b"b", 10), (b"a", 10)])
-    unfinished.add(b"b", 5)
-    unfinished.add(b"c", 7)
-    assert [unfinished.count(context, 0) for context in (b"a", b"b", b"c", b"d")] == [2, 2, 1, 0]
+    usage = unfinished((b"a", 10), (b"b", 10), (b"a", 10), (b"b", 5), (b"c", 7))
+    assert [count(usage, context, 0) for context in (b"a", b"b", b"c", b"d")] == [2, 2, 1, 0]
 
 
 def test_what_has_expired_counts_no_more_whatever_the_order_it_came_in() -> None:
-    unfinished = UnfinishedCounter()
-    for expires in (30, 10, 20, 10):
-        unfinished.add(b"a", expires)
-    assert [unfinished.count(b"a", now) for now in (0, 9, 10, 19, 20, 29, 30, 31)] == [4, 4, 2, 2, 1, 1, 0, 0]
+    usage = unfinished(*((b"a", expires) for expires in (30, 10, 20, 10)))
+    assert [count(usage, b"a", now) for now in (0, 9, 10, 19, 20, 29, 30, 31)] == [4, 4, 2, 2, 1, 1, 0, 0]
 
 
 def test_one_of_several_that_expire_together_is_removed() -> None:
-    unfinished = UnfinishedCounter([(b"a", 10), (b"a", 10), (b"a", 20)])
-    unfinished.remove(b"a", 10)
-    assert [unfinished.count(b"a", now) for now in (9, 10, 20)] == [2, 1, 0]
+    usage = unfinished((b"a", 10), (b"a", 10), (b"a", 20))
+    usage.remove_task(of(b"a"), 10)
+    assert [count(usage, b"a", now) for now in (9, 10, 20)] == [2, 1, 0]
 
 
 def test_a_context_can_come_again_after_its_last_task() -> None:
-    unfinished = UnfinishedCounter([(b"a", 10)])
-    unfinished.remove(b"a", 10)
-    assert unfinished.count(b"a", 0) == 0
-    unfinished.add(b"a", 20)
-    assert unfinished.count(b"a", 0) == 1
+    usage = unfinished((b"a", 10))
+    usage.remove_task(of(b"a"), 10)
+    assert count(usage, b"a", 0) == 0
+    usage.add_task(of(b"a"), 20)
+    assert count(usage, b"a", 0) == 1
 
 
 @pytest.mark.parametrize(("context", "expires"), [(b"a", 5), (b"a", 15), (b"a", 25), (b"b", 10)])
 def test_what_was_never_added_is_passed_over(context: bytes, expires: int) -> None:
-    unfinished = UnfinishedCounter([(b"a", 10), (b"a", 20)])
-    unfinished.remove(context, expires)
-    assert unfinished.count(b"a", 0) == 2
+    usage = unfinished((b"a", 10), (b"a", 20))
+    usage.remove_task(of(context), expires)
+    assert count(usage, b"a", 0) == 2

@@ -167,6 +167,19 @@ async def test_a_change_is_told_to_who_held_the_lease_before() -> None:
     assert (await changed(feed, HolderWatch(holder="other", since=0), NONE)).changes == ()
 
 
+@pytest.mark.parametrize("since", [None, 0])
+async def test_what_is_no_news_to_its_holder_wakes_it_not_and_is_not_told(since: int | None) -> None:
+    feed = ChangeFeed()
+    watch = HolderWatch(holder=HOLDER, since=since, is_news=lambda id, revision: (id, revision) != ("own", 1))
+    waiting = await begin(feed, watch)
+    feed.add("own", 1, owner=OWNER, holder=HOLDER)
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    feed.add("own", 2, owner=OWNER, holder=HOLDER)
+    feed.add("own", 1, owner=OWNER, holder=HOLDER)
+    assert await waiting == ChangeBatch(changes=(RecordChange("own", 2),), place=3)
+
+
 async def test_time_that_is_up_gives_the_place_of_now() -> None:
     feed = ChangeFeed()
     waiting = await begin(feed, MINE, timedelta(milliseconds=1))

@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Final
 
 from taskgate.domain.record import TaskId, TaskRecord
-from taskgate.stores.codec import pack_span, pack_text, unpack_text, unpack_time
+from taskgate.stores.codec import MICROSECOND, pack_text, unpack_text, unpack_time
 from taskgate.stores.redis.client import RedisClient, Value, read_script
 from taskgate.stores.redis.keys import KeyNames
 from taskgate.stores.redis.records import rows
@@ -34,7 +34,7 @@ class RedisLeaseStore:
         self._lives = keys.of("lives")
 
     async def beat(self, holder: str, held: Mapping[TaskId, int], *, lease: timedelta) -> HeartbeatReply:
-        arguments: list[Value] = [self._root, pack_text(holder), pack_span(lease)]
+        arguments: list[Value] = [self._root, pack_text(holder), lease // MICROSECOND]
         for id, revision in held.items():
             arguments += (id, revision)
         reply = await self._client.run(_BEAT, (self._lives, f"{self._root}open"), arguments)

@@ -19,10 +19,10 @@ from typing import Final
 
 from taskgate.domain.limits import Cap
 from taskgate.domain.listing import Page, Position, TaskFilter, TaskOrder
-from taskgate.domain.record import Lease, Outcome, OwnerKey, TaskId, TaskRecord, evolve, outcome_text
+from taskgate.domain.record import Lease, OwnerKey, TaskId, TaskRecord, evolve, outcome_text
 from taskgate.errors import StoreFault, StoreUnavailable
 from taskgate.stores.base import ChangeBatch, SessionRecord, Store, StoreCensus, Watch
-from taskgate.stores.capacity import CapKeys, record_size
+from taskgate.stores.capacity import record_size
 from taskgate.stores.change_feed import GONE, ChangeFeed
 from taskgate.stores.codec import LARGE, as_head, pack_peer, pack_time, unpack_head, unpack_peer, unpack_time
 from taskgate.stores.sqlite import queries, writes
@@ -45,15 +45,13 @@ class PendingKeys:
     def __init__(self) -> None:
         self._pending: dict[bytes, asyncio.Future[None]] = {}
 
-    def begin(self, name: bytes | None) -> None:
-        """Note that a record with that key is being written; None stands for one without a key."""
-        if name is not None:
-            self._pending[name] = asyncio.get_running_loop().create_future()
+    def begin(self, name: bytes) -> None:
+        """Note that a record with that key is being written."""
+        self._pending[name] = asyncio.get_running_loop().create_future()
 
-    def end(self, name: bytes | None) -> None:
+    def end(self, name: bytes) -> None:
         """Note that the write has ended, with success or not; the waiters continue."""
-        if name is not None:
-            self._pending.pop(name).set_result(None)
+        self._pending.pop(name).set_result(None)
 
     async def wait(self, name: bytes) -> None:
         """Wait until no record with that key is being written.
@@ -101,7 +99,7 @@ class SqliteStore:
         """Store a new record.
 
         A record counts against caps from the start of its write, and until the write that ends it
-        is committed.
+        is committed. A write that fails takes that back.
         """
         # `repeat` is the digest of the owner's idempotency key.
         now, repeat = pack_time(record.created_at), None
@@ -112,12 +110,36 @@ class SqliteStore:
                 return earlier
         if self._is_gone:
             raise _gone()
-        # No await between here and the submit in `_write`, so that check and insert are one step.
+        # No await between here and the submit, so that check and insert are one step.
         keys = writes.cap_keys_of(record)
         refusal = self._usage.refusal(keys, caps, now)
         if refusal is not None:
             raise refusal
-        await self._write(record, keys, repeat)
+        size = record_size(record)
+        expires = None if record.status.is_terminal else pack_time(record.expires_at)
+
+        def on_commit(_: None) -> None:
+            if repeat is not None:
+                self._pending_keys.end(repeat)
+            self._changes.add_committed(record)
+
+        def on_failure() -> None:
+            if repeat is not None:
+                self._pending_keys.end(repeat)
+            self._usage.add_bytes(keys.context, -size)
+            if expires is not None:
+                self._usage.remove_task(keys, expires)
+
+        params, outcome = record.call.params, record.outcome
+        is_brief = (params is None or len(params) <= BRIEF) and (outcome is None or len(outcome_text(outcome)) <= BRIEF)
+        work = writes.insert(record, keys, size)
+        inserted = self._writer.submit(work, on_commit, on_failure=on_failure, is_brief=is_brief)
+        self._usage.add_bytes(keys.context, size)
+        if expires is not None:
+            self._usage.add_task(keys, expires)
+        if repeat is not None:
+            self._pending_keys.begin(repeat)
+        await inserted
         return record.id
 
     async def repeated(self, owner: OwnerKey, key: str, *, now: datetime) -> TaskId | None:
@@ -151,15 +173,10 @@ class SqliteStore:
         return await self._reader.look(partial(queries.find_owner, id=id))
 
     async def swap(self, record: TaskRecord, *, expected: int) -> bool:
-
-        def on_commit(swapped: writes.SwapResult | None) -> None:
-            if swapped is not None:
-                self._on_swapped(record, swapped)
-                if swapped.was_unfinished:
-                    self._changes.add_committed(record, held_by=swapped.held_by)
-
-        swapped = self._writer.submit(writes.swap(record, expected), on_commit, is_brief=_is_brief(record.outcome))
-        return await swapped is not None
+        outcome = record.outcome
+        is_brief = outcome is None or len(outcome_text(outcome)) <= BRIEF
+        work, on_commit = writes.swap(record, expected), partial(self._on_swapped, record)
+        return await self._writer.submit(work, on_commit, is_brief=is_brief) is not None
 
     async def page(
         self,
@@ -257,45 +274,21 @@ class SqliteStore:
         await self._writer.close()
         self._file.unlock()
 
-    def _write(self, record: TaskRecord, keys: CapKeys, repeat: bytes | None) -> "asyncio.Future[None]":
-        """Submit the insert of a record; return a future that is done after its commit.
-
-        It counts against caps from now on; a failed write takes that back.
-        """
-        size = record_size(record)
-        expires = None if record.status.is_terminal else pack_time(record.expires_at)
-
-        def on_commit(_: None) -> None:
-            self._pending_keys.end(repeat)
-            self._changes.add_committed(record)
-
-        def on_failure() -> None:
-            self._pending_keys.end(repeat)
-            self._usage.add_bytes(keys.context, -size)
-            if expires is not None:
-                self._usage.remove_task(keys, expires)
-
-        is_brief = _is_small(record.call.params) and _is_brief(record.outcome)
-        inserted = self._writer.submit(
-            writes.insert(record, keys, size), on_commit, on_failure=on_failure, is_brief=is_brief
-        )
-        self._usage.add_bytes(keys.context, size)
-        if expires is not None:
-            self._usage.add_task(keys, expires)
-        self._pending_keys.begin(repeat)
-        return inserted
-
     async def _id_of_key(self, repeat: bytes, now: int) -> TaskId | None:
         """The id of the record with that idempotency key, after any write under way of such a one."""
         await self._pending_keys.wait(repeat)
         row = self._reader.row(sql.REPEATED, (repeat, now))
         return None if row is None else str(row[0])
 
-    def _on_swapped(self, record: TaskRecord, swapped: writes.SwapResult) -> None:
-        """Cache a swapped record as it is in the file now, and update the counts for caps.
+    def _on_swapped(self, record: TaskRecord, swapped: writes.SwapResult | None) -> None:
+        """Cache a swapped record as it is in the file now, update the counts for caps, and notify
+        the watches.
 
-        `swapped.size` is the number of bytes that the swap added.
+        `swapped` is None if another swap was first. `swapped.size` is the number of bytes that the
+        swap added.
         """
+        if swapped is None:
+            return
         is_unfinished = not record.status.is_terminal
         if swapped.size:
             self._usage.add_bytes(sql.context_digest(record.owner.context), swapped.size)
@@ -309,6 +302,8 @@ class SqliteStore:
             self._cache(record.id, head if swapped.lease is head.lease else evolve(head, lease=swapped.lease))
         else:
             self._heads.pop(record.id, None)
+        if swapped.was_unfinished:
+            self._changes.add_committed(record, held_by=swapped.held_by)
 
     def _cache(self, id: TaskId, head: TaskRecord) -> TaskRecord:
         if id not in self._heads and len(self._heads) >= SEEN:
@@ -332,14 +327,6 @@ class SqliteStore:
 
 def _gone() -> StoreUnavailable:
     return StoreUnavailable("The store's file was removed or replaced", fault=StoreFault.FILE_GONE)
-
-
-def _is_small(body: str | None) -> bool:
-    return body is None or len(body) <= BRIEF
-
-
-def _is_brief(outcome: Outcome | None) -> bool:
-    return outcome is None or len(outcome_text(outcome)) <= BRIEF
 
 
 # `done` says in the log what was done to the unreadable ones.

@@ -14,8 +14,10 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from logging import getLogger
-from typing import Any, Final, TypeVar
+from operator import attrgetter
+from typing import Any, Final, NamedTuple, TypeVar
 
 from taskgate.errors import StoreUnavailable
 from taskgate.stores.sqlite.faults import unavailable
@@ -31,37 +33,27 @@ They may run twice, the first time rolled back.
 _LARGEST_BATCH: Final = 256
 """Jobs that share a commit at most: bounds how long they and their callbacks block the loop."""
 
+_IS_BRIEF: Final = attrgetter("is_brief")
+
 log = getLogger("taskgate.stores")
 
 
+@dataclass(slots=True)
 class _WriteJob:
-    __slots__ = ("error", "future", "is_brief", "on_commit", "on_failure", "value", "work")
-
-    def __init__(
-        self,
-        work: Work[Any],
-        on_commit: Callable[[Any], None] | None,
-        on_failure: Callable[[], None] | None,
-        is_brief: bool,
-        future: "asyncio.Future[Any]",
-    ) -> None:
-        self.work = work
-        self.on_commit = on_commit
-        self.on_failure = on_failure
-        self.is_brief = is_brief
-        self.future = future
-        self.value: Any = None
-        self.error: StoreUnavailable | None = None
+    work: Work[Any]
+    on_commit: Callable[[Any], None] | None
+    on_failure: Callable[[], None] | None
+    is_brief: bool
+    future: "asyncio.Future[Any]"
+    value: Any = None
+    error: StoreUnavailable | None = None
 
 
-class _Batch:
+class _Batch(NamedTuple):
     """Jobs that share a commit; with `is_done` only the commit is left."""
 
-    __slots__ = ("is_done", "jobs")
-
-    def __init__(self, jobs: list[_WriteJob], is_done: bool) -> None:
-        self.jobs = jobs
-        self.is_done = is_done
+    jobs: list[_WriteJob]
+    is_done: bool
 
 
 class _WorkFailed(Exception):
@@ -126,22 +118,19 @@ class SqliteWriter:
     # --- on the loop ---------------------------------------------------------------------------------------------
 
     def _send(self) -> None:
+        """Run the next jobs up to their commit if all are brief, and pass them to the thread."""
         jobs = self._waiting[:_LARGEST_BATCH]
         del self._waiting[:_LARGEST_BATCH]
-        self._batches.put(_Batch(jobs, all(job.is_brief for job in jobs) and self._ran_on_loop(jobs)))
-
-    def _ran_on_loop(self, jobs: list[_WriteJob]) -> bool:
-        """Run jobs up to their commit.
-
-        A failure is rolled back; the thread tries again, and may wait for locks.
-        """
-        try:
-            self._perform(jobs)
-        except Exception:
-            with suppress(sqlite3.Error):
-                self._undo()
-            return False
-        return True
+        is_done = all(map(_IS_BRIEF, jobs))
+        if is_done:
+            try:
+                self._perform(jobs)
+            except Exception:
+                # The thread tries again, and may wait for locks.
+                with suppress(sqlite3.Error):
+                    self._undo()
+                is_done = False
+        self._batches.put(_Batch(jobs, is_done))
 
     def _settle(self, batch: _Batch) -> None:
         if self._waiting:
@@ -151,7 +140,22 @@ class SqliteWriter:
         else:
             self._is_busy = False
         for job in batch.jobs:
-            _finish(job)
+            future, error = job.future, job.error
+            try:
+                if error is not None:
+                    if job.on_failure is not None:
+                        job.on_failure()
+                elif job.on_commit is not None:
+                    job.on_commit(job.value)
+            except Exception as failure:
+                # The commit is done, and the rest of the batch is not affected.
+                log.error("A callback failed after a write to the store", exc_info=failure)
+            if future.done():
+                continue
+            if error is None:
+                future.set_result(job.value)
+            else:
+                future.set_exception(error)
 
     # --- on the thread -------------------------------------------------------------------------------------------
 
@@ -215,26 +219,3 @@ class SqliteWriter:
 
     def _wait_for_locks(self, milliseconds: int) -> None:
         self._connection.execute(f"PRAGMA busy_timeout = {milliseconds}").fetchall()
-
-
-def _finish(job: _WriteJob) -> None:
-    future, error = job.future, job.error
-    try:
-        _call_back(job)
-    except Exception as failure:
-        # The commit is done, and the rest of the batch is not affected.
-        log.error("A callback failed after a write to the store", exc_info=failure)
-    if future.done():
-        return
-    if error is None:
-        future.set_result(job.value)
-    else:
-        future.set_exception(error)
-
-
-def _call_back(job: _WriteJob) -> None:
-    if job.error is None:
-        if job.on_commit is not None:
-            job.on_commit(job.value)
-    elif job.on_failure is not None:
-        job.on_failure()

@@ -12,11 +12,9 @@ from unit.stores.sqlite.conftest import Place
 
 async def test_a_name_that_is_not_on_its_way_is_not_waited_for() -> None:
     repeats = PendingKeys()
-    repeats.begin(None)
     repeats.begin(b"other")
     async with bounded():
         await repeats.wait(b"name")
-    repeats.end(None)
 
 
 async def test_all_who_wait_for_a_name_go_on_when_it_arrives_and_wait_for_the_next() -> None:

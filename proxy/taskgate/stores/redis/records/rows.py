@@ -31,9 +31,9 @@ from taskgate.errors import StoreUnavailable
 from taskgate.jsontext.spans import RawJson
 from taskgate.stores.capacity import record_size, stored_size
 from taskgate.stores.codec import (
+    MICROSECOND,
     pack_head,
     pack_outcome,
-    pack_span,
     pack_text,
     pack_time,
     unpack_outcome,
@@ -219,7 +219,7 @@ def _sends(record: TaskRecord) -> str:
 
 def _span(record: TaskRecord) -> int:
     """The lifetime of the keys of a record, in milliseconds."""
-    return pack_span(record.ttl) // 1000 + BACKSTOP
+    return record.ttl // MICROSECOND // 1000 + BACKSTOP
 
 
 def _pack_lease(lease: Lease | None) -> tuple[bytes, int]:
