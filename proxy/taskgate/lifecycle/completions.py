@@ -11,7 +11,6 @@ it swaps the record, if its revision is unchanged.
 """
 
 import asyncio
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
@@ -22,6 +21,7 @@ from taskgate.domain.record import FaultReason, OwnerKey, Succeeded, TaskId, Tas
 from taskgate.errors import IllegalTransition, StoreUnavailable
 from taskgate.lifecycle.changes import RETRY_FIRST, RETRY_MOST, Hold
 from taskgate.lifecycle.reports import report
+from taskgate.lifecycle.task_runs import TaskRun
 from taskgate.protocol.faults import call_ended
 from taskgate.stores.base import TaskStore
 from taskgate.telemetry.events import EventSink, LateAnswerDropped, TaskFinished
@@ -29,12 +29,6 @@ from taskgate.telemetry.events import EventSink, LateAnswerDropped, TaskFinished
 MAX_WAITING: Final = 64 * 1024 * 1024
 """Characters of all results that wait for the store."""
 NOT_KEPT: Final = "The call ended, but its result could not be stored: the task store was not available"
-
-Written = Callable[[int], None]
-"""Called right before each attempt to write, with the revision that is about to be written.
-
-Before, because the notification of the change may arrive before the store's answer. The run ignores
-the notification of its own revision."""
 
 
 class Completions:
@@ -52,10 +46,9 @@ class Completions:
         self._hold = hold
         self._waiting_size = 0
 
-    async def settle(
-        self, owner: OwnerKey, task: TaskId, event: TaskEvent, *, written: Written = lambda _: None
-    ) -> bool:
-        """Write the final state of a task, however long the store takes.
+    async def settle(self, owner: OwnerKey, task: TaskId, event: TaskEvent, *, run: TaskRun | None = None) -> bool:
+        """Write the final state of a task, however long the store takes; `run` is its run, if it
+        runs here.
 
         Returns True if it was written, or the task has expired. Returns False if the task had ended
         before, or belongs to another process. It had also ended before if an attempt was stored
@@ -65,29 +58,29 @@ class Completions:
         of this one.
         """
         with suppress(StoreUnavailable):
-            if (was_written := await self._try(owner, task, event, written)) is not None:
+            if (was_written := await self._try(owner, task, event, run)) is not None:
                 return was_written
         size = len(event.result) if isinstance(event, CallSucceeded) else 0
         if self._waiting_size + size > MAX_WAITING:
             event, size = call_ended(FaultReason.INTERNAL, NOT_KEPT, dispatched=True), 0
         self._waiting_size += size
         try:
-            return await self._insist(owner, task, event, written)
+            return await self._insist(owner, task, event, run)
         finally:
             self._waiting_size -= size
 
-    async def _insist(self, owner: OwnerKey, task: TaskId, event: TaskEvent, written: Written) -> bool:
+    async def _insist(self, owner: OwnerKey, task: TaskId, event: TaskEvent, run: TaskRun | None) -> bool:
         """Try until there is an answer; only a failure of the store needs a pause."""
         pause = RETRY_FIRST
         while True:
             try:
-                if (was_written := await self._try(owner, task, event, written)) is not None:
+                if (was_written := await self._try(owner, task, event, run)) is not None:
                     return was_written
             except StoreUnavailable:
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, RETRY_MOST)
 
-    async def _try(self, owner: OwnerKey, task: TaskId, event: TaskEvent, written: Written) -> bool | None:
+    async def _try(self, owner: OwnerKey, task: TaskId, event: TaskEvent, run: TaskRun | None) -> bool | None:
         """Try `settle` once; return None if it must be tried again.
 
         That is so if the record was changed meanwhile, or was just restored to the store.
@@ -109,7 +102,9 @@ class Completions:
         except IllegalTransition:
             self._event_sink.emit(LateAnswerDropped(owner.mount))
             return False
-        written(ended.revision)
+        if run is not None:
+            # Before the write, because the change notification may arrive first.
+            run.revision = ended.revision
         if not await self._store.swap(ended, expected=record.revision):
             return None
         if self._hold is not None:

@@ -29,10 +29,7 @@ from taskgate.domain.events import CancelRequested
 from taskgate.domain.record import FaultReason, OwnerKey, TaskId, TaskRecord
 from taskgate.lifecycle.checkpoints import CallCheckpoint, RoundCheckpoint
 from taskgate.lifecycle.completions import Completions
-from taskgate.lifecycle.continuing import CallRoute
-from taskgate.lifecycle.deadlines import wholly_bounded
-from taskgate.lifecycle.dispatch import Dispatcher
-from taskgate.lifecycle.execution import TaskExecutor
+from taskgate.lifecycle.execution import CallRoute, TaskExecutor, wholly_bounded
 from taskgate.lifecycle.hearing import NOBODY, TaskListeners
 from taskgate.lifecycle.leasing import Leasing
 from taskgate.lifecycle.takeovers import Takeovers
@@ -43,7 +40,8 @@ from taskgate.sessions.registry import HostSessions
 from taskgate.stores.base import TaskStore
 from taskgate.system.background import Background
 from taskgate.telemetry.events import EventSink, TaskRecovered
-from taskgate.telemetry.request_context import in_request
+from taskgate.telemetry.request_context import RequestContext, current, in_request
+from taskgate.telemetry.tracing import stored_span
 from taskgate.upstream.call_listener import ServerQuestion
 from taskgate.upstream.principal import Principal
 
@@ -88,7 +86,6 @@ class Runner:
         self._clock = clock
         self._runs: dict[TaskId, TaskRun] = {}
         self._leasing = leasing
-        dispatcher = Dispatcher(store=store, changes=hearing.changes, event_sink=event_sink, clock=clock, hold=leasing)
         self._completions = Completions(store=store, event_sink=event_sink, clock=clock, hold=leasing)
         self._record_watcher = RecordWatcher(holder=holder, store=store, runs=self._runs, clock=clock, hold=leasing)
         self._takeovers = Takeovers(
@@ -100,7 +97,8 @@ class Runner:
             checkpoints=hearing.checkpoints,
         )
         self._executor = TaskExecutor(
-            dispatcher=dispatcher,
+            store=store,
+            changes=hearing.changes,
             completions=self._completions,
             takeovers=self._takeovers,
             event_sink=event_sink,
@@ -145,9 +143,8 @@ class Runner:
             ticket.release()
             place.release()
 
-        self._launch(
-            run, self._executor.run(run, record, CallRoute(place.upstream, principal_of(caller), ticket)), release
-        )
+        route = CallRoute(place.upstream, principal_of(caller), ticket)
+        self._launch(run, record, self._executor.run(run, record, route), release)
 
     def adopt(self, record: TaskRecord, underway: OngoingCall, place: CallSite) -> None:
         """Make `underway`, a call that was sent, the call of a task; await it in the background.
@@ -169,7 +166,7 @@ class Runner:
             underway.close()
             place.release()
 
-        self._launch(run, self._executor.see_through(run, call, place.upstream.outcome), release)
+        self._launch(run, record, self._executor.see_through(run, call, place.upstream.outcome), release)
         underway.attach_listener(run.listener)
 
     async def recover(self, record: TaskRecord, mount: Mount | None) -> None:
@@ -208,7 +205,7 @@ class Runner:
             work = self._executor.go_on(new_run, record, checkpoint, route)
         else:
             work = self._executor.run(new_run, record, route)
-        self._launch(new_run, work, release)
+        self._launch(new_run, record, work, release)
         self._event_sink.emit(TaskRecovered(record, "retried"))
 
     def _new_route(self, run: TaskRun, record: TaskRecord, mount: Mount) -> tuple[CallRoute, Callable[[], None]]:
@@ -319,17 +316,28 @@ class Runner:
             run.shut_down()
         return run
 
-    def _launch(self, run: TaskRun, work: Coroutine[Any, Any, None], release: Callable[[], None]) -> None:
+    def _launch(
+        self, run: TaskRun, record: TaskRecord, work: Coroutine[Any, Any, None], release: Callable[[], None]
+    ) -> None:
         """Start the execution `work` of a run. When it ends in any way, the run is forgotten, and
         `release` is called once.
+
+        It runs in the context of the present request without its message, or in a new one.
         """
+        here = current()
+        if here is not None:
+            request_context = here.for_background()
+        else:
+            request_context = RequestContext("", "", "", "")
+            request_context.span = stored_span(record.trace)
+        request_context.mount, request_context.task, request_context.background = run.owner.mount, run.id, True
         # The callbacks too: a context holds its RequestContext, and that its message.
-        with in_request(run.request_context()):
+        with in_request(request_context):
             run.task = asyncio.get_running_loop().create_task(work)
-            run.task.add_done_callback(lambda _: self._forget(run))
+            run.task.add_done_callback(partial(self._forget, run))
             run.task.add_done_callback(lambda _: release())
 
-    def _forget(self, run: TaskRun) -> None:
+    def _forget(self, run: TaskRun, _: "asyncio.Task[None]") -> None:
         """Handle the end of a run."""
         if run.is_left:
             self.left.add(run.id)

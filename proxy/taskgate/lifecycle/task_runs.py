@@ -24,8 +24,6 @@ from taskgate.lifecycle.changes import Hold
 from taskgate.lifecycle.hearing import TaskListener
 from taskgate.stores.base import HolderWatch, TaskStore
 from taskgate.system.cancel_scope import CancelScope
-from taskgate.telemetry.request_context import RequestContext, current
-from taskgate.telemetry.tracing import stored_span
 
 PATIENCE: Final = timedelta(seconds=30)
 RETRY_WATCH: Final = timedelta(seconds=1)
@@ -37,6 +35,7 @@ class TaskRun:
     """One call in this process.
 
     - `revision`: the revision of the run's own last write: creation, queue position, dispatch, end.
+      It is set before the write, and the watcher ignores the notification of it.
     - `ran`: whether an earlier process may have sent the call.
     - `may_be_made_again`: whether it is sent again if its server no longer has it. `stand` sets it.
     - `scope`: the block in which the call is awaited; cancelling it cancels the call.
@@ -46,7 +45,6 @@ class TaskRun:
       process writes no final state. `shut_down` sets it.
     - `is_lost`: whether another process has taken the task over; this one writes nothing more.
     - `task`: the asyncio task of the execution, None until `Runner` has started it.
-    - `trace`: the trace position of the request that created the task.
     - `begun`: the start, in seconds of the monotonic clock; set if replicas share the store.
     """
 
@@ -64,7 +62,6 @@ class TaskRun:
         "scope",
         "stopped",
         "task",
-        "trace",
     )
 
     def __init__(self, record: TaskRecord, listener: TaskListener, *, ran: bool = False) -> None:
@@ -74,7 +71,6 @@ class TaskRun:
         self.id: TaskId = record.id
         self.owner: OwnerKey = record.owner
         self.revision = record.revision
-        self.trace = record.trace
         self.stopped = False
         self.is_shut_down = False
         self.is_left = False
@@ -82,19 +78,6 @@ class TaskRun:
         self.begun = 0.0
         self.scope = CancelScope()
         self.task: asyncio.Task[None] | None = None
-
-    def request_context(self) -> RequestContext:
-        """Return the context of the call: that of the present request without its message, or a new
-        one.
-        """
-        here = current()
-        if here is not None:
-            request_context = here.for_background()
-        else:
-            request_context = RequestContext("", "", "", "")
-            request_context.span = stored_span(self.trace)
-        request_context.mount, request_context.task, request_context.background = self.owner.mount, self.id, True
-        return request_context
 
     def stop(self) -> None:
         """Cancel the call, now or before it is sent. Writes to the store that run are completed."""
@@ -115,10 +98,6 @@ class TaskRun:
         self.listener.leave()
         self.is_lost = True
         self.stop()
-
-    def wrote(self, revision: int) -> None:
-        """Note that this run writes that revision: the watcher ignores the notification of it."""
-        self.revision = revision
 
 
 class RecordWatcher:
