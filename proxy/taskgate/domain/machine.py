@@ -79,7 +79,7 @@ TRANSITIONS: Final[Mapping[tuple[TaskStatus, type[Any]], frozenset[TaskStatus]]]
     }
 )
 
-# A dispatch is not among them: it is invisible only if neither status nor message change (`_is_invisible`).
+# A dispatch is not among them: it is invisible only if neither status nor message change (`advance`).
 _INVISIBLE = (
     InputClaimed,
     InputDeferred,
@@ -106,7 +106,10 @@ def advance(record: TaskRecord, event: TaskEvent, now: datetime) -> TaskRecord:
     assert status in allowed, (record.status, event, status)
     if status.is_terminal:
         changes.update(inputs=(), answers={}, checkpoint=None, lease=None)
-    if not isinstance(event, _INVISIBLE) and not (isinstance(event, Dispatched) and _is_invisible(record, changes)):
+    is_invisible = isinstance(event, _INVISIBLE) or (
+        isinstance(event, Dispatched) and record.status is status and record.status_message == changes["status_message"]
+    )
+    if not is_invisible:
         changes["updated_at"] = max(record.updated_at, now)
     if (status is INPUT_REQUIRED) is not (record.status is INPUT_REQUIRED):
         changes["waiting_since"] = changes["updated_at"] if status is INPUT_REQUIRED else None
@@ -121,10 +124,6 @@ def _dispatched(record: TaskRecord, _: Dispatched) -> dict[str, Any]:
         raise IllegalTransition("dispatched twice")
     reset: dict[str, Any] = {"inputs": (), "answers": {}, "checkpoint": None}
     return {"status": WORKING, "status_message": None, "reruns": record.reruns - 1, **reset}
-
-
-def _is_invisible(record: TaskRecord, changes: dict[str, Any]) -> bool:
-    return record.status is changes["status"] and record.status_message == changes["status_message"]
 
 
 def _progressed(_: TaskRecord, event: Progressed) -> dict[str, Any]:

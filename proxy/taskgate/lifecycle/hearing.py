@@ -74,7 +74,8 @@ class TaskListeners:
 
     def of(self, record: TaskRecord) -> "TaskListener":
         """Create the listener of one task's call; the caller must call `close` once the call is over."""
-        self.streams.speak(record.id)
+        if self.streams.afar is not None:
+            self.streams.afar.speak(record.id)
         return TaskListener(self, record.owner, origin_of(record), record.call.progress_token)
 
 
@@ -246,8 +247,8 @@ class TaskListener:
 
         May be called again. Questions get no answer by that.
         """
-        if not self._closed:
-            self._shared.streams.fall_silent(self._origin.task)
+        if not self._closed and self._shared.streams.afar is not None:
+            self._shared.streams.afar.fall_silent(self._origin.task)
         self._closed = True
         if self._inputs is not None:
             self._inputs.close()

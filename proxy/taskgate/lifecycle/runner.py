@@ -16,7 +16,8 @@ revision, and stops the run.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
 
@@ -35,7 +36,7 @@ from taskgate.lifecycle.leasing import Leasing
 from taskgate.lifecycle.takeovers import Takeovers
 from taskgate.lifecycle.task_runs import RecordWatcher, TaskRun
 from taskgate.protocol.faults import call_ended
-from taskgate.sessions.binding import CallSite, OngoingCall, TaskCreation
+from taskgate.sessions.binding import CallSite, OngoingCall
 from taskgate.sessions.registry import HostSessions
 from taskgate.stores.base import TaskStore
 from taskgate.system.background import Background
@@ -117,12 +118,20 @@ class Runner:
         """Start to watch for changes that others make to running tasks."""
         self._watcher = asyncio.get_running_loop().create_task(self._record_watcher.watch())
 
-    def expecting(self, place: CallSite) -> TaskCreation:
-        """Return a `with` block, in which the caller creates a task.
+    @contextmanager
+    def expecting(self, place: CallSite) -> Iterator[None]:
+        """A `with` block, in which the caller creates a task.
 
         Until its end the session of `place` stays open, and `idle` does not return.
         """
-        return TaskCreation(place, self._expect, self._expect_no_more)
+        self._expected += 1
+        place.acquire()
+        try:
+            yield
+        finally:
+            place.release()
+            self._expected -= 1
+            self._change.set()
 
     def start(self, record: TaskRecord, place: CallSite, caller: AuthContext, ticket: Permit) -> None:
         """Run the call of a new task of `caller` in the background: send it once `ticket` is
@@ -348,11 +357,4 @@ class Runner:
         if self._leasing is not None:
             self._leasing.end(run)
         del self._runs[run.id]
-        self._change.set()
-
-    def _expect(self) -> None:
-        self._expected += 1
-
-    def _expect_no_more(self) -> None:
-        self._expected -= 1
         self._change.set()

@@ -79,25 +79,14 @@ class TaskService:
         self._lookups = lookups
         self._runner = runner
         self._terms = terms
+        self.decided = terms.decided
+        """Whether calls of a tool become tasks; None if that needs the server's catalogue."""
+        self.decide = terms.decide
+        """The same with the server's catalogue, for which it waits."""
         self._polls = polls
         self._joining = joining
         self._event_sink = event_sink
         self._clock = clock
-
-    def decided(self, place: CallSite, tool: str) -> PromotionDecision | None:
-        """Return whether calls of the tool become tasks, by the operator's rules.
-
-        Returns None if that needs the server's catalogue; then `decide` tells.
-        """
-        return self._terms.decided(place, tool)
-
-    def decide(self, place: CallSite, tool: str) -> Coroutine[Any, Any, PromotionDecision]:
-        """Return whether calls of the tool become tasks; waits for the server's catalogue.
-
-        Raises InvalidParams for a tool that must be listed and is not, UpstreamFailed if that is
-        unknown.
-        """
-        return self._terms.decide(place, tool)
 
     async def create(
         self, caller: AuthContext, place: CallSite, intent: CallTool, *, ticket: Permit | None = None
@@ -117,17 +106,19 @@ class TaskService:
         """
         with self._runner.expecting(place):
             decision = await self._terms.admit(place, intent)
-            # Asked before a permit is acquired, and under all owner keys of the caller. `_insert`
-            # asks only under the current one, for a task that was created meanwhile.
-            record = None if intent.idempotency_key is None else await self._earlier(caller, place, intent)
+            record, is_new, key = None, False, intent.idempotency_key
+            if key is not None:
+                # Asked before a permit is acquired, and under all owner keys of the caller. `_insert`
+                # asks only under the current one, for a task that was created meanwhile.
+                record = await self._earlier(caller, place, intent, key)
+                if record is None:
+                    # A call that runs without a task has no task to join.
+                    self._joining.check_key_unused(caller.owners(place.mount.name), key)
             if record is None:
-                self._check_key_unused(caller, place, intent)
                 draft = self._terms.draft(caller, place, intent, decision, self._runner.holder)
                 start = partial(self._started, draft, caller, place, ticket)
                 record = await self._once(draft, place, decision, start)
                 is_new = _is_made(draft, record)
-            else:
-                is_new = False
         if ticket is not None and not is_new:
             ticket.release()
         return self._polls.advise(record)
@@ -159,7 +150,8 @@ class TaskService:
 
         Raises InvalidParams if the key is of another call, and StoreUnavailable.
         """
-        record = await self._earlier(caller, place, intent)
+        key = intent.idempotency_key
+        record = None if key is None else await self._earlier(caller, place, intent, key)
         return None if record is None else self._polls.advise(record)
 
     def abandon(self, owner: OwnerKey, task: TaskId) -> None:
@@ -285,17 +277,15 @@ class TaskService:
             earlier = await self._load_with_key(record.owner, id, record.created_at)
         return await self._joined(earlier, draft.intent)
 
-    async def _earlier(self, caller: AuthContext, place: CallSite, intent: CallTool) -> TaskRecord | None:
+    async def _earlier(self, caller: AuthContext, place: CallSite, intent: CallTool, key: str) -> TaskRecord | None:
         """Return the whole record of the task that the call's idempotency key created; None if
-        there is none, or the call has no key. Raises InvalidParams if the key is of another call.
+        there is none. Raises InvalidParams if the key is of another call.
 
         A caller has a second owner key while the deployment key is being replaced.
         """
-        if intent.idempotency_key is None:
-            return None
-        key, now = key_digest(intent.idempotency_key), self._clock.now()
+        digest, now = key_digest(key), self._clock.now()
         for owner in caller.owners(place.mount.name):
-            id = await self._store.repeated(owner, key, now=now)
+            id = await self._store.repeated(owner, digest, now=now)
             record = None if id is None else await self._load_with_key(owner, id, now)
             if record is not None:
                 return await self._joined(record, intent)
@@ -305,13 +295,6 @@ class TaskService:
         """Return a whole record; None if it has expired, or no longer has its idempotency key."""
         record = await self._store.load(owner, id, now=now, bodies=True)
         return record if record is not None and record.idempotency_digest is not None else None
-
-    def _check_key_unused(self, caller: AuthContext, place: CallSite, intent: CallTool) -> None:
-        """Raise InvalidParams if a call that runs without a task has the call's idempotency key: it
-        has no task to join.
-        """
-        if intent.idempotency_key is not None:
-            self._joining.check_key_unused(caller.owners(place.mount.name), intent.idempotency_key)
 
     async def _joined(self, record: TaskRecord, intent: CallTool) -> TaskRecord:
         """Return the record of an earlier task that the call joins by its key, and report that.

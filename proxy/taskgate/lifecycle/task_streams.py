@@ -69,16 +69,6 @@ class TaskStreams:
             if not feeds:
                 self._results.pop(task, None)
 
-    def speak(self, task: TaskId) -> None:
-        """Add a task that starts to run here; `fall_silent` must follow when its call is over."""
-        if self.afar is not None:
-            self.afar.speak(task)
-
-    def fall_silent(self, task: TaskId) -> None:
-        """Remove a task that no longer runs here: no notification of it follows."""
-        if self.afar is not None:
-            self.afar.fall_silent(task)
-
     def tell(self, origin: TaskOrigin, message: str) -> bool:
         """Send a notification of a task once; return whether a stream took it."""
         waiting = [*reversed(self._results.get(origin.task, ()))]

@@ -113,7 +113,7 @@ class TaskTerms:
     ) -> Draft:
         """Draft the record of a new task, not sent yet, that `holder` is to run."""
         now, rules, standing = self._clock.now(), self._live.current, self._standings.of(caller)
-        override = standing.override
+        override, request = standing.override, current()
         ttl = decision.clamp_ttl(intent.ttl, None if override is None else override.ttl_max)
         record = TaskRecord(
             id=urlsafe_b64encode(self._entropy.token(ID_BYTES)).decode(),
@@ -136,15 +136,9 @@ class TaskTerms:
             deadline=decision.deadline,
             reruns=RERUNS if decision.on_lost is OnLost.RERUN else 0,
             idempotency_digest=None if intent.idempotency_key is None else key_digest(intent.idempotency_key),
-            trace=_trace(),
+            trace=None if request is None or request.span is None else request.span.traceparent,
         )
         mine = _NO_CAPS if override is None else override.caps
         return Draft(
             record=record, intent=intent, caps=rules.caps.applicable(mine, decision.cap, standing.tenant is not None)
         )
-
-
-def _trace() -> str | None:
-    """Return the trace position of the present request."""
-    request_context = current()
-    return None if request_context is None or request_context.span is None else request_context.span.traceparent

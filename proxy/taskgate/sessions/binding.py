@@ -2,11 +2,10 @@
 
 A legacy host session is a call site, and so is a pooled server session of the modern era. The
 lifecycle runs tasks on both in the same way. It acquires the call site for each task while the task
-runs, and for each block in which a task is created (`TaskCreation`). A call that was sent before it
+runs, and for each block in which a task is created (`Runner.expecting`). A call that was sent before it
 became a task is an `OngoingCall`: the gateway made it, and `Runner.adopt` takes it over.
 """
 
-from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from taskgate.admission.mounts import Mount
@@ -52,28 +51,6 @@ class CallSite(Protocol):
 def client_features(peer: Peer) -> dict[str, Any]:
     """The capabilities of a host that let a server ask it something in a call."""
     return {name: peer.capabilities[name] for name in _FEATURES if name in peer.capabilities}
-
-
-class TaskCreation:
-    """A `with` block in which a task is created: until its end, the call site stays acquired.
-
-    `on_start` and `on_end` let the maker count such blocks, so that a shutdown waits for them.
-    """
-
-    __slots__ = ("_on_end", "_on_start", "_site")
-
-    def __init__(self, site: CallSite, on_start: Callable[[], None], on_end: Callable[[], None]) -> None:
-        self._site = site
-        self._on_start = on_start
-        self._on_end = on_end
-
-    def __enter__(self) -> None:
-        self._on_start()
-        self._site.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self._site.release()
-        self._on_end()
 
 
 class OngoingCall(Protocol):

@@ -59,7 +59,7 @@ class World:
         clock, emitted = SharedClock(self.clock), RecordedEvents()
         leasing = Leasing(holder=name, leases=leases, apart=nothing, rules=RULES, clock=clock, event_sink=emitted)
         changes = Changes(store=store, event_sink=emitted, clock=clock).of_runs(leasing)
-        streams: Any = SimpleNamespace(speak=lambda task: None, fall_silent=lambda task: None)
+        streams: Any = SimpleNamespace(afar=None)
         rules = live(questions=QuestionBounds(timedelta(hours=1), 8))
         sessions: Any = SimpleNamespace(close_upstream=lambda session: None)
         runner = Runner(

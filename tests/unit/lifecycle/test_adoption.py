@@ -65,7 +65,7 @@ class House:
     def __init__(self, store: Store) -> None:
         self.clock, self.store = ManualClock(), store
         changes = Changes(store=store, event_sink=RecordedEvents(), clock=self.clock)
-        streams = SimpleNamespace(speak=lambda task: None, fall_silent=lambda task: None)
+        streams = SimpleNamespace(afar=None)
         dialect, rules = LegacyDownstream("1"), live(questions=QuestionBounds(timedelta(hours=1), 8))
         hearing = TaskListeners(changes=changes, streams=streams, dialect=dialect, live=rules)  # type: ignore[arg-type]
         self.runner = Runner(

@@ -49,11 +49,7 @@ class SlowChanges:
 class Streams:
     """Nobody listens."""
 
-    def speak(self, task: str) -> None:
-        """Nobody wants to know."""
-
-    def fall_silent(self, task: str) -> None:
-        """Nobody wants to know."""
+    afar = None
 
     def tell(self, origin: TaskOrigin, message: str) -> bool:
         return False

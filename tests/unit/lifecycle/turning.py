@@ -73,7 +73,7 @@ class House:
         changes = Changes(store=store, event_sink=RecordedEvents(), clock=self.clock)
         self.retrievals = changes.retrievals
         rules = live(questions=QuestionBounds(timedelta(hours=1), 8))
-        streams = SimpleNamespace(speak=lambda task: None, fall_silent=lambda task: None)
+        streams = SimpleNamespace(afar=None)
         hearing = TaskListeners(changes=changes, streams=streams, dialect=LegacyDownstream("1"), live=rules)  # type: ignore[arg-type]
         self.runner = Runner(
             holder=HOLDER,

@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 from helpers.failing_store import HoldingStore
@@ -78,7 +79,7 @@ class World:
             store=store,
             lookups=lookups,
             runner=runner,
-            terms=nothing,
+            terms=SimpleNamespace(decided=nothing, decide=nothing),  # type: ignore[arg-type]
             polls=self.guard.polls,
             joining=nothing,
             event_sink=self.emitted,
