@@ -7,9 +7,9 @@ in the record. Hosts fetch it until the record expires. If the process is gone b
 another one sends the call again, resumes it, or ends the task as lost.
 
 `task_service` creates and cancels tasks, by the operator's rules (`terms`). `runner` has the calls
-of tasks in this process; `execution` runs one: `dispatch`, `calling`, `completions`. Every change
+of tasks in this process; `execution` runs one, and `completions` stores its end. Every other change
 of a record goes through `changes`. `inputs`, `offers` and `following` bring a server's questions to
-hosts and the answers back; `news` sends status notifications. `checkpoints` and `continuing` resume
-a call in another process, and `takeovers` decides which. `leasing` is for a store that replicas
+hosts and the answers back; `news` sends status notifications. A call is resumed in another process
+from its `checkpoints`, and `takeovers` decides which. `leasing` is for a store that replicas
 share. `gateway` uses the folder, `wiring` creates its objects.
 """

@@ -8,7 +8,7 @@ record.
 
 `TaskInputs` creates this object at the first resume point, or when the call itself was taken over.
 It calls `hold` with each newer one, and then runs `write` in the background if that returned True.
-`checkpoints` seals the text, `continuing` resumes the call.
+`checkpoints` seals the text, `execution` resumes the call.
 """
 
 import asyncio

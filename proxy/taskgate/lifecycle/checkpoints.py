@@ -9,8 +9,8 @@ From a checkpoint another process resumes a call. There are two kinds:
 
 Both have, for each question, the server's key and the key of the input request. The text is sealed:
 it has a signature, so that only checkpoints written by this deployment count (T25).
-`checkpoint_writer` and `round_checkpoints` write them, `takeovers` and `runner` open them,
-`continuing` resumes the call.
+`checkpoint_writer` and `rounds` write them, `takeovers` and `runner` open them,
+`execution` resumes the call.
 """
 
 import json

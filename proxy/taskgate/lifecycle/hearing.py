@@ -5,7 +5,7 @@ A server sends messages while it works on a call. Each goes where it belongs:
 - progress: into the record as status message, at most once a second, and to the host;
 - log messages: to the host (`task_streams`);
 - questions: into the record as input requests (`inputs`);
-- checkpoints: into the record (`checkpoint_writer`, `round_checkpoints`).
+- checkpoints: into the record (`checkpoint_writer`, `rounds`).
 
 `Runner` creates a listener for each run, from the shared `TaskListeners`, and gives it to the
 upstream session, which calls the methods of `CallListener`. `Runner` and `RecordWatcher` call the
@@ -31,8 +31,7 @@ from taskgate.domain.record import OwnerKey, RequestId, TaskRecord
 from taskgate.lifecycle.changes import Changes
 from taskgate.lifecycle.checkpoints import UNSEALED, CallCheckpoint, CheckpointSeals, RoundCheckpoint
 from taskgate.lifecycle.inputs import TaskInputs
-from taskgate.lifecycle.round_checkpoints import RoundCheckpointWriter
-from taskgate.lifecycle.round_waiter import RoundWaiter
+from taskgate.lifecycle.rounds import RoundCheckpointWriter, RoundWaiter
 from taskgate.lifecycle.task_streams import TaskOrigin, TaskStreams, origin_of
 from taskgate.protocol.dialects import LegacyDownstreamDialect
 from taskgate.protocol.discovery import ServerDescription

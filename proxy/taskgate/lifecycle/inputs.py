@@ -39,7 +39,7 @@ from taskgate.lifecycle.changes import Changes
 from taskgate.lifecycle.checkpoint_writer import CheckpointWriter
 from taskgate.lifecycle.checkpoints import AskedQuestion, CallCheckpoint, CheckpointSeals
 from taskgate.lifecycle.names import QuestionNames, is_name
-from taskgate.lifecycle.round_checkpoints import RoundCheckpointWriter
+from taskgate.lifecycle.rounds import RoundCheckpointWriter
 from taskgate.lifecycle.slots import QuestionSlot, Slots
 from taskgate.protocol.dialects import LegacyDownstreamDialect
 from taskgate.protocol.server_messages import Question

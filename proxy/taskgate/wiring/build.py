@@ -38,8 +38,8 @@ from taskgate.gateway.session_messages import SessionMessageHandler
 from taskgate.gateway.sweeper import HostWaits, Sweeper
 from taskgate.lifecycle.following import ResultWaiter
 from taskgate.lifecycle.offers import InputDelivery
+from taskgate.lifecycle.retrievals import Unfetched
 from taskgate.lifecycle.runner import Runner
-from taskgate.lifecycle.unfetched import Unfetched
 from taskgate.listener.listener import PublicListener
 from taskgate.protocol.legacy.upstream import LegacyUpstream
 from taskgate.protocol.modern.downstream import ModernDownstream

@@ -7,8 +7,7 @@ import pytest
 from helpers.failing_store import FailingStore
 from helpers.manual_clock import ManualClock
 from taskgate.errors import StoreFault, StoreUnavailable
-from taskgate.lifecycle.measured import MeasuredStore
-from taskgate.lifecycle.store_health import CALM, QUIET, StoreHealth
+from taskgate.lifecycle.measured import CALM, QUIET, MeasuredStore, StoreHealth
 from taskgate.stores.memory import MemoryStore
 from taskgate.telemetry.events import StoreFaulted, StoreUsed
 from unit.lifecycle.recorded_events import RecordedEvents

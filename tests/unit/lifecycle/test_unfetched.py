@@ -8,7 +8,7 @@ from helpers.manual_clock import ManualClock
 from helpers.waiting import bounded
 from taskgate.clock import SystemClock
 from taskgate.domain.record import TaskId
-from taskgate.lifecycle.unfetched import Unfetched
+from taskgate.lifecycle.retrievals import Unfetched
 
 ONE, TWO = TaskId("one"), TaskId("two")
 
