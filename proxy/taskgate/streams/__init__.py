@@ -3,6 +3,6 @@
 `exchange` is the interface between the listener and the gateway. `event_stream` is what writers
 see, `sse_connection` the queue of one connection. `resumable` has the streams of a session that its
 host can resume, from an `event_log`; with a `shared_log` of `log_entries` also at another replica
-(`handover`). `bytes_in_flight` limits large messages, `keepalive` covers slow calls. The listener,
+(`handover`). `bytes_in_flight` limits large messages. The listener,
 the gateway, sessions and admission are the users.
 """

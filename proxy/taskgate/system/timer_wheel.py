@@ -51,7 +51,7 @@ class TimerWheel:
             self._handle = None
 
     def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._handle = None
+        # `_handle` stays set meanwhile: a callback that starts a timer must not start another tick.
         now = loop.time()
         while self._pending:
             number, (due, callback) = next(iter(self._pending.items()))
@@ -60,3 +60,4 @@ class TimerWheel:
                 return
             del self._pending[number]
             callback()
+        self._handle = None

@@ -117,6 +117,24 @@ def test_a_timer_that_starts_when_another_expires_has_its_whole_time() -> None:
     run(scenario())
 
 
+def test_timers_that_start_when_others_expire_need_one_timer_of_the_loop_at_a_time() -> None:
+    async def scenario() -> None:
+        loop, wheel = by_hand(), TimerWheel(USUAL)
+
+        def start_again() -> None:
+            wheel.call_later(USUAL, start_again)
+
+        for start in (0, 1):
+            await loop.at(start)
+            start_again()
+        for expiry in (10, 11, 20, 21, 30, 31):
+            await loop.at(expiry)
+        # The first, and one after each expiry.
+        assert len(loop.timers) == 7
+
+    run(scenario())
+
+
 def test_many_timers_leave_one_timer_and_none_after_they_are_closed() -> None:
     async def scenario() -> None:
         loop, wheel, expired = by_hand(), TimerWheel(USUAL), list[int]()
