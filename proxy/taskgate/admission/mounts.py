@@ -46,17 +46,17 @@ class Mount:
 
 
 class Mounts:
-    """The present mounts by name and by path. Other parts hold the two mappings, so `replace` changes
-    them in place.
+    """The present mounts by name and by path, and their paths. Other parts hold these, so `replace`
+    changes them in place.
 
-    `by_path` also has some removed mounts whose path is not used again, so that admitted requests
-    can go on.
+    A path is compared without any normalization. `by_path` also has some removed mounts whose path
+    is not used again, so that admitted requests can go on.
     """
 
     def __init__(self, mounts: Iterable[Mount] = ()) -> None:
         self.by_name: dict[str, Mount] = {}
         self.by_path: dict[str, Mount] = {}
-        self._paths: frozenset[str] = frozenset()
+        self.paths: set[str] = set()
         self.replace(mounts)
 
     def replace(self, mounts: Iterable[Mount]) -> None:
@@ -65,8 +65,9 @@ class Mounts:
         self.by_name.clear()
         self.by_name.update((mount.name, mount) for mount in present)
         self.by_path.update((mount.path, mount) for mount in present)
-        self._paths = frozenset(mount.path for mount in present)
-        gone = [path for path in self.by_path if path not in self._paths]
+        self.paths.clear()
+        self.paths.update(mount.path for mount in present)
+        gone = [path for path in self.by_path if path not in self.paths]
         for path in gone[:-MOST_REMEMBERED]:
             del self.by_path[path]
 
@@ -79,7 +80,3 @@ class Mounts:
         """The utilization of a mount's bulkhead; 0 for a removed mount."""
         mount = self.by_name.get(name)
         return 0.0 if mount is None else mount.bulkhead.utilization
-
-    def is_served(self, path: str) -> bool:
-        """Whether a path equals that of a present mount, without any normalization."""
-        return path in self._paths

@@ -127,7 +127,7 @@ class InSessionMessages:
         # Whatever stream answers the request will have event ids, if the revision of the session has
         # resumption.
         if host_session is not None and host_session.resumable is not None and isinstance(message, Request):
-            exchange.make_resumable(host_session.resumable.opener(_about(message, intent)))
+            exchange.opener = partial(host_session.resumable.open, origin=_about(message, intent))
         tool = intent.tool if isinstance(intent, CallTool) else None
         if isinstance(intent, OpenSession):
             peer = intent.peer

@@ -59,7 +59,7 @@ class Resuming:
         if resumable is None:
             # Older revisions have resumption too, but the gateway gives their streams no event ids.
             return await self._listening.serve(exchange, host_session, caller)
-        exchange.make_resumable(resumable)
+        exchange.opener = resumable.open
         if id_ is None:
             return await self._listening.serve(exchange, host_session, caller)
         position = parse_event_id(id_)

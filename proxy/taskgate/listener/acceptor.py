@@ -1,4 +1,4 @@
-"""The acceptor of a listening socket: `Acceptor`.
+"""The acceptor of a listening socket: `Acceptor`, with the socket filter that turns hosts away.
 
 `PublicListener` creates it with a function that makes a protocol for a connection
 (`HostConnection`, or `TlsWire` before it). It accepts from its creation until `stop`. Every
@@ -8,13 +8,13 @@ unless file descriptors or memory run out.
 """
 
 import asyncio
+import ctypes
 import errno
 import logging
 import socket
+import struct
 from collections.abc import Callable
-from typing import Any, Final
-
-from taskgate.listener.turning_away import make_deaf
+from typing import Any, Final, NamedTuple
 
 BACKLOG: Final = 512
 """Connections that may wait to be accepted; the system adds one."""
@@ -130,3 +130,46 @@ class Acceptor:
 
     def _accept_again(self) -> None:
         self._loop.add_reader(self._bound.fileno(), self._on_readable)
+
+
+class _Step(NamedTuple):
+    """One instruction of a socket filter (linux/filter.h): code, jump if true, jump if false,
+    operand.
+    """
+
+    code: int
+    if_true: int
+    if_false: int
+    operand: int
+
+
+_FLAGS: Final = 13
+"""The offset of the flags in a TCP header."""
+_SYN, _ACK = 0x02, 0x10
+_DEAF: Final = (
+    _Step(0x30, 0, 0, _FLAGS),  # load the flags
+    _Step(0x54, 0, 0, _SYN | _ACK),  # keep SYN and ACK
+    _Step(0x15, 0, 1, _SYN),  # SYN alone: next instruction; anything else: skip one
+    _Step(0x06, 0, 0, 0),  # drop the packet
+    _Step(0x06, 0, 0, 0xFFFFFFFF),  # accept the packet
+)
+_ATTACH_FILTER: Final = 26
+"""SO_ATTACH_FILTER of Linux, missing in Python."""
+
+
+def make_deaf(listening: socket.socket) -> bool:
+    """Drop the packets that start new connections, until the socket is closed.
+
+    Closing a listening socket resets every connection that the system has completed and no process
+    has accepted; their hosts may have sent a request. With the filter, a peer tries again after a
+    second, and is refused. `Acceptor.turn_away` uses it.
+
+    Returns False if the system has no such filter: then nothing has changed.
+    """
+    steps = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in _DEAF))
+    try:
+        program = struct.pack("HP", len(_DEAF), ctypes.addressof(steps))
+        listening.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, program)
+    except OSError:
+        return False
+    return True

@@ -1,4 +1,4 @@
-"""The receipt of a request's body: `Bodies`.
+"""The receipt of a body that has not all arrived with its head: `receive_rest`.
 
 The gateway asks for the body after authentication (`HostExchange.body`). Only then is
 `100 Continue` sent, and the time limit starts. The body must arrive whole, in time, and within
@@ -7,15 +7,13 @@ connection's flow control.
 """
 
 import asyncio
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
 from aiohttp import hdrs, web
 from aiohttp.http import HttpVersion11
-from aiohttp.http_exceptions import HttpProcessingError
 
-from taskgate.listener.door import BAD_REQUEST, BODY_TOO_LARGE, NO_BYTES, TOO_SLOW, RequestRejected
+from taskgate.listener.door import BAD_REQUEST, BODY_TOO_LARGE, NO_BYTES, RequestRejected
 from taskgate.listener.protocol import HostConnection
 from taskgate.streams.bytes_in_flight import SMALL, BytesInFlight, IncomingBody
 
@@ -26,74 +24,50 @@ BYTES_PER_OVERHEAD bytes of the body. Chunks of 64 bytes need one for each ten."
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
-class _Overdue(Exception):
+class BodyOverdue(Exception):
     """The body did not arrive in time."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bodies:
-    """The receiver of bodies of at most `max_body` bytes. Each has `read_timeout` from the time it
-    is asked for.
+async def receive_rest(
+    http: web.BaseRequest, budget: BytesInFlight, caller: str, *, max_body: int, read_timeout: timedelta
+) -> bytes:
+    """Receive a body of at most `max_body` bytes, which counts for `caller` in `budget` meanwhile.
+
+    Raises BodyOverdue after `read_timeout`, and RequestRejected if the body is too large or the
+    budget is used up. Raises what aiohttp raises for a body that does not arrive whole.
     """
-
-    max_body: int
-    read_timeout: timedelta
-
-    async def receive(self, http: web.BaseRequest, budget: BytesInFlight, caller: str) -> bytes:
-        """Receive the body of a request, once. It counts for `caller` in `budget` while it arrives.
-
-        Raises RequestRejected if it is too large, too slow or incomplete, or if the budget is used
-        up.
-        """
-        payload = http.content
-        try:
-            if not payload.is_eof():
-                return await self._receive_rest(http, budget, caller)
-            body = payload.read_nowait()
-        except _Overdue:
-            raise RequestRejected(TOO_SLOW) from None
-        except (web.RequestPayloadError, HttpProcessingError, OSError):
-            raise RequestRejected(BAD_REQUEST) from None
-        if len(body) > self.max_body:
-            raise RequestRejected(BODY_TOO_LARGE)
-        return body
-
-    async def _receive_rest(self, http: web.BaseRequest, budget: BytesInFlight, caller: str) -> bytes:
-        """Receive a body that has not all arrived yet."""
-        payload = http.content
-        if hdrs.EXPECT in http.headers and http.version == HttpVersion11 and http.transport is not None:
-            http.transport.write(_CONTINUE)
-        overdue = asyncio.get_running_loop().call_later(
-            self.read_timeout.total_seconds(), payload.set_exception, _Overdue()
-        )
-        pieces: list[bytes] = []
-        received, counted = 0, SMALL
-        overhead = _ChunkOverhead(http)
-        in_flight: IncomingBody | None = None
-        try:
-            if (http.content_length or 0) > SMALL:
-                # The whole size at once: else several bodies that arrive together would each get a
-                # part of the budget.
-                in_flight, counted = budget.incoming_body(caller), http.content_length or 0
+    payload = http.content
+    if hdrs.EXPECT in http.headers and http.version == HttpVersion11 and http.transport is not None:
+        http.transport.write(_CONTINUE)
+    overdue = asyncio.get_running_loop().call_later(read_timeout.total_seconds(), payload.set_exception, BodyOverdue())
+    pieces: list[bytes] = []
+    received, counted = 0, SMALL
+    overhead = _ChunkOverhead(http)
+    in_flight: IncomingBody | None = None
+    try:
+        if (http.content_length or 0) > SMALL:
+            # The whole size at once: else several bodies that arrive together would each get a
+            # part of the budget.
+            in_flight, counted = budget.incoming_body(caller), http.content_length or 0
+            if not in_flight.grow(counted):
+                raise RequestRejected(NO_BYTES)
+        while piece := await payload.readany():
+            received += len(piece)
+            if received > max_body:
+                raise RequestRejected(BODY_TOO_LARGE)
+            # Bytes after the end belong to the next request.
+            if not payload.is_eof() and overhead.is_too_much():
+                raise RequestRejected(BAD_REQUEST)
+            pieces.append(piece)
+            if received > counted:
+                in_flight, counted = in_flight or budget.incoming_body(caller), received
                 if not in_flight.grow(counted):
                     raise RequestRejected(NO_BYTES)
-            while piece := await payload.readany():
-                received += len(piece)
-                if received > self.max_body:
-                    raise RequestRejected(BODY_TOO_LARGE)
-                # Bytes after the end belong to the next request.
-                if not payload.is_eof() and overhead.is_too_much():
-                    raise RequestRejected(BAD_REQUEST)
-                pieces.append(piece)
-                if received > counted:
-                    in_flight, counted = in_flight or budget.incoming_body(caller), received
-                    if not in_flight.grow(counted):
-                        raise RequestRejected(NO_BYTES)
-        finally:
-            overdue.cancel()
-            if in_flight is not None:
-                in_flight.close()
-        return b"".join(pieces)
+    finally:
+        overdue.cancel()
+        if in_flight is not None:
+            in_flight.close()
+    return b"".join(pieces)
 
 
 class _ChunkOverhead:

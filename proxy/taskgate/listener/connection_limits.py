@@ -16,7 +16,7 @@ from logging import getLogger
 from typing import Any, Final
 
 from taskgate.admission.rates import address_block
-from taskgate.listener.peers import Network, Peers
+from taskgate.listener.peers import Network, Peers, read_peer
 from taskgate.system import descriptors
 from taskgate.system.log_throttle import ThrottledLog
 
@@ -72,7 +72,9 @@ class ConnectionCounts:
             descriptors.EXHAUSTED_LOG.emit({"limit": descriptors.limit()})
             return None
         bound = self._per_address
-        address = self._address(host)
+        # A proxy serves many hosts, so its address is not counted.
+        is_proxy = self._proxies.trusts_any and self._proxies.trusts(host)
+        address = None if is_proxy else address_block(read_peer(host)[1])
         of_address = 0 if address is None else self._by_address.get(address, 0)
         if of_address >= bound:
             self._warnings["address full"].emit({"address": address, "bound": bound})
@@ -99,14 +101,6 @@ class ConnectionCounts:
         else:
             del self._by_address[address]
 
-    def _address(self, host: str) -> str | None:
-        """Return the address to count, a /64 network for IPv6; None for a proxy, which serves many
-        hosts.
-        """
-        if self._proxies.trusts_any and self._proxies.trusts(host):
-            return None
-        return address_block(self._proxies.address_of(host))
-
 
 class BoundedSocket(socket.socket):
     """A listening socket that accepts within limits. It takes over the descriptor of `listening`.
@@ -131,6 +125,8 @@ class BoundedSocket(socket.socket):
         for _ in range(_REFUSED_AT_ONCE):
             try:
                 accepted, address = super().accept()
+            except BlockingIOError:
+                raise
             except OSError as error:
                 if not descriptors.is_exhaustion(error):
                     raise

@@ -1,22 +1,27 @@
-"""The checks of a request's head, before its body is read: `Door`.
+"""The checks of a request's head, before its body is read: `Door`, `allowed_hosts`, `allowed_origins`.
 
 `Endpoint` calls `Door.admit`. In this order it checks framing, `Host`, `Origin`, path, method,
 media types, declared length, and repeated headers. A failed check raises RequestRejected with a
 constant `Rejection`, so that nothing that a host sent can come back in an answer. Doubtful framing
-also ends the connection. Pure.
+also ends the connection.
+
+The configuration makes the names to check against with `allowed_hosts` and `allowed_origins`. Each
+set is complete and in lower case, because the door looks headers up in it. Pure.
 """
 
-from collections.abc import Callable
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from ipaddress import ip_address
+from typing import Final
+from urllib.parse import urlsplit
 
 from aiohttp import HttpVersion, hdrs
 from aiohttp.http import HttpVersion10, HttpVersion11
 from multidict import CIMultiDictProxy, istr
 
-from taskgate.domain.versions import find_modern_revision
+from taskgate.domain.versions import MODERN
 from taskgate.protocol.vocabulary import SESSION_HEADER, VERSION_HEADER
-from taskgate.streams.exchange import HttpMethod, ListenerRefused
+from taskgate.streams.exchange import HttpMethod, InboundHead, ListenerRefused
 from taskgate.telemetry import events
 
 Headers = CIMultiDictProxy[str]
@@ -25,6 +30,8 @@ _SESSION: Final = istr(SESSION_HEADER)
 _VERSION: Final = istr(VERSION_HEADER)
 _LAST_EVENT: Final = istr("Last-Event-ID")
 _VERBS: Final = {verb.value: verb for verb in HttpMethod}
+_USUAL_PORTS: Final = ("80", "443")
+_LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "[::1]")
 _LONGEST_ID: Final = 256
 _NO_ID: Final = "?"
 """Replaces an invalid id of a session or event. It is never generated, so it is always unknown."""
@@ -75,56 +82,55 @@ class RequestRejected(ListenerRefused):
         self.refusal = refusal
 
 
-class RequestHead(NamedTuple):
-    """The checked head of a request."""
-
-    verb: HttpMethod
-    path: str
-    host_session: str | None
-    revision: str | None
-    accepts_json: bool
-    accepts_stream: bool
-    authorization: tuple[str, ...]
-    query: str
-    last_event_id: str | None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Door:
-    """The checks of a listener. Names are in lower case, sizes in bytes."""
+    """The checks of a listener. Names are in lower case, sizes in bytes.
+
+    `paths` are those of the present mounts. A reload may change them while a request waits.
+    """
 
     hosts: frozenset[str]
     origins: frozenset[str]
-    is_mount: Callable[[str], bool]
+    paths: Container[str]
     max_body: int
 
-    def admit(self, method: str, target: str, version: HttpVersion, headers: Headers) -> RequestHead:
+    def admit(self, method: str, target: str, version: HttpVersion, headers: Headers) -> InboundHead:
         """Check a head, and return it. Raises RequestRejected at the first failed check."""
-        check_framing(method, version, headers)
-        self._check_host(headers.get(hdrs.HOST, ""))
-        if hdrs.ORIGIN in headers:
-            self._check_origins(headers.getall(hdrs.ORIGIN))
+        self.greet(method, version, headers)
+        if hdrs.ORIGIN in headers and any(each.lower() not in self.origins for each in headers.getall(hdrs.ORIGIN)):
+            raise RequestRejected(WRONG_ORIGIN)
         path, _, query = target.partition("?")
-        if not self.is_mount(path):
+        if path not in self.paths:
             raise RequestRejected(UNKNOWN_PATH)
         verb = _VERBS.get(method)
         if verb is None:
             raise RequestRejected(WRONG_METHOD)
         if verb is HttpMethod.POST:
-            check_media(headers)
-        accepts_json, accepts_stream = check_accept(verb, headers)
+            # The body must declare itself as JSON in UTF-8, uncompressed.
+            media = headers.get(hdrs.CONTENT_TYPE, "")
+            if media != "application/json" and not _is_json(media):
+                raise RequestRejected(WRONG_MEDIA)
+            if hdrs.CONTENT_ENCODING in headers and not _is_identity(headers.getall(hdrs.CONTENT_ENCODING)):
+                raise RequestRejected(WRONG_MEDIA)
+        accept = ",".join(headers.getall(hdrs.ACCEPT, ()))
+        accepts_json, accepts_stream = _USUAL_ACCEPTS.get(accept) or read_accept(accept)
+        # A POST is answered with either, a GET with a stream only. A DELETE has no body to accept.
+        if not accepts_stream and (verb is HttpMethod.GET or (verb is HttpMethod.POST and not accepts_json)):
+            raise RequestRejected(NOT_ACCEPTABLE)
         if int(headers.get(hdrs.CONTENT_LENGTH, 0)) > self.max_body:
             raise RequestRejected(BODY_TOO_LARGE)
-        revision = _revision(headers)
-        if find_modern_revision(revision) is not None:
-            # The modern era has neither sessions nor resumable streams: these headers are ignored
-            # (V-ERA-4).
-            host_session = last_event = None
-        else:
-            host_session = _id(_single(headers, _SESSION))
+        revisions = headers.getall(_VERSION, ())
+        revision = None if not revisions else revisions[0] if len(revisions) == 1 else _only_modern(revisions)
+        host_session = last_event = None
+        # The modern era has neither sessions nor resumable streams: their headers are ignored
+        # (V-ERA-4).
+        if revision not in MODERN:
+            sessions = headers.getall(_SESSION, None)
+            host_session = None if sessions is None else _id(sessions)
+            events = headers.getall(_LAST_EVENT, None) if verb is HttpMethod.GET else None
             # Hosts without an event id may send an empty header.
-            last_event = _id(_single(headers, _LAST_EVENT) or None) if verb is HttpMethod.GET else None
-        return RequestHead(
+            last_event = None if events is None or events == [""] else _id(events)
+        return InboundHead(
             verb,
             path,
             host_session,
@@ -134,69 +140,85 @@ class Door:
             tuple(headers.getall(hdrs.AUTHORIZATION, ())),
             query,
             last_event,
+            headers.items(),
         )
 
     def greet(self, method: str, version: HttpVersion, headers: Headers) -> None:
-        """Check a request for a public document: only framing and host. Raises RequestRejected."""
-        check_framing(method, version, headers)
-        self._check_host(headers.get(hdrs.HOST, ""))
+        """Check framing and host, which is all for a request for a public document.
 
-    def _check_host(self, host: str) -> None:
+        Rejects what two parsers could read differently, and whatever would change the protocol.
+        Raises RequestRejected.
+        """
+        if version not in (HttpVersion11, HttpVersion10):
+            raise RequestRejected(WRONG_HTTP)
+        if hdrs.TRANSFER_ENCODING in headers:
+            if version == HttpVersion10:
+                raise RequestRejected(BAD_REQUEST)
+            if headers[hdrs.TRANSFER_ENCODING].lower() != "chunked":
+                raise RequestRejected(NOT_IMPLEMENTED)
+        if hdrs.UPGRADE in headers or method == hdrs.METH_CONNECT:
+            raise RequestRejected(NOT_IMPLEMENTED)
+        if hdrs.EXPECT in headers and headers[hdrs.EXPECT].lower() != "100-continue":
+            raise RequestRejected(WRONG_EXPECTATION)
+        host = headers.get(hdrs.HOST, "")
         if host not in self.hosts and host.lower() not in self.hosts:
             raise RequestRejected(WRONG_HOST)
 
-    def _check_origins(self, origins: list[str]) -> None:
-        if any(origin.lower() not in self.origins for origin in origins):
-            raise RequestRejected(WRONG_ORIGIN)
+
+def allowed_hosts(
+    public_url: str | None, listen_host: str, bound_port: int, configured: Iterable[str]
+) -> frozenset[str]:
+    """Return every value of `Host` that the listener answers to, in lower case.
+
+    The entries are those of `configured`. If it is empty, the entry is the host of `public_url`, or
+    the listen address if that is unset. A loopback listener then has localhost, 127.0.0.1 and [::1]
+    with its port too.
+
+    An entry without a port admits the bare name, and the name with the listener's port, 80 or 443.
+    An entry with a port admits that port alone; for 80 and 443 also the bare name, since clients
+    leave those ports out.
+    """
+    entries = list(configured)
+    if not entries:
+        here = f"[{listen_host}]" if ":" in listen_host else listen_host
+        entries.append(urlsplit(public_url).netloc if public_url else f"{here}:{bound_port}")
+        if _is_loopback(listen_host):
+            entries.extend(f"{name}:{bound_port}" for name in _LOOPBACK_NAMES)
+    return frozenset(spelling for entry in entries for spelling in _spellings(entry.lower(), bound_port))
 
 
-def path_of(target: str) -> str:
-    """Return the request target without its query. It is never decoded."""
-    return target.partition("?")[0] if "?" in target else target
+def allowed_origins(hosts: Iterable[str], configured: Iterable[str]) -> frozenset[str]:
+    """Return every accepted value of `Origin`, in lower case: the configured ones, or else `hosts`
+    over http and https.
+
+    `hosts` is the result of `allowed_hosts`. `null`, which sandboxed pages and local files send, is
+    excluded.
+    """
+    entries = list(configured) or [f"{scheme}://{host}" for host in hosts for scheme in ("http", "https")]
+    return frozenset(entry.lower() for entry in entries) - {"null"}
+
+
+def _spellings(entry: str, bound_port: int) -> Iterator[str]:
+    """Return the values of `Host` that one entry admits."""
+    yield entry
+    name, colon, port = entry.rpartition(":")
+    if not colon or port.endswith("]"):
+        for each in (str(bound_port), *_USUAL_PORTS):
+            yield f"{entry}:{each}"
+    elif port in _USUAL_PORTS:
+        yield name
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
 
 
 def head_size(target: str, fields: tuple[tuple[bytes, bytes], ...]) -> int:
     """Return the size of a head in bytes, except spacing around values."""
     return len(target) + sum(len(name) + len(value) + len(": \r\n") for name, value in fields)
-
-
-def check_framing(method: str, version: HttpVersion, headers: Headers) -> None:
-    """Reject what two parsers could read differently, and whatever would change the protocol."""
-    if version not in (HttpVersion11, HttpVersion10):
-        raise RequestRejected(WRONG_HTTP)
-    if hdrs.TRANSFER_ENCODING in headers:
-        if version == HttpVersion10:
-            raise RequestRejected(BAD_REQUEST)
-        if headers[hdrs.TRANSFER_ENCODING].lower() != "chunked":
-            raise RequestRejected(NOT_IMPLEMENTED)
-    if hdrs.UPGRADE in headers or method == hdrs.METH_CONNECT:
-        raise RequestRejected(NOT_IMPLEMENTED)
-    if hdrs.EXPECT in headers and headers[hdrs.EXPECT].lower() != "100-continue":
-        raise RequestRejected(WRONG_EXPECTATION)
-
-
-def check_media(headers: Headers) -> None:
-    """Reject a body that does not declare itself as JSON in UTF-8, uncompressed."""
-    kind = headers.get(hdrs.CONTENT_TYPE, "")
-    if kind != "application/json" and not _is_json(kind):
-        raise RequestRejected(WRONG_MEDIA)
-    if any(coding.lower() != "identity" for coding in headers.getall(hdrs.CONTENT_ENCODING, ())):
-        raise RequestRejected(WRONG_MEDIA)
-
-
-def check_accept(verb: HttpMethod, headers: Headers) -> tuple[bool, bool]:
-    """Return whether the host accepts JSON, and event streams.
-
-    Raises RequestRejected if it accepts no answer that the method can have.
-    """
-    accept = ",".join(headers.getall(hdrs.ACCEPT, ()))
-    accepted = _USUAL_ACCEPTS.get(accept) or read_accept(accept)
-    accepts_json, accepts_stream = accepted
-    if verb is HttpMethod.GET and not accepts_stream:
-        raise RequestRejected(NOT_ACCEPTABLE)
-    if verb is HttpMethod.POST and not (accepts_json or accepts_stream):
-        raise RequestRejected(NOT_ACCEPTABLE)
-    return accepted
 
 
 def read_accept(accept: str) -> tuple[bool, bool]:
@@ -232,30 +254,29 @@ def _is_json(kind: str) -> bool:
     return media == "application/json" and all(charset == "utf-8" for charset in charsets)
 
 
-def _single(headers: Headers, name: istr) -> str | None:
-    values = headers.getall(name, None)
-    if values is None:
-        return None
-    if len(values) > 1:
-        raise RequestRejected(SENT_TWICE)
-    return values[0]
+def _is_identity(codings: list[str]) -> bool:
+    return all(coding.lower() == "identity" for coding in codings)
 
 
-def _revision(headers: Headers) -> str | None:
-    values = headers.getall(_VERSION, ())
-    if len(values) <= 1:
-        return values[0] if values else None
-    # The modern era has its own error for this, raised after the message is known.
-    modern = next((value for value in values if find_modern_revision(value) is not None), None)
+def _only_modern(revisions: Sequence[str]) -> str:
+    """Return the modern one of several revisions, because that era has its own error for this.
+
+    It is raised after the message is known.
+    """
+    modern = next((each for each in revisions if each in MODERN), None)
     if modern is None:
         raise RequestRejected(SENT_TWICE)
     return modern
 
 
-def _id(text: str | None) -> str | None:
-    """Return an id as it was sent, or the unknown id if it is invalid, so that no store gets it."""
-    if text is None:
-        return None
+def _id(values: list[str]) -> str:
+    """Return an id as it was sent, or the unknown id if it is invalid, so that no store gets it.
+
+    Raises RequestRejected if the header was sent twice.
+    """
+    if len(values) > 1:
+        raise RequestRejected(SENT_TWICE)
+    text = values[0]
     visible = text.isascii() and text.isprintable() and " " not in text
     return text if visible and 0 < len(text) <= _LONGEST_ID else _NO_ID
 

@@ -2,7 +2,7 @@
 
 aiohttp calls `answer` for each parsed request of a connection. The steps are:
 
-1. open a RequestContext (`request_contexts`);
+1. open a RequestContext (`RequestContexts`);
 2. wait for room in the audit log;
 3. check the head (`door`);
 4. pass an exchange to the gateway (`stream`), and send the reply.
@@ -13,39 +13,83 @@ context. The gateway sees only requests that are complete and within bounds.
 
 import asyncio
 import logging
+from base64 import b32encode
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Final
 
 from aiohttp import hdrs, web
-from aiohttp.http import HttpVersion11
-from multidict import CIMultiDict
 
-from taskgate.clock import Clock
-from taskgate.listener.document import CountedDocument, JsonDocument
-from taskgate.listener.documents import Documents
-from taskgate.listener.door import (
-    HEAD_TOO_LARGE,
-    NO_ROOM,
-    Door,
-    Rejection,
-    RequestHead,
-    RequestRejected,
-    head_size,
-)
-from taskgate.listener.protocol import SERVER_NAME, HostConnection
-from taskgate.listener.request_contexts import NO_VERB, RequestContexts
+from taskgate.clock import Clock, Entropy
+from taskgate.listener.answers import public_document
+from taskgate.listener.door import HEAD_TOO_LARGE, NO_ROOM, Door, Rejection, RequestRejected, head_size
+from taskgate.listener.peers import Peers, read_peer
+from taskgate.listener.protocol import HostConnection
 from taskgate.listener.stream import ExchangeTerms, HostExchange
-from taskgate.streams.exchange import ExchangeHandler, HttpMethod, HttpReply, InboundHead, ListenerRefused
+from taskgate.streams.exchange import ExchangeHandler, HttpMethod, HttpReply, ListenerRefused
 from taskgate.telemetry import request_context
 from taskgate.telemetry.events import AuditCapacity, EventSink, HttpAnswered, HttpRefused, UnlimitedAuditCapacity
 from taskgate.telemetry.request_context import LARGE_MESSAGE, RequestContext
 
-_EMPTY: Final = CIMultiDict({hdrs.SERVER: SERVER_NAME})
-_JSON: Final = CIMultiDict({hdrs.CONTENT_TYPE: "application/json", hdrs.SERVER: SERVER_NAME})
+NO_VERB: Final = "_OTHER"
+"""The method label of what is no request."""
+_PREFIX_BYTES: Final = 5
+"""Random bytes of a process; eight characters in an id."""
 _VERBS: Final = frozenset(HttpMethod)
 _ROUTES: Final = ("mcp", "prm", "other")
 
 _log = logging.getLogger("taskgate.listener")
+
+
+class RequestContexts:
+    """The factory of request contexts. An id is a random prefix of the process, and a number, so that
+    ids are unique among all processes.
+    """
+
+    def __init__(self, peers: Peers, entropy: Entropy) -> None:
+        self._peers = peers
+        self._has_warned = False
+        self._prefix = b32encode(entropy.token(_PREFIX_BYTES)).decode().lower()
+        self._next = count(1).__next__
+
+    def open(self, http: web.BaseRequest) -> RequestContext:
+        """Open the context of a request, from its head."""
+        headers, peers = http.headers, self._peers
+        if peers.trusts_any:
+            address = peers.address_of(http.remote, headers.getall(peers.header, ()))
+        else:
+            _, address = read_peer(http.remote or "")
+        if not self._has_warned and (hdrs.X_FORWARDED_FOR in headers or hdrs.FORWARDED in headers):
+            self._warn_of_proxy(http)
+        # A path is compared as it came: it is never decoded.
+        path, agent = http.raw_path.partition("?")[0], headers.get(hdrs.USER_AGENT)
+        return RequestContext(f"{self._prefix}-{self._next()}", address, http.method, path, agent)
+
+    def _warn_of_proxy(self, http: web.BaseRequest) -> None:
+        """Log once that hosts seem to come through a proxy that is not configured.
+
+        They then count as one address. A forwarding header from a peer that is no trusted proxy, or
+        one of the wrong kind, shows it.
+        """
+        peers = self._peers
+        if not peers.trusts(http.remote):
+            text = (
+                "a peer that is not in server.trusted_proxies sends forwarding headers: if it is a proxy, add it there"
+            )
+        elif peers.header not in http.headers:
+            text = "a trusted proxy sends a forwarding header other than the one in server.forwarded_header"
+        else:
+            return
+        self._has_warned = True
+        extra = {"peer": peers.address_of(http.remote), "forwarded_header": peers.header}
+        _log.warning("%s; until then all hosts behind it share one address and its limits", text, extra=extra)
+
+    def open_for_garbage(self, http: web.BaseRequest) -> RequestContext:
+        """Open the context of bytes that were no request, but get an answer. Nothing of them is
+        stored.
+        """
+        return RequestContext(f"{self._prefix}-{self._next()}", self._peers.address_of(http.remote), NO_VERB, "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +97,7 @@ class Endpoint:
     """The handler of all requests of a listener.
 
     - `engine` is the gateway. It gets each exchange whose head is accepted, and returns the reply.
+    - `documents` are the public documents by path, which a reload changes in place.
     - `trail` is the audit log: a request without room in it waits, and is rejected if none comes.
     - `terms` are what all exchanges share.
     - `_active` counts the requests under way by route: `mcp` for mounts, `prm` for public documents,
@@ -60,7 +105,7 @@ class Endpoint:
     """
 
     door: Door
-    documents: Documents
+    documents: Mapping[str, bytes]
     engine: ExchangeHandler
     request_contexts: RequestContexts
     event_sink: EventSink
@@ -77,7 +122,8 @@ class Endpoint:
         assert isinstance(connection, HostConnection)
         context = self.request_contexts.open(http)
         token = request_context.attach(context)
-        route = self._route(context.path)
+        path = context.path
+        route = "prm" if path in self.documents else "mcp" if path in self.door.paths else "other"
         if route == "other":
             # An unknown path may be a secret of another system, whatever the request is rejected
             # for.
@@ -86,11 +132,13 @@ class Endpoint:
         try:
             if self.trail.is_full and not await self.trail.room():
                 raise RequestRejected(NO_ROOM)
-            self._check_head(http, connection)
+            # Only if more bytes arrived at once than a head may have; else it cannot be too large.
+            if connection.long_heads and head_size(http.raw_path, http._message.raw_headers) > self.max_header:
+                raise RequestRejected(HEAD_TOO_LARGE)
             if route == "prm":
                 return self._answer_document(http, context, began)
-            admission = self.door.admit(http.method, http.raw_path, http.version, http.headers)
-            exchange = self._exchange_of(http, admission, context.address)
+            head = self.door.admit(http.method, http.raw_path, http.version, http.headers)
+            exchange = HostExchange(http, head, self.terms, context.address)
             response = await self._answer_by_gateway(exchange, connection)
             # A plain answer is not sent to a host that has disconnected, and so not recorded.
             if exchange.is_streaming or not connection.lost.done():
@@ -108,7 +156,7 @@ class Endpoint:
             if context.status is None:
                 # No complete answer was sent: the host has disconnected, or the listener is
                 # closing.
-                self._emit_answered(route, context.verb, 0, began)
+                self._note_answer(context, route, None, began)
             request_context.detach(token)
             if context.message is not None and len(context.message.text) > LARGE_MESSAGE:
                 context.discard_payload()
@@ -134,92 +182,45 @@ class Endpoint:
     def _answer_document(self, http: web.BaseRequest, context: RequestContext, began: float) -> web.StreamResponse:
         """Answer a request for a public document."""
         self.door.greet(http.method, http.version, http.headers)
-        response = self.documents.answer(http.method, context.path)
+        response = public_document(http.method, self.documents[context.path])
         if not http.content.is_eof():
             # The body of such a request is not read.
             response.force_close()
         self._note_answer(context, "prm", response.status, began)
         return response
 
-    def _route(self, path: str) -> str:
-        if path in self.documents:
-            return "prm"
-        return "mcp" if self.door.is_mount(path) else "other"
-
     def _note_refusal(self, context: RequestContext, refusal: Rejection) -> None:
         context.refusal = refusal.reason or f"status_{refusal.status}"
         if refusal.reason is not None:
             self.event_sink.emit(HttpRefused(refusal.reason))
 
-    def _note_answer(self, context: RequestContext, route: str, status: int, began: float) -> None:
+    def _note_answer(self, context: RequestContext, route: str, status: int | None, began: float) -> None:
+        """Report the status of an answer; None if no complete one was sent."""
         context.status = status
-        self._emit_answered(route, context.verb, status, began)
-
-    def _emit_answered(self, route: str, method: str, status: int, began: float) -> None:
-        verb = method if method in _VERBS else NO_VERB
-        self.event_sink.emit(HttpAnswered(route, verb, status, self.clock.elapsed() - began))
-
-    def _check_head(self, http: web.BaseRequest, connection: HostConnection) -> None:
-        # Checked only if more bytes arrived at once than a head may have; else it cannot be too
-        # large.
-        if connection.long_heads and head_size(http.raw_path, http._message.raw_headers) > self.max_header:
-            raise RequestRejected(HEAD_TOO_LARGE)
-
-    def _exchange_of(self, http: web.BaseRequest, admission: RequestHead, address: str) -> HostExchange:
-        # An InboundHead is a RequestHead plus the header fields.
-        return HostExchange(http, InboundHead(*admission, http.headers.items()), self.terms, address)
+        verb = context.verb if context.verb in _VERBS else NO_VERB
+        self.event_sink.emit(HttpAnswered(route, verb, status or 0, self.clock.elapsed() - began))
 
     async def _answer_by_gateway(self, exchange: HostExchange, connection: HostConnection) -> web.StreamResponse:
-        """Return the gateway's response, ready to be sent; a stream has been sent by then."""
+        """Return the gateway's response, ready to be sent; a stream has been sent by then.
+
+        An unexpected error becomes status 500. Only the listener's own rejections pass, and
+        cancellation.
+        """
         # From here on the connection reports to the exchange that its host disconnects.
         connection.exchange = exchange
         if connection.closing:
             exchange.wind_down()
         try:
-            response = await self._call_engine(exchange)
+            try:
+                return await exchange.finish(await self.engine(exchange))
+            except ListenerRefused:
+                exchange.release()
+                raise
+            except Exception as error:
+                _log.error("unexpected error while handling a request", extra={"error": type(error).__name__})
+                return await exchange.finish(HttpReply(status=500))
         except asyncio.CancelledError:
             await exchange.abandon()
             raise
         finally:
             connection.exchange = None
-        return response
-
-    async def _call_engine(self, exchange: HostExchange) -> web.StreamResponse:
-        """Call the gateway, and make its reply a response; an unexpected error becomes status 500.
-
-        Only the listener's own rejections pass, and cancellation.
-        """
-        try:
-            reply = await self.engine(exchange)
-            return await _finish(exchange, reply)
-        except ListenerRefused:
-            exchange.release()
-            raise
-        except Exception as error:
-            _log.error("unexpected error while handling a request", extra={"error": type(error).__name__})
-            return await _finish(exchange, HttpReply(status=500))
-
-
-async def _finish(exchange: HostExchange, reply: HttpReply) -> web.StreamResponse:
-    """Return the response for a reply; of an event stream, send the reply as its last event."""
-    if exchange.is_streaming:
-        try:
-            return await exchange.finish(reply.body)
-        finally:
-            exchange.release()
-    exchange.settle()
-    simple = reply.status == 200 and not reply.headers and exchange.asked
-    if simple and reply.body is not None and exchange.version == HttpVersion11:
-        return CountedDocument(reply.body, exchange.release) if exchange.held else JsonDocument(reply.body)
-    exchange.release()
-    return _plain(reply)
-
-
-def _plain(reply: HttpReply) -> web.Response:
-    if reply.body is None:
-        response = web.Response(status=reply.status, headers=_EMPTY)
-    else:
-        response = web.Response(status=reply.status, body=reply.body.encode(), headers=_JSON)
-    for name, value in reply.headers:
-        response.headers[name] = value
-    return response

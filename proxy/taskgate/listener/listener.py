@@ -13,7 +13,7 @@ After `close` no socket, task or stream of the listener is left, whatever its ho
 
 import asyncio
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -22,17 +22,13 @@ from aiohttp import web
 
 from taskgate.clock import Clock, Entropy, SystemEntropy
 from taskgate.listener.acceptor import Acceptor
-from taskgate.listener.body import Bodies
-from taskgate.listener.documents import Documents
-from taskgate.listener.door import Door, Rejection
-from taskgate.listener.endpoint import Endpoint
+from taskgate.listener.door import Door
+from taskgate.listener.endpoint import Endpoint, RequestContexts
 from taskgate.listener.patience import HEAD_TIMEOUT, WRITE_TIMEOUT, ConnectionSettings
 from taskgate.listener.peers import ForwardedHeader, Network, Peers
 from taskgate.listener.protocol import FIRST_REQUEST, HostConnection
-from taskgate.listener.request_contexts import RequestContexts
 from taskgate.listener.stream import ExchangeTerms
-from taskgate.listener.tls import Certificates, TlsSettings
-from taskgate.listener.wire import TlsWire
+from taskgate.listener.tls import Certificates, TlsSettings, TlsWire
 from taskgate.streams.exchange import ExchangeHandler
 from taskgate.telemetry.events import AuditCapacity, EventSink, UnlimitedAuditCapacity
 
@@ -43,7 +39,7 @@ ended so that hosts resume them in another process."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerSettings:
-    """The operator's settings of the listener. Sizes are bytes; names are as `names` makes them."""
+    """The operator's settings of the listener. Sizes are bytes; names are as `door` makes them."""
 
     allowed_hosts: frozenset[str]
     allowed_origins: frozenset[str]
@@ -68,13 +64,13 @@ class PublicListener:
         *,
         answer: ExchangeHandler,
         documents: Mapping[str, bytes],
-        is_mount: Callable[[str], bool],
+        paths: Container[str],
         event_sink: EventSink,
         clock: Clock,
         entropy: Entropy | None = None,
         trail: AuditCapacity | None = None,
     ) -> None:
-        """`answer` is the gateway. `is_mount` tells whether a path leads to a server now.
+        """`answer` is the gateway. `paths` are those that lead to a server, at every moment.
 
         `documents` are public, by path. `trail` is the audit log: each request first waits for room
         in it.
@@ -85,12 +81,12 @@ class PublicListener:
             head_timeout=settings.head_timeout,
             write_timeout=settings.write_timeout,
         )
-        self._documents = Documents(documents)
+        self._documents = dict(documents)
         self._endpoint = Endpoint(
             door=Door(
                 hosts=settings.allowed_hosts,
                 origins=settings.allowed_origins,
-                is_mount=is_mount,
+                paths=paths,
                 max_body=settings.max_body,
             ),
             documents=self._documents,
@@ -104,7 +100,8 @@ class PublicListener:
             max_header=settings.max_header,
             terms=ExchangeTerms(
                 event_sink=event_sink,
-                bodies=Bodies(max_body=settings.max_body, read_timeout=settings.read_timeout),
+                max_body=settings.max_body,
+                read_timeout=settings.read_timeout,
                 silence=settings.sse_keepalive.total_seconds(),
             ),
         )
@@ -119,7 +116,7 @@ class PublicListener:
         The socket is bound by the caller, because the allowed host names depend on its port.
         """
         self._connections = connections = _Connections(self._endpoint, self._bounds)
-        factory: Callable[[], asyncio.Protocol] = connections
+        factory: Callable[[], asyncio.Protocol] = connections.connect
         if self._tls is not None:
             self._certificates = certificates = Certificates(self._tls)
             certificates.load()
@@ -132,7 +129,8 @@ class PublicListener:
 
     def show(self, documents: Mapping[str, bytes]) -> None:
         """Replace the public documents."""
-        self._documents.replace(documents)
+        self._documents.clear()
+        self._documents.update(documents)
 
     def active(self) -> dict[tuple[str], int]:
         """Return the number of requests under way, by route label. Safe on any thread."""
@@ -186,22 +184,19 @@ class _Connections(web.Server):
 
     def __init__(self, endpoint: Endpoint, bounds: ConnectionSettings) -> None:
         super().__init__(endpoint.answer)
-        self._bounds = bounds
-        self._note_garbage: Callable[[web.BaseRequest, Rejection], None] = endpoint.note_garbage
         self._tasks: set[asyncio.Task[None]] = set()
         self._open: set[HostConnection] = set()
         self._wires: set[TlsWire] = set()
+        self.connect = partial(HostConnection, self, bounds, self._tasks, endpoint.note_garbage)
+        """Makes the protocol of a connection."""
         self._retired = self._closing = False
-
-    def __call__(self) -> HostConnection:
-        return HostConnection(self, self._bounds, self._tasks, self._note_garbage)
 
     def behind_tls(self, certificates: Certificates, timeout: timedelta) -> TlsWire:
         """Return a connection under TLS, which has `timeout` for its handshake.
 
-        After the handshake it makes its HostConnection with this factory.
+        After the handshake it makes its HostConnection with `connect`.
         """
-        return TlsWire(certificates.context, self, timeout, self._wires)
+        return TlsWire(certificates.context, self.connect, timeout, self._wires)
 
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
         """Add a connection, from the moment that it can be lost."""

@@ -32,9 +32,10 @@ class HeadWatch:
     """The size and the time of a head that is not complete yet.
 
     A connection begins it when it awaits a head, adds what arrives, and stops it at the head's end.
+    `timer` is None while it does not run.
     """
 
-    __slots__ = ("_expire", "_limit", "_loop", "_seconds", "_timer", "size")
+    __slots__ = ("_expire", "_limit", "_loop", "_seconds", "size", "timer")
 
     def __init__(self, bounds: ConnectionSettings, expire: Callable[[], None]) -> None:
         """`expire` is called if the head is not complete in time."""
@@ -42,13 +43,13 @@ class HeadWatch:
         self._limit = bounds.max_header
         self._seconds = bounds.head_timeout.total_seconds()
         self._expire = expire
-        self._timer: asyncio.TimerHandle | None = None
+        self.timer: asyncio.TimerHandle | None = None
         self.size = 0
 
     def begin(self) -> None:
         """Start the time limit, if it does not run yet."""
-        if self._timer is None:
-            self._timer = self._loop.call_later(self._seconds, self._expire)
+        if self.timer is None:
+            self.timer = self._loop.call_later(self._seconds, self._expire)
 
     def add(self, size: int) -> bool:
         """Count bytes of a head, and return whether it may grow on. Starts the time limit too."""
@@ -59,9 +60,9 @@ class HeadWatch:
     def stop(self) -> None:
         """Stop, because the head is complete or no longer awaited."""
         self.size = 0
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
 
 
 class WriteWatch:

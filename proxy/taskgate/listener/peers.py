@@ -4,7 +4,7 @@ A *peer* is the other end of the connection: a host, or a proxy before it. Each 
 address that it got the request from to `Forwarded` (RFC 7239) or `X-Forwarded-For`, whichever the
 operator configured. Such an address is a *hop*. Only what trusted proxies added is believed.
 
-`RequestContexts` asks for the address; rates may count by it, and logs show it. The result is an IP
+`Endpoint` asks for the address; rates may count by it, and logs show it. The result is an IP
 address in canonical form or `UNKNOWN`, so no text of a peer passes through. No input raises. Pure.
 """
 
@@ -60,7 +60,7 @@ class Peers:
         proxy's. It ends early at an unreadable or hidden hop, at the end of the header, and after
         16 hops. Then it returns the last address that was read, which is a trusted proxy's.
         """
-        nearest, text = _read_peer(peer or "")
+        nearest, text = read_peer(peer or "")
         # Most gateways trust no proxy: the cached text is the answer.
         if nearest is None or not self._trusted:
             return text
@@ -75,7 +75,7 @@ class Peers:
 
     def trusts(self, peer: str | None) -> bool:
         """Whether the peer of a connection is a trusted proxy; False if it is no IP address."""
-        address, _ = _read_peer(peer or "")
+        address, _ = read_peer(peer or "")
         return address is not None and self._trusts(address)
 
     def _trusts(self, address: _Address) -> bool:
@@ -93,7 +93,7 @@ def read_address(text: str) -> _Address | None:
 
 
 @lru_cache(maxsize=4096)
-def _read_peer(peer: str) -> tuple[_Address | None, str]:
+def read_peer(peer: str) -> tuple[_Address | None, str]:
     """Return the address of a peer, and its canonical text; None and UNKNOWN if it is no address.
 
     An IPv6 zone (`%eth0`) is left out. Cached: there are fewer peers than requests.

@@ -19,8 +19,11 @@ Each name of the base class that is used here is covered by a test over a real s
 
 import asyncio
 import logging
+import select
+import socket
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from contextlib import suppress
+from typing import Any, Final, Protocol
 
 from aiohttp import hdrs, web
 from aiohttp.http import HttpVersion11
@@ -28,16 +31,18 @@ from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
 from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
 from aiohttp.web_protocol import _ErrInfo
 
-from taskgate.listener.departing import Departing
 from taskgate.listener.door import BAD_REQUEST, HEAD_TOO_LARGE, TOO_SLOW, Rejection
-from taskgate.listener.hanging_up import Promise, hang_up
 from taskgate.listener.patience import ConnectionSettings, HeadWatch, WriteWatch
+from taskgate.listener.tls import TlsWire
 from taskgate.telemetry.request_context import no_request
 
 SERVER_NAME: Final = "taskgate"
 
 FIRST_REQUEST: Final = 1.0
 """Seconds in which a host that connects during the close may send its request."""
+
+MOMENT: Final = 1.0
+"""Seconds for which an answer's promise of keep-alive holds when the connection has to close."""
 
 MOST_READ: Final = 256 * 1024
 """Bytes that asyncio reads at once."""
@@ -47,6 +52,32 @@ _LINGER: Final = 1.0
 connection and lose the answer."""
 
 _log = logging.getLogger("taskgate.listener")
+
+
+class Departing(Protocol):
+    """The exchange under way, as its connection sees it; each method may be called without effect.
+
+    When the listener closes, `wind_down` comes first. A second later `send_elsewhere` follows for
+    exchanges that still run, and at last the connection is aborted.
+    """
+
+    def host_left(self) -> None:
+        """Handle that the host has disconnected: nothing more can be sent to it."""
+        ...
+
+    def wind_down(self) -> None:
+        """Handle that the listener closes: end a GET stream, which would not end by itself.
+
+        The answer to a call is not ended: it ends with the call.
+        """
+        ...
+
+    def send_elsewhere(self) -> None:
+        """End a stream of a running call, if the host can resume it in another process.
+
+        Other exchanges continue.
+        """
+        ...
 
 
 class HostConnection(web.RequestHandler):
@@ -61,6 +92,8 @@ class HostConnection(web.RequestHandler):
     - `lost` is done when the connection is gone.
     - `_latest_body` is the body of the request that was parsed last, complete or not.
     - `_bytes_since_head` is the most bytes that the next head can have so far.
+    - `_promises` is the number of keep-alive promises that hold (`keep_promise`).
+    - `_write_watch` is made when the host first reads too slowly.
     """
 
     __slots__ = (
@@ -69,9 +102,9 @@ class HostConnection(web.RequestHandler):
         "_connected_at",
         "_deaf",
         "_head",
-        "_keep_alive_promise",
         "_latest_body",
         "_on_garbage",
+        "_promises",
         "_tasks",
         "_wire",
         "_write_watch",
@@ -114,7 +147,7 @@ class HostConnection(web.RequestHandler):
         self._head = HeadWatch(bounds, self._on_head_timeout)
         self._latest_body: StreamReader = EMPTY_PAYLOAD
         self._connected_at = 0.0
-        self._keep_alive_promise: Promise | None = None
+        self._promises = 0
         self._bytes_since_head = 0
         self._write_watch: WriteWatch | None = None
         self._wire: asyncio.Transport | None = None
@@ -132,7 +165,6 @@ class HostConnection(web.RequestHandler):
         assert isinstance(transport, asyncio.Transport)
         self._connected_at = self._loop.time()
         self._wire = transport
-        self._write_watch = WriteWatch(self._bounds, transport)
         super().connection_made(transport)
         self._head.begin()
         task = self._task_handler
@@ -146,7 +178,8 @@ class HostConnection(web.RequestHandler):
         Whether the gateway's work on it ends depends on what that work registered for a disconnect.
         """
         super().connection_lost(exc)
-        self._head.stop()
+        if self._head.timer is not None:
+            self._head.stop()
         if self._write_watch is not None:
             self._write_watch.stop()
         if not self.lost.done():
@@ -169,7 +202,7 @@ class HostConnection(web.RequestHandler):
         elif idle:
             # If not, there are two cases. Bytes of a next request have arrived, and its answer closes
             # the connection; or a promise still holds, and calls this when it ends.
-            if hang_up(self._wire, self._keep_alive_promise):
+            if not self._promises and hang_up(self._wire):
                 self.force_close()
         elif self.exchange is not None:
             self.exchange.wind_down()
@@ -178,12 +211,18 @@ class HostConnection(web.RequestHandler):
             self.keep_promise()
 
     def keep_promise(self) -> None:
-        """Stay open for hanging_up.MOMENT, because the answer just sent promised keep-alive.
+        """Stay open for MOMENT, because the answer just sent promised keep-alive.
 
         Then the connection closes if it is idle and the listener closes. `Endpoint` calls this if
         `leaving` was set after the head of an answer had been sent.
         """
-        self._keep_alive_promise = Promise(lambda: self.wind_down() if self.closing else None)
+        self._promises += 1
+        self._loop.call_later(MOMENT, self._end_promise)
+
+    def _end_promise(self) -> None:
+        self._promises -= 1
+        if self.closing:
+            self.wind_down()
 
     def drop(self) -> None:
         """Abort the connection: what is unsent is lost. The last step of the listener's close."""
@@ -197,8 +236,8 @@ class HostConnection(web.RequestHandler):
             _report("a connection failed", error)
         self.force_close()
         # A closed transport waits for its peer to read the rest, forever if nothing stops it.
-        if not self.lost.done() and self._write_watch is not None:
-            self._write_watch.begin()
+        if not self.lost.done():
+            self._watch_writes()
 
     # Reading.
 
@@ -225,7 +264,8 @@ class HostConnection(web.RequestHandler):
                 self._reject_input(HEAD_TOO_LARGE)
             return
         message, self._latest_body = self._messages[-1]
-        self._head.stop()
+        if self._head.timer is not None:
+            self._head.stop()
         if self._bytes_since_head > self._bounds.max_header:
             self.long_heads = True
         # The end of the message in these bytes is unknown: all of them may belong to the next head.
@@ -277,8 +317,7 @@ class HostConnection(web.RequestHandler):
     def pause_writing(self) -> None:
         """Handle that the peer reads too slowly."""
         super().pause_writing()
-        if self._write_watch is not None:
-            self._write_watch.begin()
+        self._watch_writes()
 
     def resume_writing(self) -> None:
         """Handle that the peer has caught up."""
@@ -286,20 +325,11 @@ class HostConnection(web.RequestHandler):
         if self._write_watch is not None:
             self._write_watch.stop()
 
-    async def write(self, piece: bytes | memoryview) -> None:
-        """Send bytes of an answer, and wait for a slow host. `JsonDocument` calls it.
-
-        Raises ConnectionError if the host has disconnected.
-        """
-        transport = self.transport
-        if transport is None or transport.is_closing():
-            raise ConnectionResetError
-        transport.write(piece)
-        # A view of a piece refers to the whole text, and the error of a disconnected host holds
-        # this frame.
-        del piece
-        if self._paused:
-            await self._drain_helper()
+    def _watch_writes(self) -> None:
+        if self._write_watch is None:
+            assert self._wire is not None, "nothing is written before the connection is made"
+            self._write_watch = WriteWatch(self._bounds, self._wire)
+        self._write_watch.begin()
 
     # Rejecting.
 
@@ -380,6 +410,30 @@ class _Garbage(Exception):
     def __init__(self, refusal: Rejection) -> None:
         super().__init__(refusal.status)
         self.refusal = refusal
+
+
+def hang_up(wire: asyncio.Transport | None) -> bool:
+    """Return whether the caller is to close an idle connection now.
+
+    If True, the socket is already shut down for sending where that is possible. So the host learns
+    of the end at once, and sends nothing more. False if bytes have arrived that the loop has not
+    read: a request may begin. Then nothing has changed.
+    """
+    if wire is None or wire.is_closing():
+        return True
+    at: socket.socket = wire.get_extra_info("socket")
+    waiting = select.poll()
+    # An error means that it is already closed.
+    with suppress(OSError, ValueError):
+        waiting.register(at.fileno(), select.POLLIN)
+        if waiting.poll(0):
+            return False
+    # TLS has a closing message of its own; and a full write buffer is sent first.
+    if not isinstance(wire, TlsWire) and wire.get_write_buffer_size() == 0:
+        # The transport would close its socket only after the loop's other work.
+        with suppress(OSError):
+            at.shutdown(socket.SHUT_WR)
+    return True
 
 
 def _is_too_large(error: BaseException) -> bool:

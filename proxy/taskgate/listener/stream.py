@@ -1,9 +1,9 @@
 """One exchange with a host, and the event stream that it may become: `HostExchange`.
 
 It implements the gateway's `Exchange` on an aiohttp request. `Endpoint` creates one for each
-accepted request, and passes it to the gateway. The gateway returns a reply, which `Endpoint` sends.
-Until then the gateway may turn the answer into an event stream (`stream`, `resume`). Then a reply
-with a body is the last event that this response carries (`finish`).
+accepted request, and passes it to the gateway. The gateway returns a reply, which `finish` makes
+the response. Until then the gateway may turn the answer into an event stream (`stream`, `resume`).
+Then a reply with a body is the last event that this response carries.
 
 Three objects share the work. The `EventStream` is what the gateway sends messages on. The
 `SseConnection` is the queue of messages for this response. The writer, a task of the exchange,
@@ -25,21 +25,25 @@ A resumable stream outlives its exchange. The host continues it later with anoth
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from datetime import timedelta
+from typing import Final
 
-from aiohttp import HttpVersion, hdrs, web
+from aiohttp import hdrs, web
 from aiohttp.http import HttpVersion11
+from aiohttp.http_exceptions import HttpProcessingError
 from multidict import CIMultiDict
 
 from taskgate.jsontext.large import MessageText
-from taskgate.listener.body import Bodies
+from taskgate.listener.answers import CountedDocument, JsonDocument, plain_answer
+from taskgate.listener.body import BodyOverdue, receive_rest
+from taskgate.listener.door import BAD_REQUEST, BODY_TOO_LARGE, TOO_SLOW, RequestRejected
 from taskgate.listener.protocol import SERVER_NAME, HostConnection
 from taskgate.protocol import sse
 from taskgate.streams.bytes_in_flight import BytesInFlight
 from taskgate.streams.event_stream import EventStream, ResumableEventStream
-from taskgate.streams.exchange import UNKNOWN, HttpMethod, InboundHead
+from taskgate.streams.exchange import UNKNOWN, HttpMethod, HttpReply, InboundHead
 from taskgate.streams.resumable import StreamOpener
 from taskgate.streams.sse_connection import SseConnection
 from taskgate.telemetry import request_context
@@ -64,22 +68,26 @@ _log = logging.getLogger("taskgate.listener")
 class ExchangeTerms:
     """The parts that all exchanges of a listener share.
 
-    `silence` is the seconds without an event after which the writer sends a comment.
+    A body has at most `max_body` bytes, and `read_timeout` from the time that the gateway asks for
+    it. `silence` is the seconds without an event after which the writer sends a comment.
     """
 
     event_sink: EventSink
-    bodies: Bodies
+    max_body: int
+    read_timeout: timedelta
     silence: float
 
 
 class HostExchange:
     """One request of a host, as the gateway gets it.
 
-    - `asked`: the gateway has called `body`, so the body is read to its end.
+    - `head`: the head of the request, as `Door` admitted it.
     - `address`: the IP address of the host, or UNKNOWN.
+    - `opener`: set by the gateway; the stream is opened with it, so that the host can resume it.
+    - `is_streaming`: the answer has become an event stream, so that its headers are being sent.
+    - `asked`: the gateway has called `body`, so the body is read to its end.
     - `_is_gone`: the host has disconnected, or the listener has ended the exchange.
     - `_callbacks`: what `on_disconnect` registered. They run once, or pass to a resumable stream.
-    - `_opener`: set by `make_resumable`; the stream is opened with it.
     - `_stream`, `_sse_connection`, `_response`, `_writer`: set together when the answer becomes an
       event stream. `_stream` alone is set if the host had disconnected before.
     - `_ends_properly`: the writer may end the response as HTTP demands, because the request needs
@@ -95,10 +103,8 @@ class HostExchange:
         "_budget",
         "_callbacks",
         "_ends_properly",
-        "_head",
         "_http",
         "_is_gone",
-        "_opener",
         "_request_context",
         "_response",
         "_sse_connection",
@@ -109,24 +115,28 @@ class HostExchange:
         "_writer",
         "address",
         "asked",
+        "head",
         "held",
+        "is_streaming",
+        "opener",
     )
 
     def __init__(
         self, http: web.BaseRequest, inbound: InboundHead, terms: ExchangeTerms, address: str = UNKNOWN
     ) -> None:
-        self.asked = False
+        self.head = inbound
         self.address = address
+        self.opener: StreamOpener | None = None
+        self.is_streaming = False
+        self.asked = False
         self._request_context = request_context.current()
         self._http = http
-        self._head = inbound
         self._terms = terms
         self._is_gone = False
         self._ends_properly = False
         self._was_answer_queued = False
         self._was_answer_sent = False
         self._callbacks: list[Callable[[], None]] = []
-        self._opener: StreamOpener | None = None
         self._stream: EventStream | None = None
         self._sse_connection: SseConnection | None = None
         self._response: web.StreamResponse | None = None
@@ -135,23 +145,29 @@ class HostExchange:
         self.held = 0
         """Bytes that `count_answer` has counted and `release` has not yet."""
 
-    @property
-    def head(self) -> InboundHead:
-        return self._head
-
-    @property
-    def version(self) -> HttpVersion:
-        """The HTTP version of the host."""
-        return self._http.version
-
-    def body(self, budget: BytesInFlight, caller: str) -> Coroutine[Any, Any, bytes]:
+    async def body(self, budget: BytesInFlight, caller: str) -> bytes:
         """Receive the whole body, counted for `caller` in `budget`. Called at most once.
 
-        Raises RequestRejected, which the gateway lets pass: `Endpoint` then sends the rejection.
+        Raises RequestRejected if it is too large, too slow or incomplete, or if the budget is used
+        up. The gateway lets that pass: `Endpoint` then sends the rejection.
         """
         self.asked = True
         self._budget = budget, caller
-        return self._terms.bodies.receive(self._http, budget, caller)
+        payload, terms = self._http.content, self._terms
+        try:
+            if payload.is_eof():
+                received = payload.read_nowait()
+            else:
+                received = await receive_rest(
+                    self._http, budget, caller, max_body=terms.max_body, read_timeout=terms.read_timeout
+                )
+        except BodyOverdue:
+            raise RequestRejected(TOO_SLOW) from None
+        except (web.RequestPayloadError, HttpProcessingError, OSError):
+            raise RequestRejected(BAD_REQUEST) from None
+        if len(received) > terms.max_body:
+            raise RequestRejected(BODY_TOO_LARGE)
+        return received
 
     def count_answer(self, size: int) -> None:
         """Count bytes for the caller that `body` was called with, until `release`.
@@ -181,10 +197,6 @@ class HostExchange:
                 EventStream() if self._is_gone else self._open_stream(SseConnection(write_through=self._write_through))
             )
         return self._stream
-
-    def make_resumable(self, resumable: StreamOpener) -> None:
-        """Let a later `stream` open its stream with this opener. Called before `stream`."""
-        self._opener = resumable
 
     def resume(self, stream: EventStream, missed: Sequence[bytes]) -> bool:
         """Continue an existing stream as this answer: the `missed` events first.
@@ -226,14 +238,6 @@ class HostExchange:
                 # Now that `_is_gone` is set, this calls it or passes it to the resumable stream.
                 self.on_disconnect(callback)
 
-    def settle(self) -> None:
-        """Call the callbacks if the connection is lost and has not reported it yet.
-
-        `Endpoint` calls this once, right before it sends an answer that is no event stream.
-        """
-        if self._callbacks and (self._http.transport is None or self._http.transport.is_closing()):
-            self.host_left()
-
     def wind_down(self) -> None:
         """End the exchange of a GET stream, because the listener closes.
 
@@ -243,7 +247,7 @@ class HostExchange:
         it is a GET that resumes the call's stream. It ends with the call.
         """
         carries_call = isinstance(self._stream, ResumableEventStream) and self._stream.is_call_stream
-        if self._head.method is HttpMethod.GET and not carries_call:
+        if self.head.method is HttpMethod.GET and not carries_call:
             # A closed connection may have been replaced: `close` would end the connection of another
             # exchange.
             if self._stream is not None and self._sse_connection is not None and not self._sse_connection.is_closed:
@@ -272,17 +276,27 @@ class HostExchange:
             self.host_left()
             stream.discard()
 
-    @property
-    def is_streaming(self) -> bool:
-        """Whether the answer has become an event stream, so that its headers are being sent."""
-        return self._writer is not None
+    async def finish(self, reply: HttpReply) -> web.StreamResponse:
+        """Return the response for the gateway's reply. That of an event stream has been sent."""
+        if self.is_streaming:
+            try:
+                return await self._finish_stream(reply.body)
+            finally:
+                self.release()
+        if self._callbacks and (self._http.transport is None or self._http.transport.is_closing()):
+            # The connection is lost, and has not reported it yet.
+            self.host_left()
+        body, is_usual = reply.body, reply.status == 200 and not reply.headers
+        if body is not None and is_usual and self.asked and self._http.version == HttpVersion11:
+            return CountedDocument(body, self.release) if self.held else JsonDocument(body)
+        self.release()
+        return plain_answer(reply)
 
-    async def finish(self, last: MessageText | None) -> web.StreamResponse:
+    async def _finish_stream(self, last: MessageText | None) -> web.StreamResponse:
         """Send `last` as the last message, wait until the writer ends, and return the response.
 
-        Called once, with the gateway's reply, if `is_streaming`. Afterwards the stream of a POST has
-        ended for good. A GET only carried a stream for some time: the stream itself may continue on
-        another connection, without `last`.
+        Afterwards the stream of a POST has ended for good. A GET only carried a stream for some
+        time: the stream itself may continue on another connection, without `last`.
         """
         assert self._writer is not None
         assert self._stream is not None
@@ -291,7 +305,7 @@ class HostExchange:
         self._was_answer_queued = (
             last is not None and self._sse_connection is not None and not self._sse_connection.is_closed
         )
-        if self._head.method is HttpMethod.POST:
+        if self.head.method is HttpMethod.POST:
             self._stream.finish(last)
         elif last is not None and self._sse_connection is not None and not self._sse_connection.is_closed:
             self._stream.send_now(last)
@@ -311,11 +325,11 @@ class HostExchange:
 
     def _open_stream(self, sse_connection: SseConnection) -> EventStream:
         """Open the event stream of this answer, resumable if the gateway has asked for that."""
-        if self._opener is None:
+        if self.opener is None:
             stream = EventStream(sse_connection)
         else:
             # The letter begins the ids of its events, and tells the two kinds of streams apart.
-            stream = self._opener.open("g" if self._head.method is HttpMethod.GET else "p", sse_connection)
+            stream = self.opener("g" if self.head.method is HttpMethod.GET else "p", sse_connection)
         self._start_writer(sse_connection)
         return stream
 
@@ -338,6 +352,7 @@ class HostExchange:
             self._terms.event_sink.emit(StreamOpened("downstream", self._kind))
             self._writer = asyncio.get_running_loop().create_task(self._run_writer(response, sse_connection))
             self._writer.add_done_callback(self._on_writer_done)
+        self.is_streaming = True
 
     async def _run_writer(self, response: web.StreamResponse, sse_connection: SseConnection) -> None:
         try:
@@ -355,7 +370,7 @@ class HostExchange:
             elif not sse_connection.is_closed:
                 await self._write_piece(response, sse.KEEP_ALIVE)
         self._was_answer_sent = self._was_answer_queued
-        if self._ends_properly or self._head.method is HttpMethod.GET:
+        if self._ends_properly or self.head.method is HttpMethod.GET:
             await response.write_eof()
         elif self._http.transport is not None:
             # The call continues. A proper end of the answer would invite the host to send the next
@@ -402,4 +417,4 @@ class HostExchange:
     @property
     def _kind(self) -> str:
         """The label of the stream in events: that of a GET, or the response to a POST."""
-        return "get" if self._head.method is HttpMethod.GET else "response"
+        return "get" if self.head.method is HttpMethod.GET else "response"

@@ -75,6 +75,14 @@ class Exchange(Protocol):
         """The source of the request: an IP address or UNKNOWN. Rates may count by it."""
         ...
 
+    @property
+    def is_streaming(self) -> bool:
+        """Whether the answer has become an event stream."""
+        ...
+
+    opener: StreamOpener | None
+    """Set by a handler whose host can resume: a later `stream` opens its stream with it."""
+
     async def body(self, budget: BytesInFlight, caller: str) -> bytes:
         """Receive the whole body, within bounds. May be called once, after authentication.
 
@@ -99,20 +107,11 @@ class Exchange(Protocol):
         """
         ...
 
-    def make_resumable(self, opener: StreamOpener) -> None:
-        """Let a later `stream` open its stream with `opener`, so that the host can resume it."""
-        ...
-
     def resume(self, stream: EventStream, missed: Sequence[bytes]) -> bool:
         """Turn the answer into the continuation of an existing stream, after the `missed` events.
 
         Returns False, without a change to the stream, if the host has disconnected.
         """
-        ...
-
-    @property
-    def is_streaming(self) -> bool:
-        """Whether the answer has become an event stream."""
         ...
 
     def on_disconnect(self, callback: Callable[[], None]) -> None:

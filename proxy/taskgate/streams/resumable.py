@@ -12,9 +12,9 @@ replica (`handover`).
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import count
-from typing import Final, Literal, NamedTuple, Protocol
+from typing import Final, Literal, NamedTuple
 
 from taskgate.clock import Clock
 from taskgate.streams.event_log import RETENTION, EventLog
@@ -58,12 +58,10 @@ class FoundStream(NamedTuple):
     missed: list[bytes]
 
 
-class StreamOpener(Protocol):
-    """Opens the resumable stream of one exchange, if it needs one."""
-
-    def open(self, kind: Kind, connection: SseConnection) -> ResumableEventStream:
-        """A new stream on a connection, on which it sends the priming event."""
-        ...
+StreamOpener = Callable[[Kind, SseConnection], ResumableEventStream]
+"""Opens the resumable stream of one exchange, if it needs one: `ResumableStreams.open`, which may
+have the origin bound to it.
+"""
 
 
 class ResumableStreams:
@@ -84,14 +82,13 @@ class ResumableStreams:
         self._gets: dict[str, ResumableEventStream] = {}
         self._closed = False
 
-    def opener(self, origin: StreamOrigin) -> StreamOpener:
-        """An opener for the stream of a request, which stores `origin` for other replicas."""
-        return self if self._shared is None else _OriginOpener(self, origin)
-
     def open(
         self, kind: Kind, connection: SseConnection | None, origin: StreamOrigin = _NO_ORIGIN
     ) -> ResumableEventStream:
-        """A new stream on a connection, on which it sends the priming event."""
+        """A new stream on a connection, on which it sends the priming event.
+
+        With a shared log it stores `origin`, what the stream is for, for other replicas.
+        """
         name = f"{kind}{next(self._numbers)}-{self._mark}"
         if self._shared is None:
             stream = ResumableEventStream(
@@ -213,14 +210,6 @@ class ResumableStreams:
     def _on_stream_end(self, stream: ResumableEventStream) -> None:
         self._open.pop(stream.name, None)
         self._gets.pop(stream.name, None)
-
-
-class _OriginOpener(NamedTuple):
-    resumable: ResumableStreams
-    origin: StreamOrigin
-
-    def open(self, kind: Kind, connection: SseConnection) -> ResumableEventStream:
-        return self.resumable.open(kind, connection, self.origin)
 
 
 def parse_event_id(id: str) -> StreamPosition | None:

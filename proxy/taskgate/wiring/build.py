@@ -157,7 +157,7 @@ def build_listener(
         config.server.to_settings(port),
         answer=runtime.gateway.answer,
         documents=metadata_documents(config, port),
-        is_mount=runtime.mounting.mounts.is_served,
+        paths=runtime.mounting.mounts.paths,
         event_sink=telemetry.event_sink,
         trail=telemetry.trail,
         clock=environment.clock,

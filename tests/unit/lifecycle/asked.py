@@ -38,7 +38,12 @@ class Asked:
     def on_disconnect(self, forget: Callable[[], None]) -> None:
         """Nobody leaves."""
 
-    def make_resumable(self, resumable: StreamOpener) -> None:
+    @property
+    def opener(self) -> StreamOpener | None:
+        return None
+
+    @opener.setter
+    def opener(self, opener: StreamOpener | None) -> None:
         raise AssertionError("nothing is answered here")
 
     def resume(self, feed: EventStream, missed: Sequence[bytes]) -> bool:

@@ -120,7 +120,7 @@ def new_listener(
         ListenerSettings(**settings | changes),
         answer=(engine or ScriptedEngine()).answer,
         documents=documents or {},
-        is_mount={"/mcp", "/other/mcp"}.__contains__,
+        paths={"/mcp", "/other/mcp"},
         event_sink=emitted or RecordedEvents(),
         clock=ManualClock(),
         entropy=SeededEntropy(),

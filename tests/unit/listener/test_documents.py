@@ -3,31 +3,38 @@
 import pytest
 from aiohttp.hdrs import CONTENT_TYPE
 
-from taskgate.listener.documents import Documents
+from helpers.raw_http import get
+from taskgate.listener.answers import public_document
 from taskgate.listener.door import RequestRejected
+from unit.listener.gate import opened
 
 PATH = "/.well-known/x"
-DOCUMENTS = Documents({PATH: b'{"a":1}'})
+DOCUMENT = b'{"a":1}'
 
 
 @pytest.mark.parametrize(
     ("path", "is_one"),
-    [(PATH, True), ("/.well-known/X", False), ("/.well-known/x/", False), ("/.well-known/%78", False), ("", False)],
+    [(PATH, True), ("/.well-known/X", False), ("/.well-known/x/", False), ("/.well-known/%78", False), ("/", False)],
 )
-def test_a_path_is_compared_byte_by_byte(path: str, is_one: bool) -> None:
-    assert (path in DOCUMENTS) is is_one
+async def test_a_path_is_compared_byte_by_byte(path: str, is_one: bool) -> None:
+    async with opened(documents={PATH: DOCUMENT}) as gate, gate.host() as host:
+        answered = await host.ask(get(path))
+    assert (answered.status == 200) is is_one
+    assert (answered.body == DOCUMENT) is is_one
 
 
-def test_documents_stay_what_they_were_when_they_were_given() -> None:
+async def test_documents_stay_what_they_were_when_they_were_given() -> None:
     given = {PATH: b"1"}
-    documents = Documents(given)
-    given[PATH + "/more"] = b"2"
-    assert PATH + "/more" not in documents
+    async with opened(documents=given) as gate, gate.host() as host:
+        given[PATH + "/more"] = b"2"
+        assert (await host.ask(get(PATH + "/more"))).status == 404
+        gate.listener.show(given)
+        assert (await host.ask(get(PATH + "/more"))).body == b"2"
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 def test_a_document_is_json_that_may_be_kept_and_read_by_every_page(method: str) -> None:
-    response = DOCUMENTS.answer(method, PATH)
+    response = public_document(method, DOCUMENT)
     assert (response.status, response.body) == (200, b'{"a":1}')
     assert response.headers[CONTENT_TYPE] == "application/json"
     assert response.headers["Cache-Control"] == "public, max-age=300"
@@ -35,7 +42,7 @@ def test_a_document_is_json_that_may_be_kept_and_read_by_every_page(method: str)
 
 
 def test_a_browser_that_asks_first_may_ask() -> None:
-    response = DOCUMENTS.answer("OPTIONS", PATH)
+    response = public_document("OPTIONS", DOCUMENT)
     assert (response.status, response.body) == (204, None)
     assert {name: text for name, text in response.headers.items() if name.startswith("Access-")} == {
         "Access-Control-Allow-Origin": "*",
@@ -48,13 +55,13 @@ def test_a_browser_that_asks_first_may_ask() -> None:
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "get", "TRACE"])
 def test_any_other_method_is_told_which_ones_there_are(method: str) -> None:
     with pytest.raises(RequestRejected) as refused:
-        DOCUMENTS.answer(method, PATH)
+        public_document(method, DOCUMENT)
     assert (refused.value.refusal.status, refused.value.refusal.allow) == (405, "GET, HEAD, OPTIONS")
     assert refused.value.refusal.reason is None
 
 
 def test_an_answer_is_nobody_elses() -> None:
-    DOCUMENTS.answer("GET", PATH).headers["X-Of-One"] = "1"
-    DOCUMENTS.answer("OPTIONS", PATH).headers["X-Of-One"] = "1"
-    assert "X-Of-One" not in DOCUMENTS.answer("GET", PATH).headers
-    assert "X-Of-One" not in DOCUMENTS.answer("OPTIONS", PATH).headers
+    public_document("GET", DOCUMENT).headers["X-Of-One"] = "1"
+    public_document("OPTIONS", DOCUMENT).headers["X-Of-One"] = "1"
+    assert "X-Of-One" not in public_document("GET", DOCUMENT).headers
+    assert "X-Of-One" not in public_document("OPTIONS", DOCUMENT).headers

@@ -1,5 +1,6 @@
 """The checks of a request's head, without a socket: every rule by what passes it and what does not."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,13 +10,13 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 from requirements import covers
 from taskgate.listener import door
-from taskgate.listener.door import Door, Rejection, RequestHead, RequestRejected
-from taskgate.streams.exchange import HttpMethod
+from taskgate.listener.door import Door, Rejection, RequestRejected
+from taskgate.streams.exchange import HttpMethod, InboundHead
 
 DOOR = Door(
     hosts=frozenset({"gate.example", "gate.example:443"}),
     origins=frozenset({"https://app.example"}),
-    is_mount={"/mcp"}.__contains__,
+    paths={"/mcp"},
     max_body=100,
 )
 
@@ -28,7 +29,7 @@ def post_headers(*fields: tuple[str, str], **more: str) -> door.Headers:
     return headers(*fields, **{"Host": "gate.example", "Content-Type": "application/json", **more})
 
 
-def admit(method: str = "POST", target: str = "/mcp", version: HttpVersion = HttpVersion11, **more: str) -> RequestHead:
+def admit(method: str = "POST", target: str = "/mcp", version: HttpVersion = HttpVersion11, **more: str) -> InboundHead:
     return DOOR.admit(method, target, version, post_headers(**more))
 
 
@@ -88,11 +89,10 @@ def test_what_was_read_once_is_what_would_be_read_again(accept: str) -> None:
 )
 def test_a_host_must_take_what_its_method_can_bring(verb: HttpMethod, accept: str, passes: bool) -> None:
     if passes:
-        assert door.check_accept(verb, headers(Accept=accept)) == door.read_accept(accept)
+        head = admit(verb, Accept=accept)
+        assert (head.accepts_json, head.accepts_stream) == door.read_accept(accept)
     else:
-        with pytest.raises(RequestRejected) as refused:
-            door.check_accept(verb, headers(Accept=accept))
-        assert refused.value.refusal is door.NOT_ACCEPTABLE
+        assert refusal_of(verb, Accept=accept) is door.NOT_ACCEPTABLE
 
 
 MEDIA: dict[str, bool] = {
@@ -116,11 +116,9 @@ MEDIA: dict[str, bool] = {
 @pytest.mark.parametrize(("kind", "passes"), MEDIA.items(), ids=repr)
 def test_a_body_says_that_it_is_json_in_utf_8(kind: str, passes: bool) -> None:
     if passes:
-        door.check_media(headers(Content_Type=kind))
+        assert admit(**{"Content-Type": kind}).method is HttpMethod.POST
     else:
-        with pytest.raises(RequestRejected) as refused:
-            door.check_media(headers(Content_Type=kind))
-        assert refused.value.refusal is door.WRONG_MEDIA
+        assert refusal_of(**{"Content-Type": kind}) is door.WRONG_MEDIA
 
 
 @covers("T33")
@@ -136,12 +134,13 @@ def test_a_body_says_that_it_is_json_in_utf_8(kind: str, passes: bool) -> None:
     ],
 )
 def test_a_body_comes_as_it_is(codings: list[str], passes: bool) -> None:
-    fields = headers(*(("Content-Encoding", each) for each in codings), Content_Type="application/json")
+    fields = post_headers(*(("Content-Encoding", each) for each in codings))
     if passes:
-        door.check_media(fields)
+        assert DOOR.admit("POST", "/mcp", HttpVersion11, fields).method is HttpMethod.POST
     else:
-        with pytest.raises(RequestRejected):
-            door.check_media(fields)
+        with pytest.raises(RequestRejected) as refused:
+            DOOR.admit("POST", "/mcp", HttpVersion11, fields)
+        assert refused.value.refusal is door.WRONG_MEDIA
 
 
 FRAMING: dict[str, tuple[dict[str, Any], Rejection | None]] = {
@@ -162,7 +161,7 @@ FRAMING: dict[str, tuple[dict[str, Any], Rejection | None]] = {
 @pytest.mark.parametrize(("request_", "refusal"), FRAMING.values(), ids=FRAMING)
 def test_only_plain_framing_passes(request_: dict[str, Any], refusal: Rejection | None) -> None:
     if refusal is None:
-        assert admit(**request_).verb is HttpMethod.POST
+        assert admit(**request_).method is HttpMethod.POST
     else:
         assert refusal_of(**request_) is refusal
 
@@ -232,9 +231,10 @@ def test_a_session_id_that_cannot_be_one_is_unknown(sent: str, seen: str) -> Non
 
 
 def test_an_admission_says_what_the_head_said() -> None:
-    admission = admit("GET", "/mcp?a=/b", MCP_Protocol_Version="2025-11-25", Accept="text/event-stream")
-    assert admission == RequestHead(
-        verb=HttpMethod.GET,
+    fields = post_headers(MCP_Protocol_Version="2025-11-25", Accept="text/event-stream")
+    admission = DOOR.admit("GET", "/mcp?a=/b", HttpVersion11, fields)
+    assert admission == InboundHead(
+        method=HttpMethod.GET,
         path="/mcp",
         host_session=None,
         revision="2025-11-25",
@@ -243,6 +243,7 @@ def test_an_admission_says_what_the_head_said() -> None:
         authorization=(),
         query="a=/b",
         last_event_id=None,
+        fields=fields.items(),
     )
 
 
@@ -284,11 +285,11 @@ def test_a_host_that_is_not_listed_is_refused(host: str) -> None:
     [("/mcp", "/mcp"), ("/mcp?", "/mcp"), ("/mcp?a?b", "/mcp"), ("/%6d?x", "/%6d"), ("", ""), ("?x", "")],
 )
 def test_a_path_is_the_target_without_its_query(target: str, path: str) -> None:
-    assert door.path_of(target) == path
+    assert replace(DOOR, paths={path}).admit("POST", target, HttpVersion11, post_headers()).path == path
 
 
 def test_a_length_that_is_just_allowed_passes() -> None:
-    assert admit(Content_Length="100").verb is HttpMethod.POST
+    assert admit(Content_Length="100").method is HttpMethod.POST
 
 
 def test_the_size_of_a_head_counts_all_its_fields() -> None:

@@ -35,7 +35,7 @@ class Resuming:
             if self.resumed[-1]:
                 await self.feed.wait_closed()
             return HttpReply()
-        exchange.make_resumable(self.resumable)
+        exchange.opener = self.resumable.open
         feed = exchange.stream()
         assert isinstance(feed, ResumableEventStream)
         self.feed = feed

@@ -2,7 +2,7 @@
 
 import pytest
 
-from taskgate.listener.names import allowed_hosts, allowed_origins
+from taskgate.listener.door import allowed_hosts, allowed_origins
 
 LOOPBACK = {"localhost:8080", "127.0.0.1:8080", "[::1]:8080"}
 

@@ -10,8 +10,8 @@ import pytest
 from helpers.manual_clock import ManualClock
 from helpers.raw_http import RawHost, get, post
 from helpers.waiting import bounded, eventually
-from taskgate.listener import hanging_up, listener
-from taskgate.listener.turning_away import make_deaf
+from taskgate.listener import listener, protocol
+from taskgate.listener.acceptor import make_deaf
 from taskgate.streams.event_log import EventBudget, MemoryEventLog
 from taskgate.streams.event_stream import PAUSE, ResumableEventStream
 from taskgate.streams.exchange import Exchange, HttpReply
@@ -192,7 +192,7 @@ async def test_a_stream_that_is_ended_leaves_its_connection_to_one_request_more(
 
 
 async def test_but_not_for_long(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hanging_up, "MOMENT", 0.01)
+    monkeypatch.setattr(protocol, "MOMENT", 0.01)
     gate.engine.script = _until_it_ends
     async with gate.host() as host:
         await host.send(get())
@@ -234,7 +234,7 @@ class Waiting:
         self.given_up = False
 
     async def __call__(self, exchange: Exchange) -> HttpReply:
-        exchange.make_resumable(self._opening)
+        exchange.opener = self._opening.open
         exchange.stream().send("{}")
         exchange.on_disconnect(self._give_up)
         await self.at_last.wait()

@@ -10,8 +10,8 @@ from aiohttp import web
 
 from helpers.raw_http import RawHost, get, post, request_head
 from helpers.waiting import bounded, eventually
+from taskgate.listener.endpoint import RequestContexts
 from taskgate.listener.protocol import HostConnection
-from taskgate.listener.request_contexts import RequestContexts
 from taskgate.streams.exchange import Exchange, HttpReply
 from taskgate.telemetry.events import HttpAnswered, HttpRefused, StreamEnded, StreamOpened
 from taskgate.telemetry.request_context import RequestContext, current

@@ -10,8 +10,7 @@ import pytest
 from helpers.raw_http import RawHost, post
 from helpers.waiting import bounded
 from taskgate.listener import protocol
-from taskgate.listener.tls import made_context
-from taskgate.listener.wire import TlsWire
+from taskgate.listener.tls import TlsWire, made_context
 from unit.listener.gate import MOMENT, PLANTED
 from unit.listener.secure import Papers, papers
 

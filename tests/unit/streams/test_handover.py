@@ -58,7 +58,7 @@ async def street() -> AsyncIterator[Street]:
 async def called(street: Street, about: StreamOrigin = CALL) -> tuple[ResumableEventStream, SseConnection]:
     """A stream that answers a request at a."""
     connection = SseConnection()
-    stream = street.a.resumable.opener(about).open("p", connection)
+    stream = street.a.resumable.open("p", connection, about)
     assert stream.send("1")
     assert stream.send("2")
     await received(connection)

@@ -21,8 +21,8 @@ from taskgate.config.fields import Count, Duration, Flag, MemorySize, PositiveDu
 from taskgate.config.raw import Conflict, conflict_between, mapping_at, value_at
 from taskgate.config.units import HOUR, KIB, MIB, SECOND, SizeIn
 from taskgate.listener.connection_limits import ConnectionBounds
+from taskgate.listener.door import allowed_hosts, allowed_origins
 from taskgate.listener.listener import ListenerSettings
-from taskgate.listener.names import allowed_hosts, allowed_origins
 from taskgate.listener.tls import TlsSettings
 
 _LISTEN, _ADMIN_LISTEN = ("server", "listen"), ("admin", "listen")

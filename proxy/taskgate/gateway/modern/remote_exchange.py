@@ -57,6 +57,8 @@ class RemoteExchange:
     def __init__(self, tell: Callable[[str], None], *, accepts_stream: bool) -> None:
         self.head: Final = InboundHead(HttpMethod.POST, "", accepts_stream=accepts_stream)
         self.address: Final = UNKNOWN
+        # Never called: streams of the modern era are not resumable.
+        self.opener: StreamOpener | None = None
         self.heard = asyncio.get_running_loop().time()
         self.is_gone = False
         self._feed = _RemoteEventStream(self, tell)
@@ -82,9 +84,6 @@ class RemoteExchange:
     def stream(self) -> EventStream:
         self._has_begun = True
         return self._feed
-
-    def make_resumable(self, resumable: StreamOpener) -> None:
-        """Do nothing: streams of the modern era are not resumable."""
 
     def resume(self, feed: EventStream, missed: Sequence[bytes]) -> bool:
         return False

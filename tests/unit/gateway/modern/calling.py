@@ -77,7 +77,12 @@ class Talk:
         for forget in self._forgets:
             forget()
 
-    def make_resumable(self, resumable: StreamOpener) -> None:
+    @property
+    def opener(self) -> StreamOpener | None:
+        return None
+
+    @opener.setter
+    def opener(self, opener: StreamOpener | None) -> None:
         raise AssertionError("no stream of this era is kept")
 
     def resume(self, feed: EventStream, missed: Sequence[bytes]) -> bool:
