@@ -14,7 +14,8 @@ to close right after such an answer first waits a second for that request (`keep
 aiohttp runs one task for each connection. It takes parsed requests from `_messages`, answers one at
 a time, and waits on the future `_waiter` for the next.
 
-Each name of the base class that is used here is covered by a test over a real socket.
+Each name of the base class that is used here is covered by a test over a real socket. The module
+stays whole because the class is one protocol with one state, and the rest is its own.
 """
 
 import asyncio

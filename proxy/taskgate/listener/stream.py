@@ -44,7 +44,7 @@ from taskgate.protocol import sse
 from taskgate.streams.bytes_in_flight import BytesInFlight
 from taskgate.streams.event_stream import EventStream, ResumableEventStream
 from taskgate.streams.exchange import UNKNOWN, HttpMethod, HttpReply, InboundHead
-from taskgate.streams.resumable import StreamOpener
+from taskgate.streams.resumable import Kind, StreamOpener
 from taskgate.streams.sse_connection import SseConnection
 from taskgate.telemetry import request_context
 from taskgate.telemetry.events import EventSink, StreamEnded, StreamOpened
@@ -104,6 +104,7 @@ class HostExchange:
         "_callbacks",
         "_ends_properly",
         "_http",
+        "_is_get",
         "_is_gone",
         "_request_context",
         "_response",
@@ -132,6 +133,7 @@ class HostExchange:
         self._request_context = request_context.current()
         self._http = http
         self._terms = terms
+        self._is_get = inbound.method is HttpMethod.GET
         self._is_gone = False
         self._ends_properly = False
         self._was_answer_queued = False
@@ -191,11 +193,15 @@ class HostExchange:
 
         If the host has disconnected, the stream is closed from the start.
         """
-        if self._stream is None:
-            # Not resumable if the host is gone: it got no event id from which to resume.
-            self._stream = (
-                EventStream() if self._is_gone else self._open_stream(SseConnection(write_through=self._write_through))
-            )
+        if self._stream is None and self._is_gone:
+            # Not resumable: the host got no event id from which to resume.
+            self._stream = EventStream()
+        elif self._stream is None:
+            connection = SseConnection(write_through=self._write_through)
+            # The letter begins the ids of its events, and tells the two kinds of streams apart.
+            letter: Kind = "g" if self._is_get else "p"
+            self._stream = EventStream(connection) if self.opener is None else self.opener(letter, connection)
+            self._start_writer(connection)
         return self._stream
 
     def resume(self, stream: EventStream, missed: Sequence[bytes]) -> bool:
@@ -247,7 +253,7 @@ class HostExchange:
         it is a GET that resumes the call's stream. It ends with the call.
         """
         carries_call = isinstance(self._stream, ResumableEventStream) and self._stream.is_call_stream
-        if self.head.method is HttpMethod.GET and not carries_call:
+        if self._is_get and not carries_call:
             # A closed connection may have been replaced: `close` would end the connection of another
             # exchange.
             if self._stream is not None and self._sse_connection is not None and not self._sse_connection.is_closed:
@@ -323,16 +329,6 @@ class HostExchange:
             self._writer.cancel()
             await asyncio.wait([self._writer])
 
-    def _open_stream(self, sse_connection: SseConnection) -> EventStream:
-        """Open the event stream of this answer, resumable if the gateway has asked for that."""
-        if self.opener is None:
-            stream = EventStream(sse_connection)
-        else:
-            # The letter begins the ids of its events, and tells the two kinds of streams apart.
-            stream = self.opener("g" if self.head.method is HttpMethod.GET else "p", sse_connection)
-        self._start_writer(sse_connection)
-        return stream
-
     def _detach(self) -> None:
         """Detach the connection from the stream, unless the stream has another one by now."""
         if self._stream is not None and self._sse_connection is not None:
@@ -349,33 +345,31 @@ class HostExchange:
         if connection.leaving or self._http.version != HttpVersion11:
             response.force_close()
         with request_context.in_request(self._request_context):
-            self._terms.event_sink.emit(StreamOpened("downstream", self._kind))
-            self._writer = asyncio.get_running_loop().create_task(self._run_writer(response, sse_connection))
+            self._terms.event_sink.emit(StreamOpened("downstream", "get" if self._is_get else "response"))
+            self._writer = asyncio.get_running_loop().create_task(self._write(response, sse_connection))
             self._writer.add_done_callback(self._on_writer_done)
         self.is_streaming = True
 
-    async def _run_writer(self, response: web.StreamResponse, sse_connection: SseConnection) -> None:
+    async def _write(self, response: web.StreamResponse, sse_connection: SseConnection) -> None:
+        """Write the pieces of the stream until its end; the task of the writer."""
         try:
-            await self._write(response, sse_connection)
+            await response.prepare(self._http)
+            while not sse_connection.is_drained:
+                piece = await sse_connection.receive(self._terms.silence)
+                if piece is not None:
+                    await self._write_piece(response, piece)
+                elif not sse_connection.is_closed:
+                    await self._write_piece(response, sse.KEEP_ALIVE)
+            self._was_answer_sent = self._was_answer_queued
+            if self._ends_properly or self._is_get:
+                await response.write_eof()
+            elif self._http.transport is not None:
+                # The call continues. A proper end of the answer would invite the host to send the
+                # next request, which could not be answered before the call ends.
+                self._http.transport.close()
         except ConnectionError as disconnected:
             # The error stays until cycles are collected, and its frames refer to the written bytes.
             disconnected.__traceback__ = None
-
-    async def _write(self, response: web.StreamResponse, sse_connection: SseConnection) -> None:
-        await response.prepare(self._http)
-        while not sse_connection.is_drained:
-            piece = await sse_connection.receive(self._terms.silence)
-            if piece is not None:
-                await self._write_piece(response, piece)
-            elif not sse_connection.is_closed:
-                await self._write_piece(response, sse.KEEP_ALIVE)
-        self._was_answer_sent = self._was_answer_queued
-        if self._ends_properly or self.head.method is HttpMethod.GET:
-            await response.write_eof()
-        elif self._http.transport is not None:
-            # The call continues. A proper end of the answer would invite the host to send the next
-            # request, which could not be answered before the call ends.
-            self._http.transport.close()
 
     def _write_through(self, piece: bytes) -> bool:
         """Write a piece directly, and return whether that was possible.
@@ -391,15 +385,13 @@ class HostExchange:
 
     async def _write_piece(self, response: web.StreamResponse, piece: bytes) -> None:
         """Write a piece, and wait for a slow host."""
-        if len(piece) > _LONG_PIECE:
-            await self._write_long_piece(response, memoryview(piece))
+        if len(piece) <= _LONG_PIECE:
+            await response.write(piece)
+            # aiohttp waits for a slow host only after every 64 KiB: small pieces would pile up for
+            # one that stopped.
+            await self._http.writer.drain()
             return
-        await response.write(piece)
-        # aiohttp waits for a slow host only after every 64 KiB: small pieces would pile up for one
-        # that stopped.
-        await self._http.writer.drain()
-
-    async def _write_long_piece(self, response: web.StreamResponse, whole: memoryview) -> None:
+        whole = memoryview(piece)
         for at in range(0, len(whole), _LONG_PIECE):
             await response.write(whole[at : at + _LONG_PIECE])
             await self._http.writer.drain()
@@ -409,12 +401,7 @@ class HostExchange:
     def _on_writer_done(self, writer: asyncio.Task[None]) -> None:
         """Detach the stream when the writer has ended, for any reason, and report that."""
         self._detach()
-        self._terms.event_sink.emit(StreamEnded("downstream", self._kind))
+        self._terms.event_sink.emit(StreamEnded("downstream", "get" if self._is_get else "response"))
         error = None if writer.cancelled() else writer.exception()
         if error is not None:
             _log.error("a stream failed", extra={"error": type(error).__name__})
-
-    @property
-    def _kind(self) -> str:
-        """The label of the stream in events: that of a GET, or the response to a POST."""
-        return "get" if self.head.method is HttpMethod.GET else "response"

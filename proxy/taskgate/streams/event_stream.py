@@ -32,41 +32,32 @@ class EventStream:
     A subclass defines which of the methods store messages for a host that reconnects.
     """
 
-    __slots__ = ("_callbacks", "_connection")
+    __slots__ = ("_callbacks", "connection")
 
     def __init__(self, connection: SseConnection | None = None) -> None:
-        self._connection = connection
-        self._callbacks: list[Callable[[], None]] = []
-
-    @property
-    def connection(self) -> SseConnection | None:
+        self.connection = connection
         """The connection that carries it now; None if there is none."""
-        return self._connection
+        self._callbacks: list[Callable[[], None]] = []
 
     @property
     def is_closed(self) -> bool:
         """Whether no connection carries it: its writers, its host or a full queue ended the last
         one.
         """
-        return self._connection is None
+        return self.connection is None
 
     @property
     def is_ended(self) -> bool:
         """Whether no host will ever read what is sent now."""
-        return self._connection is None
-
-    def send(self, message: MessageText) -> bool:
-        """Send a message; False if no host will get it. A host too slow for the queue is
-        disconnected.
-        """
-        return self.send_now(message)
+        return self.connection is None
 
     def send_now(self, message: MessageText) -> bool:
-        """Send a message on the present connection only; False if there is none.
+        """Send a message on the present connection only; False if no host gets it.
 
-        It has no event id, and is not replayed when the host resumes the stream.
+        It has no event id, and is not replayed when the host resumes the stream. A host too slow for
+        the queue is disconnected.
         """
-        if self._connection is None:
+        if self.connection is None:
             return False
         try:
             piece = sse.event(message)
@@ -74,26 +65,34 @@ class EventStream:
             # An event with a hole is worse than the end of the stream.
             self.close()
             return False
-        return self._send_piece(piece)
+        if not self.connection.send(piece):
+            self.close()
+            return False
+        return True
+
+    send = send_now
+    """Send a message; False if no host will get it. A subclass may store it, so that a host that
+    resumes the stream gets it.
+    """
 
     def send_answer(self, message: MessageText) -> None:
         """Send a message of any size, without an event id, if there is a connection."""
-        if self._connection is not None:
-            self._connection.send_unbounded([sse.event(message)])
+        if self.connection is not None:
+            self.connection.send_unbounded([sse.event(message)])
 
     @property
     def is_congested(self) -> bool:
         """Whether so much waits for a slow host that writers should pause."""
-        return self._connection is not None and self._connection.is_congested
+        return self.connection is not None and self.connection.is_congested
 
     def backpressure(self) -> Coroutine[Any, Any, None] | None:
         """A wait until writers should go on; None if they need not pause."""
-        connection = self._connection
+        connection = self.connection
         return connection.wait_writable() if connection is not None and connection.is_congested else None
 
     def finish(self, last: MessageText | None) -> None:
         """End the stream for good with the message `last`, of any size, or without one."""
-        if last is not None and self._connection is not None:
+        if last is not None and self.connection is not None:
             self._disconnect(sse.event(last))
         else:
             self._disconnect()
@@ -104,7 +103,7 @@ class EventStream:
 
     def connection_lost(self, connection: SseConnection) -> None:
         """Handle the end of a connection; does nothing if another one carries the stream by now."""
-        if connection is self._connection:
+        if connection is self.connection:
             self._disconnect()
 
     def attach(self, connection: SseConnection, missed: Iterable[bytes]) -> None:
@@ -112,11 +111,11 @@ class EventStream:
 
         The present connection is aborted, and counts as lost.
         """
-        if self._connection is not None:
-            self._connection.abort()
+        if self.connection is not None:
+            self.connection.abort()
             self._disconnect()
         connection.send_unbounded(missed)
-        self._connection = connection
+        self.connection = connection
 
     def on_connection_lost(self, callback: Callable[[], None]) -> None:
         """Call `callback` each time that the stream's connection ends, for any reason."""
@@ -129,18 +128,11 @@ class EventStream:
 
     async def wait_closed(self) -> None:
         """Wait until the present connection has ended. For one waiter."""
-        if self._connection is not None:
-            await self._connection.wait_closed()
-
-    def _send_piece(self, piece: bytes) -> bool:
-        assert self._connection is not None
-        if self._connection.send(piece):
-            return True
-        self.close()
-        return False
+        if self.connection is not None:
+            await self.connection.wait_closed()
 
     def _disconnect(self, goodbye: bytes = b"") -> None:
-        connection, self._connection = self._connection, None
+        connection, self.connection = self.connection, None
         if connection is None:
             return
         connection.close(goodbye)
@@ -158,8 +150,8 @@ class ForwardedEventStream(EventStream):
 
     def forward(self, piece: bytes) -> None:
         """Send a piece as it was written."""
-        if self._connection is not None:
-            self._connection.send_unbounded([piece])
+        if self.connection is not None:
+            self.connection.send_unbounded([piece])
 
     def close(self) -> None:
         # The host may reconnect, here or elsewhere.
@@ -288,8 +280,9 @@ class ResumableEventStream(EventStream):
             return False
         self._log.append(self.name, number, piece)
         # A connection of another replica gets the event from the shared log.
-        if self._connection is not None and not self._connection.is_remote:
-            self._send_piece(piece)
+        connection = self.connection
+        if connection is not None and not connection.is_remote and not connection.send(piece):
+            self.close()
         return True
 
     def finish(self, last: MessageText | None) -> None:
@@ -334,7 +327,7 @@ class ResumableEventStream(EventStream):
             callback()
 
     def _disconnect(self, goodbye: bytes = b"") -> None:
-        if self._connection is not None:
+        if self.connection is not None:
             self.disconnected_at = self._clock.elapsed()
         super()._disconnect(goodbye)
         if self.ends_on_disconnect and self.is_expendable and not self._is_ended:

@@ -28,7 +28,6 @@ class SseConnection:
 
     __slots__ = (
         "_ended",
-        "_is_closed",
         "_limit",
         "_reader",
         "_room_waiters",
@@ -38,6 +37,8 @@ class SseConnection:
         "_write_through",
         "_written_at",
         "is_aborted",
+        "is_closed",
+        "is_congested",
     )
 
     is_remote: ClassVar[bool] = False
@@ -52,21 +53,19 @@ class SseConnection:
         self._room_waiters: list[asyncio.Future[None]] = []
         self._size = 0
         self._weight = 0
-        self._is_closed = False
         self._reader: asyncio.Future[None] | None = None
         self._ended: asyncio.Future[None] | None = None
+        self.is_closed = False
+        """Whether it accepts no more pieces."""
+        self.is_congested = False
+        """Whether so much waits, counted or not, that writers should pause; see `wait_writable`."""
         self.is_aborted = False
         """Whether it ended because another connection took over the stream."""
 
     @property
-    def is_closed(self) -> bool:
-        """Whether it accepts no more pieces."""
-        return self._is_closed
-
-    @property
     def is_drained(self) -> bool:
         """Whether it accepts no more pieces and none is left to send."""
-        return self._is_closed and not self._waiting
+        return self.is_closed and not self._waiting
 
     def send(self, piece: bytes) -> bool:
         """Queue one piece; False if too much waits already, so that the connection should end.
@@ -88,23 +87,18 @@ class SseConnection:
             self._queue(piece, 0)
         self._wake()
 
-    @property
-    def is_congested(self) -> bool:
-        """Whether so much waits, counted or not, that writers should pause; see `wait_writable`."""
-        return self._weight > self._limit // 4
-
     async def wait_writable(self) -> None:
         """Wait until most of the queue was sent, or the connection ends."""
-        if self.is_congested and not self._is_closed:
+        if self.is_congested and not self.is_closed:
             waiter = asyncio.get_running_loop().create_future()
             self._room_waiters.append(waiter)
             await waiter
 
     def close(self, last: bytes = b"") -> None:
         """End the connection after what is queued, and after `last`, whatever its size."""
-        if self._is_closed:
+        if self.is_closed:
             return
-        self._is_closed = True
+        self.is_closed = True
         if last:
             self._queue(last, 0)
         self._wake()
@@ -117,11 +111,12 @@ class SseConnection:
         self.is_aborted = True
         self._waiting.clear()
         self._size = self._weight = 0
+        self.is_congested = False
         self.close()
 
     async def wait_closed(self) -> None:
         """Wait until it accepts no more pieces. For one waiter."""
-        if not self._is_closed:
+        if not self.is_closed:
             self._ended = asyncio.get_running_loop().create_future()
             await self._ended
 
@@ -133,7 +128,7 @@ class SseConnection:
         """
         loop = asyncio.get_running_loop()
         due = loop.time() + timeout
-        while not self._waiting and not self._is_closed:
+        while not self._waiting and not self.is_closed:
             await self._wait_for_piece(loop, due)
             if self._written_at + timeout <= due:
                 # Nothing was written meanwhile, so this is silence. Else it lasts until later.
@@ -144,6 +139,7 @@ class SseConnection:
         piece, counted = self._waiting.popleft()
         self._size -= counted
         self._weight -= len(piece)
+        self.is_congested = self._weight > self._limit // 4
         if self._room_waiters and self._weight <= self._limit // 16:
             self._release_writers()
         return piece
@@ -152,6 +148,7 @@ class SseConnection:
         self._waiting.append((piece, counted))
         self._size += counted
         self._weight += len(piece)
+        self.is_congested = self._weight > self._limit // 4
 
     def _release_writers(self) -> None:
         waiters, self._room_waiters = self._room_waiters, []

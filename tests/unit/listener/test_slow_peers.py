@@ -220,7 +220,7 @@ async def test_comments_do_not_pile_up_for_a_host_that_has_stopped() -> None:
         feed = exchange.stream()
         while not _stopped(gate):
             feed.send("x" * 5000)
-            await eventually(lambda: feed._connection is None or feed._connection._size == 0 or _stopped(gate))
+            await eventually(lambda: feed.connection is None or feed.connection._size == 0 or _stopped(gate))
         await go_on.wait()
         return HttpReply()
 

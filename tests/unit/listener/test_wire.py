@@ -129,7 +129,7 @@ async def test_what_waits_for_a_slow_host_is_seen_and_bounded(made: Papers) -> N
         feed = exchange.stream()
         while feed.send("x" * 2**16):
             sent.append(1)
-            await eventually(lambda: feed._connection is None or feed._connection._size == 0)
+            await eventually(lambda: feed.connection is None or feed.connection._size == 0)
         return HttpReply()
 
     async with made.opened(pour, write_timeout=MOMENT) as gate, made.host(gate, limit=1024) as host:

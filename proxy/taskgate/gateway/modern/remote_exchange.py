@@ -43,6 +43,8 @@ class _RemoteEventStream(EventStream):
         self._tell(to_string(message))
         return True
 
+    send = send_now
+
     def send_answer(self, message: MessageText) -> None:
         self.send_now(message)
 

@@ -29,6 +29,8 @@ class Heard(EventStream):
         self.said.append(message)
         return True
 
+    send = send_now
+
     def backpressure(self) -> Any:
         return self.clogged
 
