@@ -21,6 +21,8 @@ After `host_left`, `wind_down` and `send_elsewhere` the gateway notices the end 
 
 A resumable stream outlives its exchange. The host continues it later with another exchange
 (`resume`), here or on another replica.
+
+The module stays whole because each end of an exchange concerns its stream and its writer.
 """
 
 import asyncio

@@ -145,14 +145,17 @@ class EventBudget:
     def add(self, stream: _StoredStream, number: int, event: bytes) -> None:
         """Add an event to an open stream."""
         age, weight = next(self._ages), len(event) + EVENT_WEIGHT
+        usage, bounds = stream.usage, self._bounds()
         stream.events.append((number, age, event))
         stream.newest = number
         stream.weight += weight
-        stream.usage.events[age] = stream
-        self._count(stream.usage, weight)
+        usage.events[age] = stream
+        usage.weight += weight
+        self.weight += weight
         while stream.weight > STREAM_BYTES and stream.events:
             self._drop_oldest(stream)
-        self._make_room(stream)
+        if usage.weight > bounds.context or self.weight > bounds.total:
+            self._make_room(stream, bounds)
 
     def end(
         self, stream: _StoredStream, group: OrderedDict[str, _StoredStream], number: int, event: bytes | None
@@ -170,12 +173,13 @@ class EventBudget:
             weight += len(event) + EVENT_WEIGHT
             stream.events.append((number, 0, event))
         stream.weight += weight
-        self._count(usage, weight)
+        usage.weight += weight
+        self.weight += weight
         stream.newest = number
         del stream.group[stream.name]
         stream.group, group[stream.name] = group, stream
         usage.ended[stream] = self._ended[stream] = None
-        self._make_room(stream)
+        self._make_room(stream, self._bounds())
 
     def delete(self, stream: _StoredStream) -> None:
         """Delete a stream and its events."""
@@ -186,18 +190,19 @@ class EventBudget:
             for _, age, _ in stream.events:
                 del usage.events[age]
         del stream.group[stream.name]
-        self._count(usage, -stream.weight)
+        usage.weight -= stream.weight
+        self.weight -= stream.weight
         usage.streams -= 1
         if not usage.streams:
             del self._usages[usage.caller]
 
-    def _make_room(self, stream: _StoredStream) -> None:
-        """Delete until the limits hold again, after `stream` got an event or has ended.
+    def _make_room(self, stream: _StoredStream, bounds: EventBounds) -> None:
+        """Delete until the limits hold, after `stream` got an event or has ended.
 
         First ended streams other than this one, then the oldest events of the caller's open
         streams. This stream itself is deleted last, and only if all callers have too much.
         """
-        usage, bounds = stream.usage, self._bounds()
+        usage = stream.usage
         while True:
             is_callers = usage.weight > bounds.context
             if not is_callers and self.weight <= bounds.total:
@@ -218,11 +223,8 @@ class EventBudget:
         weight = len(event) + EVENT_WEIGHT
         stream.weight -= weight
         del stream.usage.events[age]
-        self._count(stream.usage, -weight)
-
-    def _count(self, usage: _CallerUsage, weight: int) -> None:
-        usage.weight += weight
-        self.weight += weight
+        stream.usage.weight -= weight
+        self.weight -= weight
 
 
 class MemoryEventLog:
@@ -238,11 +240,12 @@ class MemoryEventLog:
 
     def append(self, stream: str, number: int, event: bytes) -> None:
         if not self._is_closed:
-            self._budget.add(self._stored(stream), number, event)
+            found = self._open.get(stream) or self._budget.open(self._caller, stream, self._open)
+            self._budget.add(found, number, event)
 
     def end(self, stream: str, number: int, event: bytes | None) -> None:
         if not self._is_closed:
-            ended = self._stored(stream)
+            ended = self._open.get(stream) or self._budget.open(self._caller, stream, self._open)
             ended.ended_at = self._clock.elapsed()
             self._budget.end(ended, self._ended, number, event)
 
@@ -270,7 +273,3 @@ class MemoryEventLog:
         self._is_closed = True
         for stream in (*self._open.values(), *self._ended.values()):
             self._budget.delete(stream)
-
-    def _stored(self, name: str) -> _StoredStream:
-        found = self._open.get(name)
-        return self._budget.open(self._caller, name, self._open) if found is None else found
