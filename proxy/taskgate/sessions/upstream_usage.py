@@ -3,21 +3,21 @@
 A `CountedUpstream` counts its open sessions. When a reload of the config replaces a server, it
 calls `redirect_to` of the old upstream: new sessions open at the successor. Then it awaits `wait_idle`,
 which returns when the last session has closed, and closes the old upstream. A `RequestCounter`
-counts requests in flight, for a metric and for a drain. `DelegatingSession` is the base of wrappers
-around server sessions.
+counts requests in flight, for a metric and for a drain. If tracing is on, each request also has a
+span (`upstream_tracing`).
 """
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Any
 
-from taskgate.domain.events import CallFaulted, CallSucceeded
 from taskgate.domain.versions import Era, Peer
 from taskgate.jsontext.spans import RawJson
-from taskgate.protocol.discovery import ListedTool, ServerDescription
-from taskgate.protocol.messages import Notification, Params, Response
+from taskgate.protocol.messages import Params, Response
+from taskgate.protocol.meta import with_trace_keys
+from taskgate.protocol.vocabulary import TOOLS_CALL
+from taskgate.sessions.upstream_tracing import CallSpans, keys_of, traced
 from taskgate.upstream.base import Upstream, UpstreamSession, Vitals
 from taskgate.upstream.call_listener import CallListener, SessionCallListener
 from taskgate.upstream.principal import Principal, PrincipalSource
@@ -31,77 +31,35 @@ class RequestCounter:
     """
 
     def __init__(self) -> None:
-        self._in_flight: Counter[str] = Counter()
-        self._ended: asyncio.Event | None = None
+        self.in_flight: Counter[str] = Counter()
+        """The counts, kept by the sessions. A request ends when it is answered, fails, or is
+        cancelled."""
+        self.ended: asyncio.Event | None = None
+        """Set by a session at the end of each request; None until a drain waits."""
 
     def read(self) -> dict[tuple[str], int]:
         """Present counts by name, as label values of a metric; idle upstreams may be missing."""
-        return {(name,): count for name, count in self._in_flight.items()}
-
-    def begin(self, name: str) -> None:
-        """Count the start of a request."""
-        self._in_flight[name] += 1
-
-    def end(self, name: str) -> None:
-        """Count the end of a request: it was answered, failed, or was cancelled."""
-        self._in_flight[name] -= 1
-        if self._ended is not None:
-            self._ended.set()
+        return {(name,): count for name, count in self.in_flight.items()}
 
     async def wait_idle(self) -> None:
         """Wait until no request is in flight, at any upstream; used by a drain."""
-        self._ended = ended = self._ended or asyncio.Event()
-        while self._in_flight.total():
+        self.ended = ended = self.ended or asyncio.Event()
+        while self.in_flight.total():
             ended.clear()
             await ended.wait()
-
-
-class DelegatingSession:
-    """An UpstreamSession that delegates to `inner`; subclasses add `relay`, `run` and `close`.
-
-    `UpstreamSession` describes the methods. Here none has an effect of its own.
-    """
-
-    __slots__ = ("_inner",)
-
-    def __init__(self, inner: UpstreamSession) -> None:
-        self._inner = inner
-
-    @property
-    def era(self) -> Era:
-        return self._inner.era
-
-    def open(self) -> Coroutine[Any, Any, ServerDescription]:
-        return self._inner.open()
-
-    def welcome(self) -> Coroutine[Any, Any, ServerDescription]:
-        return self._inner.welcome()
-
-    def outcome(self, response: Response) -> CallSucceeded | CallFaulted:
-        return self._inner.outcome(response)
-
-    def tell(self, notification: Notification) -> None:
-        self._inner.tell(notification)
-
-    def tools(self) -> Coroutine[Any, Any, Mapping[str, ListedTool]]:
-        return self._inner.tools()
-
-    def listed(self, tool: str) -> ListedTool | None:
-        return self._inner.listed(tool)
-
-    def grants(self, filters: frozenset[str]) -> frozenset[str]:
-        return self._inner.grants(filters)
 
 
 class CountedUpstream:
     """An Upstream that counts the open sessions of `inner`, and their requests in `requests`.
 
-    `requests` is shared by all upstreams of the process. `open` starts the upstream, and `vitals`
-    returns its health, both of `inner`.
+    `requests` is shared by all upstreams of the process. `spans` starts the span of each request,
+    None without tracing. `open` starts the upstream, and `vitals` returns its health, both of
+    `inner`.
     """
 
-    def __init__(self, inner: Upstream, requests: RequestCounter | None = None) -> None:
+    def __init__(self, inner: Upstream, requests: RequestCounter | None = None, spans: CallSpans | None = None) -> None:
         self.name = inner.name
+        self._spans = spans
         self._inner = inner
         self._requests = requests or RequestCounter()
         self._successor: Callable[[], Upstream | None] | None = None
@@ -126,7 +84,7 @@ class CountedUpstream:
         session = self._inner.session(listener, principal_source, host)
         self._sessions += 1
         self._empty.clear()
-        return _CountedSession(session, self._on_closed, self.name, self._requests)
+        return _CountedSession(session, self._on_closed, self.name, self._requests, self._spans)
 
     def redirect_to(self, successor: Callable[[], Upstream | None]) -> None:
         """Open further sessions at what `successor` returns; None means at this server.
@@ -152,18 +110,51 @@ class CountedUpstream:
             self._empty.set()
 
 
-class _CountedSession(DelegatingSession):
-    """A session that counts its requests, and calls `on_closed` once when it is closed."""
+class _CountedSession:
+    """A session that counts and traces its requests, and calls `on_closed` once when it is closed.
 
-    __slots__ = ("_name", "_on_closed", "_requests")
+    The other methods are those of `inner`.
+    """
+
+    __slots__ = (
+        "_inner",
+        "_name",
+        "_on_closed",
+        "_requests",
+        "_spans",
+        "grants",
+        "listed",
+        "open",
+        "outcome",
+        "tell",
+        "tools",
+        "welcome",
+    )
 
     def __init__(
-        self, inner: UpstreamSession, on_closed: Callable[[], None], name: str, requests: RequestCounter
+        self,
+        inner: UpstreamSession,
+        on_closed: Callable[[], None],
+        name: str,
+        requests: RequestCounter,
+        spans: CallSpans | None,
     ) -> None:
-        super().__init__(inner)
+        self._inner = inner
         self._on_closed: Callable[[], None] | None = on_closed
         self._name = name
         self._requests = requests
+        self._spans = spans
+        self.grants = inner.grants
+        self.listed = inner.listed
+        self.open = inner.open
+        self.outcome = inner.outcome
+        self.tell = inner.tell
+        self.tools = inner.tools
+        self.welcome = inner.welcome
+
+    @property
+    def era(self) -> Era:
+        return self._inner.era
 
     async def relay(
         self,
@@ -176,9 +167,13 @@ class _CountedSession(DelegatingSession):
         log_level: str | None = None,
         repeated: Mapping[str, str] | None = None,
     ) -> Response:
-        self._requests.begin(self._name)
+        requests, name = self._requests, self._name
+        requests.in_flight[name] += 1
         try:
-            return await self._inner.relay(
+            span = None if self._spans is None else self._spans.start(method, tool, self.listed)
+            if span is not None:
+                params = with_trace_keys(params, keys_of(span))
+            call = self._inner.relay(
                 method,
                 params,
                 listener=listener,
@@ -187,8 +182,11 @@ class _CountedSession(DelegatingSession):
                 log_level=log_level,
                 repeated=repeated,
             )
+            return await (call if span is None else traced(span, call))
         finally:
-            self._requests.end(self._name)
+            requests.in_flight[name] -= 1
+            if requests.ended is not None:
+                requests.ended.set()
 
     async def run(
         self,
@@ -202,9 +200,13 @@ class _CountedSession(DelegatingSession):
         repeated: Mapping[str, str] | None = None,
         resumes: Resumes | None = None,
     ) -> Response:
-        self._requests.begin(self._name)
+        requests, name = self._requests, self._name
+        requests.in_flight[name] += 1
         try:
-            return await self._inner.run(
+            span = None if self._spans is None else self._spans.start(TOOLS_CALL, tool, self.listed)
+            if span is not None:
+                params = with_trace_keys(Params(params), keys_of(span)).head
+            call = self._inner.run(
                 tool,
                 params,
                 within=within,
@@ -214,8 +216,11 @@ class _CountedSession(DelegatingSession):
                 repeated=repeated,
                 resumes=resumes,
             )
+            return await (call if span is None else traced(span, call))
         finally:
-            self._requests.end(self._name)
+            requests.in_flight[name] -= 1
+            if requests.ended is not None:
+                requests.ended.set()
 
     async def close(self) -> None:
         try:

@@ -45,7 +45,6 @@ from taskgate.protocol.legacy.upstream import LegacyUpstream
 from taskgate.protocol.modern.downstream import ModernDownstream
 from taskgate.protocol.modern.upstream import ModernUpstream
 from taskgate.sessions.registry import HostSessions
-from taskgate.sessions.upstream_tracing import with_tracing
 from taskgate.stores.base import Store
 from taskgate.stores.open import open_shared, open_store
 from taskgate.stores.shared import SharedBackend
@@ -181,9 +180,14 @@ async def build_runtime(
     live, nurse = RuntimeConfig(rules), Nurse()
     make = environment.make_upstream or upstream_maker(nurse, environment.entropy)
     standings = QuotaSubjects(live)
-    make = with_tracing(make, telemetry.tracing)
     mounting = UpstreamRegistry(
-        live=live, standings=standings, make=make, event_sink=event_sink, clock=clock, port=port
+        live=live,
+        standings=standings,
+        make=make,
+        tracing=telemetry.tracing,
+        event_sink=event_sink,
+        clock=clock,
+        port=port,
     )
     prepared = await mounting.prepare(config, rules)
     penalties = build_penalties(config)

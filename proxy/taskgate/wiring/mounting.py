@@ -28,6 +28,7 @@ from taskgate.config import GatewayConfig
 from taskgate.config.settings import bulkhead_settings, upstream_settings
 from taskgate.domain.policy import TaskSupport
 from taskgate.protocol.discovery import gateway_info
+from taskgate.sessions.upstream_tracing import call_spans
 from taskgate.sessions.upstream_usage import CountedUpstream, RequestCounter
 from taskgate.system.background import Background
 from taskgate.telemetry.events import (
@@ -47,6 +48,7 @@ from taskgate.telemetry.events import (
     UpstreamAnswered,
     UpstreamRetried,
 )
+from taskgate.telemetry.tracing import Tracing
 from taskgate.upstream.base import Upstream
 from taskgate.upstream.settings import UpstreamObserver, UpstreamSettings, UpstreamTls
 from taskgate.upstream.wire.trust import TlsFileRefused
@@ -123,6 +125,7 @@ class UpstreamRegistry:
         live: RuntimeConfig,
         standings: QuotaSubjects,
         make: MakeUpstream,
+        tracing: Tracing,
         event_sink: EventSink,
         clock: Clock,
         port: int,
@@ -133,6 +136,7 @@ class UpstreamRegistry:
         self._live = live
         self._standings = standings
         self._make = make
+        self._tracing = tracing
         self._event_sink = event_sink
         self._clock = clock
         self._port = port
@@ -205,10 +209,11 @@ class UpstreamRegistry:
             return present.server
         report = UpstreamReport(self._event_sink)
         try:
-            upstream = self._make(settings, _observer(name, report), self._clock)
+            made = self._make(settings, _observer(name, report, self._event_sink), self._clock)
         except TlsFileRefused as refused:
             raise TlsFileRefused(f"upstreams.{name}.{refused}") from None
-        return _Server(settings=settings, files=files, upstream=CountedUpstream(upstream, self.requests), report=report)
+        upstream = CountedUpstream(made, self.requests, call_spans(self._tracing, name, settings.url))
+        return _Server(settings=settings, files=files, upstream=upstream, report=report)
 
     def _mounted_server(
         self, config: GatewayConfig, rules: AdmissionRules, name: str, server: _Server
@@ -317,7 +322,9 @@ def _stamp(path: Path | None) -> tuple[int, int, int] | None:
     return None if found is None else (found.st_ino, found.st_size, found.st_mtime_ns)
 
 
-def _observer(name: str, event_sink: EventSink) -> UpstreamObserver:
+def _observer(name: str, report: UpstreamReport, event_sink: EventSink) -> UpstreamObserver:
+    """Return the observer of a server. `report` takes its events of a state, `event_sink` the
+    others."""
     return UpstreamObserver(
         begun=lambda: event_sink.emit(UpstreamAdded(name)),
         answered=lambda method, seconds, error: event_sink.emit(UpstreamAnswered(name, method, seconds, error)),
@@ -326,9 +333,9 @@ def _observer(name: str, event_sink: EventSink) -> UpstreamObserver:
         stream_ended=lambda kind: event_sink.emit(StreamEnded("upstream", kind)),
         credentials_got=lambda seconds, ok: event_sink.emit(CredentialsFetched(name, seconds, ok)),
         retried=lambda reason: event_sink.emit(UpstreamRetried(name, reason)),
-        circuit=lambda state: event_sink.emit(CircuitChanged(name, state)),
-        health=lambda ok, up: event_sink.emit(HealthChecked(name, ok, up)),
+        circuit=lambda state: report.emit(CircuitChanged(name, state)),
+        health=lambda ok, up: report.emit(HealthChecked(name, ok, up)),
         restarted=lambda cause: event_sink.emit(ProgramRestarted(name, cause)),
-        sought=lambda up: event_sink.emit(ProgramAvailabilityChanged(name, up)),
-        programs=lambda count: event_sink.emit(ProgramsCounted(name, count)),
+        sought=lambda up: report.emit(ProgramAvailabilityChanged(name, up)),
+        programs=lambda count: report.emit(ProgramsCounted(name, count)),
     )

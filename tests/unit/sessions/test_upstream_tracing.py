@@ -6,7 +6,6 @@ from typing import Any, cast
 
 import pytest
 
-from helpers.manual_clock import ManualClock
 from helpers.noted_spans import NotedSpan, NotedTracing
 from helpers.noted_upstream import Server, response
 from helpers.records import new_record
@@ -15,7 +14,8 @@ from taskgate.domain.versions import Era
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.lifecycle.hearing import NOBODY
 from taskgate.protocol.messages import Params, Response
-from taskgate.sessions.upstream_tracing import TracedUpstream, with_tracing
+from taskgate.sessions.upstream_tracing import call_spans
+from taskgate.sessions.upstream_usage import CountedUpstream
 from taskgate.telemetry.events import EventFanout, TaskDispatched
 from taskgate.telemetry.request_context import RequestContext, in_request
 from taskgate.telemetry.span_annotations import SpanAnnotator
@@ -39,8 +39,11 @@ def tracing() -> NotedTracing:
 
 @pytest.fixture
 def session(server: Server, tracing: NotedTracing) -> UpstreamSession:
-    upstream = TracedUpstream(cast("Upstream", server), tracing, "https://reports.internal/mcp")
-    return upstream.session(NOBODY, lambda: PRINCIPAL)
+    return traced(server, tracing, "https://reports.internal/mcp").session(NOBODY, lambda: PRINCIPAL)
+
+
+def traced(server: Server, tracing: NotedTracing, url: str | None) -> CountedUpstream:
+    return CountedUpstream(cast("Upstream", server), spans=call_spans(tracing, server.name, url))
 
 
 def host_request() -> tuple[RequestContext, NotedSpan]:
@@ -204,20 +207,15 @@ async def test_a_call_without_a_span_is_sent_unchanged(
     assert [asked[2] for asked in server.inner.asked] == [params, params.head]
 
 
-def test_without_tracing_an_upstream_is_not_wrapped(server: Server) -> None:
-    def make(*_: Any) -> Upstream:
-        return cast("Upstream", server)
-
-    assert with_tracing(make, NO_TRACING) is make
+def test_without_tracing_nothing_starts_spans() -> None:
+    assert call_spans(NO_TRACING, "reports", "http://127.0.0.1/mcp") is None
 
 
 # --- delegation -------------------------------------------------------------------------------------------------------
 
 
 async def test_everything_but_calls_is_delegated_to_the_server(server: Server, tracing: NotedTracing) -> None:
-    upstream = with_tracing(lambda *_: cast("Upstream", server), tracing)(
-        cast("Any", type("Settings", (), {"url": "http://127.0.0.1/mcp"})), cast("Any", None), ManualClock()
-    )
+    upstream = traced(server, tracing, "http://127.0.0.1/mcp")
     upstream.open()
     host = cast("Any", "host")
     session = upstream.session(NOBODY, lambda: PRINCIPAL, host)
@@ -242,6 +240,6 @@ async def test_everything_but_calls_is_delegated_to_the_server(server: Server, t
 
 
 async def test_a_program_has_the_transport_pipe_and_no_address(server: Server, tracing: NotedTracing) -> None:
-    session = TracedUpstream(cast("Upstream", server), tracing, None).session(NOBODY, lambda: PRINCIPAL)
+    session = traced(server, tracing, None).session(NOBODY, lambda: PRINCIPAL)
     await session.relay("ping", None, listener=NOBODY)
     assert tracing.spans[0].said == {"mount": "reports", "tool": None, "network.transport": "pipe"}

@@ -21,6 +21,7 @@ from taskgate.config.settings import admission_rules
 from taskgate.lifecycle.hearing import NOBODY
 from taskgate.protocol.discovery import gateway_info
 from taskgate.telemetry.events import CircuitChanged, ConcurrencyChanged, HealthChecked, UpstreamRetried
+from taskgate.telemetry.tracing import NO_TRACING
 from taskgate.upstream.base import Upstream
 from taskgate.upstream.principal import Principal
 from taskgate.upstream.settings import UpstreamObserver, UpstreamSettings
@@ -56,6 +57,7 @@ class Yard:
             live=self.live,
             standings=QuotaSubjects(self.live),
             make=self._make,
+            tracing=NO_TRACING,
             event_sink=self.emitted,
             clock=ManualClock(),
             port=8080,
