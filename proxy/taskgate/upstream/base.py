@@ -232,6 +232,13 @@ class Incoming(Protocol):
         """The pause that the server asked for before the stream is reopened; None if it did not."""
         ...
 
+    async def document(self) -> bytes | None:
+        """Return the body of an answer that is no event stream; None if it has none.
+
+        Raises UpstreamFailed as `messages` does. It is called once, or `messages` is.
+        """
+        ...
+
     def messages(self) -> AsyncIterator[bytes]:
         """The messages of the body: one for a JSON document, one per event for a stream. Needs no
         closing.
@@ -240,7 +247,7 @@ class Incoming(Protocol):
         """
         ...
 
-    async def release(self, *, answered: bool = False) -> None:
+    def release(self, *, answered: bool = False) -> None:
         """Finish with the answer. Does not wait, and does nothing when called again.
 
         The connection is dropped unless the body was read to its end. With `answered`, all that

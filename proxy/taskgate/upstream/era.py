@@ -172,7 +172,7 @@ class EraFinder:
                 try:
                     return await _era_of(incoming)
                 finally:
-                    await incoming.release(answered=True)
+                    incoming.release(answered=True)
         except (TimeoutError, failures.Unsurvived):
             return Era.LEGACY
         except UpstreamFailed as failure:

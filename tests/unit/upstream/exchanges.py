@@ -34,7 +34,7 @@ async def fetch(transport: HttpTransport, **bounds: float) -> tuple[int, list[by
     try:
         messages = [message async for message in incoming.messages()] if incoming.status == 200 else []
     finally:
-        await incoming.release()
+        incoming.release()
     return incoming.status, messages
 
 

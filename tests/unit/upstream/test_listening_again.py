@@ -93,4 +93,4 @@ async def test_an_answer_tells_the_id_of_its_last_event_and_the_pause_that_was_a
         async with bounded():
             assert len([message async for message in incoming.messages()]) == 1
         assert (incoming.last_event, incoming.retry) == ("a", timedelta(seconds=2.5))
-        await incoming.release()
+        incoming.release()

@@ -190,7 +190,7 @@ class Part:
             yield message
         raise TimeoutError
 
-    async def release(self) -> None:
+    def release(self) -> None:
         pass
 
 

@@ -98,7 +98,7 @@ async def test_what_is_read_of_a_connection(transport_to: NewTransport, monkeypa
             await eventually(lambda: read[0]._reading_paused)
             assert [len(message) async for message in incoming.messages()] == [len(body)]
             await saying
-            await incoming.release()
+            incoming.release()
     assert len(whose) > 2
     assert set(whose) == {"nobody's"}
 

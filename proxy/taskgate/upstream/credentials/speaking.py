@@ -126,7 +126,7 @@ class SpeakingTransport:
         incoming, is_refused = await self._send(outgoing)
         if is_refused and outgoing.only_listens:
             # A stream has no effect at the server, so it is opened again, with a new token.
-            await incoming.release()
+            incoming.release()
             incoming, _ = await self._send(outgoing)
         return incoming
 

@@ -112,6 +112,9 @@ class AsideStream:
     def __init__(self, asides: BufferedNotifications) -> None:
         self._asides = asides
 
+    async def document(self) -> None:
+        """Return None: it is a stream."""
+
     def messages(self) -> Self:
         return self
 
@@ -121,5 +124,5 @@ class AsideStream:
     async def __anext__(self) -> bytes:
         return await self._asides.next(self)
 
-    async def release(self, *, answered: bool = False) -> None:
+    def release(self, *, answered: bool = False) -> None:
         self._asides.let_go(self)

@@ -55,6 +55,9 @@ class Status:
     def __init__(self, status: int) -> None:
         self.status = status
 
+    async def document(self) -> None:
+        """Return None: there is no body."""
+
     def messages(self) -> Self:
         return self
 
@@ -64,7 +67,7 @@ class Status:
     async def __anext__(self) -> bytes:
         raise StopAsyncIteration
 
-    async def release(self, *, answered: bool = False) -> None:
+    def release(self, *, answered: bool = False) -> None:
         """Do nothing."""
 
 
@@ -170,6 +173,9 @@ class ChannelReply:
         """The next message, which is not taken; None if none is there."""
         return self._ready[0] if self._ready else None
 
+    async def document(self) -> bytes | None:
+        return await anext(self, None)
+
     def messages(self) -> Self:
         return self
 
@@ -189,7 +195,7 @@ class ChannelReply:
         self.keeper.read(len(message))
         return message
 
-    async def release(self, *, answered: bool = False) -> None:
+    def release(self, *, answered: bool = False) -> None:
         self.end()
 
     def end(self) -> None:

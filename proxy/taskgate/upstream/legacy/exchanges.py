@@ -9,6 +9,7 @@ Headers with session id and revision go with every request. `Conversation` handl
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final
@@ -73,19 +74,54 @@ class LegacyExchanges:
 
     async def ask(self, call: Call, message: str, first_byte: timedelta | None) -> Response:
         """Send a request and return its answer. Raises UpstreamFailed."""
-        incoming = await self._post(message, first_byte, call)
+        incoming = await self._upstream_context.transport.send(
+            Outgoing(
+                verb="POST",
+                headers=self._post_headers,
+                body=message.encode(),
+                first_byte=first_byte,
+                idle=call.bounds.idle,
+                principal=call.principal,
+                left=call.leave,
+                placed=None if call.listener is None else partial(self._on_event, call),
+            )
+        )
         answered = False
         try:
-            response = await self._answer(call, incoming)
+            response: Response | None
+            if not 200 <= incoming.status < 300:
+                response = await self._refusal(call, incoming)
+            else:
+                if not self.is_open:
+                    self._take_session(incoming.session)
+                if incoming.streams:
+                    response = await self._streamed(call, incoming)
+                else:
+                    document = await incoming.document()
+                    response = None if document is None else await self._response_in(document, call)
+                    if response is None:
+                        raise protocol_violation("its answer matches no request of the gateway")
             answered = True
             return response
         finally:
-            await incoming.release(answered=answered)
+            incoming.release(answered=answered)
 
     async def say(self, message: str, principal: Principal | None = None) -> int:
         """Send a message that gets no response; return the HTTP status. Raises UpstreamFailed."""
-        incoming = await self._post(message, self._upstream_context.settings.first_byte, principal=principal)
-        await incoming.release()
+        settings = self._upstream_context.settings
+        incoming = await self._upstream_context.transport.send(
+            Outgoing(
+                verb="POST",
+                headers=self._post_headers,
+                body=message.encode(),
+                first_byte=settings.first_byte,
+                idle=settings.idle,
+                principal=principal,
+                # It is about something that the server has begun.
+                follows=True,
+            )
+        )
+        incoming.release()
         return incoming.status
 
     async def part(self) -> None:
@@ -93,37 +129,14 @@ class LegacyExchanges:
         incoming = await self._upstream_context.transport.send(
             Outgoing(verb="DELETE", headers=self.headers, follows=True)
         )
-        await incoming.release()
+        incoming.release()
 
-    def _post(
-        self, message: str, first_byte: timedelta | None, call: Call | None = None, principal: Principal | None = None
-    ) -> Coroutine[Any, Any, Incoming]:
-        outgoing = Outgoing(
-            verb="POST",
-            headers=self._post_headers,
-            body=message.encode(),
-            first_byte=first_byte,
-            idle=self._upstream_context.settings.idle if call is None else call.bounds.idle,
-            principal=principal if call is None else call.principal,
-            left=None if call is None else call.leave,
-            # Without a call, it is a message about something that the server has begun.
-            follows=call is None,
-            placed=None if call is None or call.listener is None else partial(self._on_event, call),
-        )
-        return self._upstream_context.transport.send(outgoing)
-
-    async def _answer(self, call: Call, incoming: Incoming) -> Response:
-        """Return the response to a request, whatever form its answer has. Raises UpstreamFailed."""
-        if not 200 <= incoming.status < 300:
-            return await self._refusal(call, incoming)
-        if not self.is_open:
-            self._take_session(incoming.session)
-        if not incoming.streams:
-            return await self._document(call, incoming)
+    async def _streamed(self, call: Call, incoming: Incoming) -> Response:
+        """Return the response from an event stream, and from those that continue it."""
         response = await self._read(call, incoming.messages())
         if response is not None:
             return response
-        await incoming.release()
+        incoming.release()
         # The stream ended before the response.
         return await self._reopen(call, end_of(incoming), failures.broke_off)
 
@@ -167,14 +180,11 @@ class LegacyExchanges:
             self._upstream_context.observer.stream_ended("response")
         return None
 
-    async def _document(self, call: Call, incoming: Incoming) -> Response:
-        """Return the response from a JSON document. Raises UpstreamFailed if it answers no call."""
-        async for message in incoming.messages():
-            hear = self._upstream_context.dialect.decode
-            heard = hear(message, None) if len(message) <= LARGE else await in_thread(partial(hear, message, None))
-            if isinstance(heard, CallResponse) and heard.response.id == call.id:
-                return heard.response
-        raise protocol_violation("its answer matches no request of the gateway")
+    async def _response_in(self, message: bytes, call: Call) -> Response | None:
+        """Return the response to the call that a message is; None if it is another message."""
+        hear = self._upstream_context.dialect.decode
+        heard = hear(message, None) if len(message) <= LARGE else await in_thread(partial(hear, message, None))
+        return heard.response if isinstance(heard, CallResponse) and heard.response.id == call.id else None
 
     async def _refusal(self, call: Call, incoming: Incoming) -> Response:
         """Return the server's answer if an error status carries one; else raise what the status
@@ -189,10 +199,12 @@ class LegacyExchanges:
             raise failures.refused(status)
         if status == 404 and self.session is not None:
             raise failures.session_lost()
-        try:
-            response = await self._document(call, incoming)
-        except UpstreamFailed:
-            response = None
+        response = None
+        with suppress(UpstreamFailed):
+            async for message in incoming.messages():
+                response = await self._response_in(message, call)
+                if response is not None:
+                    break
         if response is not None and response.error is not None:
             call.was_refused = True
             return response

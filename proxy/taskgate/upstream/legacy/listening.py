@@ -109,7 +109,7 @@ class ServerStream:
             await self._hear_all(incoming)
             return True
         finally:
-            await incoming.release()
+            incoming.release()
 
     async def _hear_all(self, incoming: Incoming) -> None:
         self._observer.stream_opened("get")

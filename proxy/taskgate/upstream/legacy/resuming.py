@@ -166,7 +166,7 @@ async def go_on(
             silence = SILENCE if heard.was_heard else min(silence * 2, _longest_silence(outgoing))
             is_patient = heard.fell_silent or not place.was_heard_here
         finally:
-            await incoming.release()
+            incoming.release()
     raise failures.broke_off()
 
 

@@ -5,10 +5,9 @@ never reopened (H-MOD-11). `rounds`, `discovery` and `follow_ups` send through i
 outside of calls come by `listen_stream`.
 """
 
-from collections.abc import Coroutine
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
-from typing import Any
 
 from taskgate.domain.versions import Peer
 from taskgate.errors import UpstreamFailed
@@ -31,55 +30,54 @@ class ModernExchanges:
         self._upstream_context = upstream_context
         self._host = host
 
-    def ask(
-        self, call: Call, written: EncodedRequest, first_byte: timedelta | None, *, asks_who: bool = False
-    ) -> Coroutine[Any, Any, Response]:
+    async def ask(
+        self,
+        call: Call,
+        written: EncodedRequest,
+        first_byte: timedelta | None,
+        *,
+        asks_who: bool = False,
+        follows: bool = False,
+    ) -> Response:
         """Return the answer to a request that was encoded under the call's id. Raises
         UpstreamFailed.
 
         Other messages on its stream go to the call and its listener meanwhile. `first_byte` is the
         timeout of the answer's head. `asks_who`: the request is `server/discover`. An HTTP status
-        that says nothing about the server is then a failure, whatever its body.
+        that says nothing about the server is then a failure, whatever its body. `follows`: it is
+        about a task that the server has begun. Its answer needs no work, so it comes without a
+        pause.
         """
-        return self._ask(call, self._outgoing(call, written, first_byte), asks_who=asks_who)
-
-    async def follow_up(self, call: Call, written: EncodedRequest) -> Response:
-        """Return the answer to a request about a task that the server has begun."""
-        patience = self._upstream_context.settings.first_byte
-        outgoing = self._outgoing(call, written, patience)
-        # The answer needs no work, so it comes without a pause.
-        return await self._ask(call, outgoing._replace(idle=patience, follows=True))
-
-    def _outgoing(self, call: Call, written: EncodedRequest, first_byte: timedelta | None) -> Outgoing:
-        return Outgoing(
-            verb="POST",
-            headers={**POSTED, **written.headers},
-            body=written.message.encode(),
-            first_byte=first_byte,
-            idle=call.bounds.idle,
-            principal=call.principal,
-            left=call.leave,
+        incoming = await self._upstream_context.transport.send(
+            Outgoing(
+                verb="POST",
+                headers={**POSTED, **written.headers},
+                body=written.message.encode(),
+                first_byte=first_byte,
+                idle=first_byte if follows else call.bounds.idle,
+                principal=call.principal,
+                left=call.leave,
+                follows=follows,
+            )
         )
-
-    async def _ask(self, call: Call, outgoing: Outgoing, *, asks_who: bool = False) -> Response:
-        incoming = await self._upstream_context.transport.send(outgoing)
         answered = False
         try:
             if asks_who and failures.tells_nothing(incoming.status):
                 raise failures.refused(incoming.status)
-            response = await self._answer(call, incoming)
+            response: Response | None
+            if not 200 <= incoming.status < 300:
+                response = await self._refusal(call, incoming)
+            elif incoming.streams:
+                response = await self._read(call, incoming)
+            else:
+                document = await incoming.document()
+                response = None if document is None else await self._response_in(document, call)
+                if response is None:
+                    raise protocol_violation("its answer matches no request of the gateway")
             answered = True
             return response
         finally:
-            await incoming.release(answered=answered)
-
-    def _answer(self, call: Call, incoming: Incoming) -> Coroutine[Any, Any, Response]:
-        """Read the answer by its status and type: an error, an event stream, or one JSON
-        document."""
-        # Returns the coroutine: every answer goes this way.
-        if not 200 <= incoming.status < 300:
-            return self._refusal(call, incoming)
-        return self._read(call, incoming) if incoming.streams else self._document(call, incoming)
+            incoming.release(answered=answered)
 
     async def _read(self, call: Call, incoming: Incoming) -> Response:
         """Read an event stream up to the response."""
@@ -117,30 +115,29 @@ class ModernExchanges:
                 call.listener.on_notification(notification)
         return None
 
-    async def _document(self, call: Call, incoming: Incoming) -> Response:
-        """Read an answer without a stream: its one message."""
+    async def _response_in(self, message: bytes, call: Call) -> Response | None:
+        """Return the response to the call that a message is; None if it is another message."""
         dialect = self._upstream_context.dialect
-        async for message in incoming.messages():
-            hear = partial(dialect.decode, message, self._host)
-            try:
-                heard = hear() if len(message) <= LARGE else await in_thread(hear)
-            except UpstreamFailed:
-                refusal = await offload(len(message), partial(dialect.read_unaddressed_error, call.id, message))
-                if refusal is None:
-                    raise
-                return refusal
-            if isinstance(heard, CallResponse) and heard.response.id == call.id:
-                return heard.response
-        raise protocol_violation("its answer matches no request of the gateway")
+        hear = partial(dialect.decode, message, self._host)
+        try:
+            heard = hear() if len(message) <= LARGE else await in_thread(hear)
+        except UpstreamFailed:
+            refusal = await offload(len(message), partial(dialect.read_unaddressed_error, call.id, message))
+            if refusal is None:
+                raise
+            return refusal
+        return heard.response if isinstance(heard, CallResponse) and heard.response.id == call.id else None
 
     async def _refusal(self, call: Call, incoming: Incoming) -> Response:
         """Return the server's answer if an error status carries one; else raise what the status
         means."""
         status = incoming.status
-        try:
-            response = await self._document(call, incoming)
-        except UpstreamFailed:
-            response = None
+        response = None
+        with suppress(UpstreamFailed):
+            async for message in incoming.messages():
+                response = await self._response_in(message, call)
+                if response is not None:
+                    break
         if response is not None and response.error is not None:
             return response
         raise failures.unwelcome(status)

@@ -66,7 +66,7 @@ class FollowUps:
     def _call(self, of: Call) -> Call:
         """Return a call with an id of its own for one request, without a listener.
 
-        Its timers never start: `ModernExchanges.follow_up` bounds the wait for the answer's
+        Its timers never start: `ModernExchanges.ask` bounds the wait for the answer's
         head, and the silence in its body, by `first_byte`.
         """
         return Call(
@@ -82,7 +82,8 @@ class FollowUps:
         # Stays if the wait is cancelled, or something unexpected is raised.
         error: str | None = "cancelled"
         try:
-            response = await self._exchanges.follow_up(call, written)
+            patience = self._upstream_context.settings.first_byte
+            response = await self._exchanges.ask(call, written, patience, follows=True)
             error = None if response.error is None else str(response.error_code)
         except UpstreamFailed as failure:
             error = failure.reason

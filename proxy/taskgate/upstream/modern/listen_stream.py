@@ -152,7 +152,7 @@ class SubscriptionStream:
             await self._hear_all(incoming, id)
             return not self._was_refused
         finally:
-            await incoming.release()
+            incoming.release()
 
     async def _hear_all(self, incoming: Incoming, id: int) -> None:
         self._upstream_context.observer.stream_opened("listen")

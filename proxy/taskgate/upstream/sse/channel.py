@@ -27,7 +27,7 @@ from taskgate.upstream.base import Outgoing
 from taskgate.upstream.duplex.base import Ears
 from taskgate.upstream.sse import trouble
 from taskgate.upstream.wire.answer import HttpIncoming
-from taskgate.upstream.wire.origin import REDIRECTS, Origin, seconds
+from taskgate.upstream.wire.origin import Origin
 from taskgate.upstream.wire.target import Target
 
 ENDPOINT: Final = b"endpoint"
@@ -103,13 +103,7 @@ class SseChannel:
             raise trouble.ended(dispatched=False)
         headers = {name: value for name, value in outgoing.headers.items() if name.lower() not in _OURS}
         outgoing = outgoing._replace(headers=headers)
-        patience = seconds(outgoing.first_byte)
-        until = None if patience is None else asyncio.get_running_loop().time() + patience
-        target = self._target.result()
-        answer = await self._origin.request(outgoing, target, until)
-        if answer[1].code in REDIRECTS:
-            answer, _ = await self._origin.follow(outgoing, answer, target, until)
-        connection, message, _ = answer
+        connection, message, _, _ = await self._origin.request(outgoing, self._target.result())
         # The body is ignored: the answer comes on the stream.
         connection.release(linger=True)
         return message.code
@@ -142,7 +136,7 @@ class SseChannel:
                 await self._hear(message)
             raise trouble.ended(dispatched=True)
         finally:
-            await self._stream.release()
+            self._stream.release()
 
     async def _hear(self, message: bytes) -> None:
         ears = self._ears

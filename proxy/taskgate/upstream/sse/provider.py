@@ -5,7 +5,6 @@ The address for messages must be within the server's own origin, else the stream
 `DuplexTransport`.
 """
 
-import asyncio
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -19,7 +18,7 @@ from taskgate.upstream.settings import UpstreamSettings
 from taskgate.upstream.sse import trouble
 from taskgate.upstream.sse.channel import SseChannel
 from taskgate.upstream.wire.answer import HttpIncoming
-from taskgate.upstream.wire.origin import REDIRECTS, Origin, seconds
+from taskgate.upstream.wire.origin import Origin
 from taskgate.upstream.wire.target import Target
 
 LONGEST: Final = 4096
@@ -57,10 +56,10 @@ class SseChannelProvider:
             raise failures.unreachable()
         stream, seen_at = await self._opened(wish.outgoing)
         if not 200 <= stream.status < 300:
-            await stream.release()
+            stream.release()
             raise ChannelUnavailable(stream.status)
         if not stream.streams:
-            await stream.release()
+            stream.release()
             raise trouble.no_stream()
         line = SseChannel(self._origin, stream, partial(self._place, seen_at), self._lines.discard)
         self._lines.add(line)
@@ -89,14 +88,8 @@ class SseChannelProvider:
         an error. `wanted` is the request that needs the channel."""
         headers = {name: value for name, value in wanted.headers.items() if name not in POSTED}
         headers["Accept"] = "text/event-stream"
-        asking = Outgoing(verb="GET", headers=headers, checks=wanted.checks)
-        patience = seconds(wanted.first_byte)
-        until = None if patience is None else asyncio.get_running_loop().time() + patience
-        target = self._origin.configured
-        answer = await self._origin.request(asking, target, until)
-        if answer[1].code in REDIRECTS:
-            answer, target = await self._origin.follow(asking, answer, target, until)
-        connection, message, body = answer
+        asking = Outgoing(verb="GET", headers=headers, first_byte=wanted.first_byte, checks=wanted.checks)
+        connection, message, body, target = await self._origin.request(asking, self._origin.configured)
         try:
             limit, left_out = self._limit, self._left_out
             return HttpIncoming(connection, message, body, limit=limit, idle=None, left_out=left_out), target

@@ -47,6 +47,7 @@ class HttpIncoming:
     nothing.
 
     - `status`, `session`, `streams`: from the head. `streams`: the body is an event stream.
+    - `document`: the whole body of an answer that is no event stream.
     - `messages`: begins to read the body; then each iteration returns a message.
     - `last_event`, `retry`: the newest event id, and the pause before a reopening, as the server
       gave them; None without. `unfinished`: the bytes of an event that has not ended.
@@ -70,12 +71,12 @@ class HttpIncoming:
         "_idle",
         "_left_out",
         "_limit",
-        "_media_type",
         "_noise_from",
         "_place",
         "_placed",
         "_ready",
         "_rest",
+        "_unreadable",
         "_wait",
         "_was_read",
         "session",
@@ -116,10 +117,16 @@ class HttpIncoming:
         self._fed_from = self._noise_from = -math.inf
         self._was_read = False
         written = headers.get(hdrs.CONTENT_TYPE)
-        self._media_type = None if written is None else parse_content_type(written)[0]
+        media_type = None if written is None else parse_content_type(written)[0]
         self.status = message.code
         self.session = headers.get(_SESSION)
-        self.streams = self._media_type == "text/event-stream"
+        self.streams = media_type == "text/event-stream"
+        # Why the body must not be read. That is no failure for those who need the status only.
+        self._unreadable: str | None = None
+        if not self.streams and media_type != "application/json":
+            self._unreadable = "its answer is neither JSON nor an event stream"
+        elif headers.get(hdrs.CONTENT_ENCODING, "identity").lower() != "identity":
+            self._unreadable = "its answer has a content encoding that was not requested"
 
     def messages(self, other: Callable[[bytes, bytes], None] | None = None) -> Self:
         """Begin to read the body, and return the iterator of its messages. `other` is called with
@@ -129,10 +136,8 @@ class HttpIncoming:
         a body that breaks off, is silent for too long, or exceeds a limit.
         """
         if self._ready is None:
-            if not self.streams and self._media_type != "application/json":
-                raise protocol_violation("its answer is neither JSON nor an event stream")
-            if self._headers.get(hdrs.CONTENT_ENCODING, "identity").lower() != "identity":
-                raise protocol_violation("its answer has a content encoding that was not requested")
+            if self._unreadable is not None:
+                raise protocol_violation(self._unreadable)
             self._decoder = EventDecoder(self._limit, other) if self.streams else None
             self._ready = deque()
         return self
@@ -143,14 +148,18 @@ class HttpIncoming:
     async def __anext__(self) -> bytes:
         assert self._ready is not None, "messages() comes before reading"
         if self._decoder is None:
-            return await self._document()
+            if self._was_read:
+                raise StopAsyncIteration
+            return await self.document()
         while not self._ready:
-            if self._placed is not None:
-                self._tell_place(self._placed, self._decoder.last_id)
+            place = self._decoder.last_id
+            if place != self._place and place is not None and self._placed is not None:
+                self._place = place
+                self._placed(place)
             if self._wait:
                 await asyncio.sleep(self._wait)
                 self._wait = 0.0
-            chunk = self._rest or self._at_hand() or await self._chunk()
+            chunk = self._rest or await self._chunk()
             if not chunk:
                 raise StopAsyncIteration
             if self._rest or len(chunk) > A_TURN:
@@ -218,23 +227,22 @@ class HttpIncoming:
         milliseconds = None if self._decoder is None else self._decoder.retry
         return None if milliseconds is None else timedelta(milliseconds=milliseconds)
 
-    async def release(self, *, answered: bool = False) -> None:
+    def release(self, *, answered: bool = False) -> None:
         connection, self._connection = self._connection, None
         # A body that broke off may stay in a reference cycle, which must not keep the call alive.
         self._placed = None
         if connection is not None:
             connection.release(linger=answered)
 
-    async def _document(self) -> bytes:
-        """Return the whole body, the one message; StopAsyncIteration the second time."""
-        if self._was_read:
-            raise StopAsyncIteration
+    async def document(self) -> bytes:
+        if self._unreadable is not None:
+            raise protocol_violation(self._unreadable)
         if self._limit < int(self._headers.get(hdrs.CONTENT_LENGTH, 0)):
             raise failures.too_large()
         self._was_read = True
         pieces: list[bytes] = []
         room = self._limit
-        while chunk := self._at_hand() or await self._chunk():
+        while chunk := await self._chunk():
             room -= len(chunk)
             if room < 0:
                 raise failures.too_large()
@@ -243,26 +251,15 @@ class HttpIncoming:
                 break
         return b"".join(pieces)
 
-    def _tell_place(self, placed: Callable[[str], None], last_id: str | None) -> None:
-        """Call `placed` with the newest event id if it has changed."""
-        if last_id is not None and last_id != self._place:
-            self._place = last_id
-            placed(last_id)
-
-    def _at_hand(self) -> bytes:
-        """Return what has arrived and was not read; empty if there is nothing, or the body has
-        ended."""
+    async def _chunk(self) -> bytes:
+        """Return what has arrived of the body, or wait for more of it; empty at the end."""
+        body, timer = self._body, None
         try:
-            return self._body.read_nowait()
+            at_hand = body.read_nowait()
         except _BROKEN:
             raise failures.broke_off() from None
-
-    async def _chunk(self) -> bytes:
-        """Wait for more of the body and return it; empty at the end."""
-        body = self._body
-        if body.is_eof():
-            return b""
-        timer = None
+        if at_hand or body.is_eof():
+            return at_hand
         if self._idle is not None:
             timer = asyncio.get_running_loop().call_later(self._idle, body.set_exception, TimeoutError())
         try:

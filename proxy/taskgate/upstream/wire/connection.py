@@ -97,11 +97,6 @@ class Connection(BaseProtocol):
         # Bytes that came since the request.
         self._came = 0
 
-    @property
-    def usable(self) -> bool:
-        """Whether the connection is open, as far as known."""
-        return self.transport is not None and not self.transport.is_closing()
-
     # --- one request --------------------------------------------------------------------------------------------------
 
     async def ask(
@@ -140,12 +135,28 @@ class Connection(BaseProtocol):
         """End the reading of the answer, so that the connection can be reused.
 
         If the body has not ended, the connection is dropped; with `linger`, only if the end does
-        not come within a moment.
+        not come within a moment. Then this is called again.
         """
-        if self._body is None or self._body.is_eof():
-            self._settle()
-        elif linger:
-            self._lingering = self._loop.call_later(LINGER, self.drop)
+        if self._body is not None and not self._body.is_eof():
+            if linger:
+                self._lingering = self._loop.call_later(LINGER, self.drop)
+            else:
+                self.drop()
+            return
+        self._body = None
+        if self._lingering is not None:
+            self._lingering.cancel()
+            self._lingering = None
+        transport = self.transport
+        if (
+            self._reusable
+            and transport is not None
+            and not transport.is_closing()
+            and not self._unsent
+            and not transport.get_write_buffer_size()
+            and not self._began_another()
+        ):
+            self._keeper.keep(self)
         else:
             self.drop()
 
@@ -164,23 +175,6 @@ class Connection(BaseProtocol):
         if not self._unsent:
             # An empty slice would keep the whole body in memory.
             self._unsent = _NOTHING
-
-    def _settle(self) -> None:
-        """Keep the connection for another request if nothing of this one is left, else drop it."""
-        self._body = None
-        self._stop_lingering()
-        transport = self.transport
-        if (
-            self._reusable
-            and transport is not None
-            and not transport.is_closing()
-            and not self._unsent
-            and not transport.get_write_buffer_size()
-            and not self._began_another()
-        ):
-            self._keeper.keep(self)
-        else:
-            self.drop()
 
     def _began_another(self) -> bool:
         """Whether the parser has the start of an unrequested answer, which the next request would
@@ -202,11 +196,6 @@ class Connection(BaseProtocol):
         if answer is not None and not answer.done():
             answer.set_exception(failure)
 
-    def _stop_lingering(self) -> None:
-        if self._lingering is not None:
-            self._lingering.cancel()
-            self._lingering = None
-
     # --- callbacks of the event loop ----------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -227,27 +216,25 @@ class Connection(BaseProtocol):
             self._break_off()
             self.drop()
             return
+        # Nearly always one, or none: then more of a body came.
         for message, body in messages:
-            self._hear(message, body)
+            status, answer = message.code, self._head
+            if message.should_close or status == _SWITCHED:
+                self._reusable = False
+            if 100 <= status < 200 and status != _SWITCHED:
+                # An interim answer is ignored.
+                continue
+            if answer is None:
+                self._reusable = False
+                continue
+            self._head, self._body = None, body
+            if not answer.done():
+                answer.set_result((message, EMPTY_PAYLOAD if status in _BODILESS else body))
         self._came += len(data)
         if self._came > FRAMING:
             self._expect_body()
         if self._lingering is not None and self._body is not None and self._body.is_eof():
-            self._settle()
-
-    def _hear(self, message: RawResponseMessage, body: StreamReader) -> None:
-        """Receive the head of an answer; interim answers (1xx) are ignored."""
-        status, answer = message.code, self._head
-        if message.should_close or status == _SWITCHED:
-            self._reusable = False
-        if 100 <= status < 200 and status != _SWITCHED:
-            return
-        if answer is None:
-            self._reusable = False
-            return
-        self._head, self._body = None, body
-        if not answer.done():
-            answer.set_result((message, EMPTY_PAYLOAD if status in _BODILESS else body))
+            self.release()
 
     def _expect_body(self) -> None:
         """Drop the connection if little of what came belongs to a body: limits of bodies would not
@@ -274,7 +261,9 @@ class Connection(BaseProtocol):
         """Fail the request that waits for an answer, or for the rest of one."""
         super().connection_lost(exc)
         self._keeper.lost(self)
-        self._stop_lingering()
+        if self._lingering is not None:
+            self._lingering.cancel()
+            self._lingering = None
         self._fail(failures.closed())
         self._break_off()
         self._parser = None

@@ -5,8 +5,8 @@ origin. A request is repeated only while no byte of it may have been sent. No ad
 failure. Used by `wire.transport` and by `sse`.
 """
 
+import asyncio
 from collections.abc import Callable, Iterator
-from datetime import timedelta
 from typing import Final
 
 from aiohttp import hdrs
@@ -29,10 +29,10 @@ connection that may be closing must not get a call that is sent only once."""
 
 _UNMADE: Final = frozenset({UpstreamReason.UNREACHABLE.value, UpstreamReason.INTERNAL.value})
 """Reasons of failures to get a connection, by the server's fault or the gateway's."""
-REDIRECTS: Final = range(300, 400)
-Answer = tuple[Connection, RawResponseMessage, StreamReader]
-"""The connection of an answer, its head, and the reader of its body. The caller that
-gets it must call `release` or `drop` of the connection."""
+_REDIRECTS: Final = range(300, 400)
+Answer = tuple[Connection, RawResponseMessage, StreamReader, Target]
+"""The connection of an answer, its head, the reader of its body, and the target that gave it. The
+caller that gets it must call `release` or `drop` of the connection."""
 
 
 class Origin:
@@ -56,22 +56,30 @@ class Origin:
         self._retrying = Retrying(settings.retries, settings.name, retried)
         self._closed = False
 
-    async def request(self, outgoing: Outgoing, target: Target, until: float | None) -> Answer:
+    async def request(self, outgoing: Outgoing, target: Target) -> Answer:
         """Send one request to `target`, and return its answer once the head has arrived.
 
-        Waits at most until the loop time `until`. Connecting is tried as often as configured; one
-        that `only_listens` has one attempt. The request is written once, to the first connection
-        that is made. Raises UpstreamFailed; a redirect or error status is an answer like any other.
+        Waits at most for the `first_byte` of the request. Connecting is tried as often as
+        configured; one that `only_listens` has one attempt. The request is written once, to the
+        first connection that is made. One redirect is followed, within the origin and if it does
+        not change the request. Raises UpstreamFailed for any other redirect; an error status is an
+        answer.
         """
+        first_byte = outgoing.first_byte
+        until = None if first_byte is None else asyncio.get_running_loop().time() + first_byte.total_seconds()
         pauses: Iterator[float] | None = None
+        was_redirected = False
         while True:
             try:
                 if self._closed:
                     raise failures.let_go(dispatched=False)
-                head = _head(outgoing, target)
+                try:
+                    head = target.head(outgoing)
+                except ValueError:
+                    # Control characters in a header: it cannot be sent.
+                    raise failures.unreachable() from None
                 connection = self._pool.take() or await self._pool.dial(until)
                 message, body = await connection.ask(head, outgoing.body, until, outgoing.left)
-                return connection, message, body
             except UpstreamFailed as failure:
                 # A stream is reopened by its reader, with its own pauses.
                 if failure.reason not in _UNMADE or outgoing.only_listens:
@@ -82,29 +90,16 @@ class Origin:
                     raise
                 if not outgoing.checks:
                     self._retrying.tell()
-
-    async def follow(
-        self, outgoing: Outgoing, answer: Answer, target: Target, until: float | None
-    ) -> tuple[Answer, Target]:
-        """Follow one redirect: `answer` came from `target`. Returns the answer of the place that it
-        names, and that place.
-
-        Takes `answer` over. Raises UpstreamFailed for a redirect to another origin, one that would
-        change the request, and a second one.
-        """
-        connection, message, _ = answer
-        connection.release()
-        inside = None
-        if message.code in failures.KEEPING_REDIRECTS:
-            inside = self.inside(message.headers.get(hdrs.LOCATION), target)
-        if inside is None:
-            raise failures.redirected(message.code)
-        again = await self.request(outgoing, inside, until)
-        connection, message, _ = again
-        if message.code in REDIRECTS:
+                continue
+            if message.code not in _REDIRECTS:
+                return connection, message, body, target
             connection.release()
-            raise failures.redirected(message.code)
-        return again, inside
+            inside = None
+            if message.code in failures.KEEPING_REDIRECTS and not was_redirected:
+                inside = self.inside(message.headers.get(hdrs.LOCATION), target)
+            if inside is None:
+                raise failures.redirected(message.code)
+            target, was_redirected, pauses = inside, True, None
 
     def inside(self, location: str | None, target: Target) -> Target | None:
         """Return the target of a reference seen at `target`; None if it is invalid or outside of
@@ -122,16 +117,3 @@ class Origin:
         self._closed = True
         self._retrying.close()
         await self._pool.close()
-
-
-def seconds(bound: timedelta | None) -> float | None:
-    """A timeout in seconds, as the event loop counts."""
-    return None if bound is None else bound.total_seconds()
-
-
-def _head(outgoing: Outgoing, target: Target) -> bytes:
-    try:
-        # Control characters in a header: it cannot be sent.
-        return target.head(outgoing)
-    except ValueError:
-        raise failures.unreachable() from None

@@ -58,7 +58,8 @@ class Pool:
         cutoff = asyncio.get_running_loop().time() - self._reuse_within
         while idle:
             connection, since = idle.popitem()
-            if since > cutoff and connection.usable:
+            transport = connection.transport
+            if since > cutoff and transport is not None and not transport.is_closing():
                 return connection
             connection.drop()
         return None

@@ -32,7 +32,7 @@ class Target:
         """Return the head of a request. Raises ValueError for control characters, which could
         inject another request."""
         verb, body = outgoing.verb, outgoing.body
-        lines = [f"{name}: {value}" for name, value in outgoing.headers.items()]
+        lines = list(map(": ".join, outgoing.headers.items()))
         text = "".join((verb, *lines))
         # Printable text contains no forbidden character, and that test is far cheaper.
         if not text.isprintable() and _FORBIDDEN.search(text):

@@ -5,7 +5,6 @@ through it. `Origin` makes the single requests. The URL is the configured one. A
 within the server's own origin replaces it, until the server answers 404 at the new one.
 """
 
-import asyncio
 from collections.abc import Callable
 from typing import Final
 
@@ -14,7 +13,7 @@ from taskgate.upstream.base import Outgoing
 from taskgate.upstream.beside import LeftOut
 from taskgate.upstream.settings import UpstreamSettings
 from taskgate.upstream.wire.answer import HttpIncoming
-from taskgate.upstream.wire.origin import REDIRECTS, Origin, seconds
+from taskgate.upstream.wire.origin import Origin
 
 UNKNOWN: Final = 404
 """The status by which a server says that it does not know the URL, or the session."""
@@ -38,22 +37,20 @@ class HttpTransport:
         self._target = self._origin.configured
 
     async def send(self, outgoing: Outgoing) -> HttpIncoming:
-        patience = seconds(outgoing.first_byte)
-        until = None if patience is None else asyncio.get_running_loop().time() + patience
-        answer = await self._origin.request(outgoing, self._target, until)
-        if answer[1].code in REDIRECTS:
-            answer, self._target = await self._origin.follow(outgoing, answer, self._target, until)
-        connection, message, body = answer
+        asked = self._target
+        connection, message, body, target = await self._origin.request(outgoing, asked)
         if message.code == UNKNOWN:
             # The target of an earlier redirect may be gone: the next request tries the configured URL.
             self._target = self._origin.configured
+        elif target is not asked:
+            self._target = target
         try:
             return HttpIncoming(
                 connection,
                 message,
                 body,
                 limit=self._limit,
-                idle=seconds(outgoing.idle),
+                idle=None if outgoing.idle is None else outgoing.idle.total_seconds(),
                 left_out=self._left_out,
                 placed=outgoing.placed,
             )

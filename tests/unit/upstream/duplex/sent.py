@@ -27,7 +27,7 @@ async def read(incoming: Incoming) -> list[bytes]:
     try:
         return [message async for message in incoming.messages()]
     finally:
-        await incoming.release(answered=True)
+        incoming.release(answered=True)
 
 
 async def begun(transport: DuplexTransport) -> str:

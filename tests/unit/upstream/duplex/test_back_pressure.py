@@ -97,7 +97,7 @@ async def test_what_is_not_read_stops_the_line_and_reading_it_lets_it_go_on(
     assert not line.is_paused
     line.answer(asked, {"content": "x" * KEPT_MOST})
     assert line.is_paused
-    await incoming.release()
+    incoming.release()
     assert not line.is_paused
 
 
@@ -113,7 +113,7 @@ async def test_a_session_that_does_not_listen_is_told_so_much_and_no_more(
     listening = await transport.send(stream(id_))
     messages = listening.messages()
     assert [b'"data": %d' % turn in await anext(messages) for turn in range(2)] == [True, True]
-    await listening.release()
+    listening.release()
 
 
 async def test_whoever_listens_anew_takes_the_stream_over(transport: DuplexTransport, program: ScriptedProgram) -> None:
@@ -126,7 +126,7 @@ async def test_whoever_listens_anew_takes_the_stream_over(transport: DuplexTrans
     async with bounded():
         assert await hearing == []
         assert b"list_changed" in await anext(second.messages())
-    await second.release()
+    second.release()
 
 
 async def test_a_session_that_nobody_hears_any_more_ends_by_itself(
@@ -134,18 +134,18 @@ async def test_a_session_that_nobody_hears_any_more_ends_by_itself(
 ) -> None:
     monkeypatch.setattr(session, "UNHEARD", 0.02)
     id_ = await begun(transport)
-    await (await transport.send(stream(id_))).release()
+    (await transport.send(stream(id_))).release()
     await eventually(lambda: program.lines[0].holders == 0)
     assert (await transport.send(post(CALL % 2, id_))).status == 404
 
 
 async def test_a_session_that_is_heard_again_does_not_end(transport: DuplexTransport) -> None:
     id_ = await begun(transport)
-    await (await transport.send(stream(id_))).release()
+    (await transport.send(stream(id_))).release()
     assert transport._sessions[id_]._silence is not None
     listening = await transport.send(stream(id_))
     assert transport._sessions[id_]._silence is None
-    await listening.release()
+    listening.release()
 
 
 async def test_a_session_at_work_does_not_end_for_being_unheard(
@@ -164,7 +164,7 @@ async def test_a_session_at_work_does_not_end_for_being_unheard(
     program.silent.add("tools/call")
     sending = asyncio.create_task(transport.send(post(CALL % 2, id_)))
     line, asked = await program.asked("tools/call")
-    await (await transport.send(stream(id_))).release()
+    (await transport.send(stream(id_))).release()
     await eventually(lambda: len(looks) >= 2)
     assert line.holders == 1
     line.answer(asked, {})
@@ -233,4 +233,4 @@ async def _answer(transport: DuplexTransport, session: str, number: int) -> obje
     try:
         return await read(incoming)
     finally:
-        await incoming.release()
+        incoming.release()

@@ -89,7 +89,7 @@ async def test_whoever_speaks_in_a_session_whose_line_is_lost_is_told_why_and_so
     assert b"list_changed" in await anext(messages)
     with pytest.raises(UpstreamFailed, match="The server's process exited with status 3") as failed:
         await anext(messages)
-    await listening.release()
+    listening.release()
     assert (failed.value.reason, failed.value.dispatched) == ("session_lost", False)
     for _ in range(2):
         with pytest.raises(UpstreamFailed, match="The server's process exited with status 3") as failed:
@@ -157,7 +157,7 @@ async def test_progress_of_what_was_answered_already_is_heard_beside_answers(
     program.lines[0].say(progress(2, 1))
     async with bounded():
         assert b"progressToken" in await anext(listening.messages())
-    await listening.release()
+    listening.release()
 
 
 async def test_a_refusal_of_the_handshake_gives_no_session(

@@ -94,7 +94,7 @@ async def test_what_has_no_body_by_its_status_has_none(server: RawServer, transp
     async with bounded():
         incoming = await sending
         assert incoming.status == 204
-        await incoming.release()
+        incoming.release()
 
 
 async def test_a_large_body_arrives_whole(server: RawServer, transport: HttpTransport) -> None:
@@ -107,7 +107,7 @@ async def test_a_large_body_arrives_whole(server: RawServer, transport: HttpTran
     async with bounded():
         incoming = await sending
         assert [message async for message in incoming.messages()] == [b"{}"]
-    await incoming.release()
+    incoming.release()
     await answer_again(line, transport)
 
 
@@ -121,7 +121,7 @@ async def test_an_answer_before_the_end_of_a_large_body_is_heard_and_its_connect
     async with bounded():
         incoming = await sending
     assert incoming.status == 413
-    await incoming.release()
+    incoming.release()
     assert await line.at_end()
     await answered(server, transport, DOCUMENT)
 
@@ -144,7 +144,7 @@ async def test_a_body_that_nobody_reads_is_not_taken_from_the_server(
         messages = [message async for message in incoming.messages()]
     assert [len(message) for message in messages] == [size]
     await saying
-    await incoming.release()
+    incoming.release()
     await answer_again(line, transport)
 
 

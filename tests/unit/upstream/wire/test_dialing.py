@@ -73,7 +73,7 @@ async def answer(server: RawServer, asking: "asyncio.Task[Any]") -> None:
     async with bounded():
         incoming = await asking
     assert incoming.status == 204
-    await incoming.release()
+    incoming.release()
 
 
 async def test_an_address_that_refuses_costs_no_time(
@@ -121,7 +121,7 @@ async def test_of_two_connections_at_once_one_is_used_and_one_dropped(
         used = lines[ended.index(False)]
         await used.say(BARE)
         async with bounded():
-            await (await asking).release()
+            (await asking).release()
         await transport.close()
 
 

@@ -61,7 +61,7 @@ class _Watched:
 async def send(transport: HttpTransport, told: Told) -> None:
     incoming = await transport.send(outgoing()._replace(left=told))
     assert [message async for message in incoming.messages()] == [b"{}"]
-    await incoming.release()
+    incoming.release()
 
 
 async def test_it_is_told_right_before_the_first_byte_on_a_new_connection_and_on_a_kept_one(

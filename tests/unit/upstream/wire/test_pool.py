@@ -161,10 +161,10 @@ async def test_an_answer_that_is_released_twice_does_not_share_its_connection(
     await line.request()
     await line.say(DOCUMENT)
     incoming = await sending
-    await incoming.release()
+    incoming.release()
     other = start(transport)
     await line.request()
-    await incoming.release()
+    incoming.release()
     another = start(transport)
     await (await server.next()).request()
     assert len(server.accepted) == 2
@@ -183,8 +183,8 @@ async def test_a_stream_that_does_not_end_after_its_answer_is_dropped_soon(
     await line.say(STREAM, EVENT)
     incoming = await sending
     assert await anext(incoming.messages()) == b"{}"
-    await incoming.release(answered=True)
-    await incoming.release()
+    incoming.release(answered=True)
+    incoming.release()
     assert await line.at_end()
 
 
@@ -198,7 +198,7 @@ async def test_a_stream_that_ends_soon_after_its_answer_gives_its_connection_bac
     await line.say(STREAM, EVENT)
     incoming = await sending
     assert await anext(incoming.messages()) == b"{}"
-    await incoming.release(answered=True)
+    incoming.release(answered=True)
     await line.say(end)
     if end.endswith(b"."):
         assert await line.at_end()

@@ -34,7 +34,7 @@ async def peer_of(server: RawServer, transport: HttpTransport) -> Any:
     await line.request()
     await line.say(BARE)
     async with bounded():
-        await (await asking).release()
+        (await asking).release()
     return line.writer.get_extra_info("peercert") or None
 
 
