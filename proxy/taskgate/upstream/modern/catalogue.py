@@ -18,12 +18,15 @@ from taskgate.protocol.server_messages import EncodedRequest
 from taskgate.upstream.calls import Call
 from taskgate.upstream.catalogue import read_catalogue
 from taskgate.upstream.modern.context import ModernUpstreamContext
-from taskgate.upstream.modern.rounds import Mirrored
 from taskgate.upstream.single import Abandoned, SingleFlight
 
 MOST_NAMED: Final = 16
 """Tools of a page that are logged by name when they are left out; a faulty server may have very
 many."""
+
+Mirrored = Mapping[str, tuple[str, ...]]
+"""Arguments of a tool that headers of its calls repeat: the rest of the header's name, and the path
+of the argument."""
 
 log = getLogger("taskgate.upstream")
 
@@ -75,7 +78,7 @@ class Catalogue:
         header.
         """
         try:
-            listed = (self.value or await self.get()).get(tool)
+            listed = (self._tools.value or await self.get()).get(tool)
         except (UpstreamFailed, Abandoned):
             return {}
         return {} if listed is None else listed.header_paths

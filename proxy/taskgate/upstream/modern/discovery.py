@@ -64,18 +64,13 @@ class Discovery:
         self._met = met
         self._lost = lost
         self._clock = clock
-        # The identity; shared by all requests that wait for it.
-        self._server = SingleFlight(self._discover)
+        self.server = SingleFlight(self._discover)
+        """The identity, shared by all requests that wait for it; unknown once this is closed."""
         # The time of the last valid answer; see `doubt`.
         self._sure_since = 0.0
         self.serves_tasks = False
         """Whether the server last said that it can make tasks of calls."""
         self._closed = False
-
-    @property
-    def value(self) -> ServerDescription | None:
-        """The identity if it is known now; None also once closed."""
-        return None if self._closed else self._server.value
 
     async def get(self) -> ServerDescription:
         """Return the identity; ask for it if it is unknown. Raises UpstreamFailed; the call that
@@ -83,7 +78,7 @@ class Discovery:
         if self._closed:
             raise failures.let_go(dispatched=False)
         try:
-            return self._server.value or await self._server.get()
+            return self.server.value or await self.server.get()
         except UpstreamFailed as failure:
             # The call that needed the discovery was not sent.
             raise failures.unsent(failure) from None
@@ -91,15 +86,15 @@ class Discovery:
             raise failures.let_go(dispatched=False) from None
 
     def doubt(self, response: Response) -> None:
-        """Forget the identity after an answer that a legacy server could give; the next request
-        asks again.
+        """Forget the identity after an error that a legacy server could give; the next request asks
+        again.
 
         Not soon after the last discovery, since errors of a modern server look alike.
         """
-        if response.error is None or response.error_code in MODERN_ERRORS:
+        if response.error_code in MODERN_ERRORS:
             return
         if self._clock.elapsed() - self._sure_since >= SURE_FOR:
-            self._server.forget()
+            self.server.forget()
 
     async def see(self) -> None:
         """Ask `server/discover` again at once, after an `Unwelcome` refusal: a bare HTTP status that
@@ -108,14 +103,14 @@ class Discovery:
         `era_lost` of the context is called if that shows that the server left this era. The wait is
         short, and nothing is raised: the refused request fails anyway.
         """
-        if self._server.value is not None:
-            self._server.forget()
+        if self.server.value is not None:
+            self.server.forget()
         with suppress(UpstreamFailed, TimeoutError):
             async with asyncio.timeout(SIGN_OF_LIFE.total_seconds()):
                 await self.get()
 
     def expect_era(self, response: Response) -> None:
-        """Raise UpstreamFailed for an answer that the server does not support this revision; it did
+        """Raise UpstreamFailed for an error that the server does not support this revision; it did
         not act then."""
         if response.error_code == UNSUPPORTED_VERSION:
             raise self._other_era()
@@ -123,7 +118,7 @@ class Discovery:
     async def close(self) -> None:
         """Stop the request that runs; its waiters and all later callers get a failure."""
         self._closed = True
-        await self._server.close()
+        await self.server.close()
 
     async def _discover(self) -> ServerDescription:
         upstream_context = self._upstream_context
@@ -149,7 +144,7 @@ class Discovery:
 
     def _other_era(self) -> UpstreamFailed:
         """Forget the server, report that it left this era, and return the failure."""
-        self._server.forget()
+        self.server.forget()
         self._lost()
         self._upstream_context.era_lost()
         text = "The server and the gateway share no protocol revision of this era"

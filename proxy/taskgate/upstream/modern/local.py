@@ -42,11 +42,6 @@ class LocalWords:
         self._listening = listening
         self._lasting = lasting
 
-    @property
-    def log_level(self) -> str | None:
-        """The log level that is sent with every request once a host has set it."""
-        return self._lasting.level
-
     async def answer(self, method: str, params: Params | None) -> Response:
         """Return the answer to a request of `SERVED_HERE`. Raises UpstreamFailed."""
         if method == PING:

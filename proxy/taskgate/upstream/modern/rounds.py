@@ -9,7 +9,7 @@ new request id (M-MRTR-3). `OpenRound` asks the questions, `ServerTasks` follows
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Coroutine
 from datetime import timedelta
 from functools import partial
 from itertools import count
@@ -24,7 +24,9 @@ from taskgate.protocol.vocabulary import HEADER_MISMATCH, TOOLS_CALL
 from taskgate.system.offload import LARGE, in_thread
 from taskgate.upstream import failures
 from taskgate.upstream.calls import Call
+from taskgate.upstream.modern.catalogue import Catalogue
 from taskgate.upstream.modern.context import ModernUpstreamContext
+from taskgate.upstream.modern.discovery import Discovery
 from taskgate.upstream.modern.exchanges import ModernExchanges
 from taskgate.upstream.modern.native import ServerTasks
 from taskgate.upstream.modern.questions import OpenRound
@@ -45,16 +47,10 @@ MOST_NOTED: Final = 1024
 """Tools that are remembered to need the tasks extension. For others each call is refused once and
 sent again."""
 
-Mirrored = Mapping[str, tuple[str, ...]]
-"""Arguments of a tool that headers of its calls repeat: the rest of the header's name, and the path
-of the argument."""
-
 
 class RoundRunner:
-    """Sends calls to one server for one host.
-
-    `mirrored_anew` reads the tool list again and returns which arguments headers of a tool's calls
-    repeat. `serves_tasks` tells whether the server declares the tasks extension.
+    """Sends the requests of one session. `discovery` has the server's identity, and `catalogue` its
+    tools.
 
     A request declares that extension if its draft has `follows_tasks`: the call may then become a
     task. Some tools run as tasks only, and the server refuses their calls without it. Such a call
@@ -67,28 +63,56 @@ class RoundRunner:
         exchanges: ModernExchanges,
         server_tasks: ServerTasks,
         host: Peer | None,
-        mirrored_anew: Callable[[str], Awaitable[Mirrored]],
-        serves_tasks: Callable[[], bool],
+        discovery: Discovery,
+        catalogue: Catalogue,
     ) -> None:
         self._upstream_context = upstream_context
         self._exchanges = exchanges
         self._server_tasks = server_tasks
         self._host = host
-        self._mirrored_anew = mirrored_anew
-        self._serves_tasks = serves_tasks
+        self._discovery = discovery
+        self._catalogue = catalogue
         self._only_as_tasks: set[str] = set()
 
-    async def ask(self, call: Call, draft: RequestDraft, tool: str | None, first_byte: timedelta | None) -> Response:
+    async def ask(self, call: Call, draft: RequestDraft, tool: str | None) -> Response:
         """Send a request, in rounds if the server asks something, and return its last answer.
 
-        A call with `resumes` begins with the next round of another process. Raises UpstreamFailed.
+        It waits for discovery if the server is unknown. For a `tools/call` of an unlisted tool it
+        waits for the tool list, which tells the headers that are required. `tool` is None for a
+        request that is no call, or whose tool the caller did not give. A call with `resumes` begins
+        with the next round of another process. Raises UpstreamFailed.
         """
+        if self._discovery.server.value is None:
+            await self._discovery.get()
+        first_byte = None
+        if draft.method != TOOLS_CALL:
+            tool, first_byte = None, self._upstream_context.settings.first_byte
+        elif draft.follows_tasks and not self._discovery.serves_tasks:
+            # The extension is declared only to servers that have it.
+            draft = draft._replace(follows_tasks=False)
+        if tool is not None:
+            header_paths = await self._catalogue.mirrored(tool)
+            if header_paths:
+                draft = draft._replace(header_paths=header_paths)
         if call.resumes is not None:
             resumed = await self._resumed_round(draft, call.resumes)
             if resumed is None:
                 return self._upstream_context.dialect.unanswered_error(call.id)
             draft = resumed
-        draft, response = await self._first_answer(call, draft, tool, first_byte)
+        if tool in self._only_as_tasks:
+            draft = draft._replace(follows_tasks=True)
+        response = await self._send(call, draft, first_byte)
+        if tool is not None and response.error is not None:
+            draft, response = await self._after_refusal(call, draft, tool, response)
+        dialect = self._upstream_context.dialect
+        if not draft.follows_tasks and dialect.round_of(draft.method, call.id, response) is None:
+            return response
+        return await self._run_rounds(call, draft, response, first_byte)
+
+    async def _run_rounds(
+        self, call: Call, draft: RequestDraft, response: Response, first_byte: timedelta | None
+    ) -> Response:
+        """Return the last answer to a request: `response` may be a task, or ask something."""
         empty = 0
         for turn in count():
             task = (
@@ -116,36 +140,27 @@ class RoundRunner:
                 raise failures.sent(failure) from None
         raise protocol_violation("it requests input without end")
 
-    async def _first_answer(
-        self, call: Call, draft: RequestDraft, tool: str | None, first_byte: timedelta | None
+    async def _after_refusal(
+        self, call: Call, draft: RequestDraft, tool: str, response: Response
     ) -> tuple[RequestDraft, Response]:
-        """Send the first request, and again with another form if the server refuses its form before
-        it acts.
+        """Send a call again in another form, if `response` refuses its form: the server has not acted
+        then.
 
         Returns the request of the last attempt, and the answer to it.
         """
-        if tool in self._only_as_tasks:
-            draft = draft._replace(follows_tasks=True)
-        response = await self._send(call, draft, first_byte)
-        if tool is not None and not draft.follows_tasks and self._runs_only_as_task(response):
+        runs_only_as_task = self._upstream_context.dialect.needs_tasks(response) and self._discovery.serves_tasks
+        if not draft.follows_tasks and runs_only_as_task:
             if len(self._only_as_tasks) < MOST_NOTED:
                 self._only_as_tasks.add(tool)
             draft = draft._replace(follows_tasks=True)
-            response = await self._send_again(call, draft, first_byte)
-        if tool is not None and draft.method == TOOLS_CALL and _is_mismatch(response):
-            # The server refused before it acted; the headers that it requires may have changed
-            # (H-MOD-7).
-            mirrored = await self._mirrored_anew(tool)
+            response = await self._send_again(call, draft, None)
+        if response.error_code == HEADER_MISMATCH:
+            # The headers that it requires may have changed (H-MOD-7).
+            mirrored = await self._catalogue.mirrored_anew(tool)
             if mirrored != draft.header_paths:
                 draft = draft._replace(header_paths=mirrored)
-                response = await self._send_again(call, draft, first_byte)
+                response = await self._send_again(call, draft, None)
         return draft, response
-
-    def _runs_only_as_task(self, response: Response) -> bool:
-        """Whether the server refused the call because it runs as a task only."""
-        return (
-            response.error is not None and self._upstream_context.dialect.needs_tasks(response) and self._serves_tasks()
-        )
 
     async def _next_round(self, call: Call, draft: RequestDraft, asks: ServerRound, empty: int) -> RequestDraft | None:
         """Gather the answers to a round, and return the request of the next one; None if an answer
@@ -210,7 +225,3 @@ async def _expect_ours(leave: Leave) -> None:
     """
     if not await leave():
         raise failures.let_go(dispatched=True)
-
-
-def _is_mismatch(response: Response) -> bool:
-    return response.error_code == HEADER_MISMATCH

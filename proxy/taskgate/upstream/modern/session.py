@@ -77,6 +77,7 @@ class ModernSession:
         self._exchanges = ModernExchanges(upstream_context, host)
         self._waits = RequestWaits(upstream_context, clock)
         self._catalogue = Catalogue(upstream_context, host, open_=self.open, ask=self._ask_for_page)
+        self.listed = self._catalogue.listed
         self._listening = SubscriptionListener(
             upstream_context, host, hear=self._hear_aside, resumed=self._catalogue.forget, lasting=lasting, clock=clock
         )
@@ -93,12 +94,11 @@ class ModernSession:
         )
         # Follows and cancels the tasks that the server makes of calls.
         self._natives = ServerTasks(upstream_context, self._exchanges, host, clock)
-        # Reads the attribute at each call: every discovery may change it.
-        serves_tasks = partial(getattr, self._discovery, "serves_tasks")
         self._rounds = RoundRunner(
-            upstream_context, self._exchanges, self._natives, host, self._catalogue.mirrored_anew, serves_tasks
+            upstream_context, self._exchanges, self._natives, host, self._discovery, self._catalogue
         )
         self._host_knows_tasks = upstream_context.dialect.host_declares_tasks(host)
+        self._lasting = lasting
         self._local = LocalWords(upstream_context, self.open, self._listening, lasting)
         # For `tools` only: requests ask `Discovery` first, which fails once it is closed.
         self._closed = False
@@ -122,7 +122,7 @@ class ModernSession:
     ) -> Coroutine[Any, Any, Response]:
         if method in SERVED_HERE:
             return self._local.answer(method, params)
-        level = log_level or self._local.log_level
+        level = log_level or self._lasting.level
         # For other hosts the call becomes a task only if the tool requires it (`RoundRunner`).
         follows = method == TOOLS_CALL and self._host_knows_tasks
         draft = RequestDraft(
@@ -154,7 +154,7 @@ class ModernSession:
             return await self._waits.bounded(call, TOOLS_CALL, resumed, self._discovery.expect_era)
         # None, or a `NextRound`: the call starts with the round that another process prepared.
         call.resumes = resumes
-        level = log_level or self._local.log_level
+        level = log_level or self._lasting.level
         draft = RequestDraft(
             method=TOOLS_CALL,
             params=Params(params),
@@ -181,9 +181,6 @@ class ModernSession:
             raise failures.unsent(failure) from None
         except Abandoned:
             raise failures.let_go(dispatched=False) from None
-
-    def listed(self, tool: str) -> ListedTool | None:
-        return self._catalogue.listed(tool)
 
     def grants(self, filters: frozenset[str]) -> frozenset[str]:
         return filters & self._listening.granted
@@ -214,47 +211,16 @@ class ModernSession:
         What the answer shows of the server's era goes to `Discovery` (class text). Raises
         UpstreamFailed.
         """
-        sending = self._prepared(call, draft, tool)
+        sending = self._rounds.ask(call, draft, tool)
         try:
             response = await self._waits.bounded(call, draft.method, sending, self._discovery.expect_era)
         except failures.Unwelcome:
             # Refused with a bare HTTP status that may show another era. The request still fails.
             await self._discovery.see()
             raise
-        self._discovery.doubt(response)
+        if response.error is not None:
+            self._discovery.doubt(response)
         return response
-
-    def _prepared(self, call: Call, draft: RequestDraft, tool: str | None) -> Coroutine[Any, Any, Response]:
-        """Return a coroutine, not yet started, that sends the request and returns its answer.
-
-        It waits for discovery if the server is unknown. For a `tools/call` of an unlisted tool it
-        waits for the tool list, which tells the headers that are required. Otherwise it sends at
-        once. `tool` is None for a request that is no call, or whose tool the caller did not give.
-        """
-        if self._discovery.value is None:
-            return self._ask_when_discovered(call, draft, tool)
-        if draft.method != TOOLS_CALL:
-            return self._rounds.ask(call, draft, None, self._upstream_context.settings.first_byte)
-        # The extension is declared only to servers that have it.
-        if draft.follows_tasks and not self._discovery.serves_tasks:
-            draft = draft._replace(follows_tasks=False)
-        if tool is None:
-            return self._rounds.ask(call, draft, None, None)
-        listed = self._catalogue.listed(tool)
-        if listed is None:
-            return self._ask_when_listed(call, draft, tool)
-        with_paths = draft._replace(header_paths=listed.header_paths) if listed.header_paths else draft
-        return self._rounds.ask(call, with_paths, tool, None)
-
-    async def _ask_when_discovered(self, call: Call, draft: RequestDraft, tool: str | None) -> Response:
-        await self.open()
-        return await self._prepared(call, draft, tool)
-
-    async def _ask_when_listed(self, call: Call, draft: RequestDraft, tool: str) -> Response:
-        """Read the tool list, then send the call with the headers that the tool requires."""
-        header_paths = await self._catalogue.mirrored(tool)
-        with_paths = draft._replace(header_paths=header_paths) if header_paths else draft
-        return await self._rounds.ask(call, with_paths, tool, None)
 
     async def _ask_for_page(self, call: Call, written: EncodedRequest) -> Response:
         """Send one `tools/list` of the gateway's own, for `Catalogue`, which has waited for

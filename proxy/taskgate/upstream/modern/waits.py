@@ -30,9 +30,9 @@ class RequestWaits:
         """Await `request`, which sends the call, within the call's timeouts, and return its
         response.
 
-        The outcome is reported to the observer in any case. `judge` is called with the response and
-        raises UpstreamFailed if it is invalid. A timeout, or `let_go`, cancels `request` and raises
-        UpstreamFailed.
+        The outcome is reported to the observer in any case. `judge` is called with an error
+        response, and raises UpstreamFailed if it is invalid. A timeout, or `let_go`, cancels
+        `request` and raises UpstreamFailed.
         """
         clock, began = self._clock, self._clock.elapsed()
         error: str | None = "cancelled"
@@ -41,10 +41,12 @@ class RequestWaits:
         try:
             with call.wait:
                 response = await request
-            error = None if response.error is None else str(response.error_code)
-            if not call.is_task:
-                # A server that made a task did act, whatever the response is.
-                judge(response)
+            error = None
+            if response.error is not None:
+                error = str(response.error_code)
+                if not call.is_task:
+                    # A server that made a task did act, whatever the response is.
+                    judge(response)
         except ScopeCancelled:
             over = failures.let_go if call.was_let_go else failures.too_late
             failure = over(dispatched=call.sent)
