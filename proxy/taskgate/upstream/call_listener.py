@@ -161,15 +161,13 @@ class UnsavedCallListener:
 
     __slots__ = ()
 
+    leaves = False
+
     def keep(self, between: Between) -> Leave | None:
         """Store nothing: the next round is sent by the process that sent this one."""
 
     def on_checkpoint(self, resume_point: ResumePoint) -> None:
         """Ignore the resume point: the call is never resumed elsewhere."""
-
-    @property
-    def leaves(self) -> bool:
-        return False
 
     @property
     def can_be_asked(self) -> bool:

@@ -20,7 +20,8 @@ MAX_URIS: Final = 1_000
 MAX_URI: Final = 4_096
 """Characters of a URI that is stored."""
 
-_LASTING: Final = frozenset({LOGGING_SET_LEVEL, RESOURCES_SUBSCRIBE, RESOURCES_UNSUBSCRIBE})
+LASTING: Final = frozenset({LOGGING_SET_LEVEL, RESOURCES_SUBSCRIBE, RESOURCES_UNSUBSCRIBE})
+"""Methods of requests that set some of it."""
 
 
 class Lasting:
@@ -35,11 +36,11 @@ class Lasting:
         self.uris: dict[str, int] = {}
 
     def note(self, method: str, params: Params | None) -> None:
-        """Store what a request to a legacy server sets, if anything, after the server agreed.
+        """Store what a request of a method in LASTING sets, after the legacy server agreed.
 
-        Subscriptions beyond the limits are not stored.
+        Other requests set nothing. Subscriptions beyond the limits are not stored.
         """
-        if method not in _LASTING or params is None:
+        if params is None:
             return
         if method == LOGGING_SET_LEVEL:
             self.level = level_of(params) or self.level
@@ -49,7 +50,7 @@ class Lasting:
             return
         if method == RESOURCES_UNSUBSCRIBE:
             self.uris.pop(uri, None)
-        elif len(uri) <= MAX_URI and len(self.uris) < MAX_URIS:
+        elif method == RESOURCES_SUBSCRIBE and len(uri) <= MAX_URI and len(self.uris) < MAX_URIS:
             self.uris[uri] = 1
 
 

@@ -3,33 +3,35 @@
 Built from the settings; sessions of both eras ask it for each request.
 """
 
+from dataclasses import dataclass, field
 from datetime import timedelta
 from fnmatch import fnmatchcase
-from typing import Final, NamedTuple
+from typing import Final
 
 from taskgate.protocol.vocabulary import TOOLS_CALL
 from taskgate.upstream.settings import ToolTimeouts, UpstreamSettings
 
 
-class CallBounds(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class CallBounds:
     """Timeouts of a call. `call`: seconds without progress. `ceiling`: seconds in all.
 
-    `idle` is the silence that is allowed on its stream; None: any.
+    `idle` is the silence that is allowed on its stream; None: any. `first` are the seconds after
+    which a call without any progress ends.
     """
 
     call: float
     ceiling: float
     idle: timedelta | None = None
+    first: float = field(init=False)
 
-    @property
-    def first(self) -> float:
-        """Seconds after which a call without any progress ends."""
-        return min(self.call, self.ceiling)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "first", min(self.call, self.ceiling))
 
     def within(self, span: timedelta) -> "CallBounds":
         """Return the same timeouts, cut to `span`."""
         seconds = span.total_seconds()
-        return self._replace(call=min(self.call, seconds), ceiling=min(self.ceiling, seconds))
+        return CallBounds(min(self.call, seconds), min(self.ceiling, seconds), self.idle)
 
 
 def briefly(span: timedelta) -> CallBounds:

@@ -166,7 +166,7 @@ class Adopting:
         began = asyncio.get_running_loop().time()
         error: str | None = "cancelled"
         try:
-            response = await talk.conversation.take_up(call, resume_point.event, resumed.asked)
+            response = await talk.conversation.ask(call, resumed)
             error = None if response.error is None else str(response.error_code)
         except UpstreamFailed as failure:
             error = failure.reason

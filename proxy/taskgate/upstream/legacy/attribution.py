@@ -92,7 +92,7 @@ class Attribution:
         """
         for id_, waiting in tuple(self._waiting.items()):
             # The second condition: every call is decided that might have become its task.
-            if not self._must_wait(waiting.asked.task) or not waiting.making & self._followed.making:
+            if not self._must_wait(waiting.asked.task) or not waiting.making & self._followed.undecided:
                 self._release(id_)
 
     def withdraw(self, id: RequestId) -> None:
@@ -112,7 +112,7 @@ class Attribution:
 
     def _must_wait(self, task: str | None) -> bool:
         """Whether only an answer that is not yet read can tell whose task this is."""
-        making = self._followed.making
+        making = frozenset(self._followed.undecided)
         if task is None or not making or self._followed.of_task(task) is not None:
             return False
         # A single call does not wait: its server may answer it only after the question was
@@ -123,7 +123,7 @@ class Attribution:
         """Let a question wait until `look_again` or its timer releases it."""
         if asked.id not in self._waiting:
             timer = asyncio.get_running_loop().call_later(PATIENCE, partial(self._release, asked.id))
-            self._waiting[asked.id] = _WaitingQuestion(asked, self._followed.making, timer)
+            self._waiting[asked.id] = _WaitingQuestion(asked, frozenset(self._followed.undecided), timer)
 
     def _release(self, id: RequestId) -> None:
         """End the wait of a question, and pass it on."""

@@ -7,7 +7,7 @@ if the server ended it; `HttpSession` then opens another. `Talk` holds it with i
 """
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
@@ -16,7 +16,7 @@ from typing import Any, Final
 from taskgate.domain.versions import Peer, Revision
 from taskgate.errors import UpstreamFailed
 from taskgate.protocol.discovery import ServerDescription
-from taskgate.protocol.messages import Notification, Response
+from taskgate.protocol.messages import Response
 from taskgate.protocol.server_messages import (
     CallProgress,
     CallResponse,
@@ -42,7 +42,7 @@ from taskgate.upstream.legacy.followed import FollowedCalls, TaskCall
 from taskgate.upstream.legacy.handshake import Handshake
 from taskgate.upstream.legacy.questions import Questions, asked_again
 from taskgate.upstream.principal import Principal
-from taskgate.upstream.resume_points import ResumePoint
+from taskgate.upstream.resume_points import Resumed, ResumePoint
 
 FAREWELL: Final = 2.0
 """Seconds for the last messages at the end of a conversation."""
@@ -124,55 +124,23 @@ class Conversation:
             peer=Peer(revision=revision, capabilities={}, info={}), capabilities="{}", instructions=None
         )
 
-    def ask(self, call: Call, message: str, *, first_byte: timedelta | None) -> Coroutine[Any, Any, Response]:
-        """Send a request and return the response. Raises UpstreamFailed.
+    async def ask(self, call: Call, request: str | Resumed, *, first_byte: timedelta | None = None) -> Response:
+        """Send a request and return the response, at most within its time. Raises UpstreamFailed.
 
-        If the await is cancelled, or the call's time is up, the request is cancelled at the server.
+        `request` is its text, or a `Resumed` if another process has sent it. Then the questions of
+        that process are asked, and the rest of the stream is read. If the await is cancelled, or
+        the call's time is up, the request is cancelled at the server.
         """
-        return self._wait_for(call, self._exchanges.ask(call, message, first_byte))
-
-    def take_up(self, call: Call, event: str, asked: Mapping[str, Question]) -> Coroutine[Any, Any, Response]:
-        """Return the response to a request that another process sent.
-
-        Its stream is read on after `event`. `asked` is as in Resumed. Otherwise as `ask`.
-        """
-        # It counts as sent: the other process has sent it.
-        call.leave()
-        return self._wait_for(call, self._resume(call, event, asked))
-
-    def ask_anew(self, call: Call, asked: Mapping[str, Question]) -> None:
-        """Ask the listener of a resumed call the questions that the other process got.
-
-        `asked` has them by the server's keys, as in Resumed.
-        """
-        for again in asked_again(asked):
-            self._attribution.take(again, call)
-
-    def over(self, call: Call) -> None:
-        """End a call: follow it no more, and withdraw its open questions.
-
-        Calls of `ask` and `take_up` end by themselves. For a `TaskCall`, its owner calls this.
-        """
-        self.followed.end(call)
-        if is_left(call):
-            # The process that resumes the call needs the session.
-            self.leave()
-        # Some of its questions may be for another call after all.
-        for asked in self._questions.end_of(call, is_left=is_left(call)):
-            self._attribution.take(asked, None)
-
-    async def _resume(self, call: Call, event: str, asked: Mapping[str, Question]) -> Response:
-        """Ask the questions of the other process, and read the rest of the stream."""
-        self.ask_anew(call, asked)
-        return await self._exchanges.take_up(call, event)
-
-    async def _wait_for(self, call: Call, work: Coroutine[Any, Any, Response]) -> Response:
-        """Await the response to a call, at most for its time, and end the call."""
         self._calls[call.id] = call
         call.begin(self._upstream_context.alarms, self._upstream_context.running)
         try:
             with call.wait:
-                return await work
+                if isinstance(request, str):
+                    return await self._exchanges.ask(call, request, first_byte)
+                call.sent = True
+                self.ask_anew(call, request.asked)
+                assert request.resume_point.event is not None, "without an event there is no stream to read on"
+                return await self._exchanges.take_up(call, request.resume_point.event)
         except asyncio.CancelledError:
             self._give_up(call)
             raise
@@ -186,8 +154,24 @@ class Conversation:
         finally:
             call.stop()
             # A call that may have become a task ends in `met`.
-            if not self.followed.expects(call.id):
-                self._forget(call)
+            if call.id not in self.followed.undecided:
+                self._end(call)
+
+    def ask_anew(self, call: Call, asked: Mapping[str, Question]) -> None:
+        """Ask the listener of a resumed call the questions that the other process got.
+
+        `asked` has them by the server's keys, as in Resumed.
+        """
+        for again in asked_again(asked):
+            self._attribution.take(again, call)
+
+    def over(self, call: TaskCall) -> None:
+        """End a call that became a task: follow it no more, and withdraw its open questions.
+
+        Its owner calls this. Other calls end by themselves.
+        """
+        self.followed.end(call)
+        self._end(call)
 
     async def hear(self, message: bytes, call: Call | None) -> Response | None:
         """Handle a message of the server; a response to a call is returned instead.
@@ -200,7 +184,13 @@ class Conversation:
             case CallResponse(response):
                 return response
             case CallProgress(token, notification):
-                self._hear_progress(token, notification)
+                # Progress restarts the timeout without progress.
+                about = self._calls.get(token) or self.followed.of_token(token)
+                if about is not None:
+                    about.told = notification
+                    about.progressed()
+                    if about.listener is not None:
+                        about.listener.on_notification(notification)
             case SessionNotification(notification):
                 if notification.method == NOTE_TOOLS_CHANGED:
                     self._audience.catalogue_changed()
@@ -248,7 +238,7 @@ class Conversation:
         if self.followed.met(id) and id in self._calls:
             if call is not None:
                 self._questions.hand_over(self._calls[id], call)
-            self._forget(self._calls[id])
+            self._end(self._calls[id])
         if call is not None:
             self.followed.begin(call)
         self._attribution.look_again()
@@ -344,10 +334,19 @@ class Conversation:
         if call.is_lasting:
             self.hold(call, event=event)
 
-    def _forget(self, call: Call) -> None:
-        """Remove a call that waits for nothing any more, and end it."""
-        del self._calls[call.id]
-        self.over(call)
+    def _end(self, call: Call) -> None:
+        """End a call that waits for nothing any more: remove it, and withdraw its open questions."""
+        # A `TaskCall` has the id of the call before it, which ended in `met`.
+        if self._calls.get(call.id) is call:
+            del self._calls[call.id]
+        is_left = call.listener is not None and call.listener.leaves
+        if is_left:
+            # The process that resumes the call needs the session.
+            self.leave()
+        if self._questions.open:
+            # Some of its questions may be for another call after all.
+            for asked in self._questions.end_of(call, is_left=is_left):
+                self._attribution.take(asked, None)
 
     # --- messages of the server ---------------------------------------------------------------------------------------
 
@@ -355,15 +354,6 @@ class Conversation:
         """Return the listener of a call, or else that of the session."""
         whole = None if call is None else self.followed.whole(call)
         return self._audience.listener if whole is None or whole.listener is None else whole.listener
-
-    def _hear_progress(self, token: int, notification: Notification) -> None:
-        """Give progress to the call with that token, and restart its timeout without progress."""
-        call = self._calls.get(token) or self.followed.of_token(token)
-        if call is not None:
-            call.told = notification
-            call.progressed()
-            if call.listener is not None:
-                call.listener.on_notification(notification)
 
     def _hear_question(self, asked: ReceivedQuestion, call: Call | None, *, came_aside: bool, guessed: bool) -> None:
         """Open a question, and give it to the listener of its call. `Attribution` calls this."""

@@ -87,39 +87,31 @@ class FollowedCalls:
     def __init__(self) -> None:
         self._calls: dict[int, TaskCall] = {}
         self._whole_by_part: dict[int, TaskCall] = {}
-        self._undecided: set[int] = set()
+        self.undecided: set[int] = set()
+        """The ids of calls that may still become tasks."""
 
     def __iter__(self) -> Iterator[TaskCall]:
         return iter(tuple(self._calls.values()))
 
     def expect(self, id: int) -> None:
         """Register a call that is about to be sent and may become a task. `met` must follow."""
-        self._undecided.add(id)
-
-    @property
-    def making(self) -> frozenset[int]:
-        """The ids of calls that may still become tasks."""
-        return frozenset(self._undecided)
-
-    def expects(self, id: int) -> bool:
-        """Whether this call may still become a task."""
-        return id in self._undecided
+        self.undecided.add(id)
 
     def met(self, id: int) -> bool:
         """Report that it is now known whether the call became a task.
 
         Returns whether that was unknown until now.
         """
-        was_expected = id in self._undecided
-        self._undecided.discard(id)
+        was_expected = id in self.undecided
+        self.undecided.discard(id)
         return was_expected
 
     def begin(self, call: TaskCall) -> None:
         """Start to follow a call; `end` must follow."""
         self._calls[call.id] = call
 
-    def end(self, call: Call) -> None:
-        """Stop to follow a call, and forget its parts. Other calls are ignored."""
+    def end(self, call: TaskCall) -> None:
+        """Stop to follow a call, and forget its parts. Calls that are not followed are ignored."""
         if self._calls.get(call.id) is call:
             del self._calls[call.id]
             self._whole_by_part = {part: whole for part, whole in self._whole_by_part.items() if whole is not call}

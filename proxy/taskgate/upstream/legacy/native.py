@@ -28,7 +28,7 @@ from taskgate.upstream.legacy.adopting import Adopting
 from taskgate.upstream.legacy.audience import is_left
 from taskgate.upstream.legacy.conversation import Conversation
 from taskgate.upstream.legacy.followed import TaskCall
-from taskgate.upstream.legacy.following import Ask, TaskFollower
+from taskgate.upstream.legacy.following import TaskFollower
 from taskgate.upstream.legacy.talk import SIGN_OF_LIFE, Talk
 from taskgate.upstream.resume_points import Resumed
 
@@ -68,20 +68,11 @@ class Natives:
         self._late: set[asyncio.Task[Response]] = set()
         self._is_closed = False
 
-    def way(self, tool: str, params: Params, kinds: Collection[TaskSupport]) -> Ask:
-        """Return the function that sends a call of the tool, for a server with or without tasks.
-
-        It asks for a task if the tool's task support is one of `kinds`, MUST_BE or MAY_BE.
-        """
-        talk = self._reach.talk()
-        if talk is not None and not talk.makes_tasks:
-            return self._reach.ask
-        return partial(self._ask, tool=tool, params=params, kinds=kinds)
-
-    async def _ask(
+    async def ask(
         self, request: UpstreamRequest, *, tool: str, params: Params, kinds: Collection[TaskSupport]
     ) -> Response:
-        """Send a call. Ask for a task if the server has them and the tool is of one of `kinds`."""
+        """Send a call to a server that may have tasks. Ask for one if it has, and the tool's task
+        support is one of `kinds`, MUST_BE or MAY_BE."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:

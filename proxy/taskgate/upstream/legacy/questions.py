@@ -108,7 +108,8 @@ class Questions:
         self._dialect = dialect
         self._say = say
         self._reply = reply
-        self._open: dict[RequestId, OpenQuestion] = {}
+        self.open: dict[RequestId, OpenQuestion] = {}
+        """The open questions, by the server's ids."""
 
     def ask(
         self, asked: ReceivedQuestion, call: Call | None, *, came_aside: bool, guessed: bool = False
@@ -117,14 +118,14 @@ class Questions:
 
         None if it is open already, or if MAX_OPEN are: then it is refused at the server.
         """
-        if asked.id in self._open:
+        if asked.id in self.open:
             # Repeated by a stream that was reopened; the first one will be answered.
             return None
-        if len(self._open) >= MAX_OPEN:
+        if len(self.open) >= MAX_OPEN:
             refusal = self._dialect.default_answer(asked.question.method)
             self._say(self._dialect.answer(asked.id, refusal), droppable=True)
             return None
-        question = self._open[asked.id] = OpenQuestion(asked, self, call, came_aside=came_aside, guessed=guessed)
+        question = self.open[asked.id] = OpenQuestion(asked, self, call, came_aside=came_aside, guessed=guessed)
         if call is not None:
             call.asks(1)
         return question
@@ -150,7 +151,7 @@ class Questions:
 
     def hand_over(self, call: Call, whole: Call) -> None:
         """Move the open questions of a call that became a task to `whole`, its `TaskCall`."""
-        for question in self._open.values():
+        for question in self.open.values():
             if question.call is call:
                 question.call = whole
                 whole.asks(1)
@@ -163,7 +164,7 @@ class Questions:
         is refused or returned.
         """
         others: list[ReceivedQuestion] = []
-        for id_, question in tuple(self._open.items()):
+        for id_, question in tuple(self.open.items()):
             if question.call is call:
                 self.withdraw(id_)
                 if question.guessed and not is_left:
@@ -174,12 +175,12 @@ class Questions:
 
     def end(self) -> None:
         """Withdraw all questions: the conversation is over."""
-        for id_ in tuple(self._open):
+        for id_ in tuple(self.open):
             self.withdraw(id_)
 
     def _remove(self, id: RequestId) -> OpenQuestion | None:
         """Remove a question, and let the time of its call run again if it was its last."""
-        question = self._open.pop(id, None)
+        question = self.open.pop(id, None)
         if question is not None and question.call is not None:
             question.call.asks(-1)
         return question

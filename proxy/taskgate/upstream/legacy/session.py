@@ -27,12 +27,13 @@ from taskgate.upstream.call_listener import CallListener
 from taskgate.upstream.calls import Call, UpstreamContext, UpstreamRequest
 from taskgate.upstream.catalogue import read_catalogue, what_is_left
 from taskgate.upstream.last_welcomes import Welcome
-from taskgate.upstream.lasting import Lasting
+from taskgate.upstream.lasting import LASTING, Lasting
 from taskgate.upstream.legacy.adopting import Adopting, Adoptions
 from taskgate.upstream.legacy.audience import Audience
 from taskgate.upstream.legacy.beginning import Beginnings
 from taskgate.upstream.legacy.conversation import Conversation
 from taskgate.upstream.legacy.detours import Detours
+from taskgate.upstream.legacy.following import Ask
 from taskgate.upstream.legacy.native import MAY_BE, MUST_BE, Natives, Reach
 from taskgate.upstream.legacy.talk import Talk, is_strange
 from taskgate.upstream.legacy.told import ToldTools
@@ -110,19 +111,21 @@ class HttpSession:
         log_level: str | None = None,
         repeated: Mapping[str, str] | None = None,
     ) -> Response:
-        write = self._upstream_context.dialect.call
-        bounds = self._upstream_context.patience.of(tool, method)
-        request = UpstreamRequest(
-            method, lambda id_: write(id_, method, params), bounds, listener, principal, log_level
-        )
-        # Here only tools that require it are called as tasks of the server; in `run` all that may
-        # be.
-        ask = self._ask if tool is None or params is None else self._natives.way(tool, params, MUST_BE)
+        upstream_context, talk = self._upstream_context, self._talk.value
+        write = partial(upstream_context.dialect.call, method=method, params=params)
+        bounds = upstream_context.patience.of(tool, method)
+        request = UpstreamRequest(method, write, bounds, listener, principal, log_level)
+        ask: Ask = self._ask
+        if tool is not None and params is not None and (talk is None or talk.makes_tasks):
+            # Here only tools that require it are called as tasks of the server; in `run` all that
+            # may be.
+            ask = partial(self._natives.ask, tool=tool, params=params, kinds=MUST_BE)
         response = await ask(request)
         if response.error is not None:
             response = await self._detours.after(request, response, ask)
         if response.error is None:
-            self._lasting.note(method, params)
+            if method in LASTING:
+                self._lasting.note(method, params)
             if method == TOOLS_LIST:
                 what_is_left(self._upstream_context.settings.catalogue, response)
                 await self._told.note(params, response)
@@ -151,7 +154,10 @@ class HttpSession:
         request = UpstreamRequest(TOOLS_CALL, write, bounds, listener, principal, log_level)
         if resumes is not None:
             return await self._natives.go_on(request, resumes, self._adopting)
-        ask = self._natives.way(tool, tracked, MAY_BE)
+        ask: Ask = self._ask
+        talk = self._talk.value
+        if talk is None or talk.makes_tasks:
+            ask = partial(self._natives.ask, tool=tool, params=tracked, kinds=MAY_BE)
         response = await ask(request)
         return response if response.error is None else await self._detours.after(request, response, ask)
 
@@ -174,7 +180,7 @@ class HttpSession:
 
     def listed(self, tool: str) -> ListedTool | None:
         known = self._catalogue.value
-        return self._told.get(tool) if known is None else known.get(tool)
+        return (self._told.tools if known is None else known).get(tool)
 
     def grants(self, filters: frozenset[str]) -> frozenset[str]:
         """A legacy server has no filters: all that it declares is granted."""
@@ -230,7 +236,8 @@ class HttpSession:
         try:
             response = await talk.conversation.ask(call, request.write(call.id), first_byte=first_byte)
             error = None if response.error is None else str(response.error_code)
-            self._expect_era(response)
+            if response.error is not None:
+                self._expect_era(response)
         except UpstreamFailed as failure:
             error = failure.reason
             is_over = not self._closed and await talk.is_over(failure)
@@ -258,7 +265,7 @@ class HttpSession:
 
     def _expect_era(self, response: Response) -> None:
         """Raise session_lost for an error that only another era has: the server did not act."""
-        if response.error is not None and era_of_refusal(failures.said_in(response)) is not None:
+        if era_of_refusal(failures.said_in(response)) is not None:
             self._unwelcome()
             raise failures.session_lost()
 

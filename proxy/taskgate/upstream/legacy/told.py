@@ -21,13 +21,14 @@ _CURSOR: Final = '"cursor"'
 class ToldTools:
     """The tools of the last list that went to the host, if that was complete on one page."""
 
-    __slots__ = ("_dialect", "_digest", "_tools")
+    __slots__ = ("_dialect", "_digest", "tools")
 
     def __init__(self, dialect: LegacyUpstreamDialect) -> None:
         self._dialect = dialect
         # The hash of the list whose tools are stored.
         self._digest: int | None = None
-        self._tools: Mapping[str, ListedTool] = {}
+        self.tools: Mapping[str, ListedTool] = {}
+        """The tools of that list by name; none without one."""
 
     async def note(self, params: Params | None, response: Response) -> None:
         """Store the tools in a response to the host; `params` are those of its request.
@@ -44,12 +45,8 @@ class ToldTools:
         with suppress(UpstreamFailed):
             page = await offload(len(response.text), partial(self._dialect.read_tools, response))
             if page.cursor is None:
-                self._digest, self._tools = digest, page.tools
-
-    def get(self, tool: str) -> ListedTool | None:
-        """Return a tool of that list; None if the list has none of that name."""
-        return self._tools.get(tool)
+                self._digest, self.tools = digest, page.tools
 
     def forget(self) -> None:
         """Empty the cache, because the server's tools may have changed."""
-        self._digest, self._tools = None, {}
+        self._digest, self.tools = None, {}
