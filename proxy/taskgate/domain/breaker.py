@@ -112,3 +112,5 @@ class CircuitBreaker:
         self.state = state
         self._first = self._next
         self._failed.clear()
+        # No outcome of them counts any more.
+        self._trials.clear()

@@ -3,7 +3,7 @@
 An upstream is one configured server. A session is one conversation with that server, for a host
 session or a task; `legacy.session`, `modern.session` and `session_of_any_era` implement it. A
 transport moves the bytes of a session: `Outgoing` is one request, `Incoming` its answer. `wire` and
-`duplex` implement it, and wrappers add identity, credentials and the circuit breaker.
+`duplex` implement it. `sending` adds identity, credentials and the circuit breaker.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping

@@ -19,9 +19,8 @@ from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.protocol.discovery import ServerDescription
 from taskgate.protocol.messages import Notification
 from taskgate.protocol.vocabulary import PING
-from taskgate.upstream.base import Incoming, Outgoing, Transport, UpstreamSession
+from taskgate.upstream.base import UpstreamSession
 from taskgate.upstream.call_listener import ServerQuestion, UnsavedCallListener
-from taskgate.upstream.guarded import watched
 from taskgate.upstream.pauses import share
 from taskgate.upstream.principal import Principal
 from taskgate.upstream.settings import HealthSettings, UpstreamObserver
@@ -44,13 +43,12 @@ QUIET: Final = UpstreamObserver(
 
 
 class HealthProbe:
-    """Transport of the health checks, around the transport without circuit breaker.
+    """The `RequestWatch` of health checks, in place of the circuit breaker.
 
     It remembers from one `forget` to the next whether a request was sent, and whether one failed.
     """
 
-    def __init__(self, inner: Transport) -> None:
-        self._inner = inner
+    def __init__(self) -> None:
         # Requests of this and earlier checks that wait for the head of an answer.
         self._under_way = 0
         self._sent = self._failed = False
@@ -69,19 +67,13 @@ class HealthProbe:
         """Reset for the next check."""
         self._sent = self._failed = False
 
-    async def send(self, outgoing: Outgoing) -> Incoming:
-        outgoing = outgoing._replace(checks=True)
-        if outgoing.only_listens or outgoing.follows:
-            return await self._inner.send(outgoing)
+    def begin(self) -> int:
+        """Count a request. Its number is not needed."""
         self._sent = True
         self._under_way += 1
-        return await watched(self._inner, outgoing, self._settle)
+        return 0
 
-    async def close(self) -> None:
-        """Do nothing: the connections are shared with other requests."""
-
-    def _settle(self, ok: bool | None) -> None:
-        """Take the outcome of one request, as from `guarded.watched`."""
+    def settle(self, number: int, ok: bool | None) -> None:
         self._under_way -= 1
         if ok is False:
             self._failed = True
@@ -97,7 +89,7 @@ class ProbeResult(NamedTuple):
 class Checks:
     """The health checks of one server.
 
-    They run in a session from `new_session`, which sends through the transport `sentinel`. `found`
+    They run in a session from `new_session`, whose requests `sentinel` watches. `found`
     is called for every check that has a result, after `up` was updated.
     """
 

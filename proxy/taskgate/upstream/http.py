@@ -16,13 +16,12 @@ from taskgate.domain.breaker import CircuitState
 from taskgate.domain.versions import Era, Peer
 from taskgate.protocol.dialects import LegacyUpstreamDialect, ModernUpstreamDialect
 from taskgate.system.timer_wheel import TimerWheel
-from taskgate.upstream.attributed import AttributedTransport
-from taskgate.upstream.base import Transport, UpstreamSession, Vitals
+from taskgate.upstream.base import UpstreamSession, Vitals
 from taskgate.upstream.call_listener import SessionCallListener
 from taskgate.upstream.calls import Running, UpstreamContext, first_id
-from taskgate.upstream.credentials.speaking import Credentials, SpeakingTransport
+from taskgate.upstream.credentials.speaking import Credentials
 from taskgate.upstream.era import EraFinder
-from taskgate.upstream.guarded import GuardedTransport
+from taskgate.upstream.guarded import CircuitGuard
 from taskgate.upstream.health import DEAF, GATEWAY, QUIET, Checks, HealthProbe, ProbeResult
 from taskgate.upstream.last_welcomes import LastWelcomes, Welcome, key_of, knows_callers
 from taskgate.upstream.lasting import Lasting
@@ -32,6 +31,7 @@ from taskgate.upstream.modern.context import ModernUpstreamContext
 from taskgate.upstream.modern.session import ModernSession
 from taskgate.upstream.patience import Patience
 from taskgate.upstream.principal import PrincipalSource
+from taskgate.upstream.sending import SessionTransport
 from taskgate.upstream.session_of_any_era import EraSession, Makers
 from taskgate.upstream.settings import (
     GrantKind,
@@ -70,14 +70,14 @@ class HttpUpstream:
     ) -> None:
         self.name = settings.name
         self._way = way or TransportChoice(HttpTransport(settings, observer.retried))
-        self._guard = _guard(self._way.transport, settings, observer, clock)
-        self._transport: Transport = self._guard or self._way.transport
+        breaker = settings.breaker
+        self._guard = None if breaker is None else CircuitGuard(breaker, moved=observer.circuit, clock=clock)
         self._clock = clock
         has_credentials = settings.credentials is not None or settings.identity != IdentityHeaders()
         self._credentials = Credentials(settings, observer=observer, clock=clock) if has_credentials else None
         self._alarms = TimerWheel(settings.call.total_seconds())
         self._upstream_context = UpstreamContext(
-            transport=self._transport,
+            transport=SessionTransport(self._way.transport, self._guard, lambda: GATEWAY),
             settings=settings,
             dialect=dialect,
             observer=observer,
@@ -115,21 +115,17 @@ class HttpUpstream:
     def session(
         self, listener: SessionCallListener, principal_source: PrincipalSource, host: Peer | None = None
     ) -> UpstreamSession:
-        upstream_context, transport = self._upstream_context, self._for_principal(self._transport, principal_source)
-        if transport is not self._transport:
+        upstream_context = self._upstream_context
+        if self._way.asks_whose or self._credentials is not None:
+            transport = SessionTransport(
+                self._way.transport,
+                self._guard,
+                principal_source,
+                asks_whose=self._way.asks_whose,
+                credentials=self._credentials,
+            )
             upstream_context = replace(upstream_context, transport=transport)
         return self._session(upstream_context, self._finder, listener, host, principal_source)
-
-    def _for_principal(self, transport: Transport, principal_source: PrincipalSource) -> Transport:
-        """Return `transport` for one session, with the session's principal and credentials.
-
-        It is the same object if the server needs neither.
-        """
-        if self._way.asks_whose:
-            transport = AttributedTransport(transport, principal_source)
-        if self._credentials is not None:
-            transport = SpeakingTransport(transport, self._credentials, principal_source)
-        return transport
 
     def _session(
         self,
@@ -213,8 +209,15 @@ class HttpUpstream:
         settings = self._upstream_context.settings
         if health is None or _needs_caller_token(settings):
             return None
-        sentinel = HealthProbe(self._way.transport)
-        transport = self._for_principal(sentinel, lambda: GATEWAY)
+        sentinel = HealthProbe()
+        transport = SessionTransport(
+            self._way.transport,
+            sentinel,
+            lambda: GATEWAY,
+            asks_whose=self._way.asks_whose,
+            credentials=self._credentials,
+            checks=True,
+        )
         upstream_context = replace(self._upstream_context, transport=transport, observer=QUIET, running=Running())
         # Checks find the era for themselves alone: they have no host, and time out sooner.
         new_session = partial(self._session, upstream_context, EraFinder(self._modern), DEAF, None, lambda: GATEWAY)
@@ -247,17 +250,10 @@ class HttpUpstream:
         """Close every connection; requests that still wait for an answer fail."""
         if self._checks is not None:
             await self._checks.close()
-        await self._transport.close()
+        await self._way.transport.close()
         if self._credentials is not None:
             await self._credentials.close()
         self._alarms.close()
-
-
-def _guard(
-    transport: Transport, settings: UpstreamSettings, observer: UpstreamObserver, clock: Clock
-) -> GuardedTransport | None:
-    breaker = settings.breaker
-    return None if breaker is None else GuardedTransport(transport, breaker, moved=observer.circuit, clock=clock)
 
 
 def _needs_caller_token(settings: UpstreamSettings) -> bool:

@@ -16,10 +16,9 @@ from taskgate.protocol.legacy.upstream import LegacyUpstream
 from taskgate.protocol.messages import Params, Response
 from taskgate.protocol.modern.upstream import ModernUpstream
 from taskgate.system.timer_wheel import TimerWheel
-from taskgate.upstream.attributed import AttributedTransport
 from taskgate.upstream.base import Transport, UpstreamSession
 from taskgate.upstream.calls import UpstreamContext
-from taskgate.upstream.credentials.speaking import Credentials, SpeakingTransport
+from taskgate.upstream.credentials.speaking import Credentials
 from taskgate.upstream.era import EraFinder
 from taskgate.upstream.lasting import Lasting
 from taskgate.upstream.legacy.session import HttpSession
@@ -27,6 +26,7 @@ from taskgate.upstream.modern.context import ModernUpstreamContext
 from taskgate.upstream.modern.session import ModernSession
 from taskgate.upstream.patience import Patience
 from taskgate.upstream.principal import Principal
+from taskgate.upstream.sending import SessionTransport
 from taskgate.upstream.session_of_any_era import EraSession, Makers
 from taskgate.upstream.settings import UpstreamSettings
 from unit.upstream.conftest import Ear, Heard, call_params
@@ -103,9 +103,9 @@ class House:
     def _made(self, principal: str | Principal, host: Peer | None, *, modern: bool) -> Guest:
         heard = Heard()
         somebody = Principal(context=principal) if isinstance(principal, str) else principal
-        transport: Transport = AttributedTransport(self.transport, lambda: somebody)
-        if self._credentials is not None:
-            transport = SpeakingTransport(transport, self._credentials, lambda: somebody)
+        transport = SessionTransport(
+            self.transport, None, lambda: somebody, asks_whose=True, credentials=self._credentials
+        )
         shared: dict[str, Any] = {
             "transport": transport,
             "settings": self._settings,

@@ -13,6 +13,7 @@ from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream.base import UpstreamSession
 from taskgate.upstream.wire.connection import Connection
+from taskgate.upstream.wire.pool import Pool
 from unit.upstream.offices import CALL, Deaf, Office, exchange, relay, somebody
 
 SHORT = timedelta(milliseconds=200)
@@ -46,16 +47,15 @@ async def wait_for_a_connection(office: Callable[..., Office], _: ExchangeServer
     session = house.session(somebody())
     await relay(session)
     begun, gate = asyncio.Event(), asyncio.Event()
-    pool = house.upstream._transport._origin._pool
-    dial = pool.dial
+    dial = Pool.dial
 
-    async def slow(until: float | None) -> Connection:
+    async def slow(pool: Pool, until: float | None) -> Connection:
         begun.set()
         await gate.wait()
-        return await dial(until)
+        return await dial(pool, until)
 
-    patch.setattr(pool, "take", lambda: None)
-    patch.setattr(pool, "dial", slow)
+    patch.setattr(Pool, "take", lambda _: None)
+    patch.setattr(Pool, "dial", slow)
     return Way(session, begun, gate)
 
 

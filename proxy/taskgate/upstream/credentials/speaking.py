@@ -1,9 +1,9 @@
-"""Credentials of requests to a server: `SpeakingTransport` adds the headers of `Credentials`.
+"""Credentials of requests to a server: `Credentials` makes their headers.
 
 They are a configured header or a bearer token, and headers that name the caller. A request's
 headers are made anew, so none of the host's headers is in them. No token of one auth context is
-used for another. There is one `Credentials` per server. `http` wraps the transport of each session
-in a `SpeakingTransport`.
+used for another. There is one `Credentials` per server; the `SessionTransport` of each session asks
+it for every request.
 """
 
 from collections.abc import Hashable
@@ -13,14 +13,12 @@ from urllib.parse import quote
 from taskgate.clock import Clock
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream import failures
-from taskgate.upstream.base import Incoming, Outgoing, Transport
 from taskgate.upstream.credentials.grants import Granted, SubjectRefused, TokenEndpoint
 from taskgate.upstream.credentials.tokens import Tokens
-from taskgate.upstream.principal import Principal, PrincipalSource
+from taskgate.upstream.principal import Principal
 from taskgate.upstream.settings import FixedHeader, GrantKind, GrantSettings, UpstreamObserver, UpstreamSettings
 
 _AUTHORIZATION: Final = "Authorization"
-_UNAUTHORIZED: Final = 401
 # Visible ASCII, except the escape character and the separator of list values.
 _PLAIN: Final = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in "%,")
 
@@ -106,43 +104,6 @@ class Credentials:
             raise
         self._observer.credentials_got(self._clock.elapsed() - began, True)
         return granted
-
-
-class SpeakingTransport:
-    """Transport of one session that adds credentials and identity headers to every request.
-
-    A request without a principal is made for that of the session, which `principal_source` returns
-    at each request. Failures to get a token are raised by `send` as UpstreamFailed.
-    """
-
-    def __init__(self, inner: Transport, credentials: Credentials, principal_source: PrincipalSource) -> None:
-        self._inner = inner
-        self._credentials = credentials
-        self._speaks = principal_source
-
-    async def send(self, outgoing: Outgoing) -> Incoming:
-        """Send with credentials. After a 401 the token is forgotten, and the answer is returned: a
-        call is not sent a second time."""
-        incoming, is_refused = await self._send(outgoing)
-        if is_refused and outgoing.only_listens:
-            # A stream has no effect at the server, so it is opened again, with a new token.
-            incoming.release()
-            incoming, _ = await self._send(outgoing)
-        return incoming
-
-    async def close(self) -> None:
-        """Do nothing: the connections are shared by all sessions."""
-
-    async def _send(self, outgoing: Outgoing) -> tuple[Incoming, bool]:
-        """Return the answer, and whether the server refused the token."""
-        principal = outgoing.principal or self._speaks()
-        token = await self._credentials.token(principal)
-        headers = {**outgoing.headers, **self._credentials.fields(principal, token)}
-        incoming = await self._inner.send(outgoing._replace(headers=headers))
-        if incoming.status != _UNAUTHORIZED or token is None:
-            return incoming, False
-        self._credentials.refused(principal, token)
-        return incoming, True
 
 
 def written(subject: str) -> str:

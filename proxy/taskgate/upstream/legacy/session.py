@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any, Final
 
 from taskgate.clock import Clock
-from taskgate.domain.events import CallFaulted, CallSucceeded
 from taskgate.domain.versions import Era, Peer
 from taskgate.errors import UpstreamFailed
 from taskgate.jsontext.spans import RawJson
@@ -69,6 +68,7 @@ class HttpSession:
         adoptions: Adoptions | None = None,
     ) -> None:
         self._upstream_context = upstream_context
+        self.outcome = upstream_context.dialect.outcome
         self._host = host
         self._clock = clock
         self._catalogue = SingleFlight(self._read_catalogue)
@@ -160,9 +160,6 @@ class HttpSession:
             ask = partial(self._natives.ask, tool=tool, params=tracked, kinds=MAY_BE)
         response = await ask(request)
         return response if response.error is None else await self._detours.after(request, response, ask)
-
-    def outcome(self, response: Response) -> CallSucceeded | CallFaulted:
-        return self._upstream_context.dialect.outcome(response)
 
     def tell(self, notification: Notification) -> None:
         """Drops also notifications that need a capability which the host did not declare."""

@@ -15,7 +15,6 @@ from functools import partial
 from typing import Any, Final
 
 from taskgate.clock import Clock
-from taskgate.domain.events import CallFaulted, CallSucceeded
 from taskgate.domain.versions import Era, Peer
 from taskgate.errors import UpstreamFailed
 from taskgate.jsontext.spans import RawJson
@@ -72,6 +71,7 @@ class ModernSession:
         welcome: Welcome,
     ) -> None:
         self._upstream_context = upstream_context
+        self.outcome = upstream_context.dialect.outcome
         self._welcome = welcome
         self._listener = listener
         self._exchanges = ModernExchanges(upstream_context, host)
@@ -164,9 +164,6 @@ class ModernSession:
             follows_tasks=True,
         )
         return await self._ask(call, draft, tool)
-
-    def outcome(self, response: Response) -> CallSucceeded | CallFaulted:
-        return self._upstream_context.dialect.outcome(response)
 
     def tell(self, notification: Notification) -> None:
         """Ignored: a modern server gets no notifications of the host; it asks when it wants to know

@@ -2,9 +2,9 @@
 
 from typing import Any, cast
 
-from taskgate.upstream.attributed import AttributedTransport
 from taskgate.upstream.base import Incoming, Outgoing
 from taskgate.upstream.principal import Principal
+from taskgate.upstream.sending import SessionTransport
 
 ALICE, BOB = Principal(context="alice"), Principal(context="bob")
 
@@ -26,7 +26,7 @@ class Noted:
 
 async def test_what_is_nobodys_is_of_whom_the_session_speaks_for_now() -> None:
     inner, speaking = Noted(), [ALICE]
-    transport = AttributedTransport(inner, lambda: speaking[-1])
+    transport = SessionTransport(inner, None, lambda: speaking[-1], asks_whose=True)
     outgoing = Outgoing(verb="POST", headers={}, body=b"{}")
     assert cast("Any", await transport.send(outgoing)) == "answered"
     speaking.append(BOB)
@@ -37,11 +37,11 @@ async def test_what_is_nobodys_is_of_whom_the_session_speaks_for_now() -> None:
 async def test_what_is_somebodys_stays_theirs() -> None:
     inner = Noted()
     outgoing = Outgoing(verb="POST", headers={}, principal=BOB)
-    await AttributedTransport(inner, lambda: ALICE).send(outgoing)
+    await SessionTransport(inner, None, lambda: ALICE, asks_whose=True).send(outgoing)
     assert inner.sent == [outgoing]
 
 
 async def test_a_session_that_ends_leaves_the_ways_of_the_others() -> None:
     inner = Noted()
-    await AttributedTransport(inner, lambda: ALICE).close()
+    await SessionTransport(inner, None, lambda: ALICE, asks_whose=True).close()
     assert not inner.is_closed
