@@ -18,10 +18,9 @@ from taskgate.protocol.dialects import LegacyUpstreamDialect, ModernUpstreamDial
 from taskgate.system.timer_wheel import TimerWheel
 from taskgate.upstream.base import UpstreamSession, Vitals
 from taskgate.upstream.call_listener import SessionCallListener
-from taskgate.upstream.calls import Running, UpstreamContext, first_id
+from taskgate.upstream.calls import Patience, Running, UpstreamContext, first_id
 from taskgate.upstream.credentials.speaking import Credentials
 from taskgate.upstream.era import EraFinder
-from taskgate.upstream.guarded import CircuitGuard
 from taskgate.upstream.health import DEAF, GATEWAY, QUIET, Checks, HealthProbe, ProbeResult
 from taskgate.upstream.last_welcomes import LastWelcomes, Welcome, key_of, knows_callers
 from taskgate.upstream.lasting import Lasting
@@ -29,9 +28,8 @@ from taskgate.upstream.legacy.adopting import Adoptions
 from taskgate.upstream.legacy.session import HttpSession
 from taskgate.upstream.modern.context import ModernUpstreamContext
 from taskgate.upstream.modern.session import ModernSession
-from taskgate.upstream.patience import Patience
 from taskgate.upstream.principal import PrincipalSource
-from taskgate.upstream.sending import SessionTransport
+from taskgate.upstream.sending import CircuitGuard, SessionTransport
 from taskgate.upstream.session_of_any_era import EraSession, Makers
 from taskgate.upstream.settings import (
     GrantKind,

@@ -17,14 +17,13 @@ from taskgate.protocol.messages import Params, Response
 from taskgate.protocol.modern.upstream import ModernUpstream
 from taskgate.system.timer_wheel import TimerWheel
 from taskgate.upstream.base import Transport, UpstreamSession
-from taskgate.upstream.calls import UpstreamContext
+from taskgate.upstream.calls import Patience, UpstreamContext
 from taskgate.upstream.credentials.speaking import Credentials
 from taskgate.upstream.era import EraFinder
 from taskgate.upstream.lasting import Lasting
 from taskgate.upstream.legacy.session import HttpSession
 from taskgate.upstream.modern.context import ModernUpstreamContext
 from taskgate.upstream.modern.session import ModernSession
-from taskgate.upstream.patience import Patience
 from taskgate.upstream.principal import Principal
 from taskgate.upstream.sending import SessionTransport
 from taskgate.upstream.session_of_any_era import EraSession, Makers

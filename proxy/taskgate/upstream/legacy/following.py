@@ -21,11 +21,10 @@ from taskgate.protocol.server_messages import ServerTask
 from taskgate.protocol.vocabulary import TASKS_GET, TASKS_RESULT
 from taskgate.system.offload import offload
 from taskgate.upstream import failures
-from taskgate.upstream.calls import UpstreamContext, UpstreamRequest
+from taskgate.upstream.calls import CallBounds, UpstreamContext, UpstreamRequest, briefly
 from taskgate.upstream.legacy.followed import TaskCall
 from taskgate.upstream.legacy.talk import Talk
 from taskgate.upstream.looks import Looks
-from taskgate.upstream.patience import CallBounds, briefly
 
 Ask = Callable[[UpstreamRequest], Coroutine[Any, Any, Response]]
 """Sends one request of a session, in its current connection; opens one if there is none."""

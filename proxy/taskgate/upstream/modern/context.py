@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from taskgate.protocol.dialects import ModernUpstreamDialect
 from taskgate.system.timer_wheel import TimerWheel
 from taskgate.upstream.base import Transport
-from taskgate.upstream.calls import Running
-from taskgate.upstream.patience import Patience
+from taskgate.upstream.calls import Patience, Running
 from taskgate.upstream.settings import UpstreamObserver, UpstreamSettings
 
 

@@ -17,12 +17,10 @@ from taskgate.protocol.discovery import ServerDescription
 from taskgate.protocol.messages import Response
 from taskgate.protocol.vocabulary import MODERN_ERRORS, SERVER_DISCOVER, UNSUPPORTED_VERSION
 from taskgate.upstream import failures
-from taskgate.upstream.calls import Call
+from taskgate.upstream.calls import Call, briefly
 from taskgate.upstream.legacy.talk import SIGN_OF_LIFE
 from taskgate.upstream.modern.context import ModernUpstreamContext
 from taskgate.upstream.modern.exchanges import ModernExchanges
-from taskgate.upstream.modern.waits import RequestWaits
-from taskgate.upstream.patience import briefly
 from taskgate.upstream.single import Abandoned, SingleFlight
 
 SURE_FOR: Final = 30.0
@@ -52,7 +50,6 @@ class Discovery:
         host: Peer | None,
         *,
         exchanges: ModernExchanges,
-        waits: RequestWaits,
         met: Callable[[ServerDescription], Awaitable[None]],
         lost: Callable[[], None],
         clock: Clock,
@@ -60,7 +57,6 @@ class Discovery:
         self._upstream_context = upstream_context
         self._host = host
         self._exchanges = exchanges
-        self._waits = waits
         self._met = met
         self._lost = lost
         self._clock = clock
@@ -127,7 +123,7 @@ class Discovery:
         written = upstream_context.dialect.discover(call.id, self._host)
         asked = self._exchanges.ask(call, written, first_byte, asks_who=True)
         try:
-            answer = await self._waits.bounded(call, SERVER_DISCOVER, asked, self.expect_era)
+            answer = await self._exchanges.bounded(call, SERVER_DISCOVER, asked, self.expect_era)
             server = upstream_context.dialect.read_discovery(answer)
         except UpstreamFailed as failure:
             # Other failures, such as an unreachable server, say nothing about the era.

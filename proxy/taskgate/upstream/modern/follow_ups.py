@@ -16,10 +16,9 @@ from taskgate.jsontext.spans import RawJson
 from taskgate.protocol.messages import Response
 from taskgate.protocol.server_messages import EncodedRequest
 from taskgate.protocol.vocabulary import TASKS_CANCEL, TASKS_GET, TASKS_UPDATE
-from taskgate.upstream.calls import Call
+from taskgate.upstream.calls import Call, briefly
 from taskgate.upstream.modern.context import ModernUpstreamContext
 from taskgate.upstream.modern.exchanges import ModernExchanges
-from taskgate.upstream.patience import briefly
 
 FOR_GOOD: Final = frozenset(
     {UpstreamReason.MALFORMED.value, UpstreamReason.TOO_LARGE.value, UpstreamReason.REDIRECT.value}

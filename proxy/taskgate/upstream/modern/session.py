@@ -3,9 +3,9 @@
 `relay` sends a request of a host, `run` the call of a task. The first request asks the server who
 it is (`server/discover`); later ones use the stored answer until it is forgotten. A call of a tool
 that is not in the known tool list first reads the list, since headers may have to repeat some
-arguments. Then `rounds` sends the request, again after each round of questions, within the time
-limits of `waits`. A server refuses a request of the wrong form before it acts, so that one is sent
-again (H-MOD-7); no other is. Notifications outside of requests come by `listening`. The server
+arguments. Then `rounds` sends the request, again after each round of questions, within its time
+limits (`exchanges`). A server refuses a request of the wrong form before it acts, so that one is
+sent again (H-MOD-7); no other is. Notifications outside of requests come by `listening`. The server
 itself has no session: `close` only ends what runs in the gateway. Created by `http`.
 """
 
@@ -37,7 +37,6 @@ from taskgate.upstream.modern.listening import SubscriptionListener
 from taskgate.upstream.modern.local import SERVED_HERE, LocalWords
 from taskgate.upstream.modern.native import ServerTasks
 from taskgate.upstream.modern.rounds import RoundRunner
-from taskgate.upstream.modern.waits import RequestWaits
 from taskgate.upstream.principal import Principal
 from taskgate.upstream.resume_points import Resumed, Resumes
 from taskgate.upstream.single import Abandoned
@@ -74,8 +73,7 @@ class ModernSession:
         self.outcome = upstream_context.dialect.outcome
         self._welcome = welcome
         self._listener = listener
-        self._exchanges = ModernExchanges(upstream_context, host)
-        self._waits = RequestWaits(upstream_context, clock)
+        self._exchanges = ModernExchanges(upstream_context, host, clock)
         self._catalogue = Catalogue(upstream_context, host, open_=self.open, ask=self._ask_for_page)
         self.listed = self._catalogue.listed
         self._listening = SubscriptionListener(
@@ -87,7 +85,6 @@ class ModernSession:
             upstream_context,
             host,
             exchanges=self._exchanges,
-            waits=self._waits,
             met=self._begin,
             lost=self._catalogue.forget,
             clock=clock,
@@ -151,7 +148,7 @@ class ModernSession:
             # tool list comes first: the server may still be restarting, as this process was.
             # Failed polls are repeated, but a failed discovery would fail the call.
             resumed = self._natives.resume(call, resumes)
-            return await self._waits.bounded(call, TOOLS_CALL, resumed, self._discovery.expect_era)
+            return await self._exchanges.bounded(call, TOOLS_CALL, resumed, self._discovery.expect_era)
         # None, or a `NextRound`: the call starts with the round that another process prepared.
         call.resumes = resumes
         level = log_level or self._lasting.level
@@ -186,7 +183,7 @@ class ModernSession:
         """End the waits of all requests, then everything that runs for them. The server has no
         session, so it is not told."""
         self._closed = True
-        self._waits.let_go()
+        self._exchanges.let_go()
         await self._discovery.close()
         await self._natives.close()
         await self._catalogue.close()
@@ -210,7 +207,7 @@ class ModernSession:
         """
         sending = self._rounds.ask(call, draft, tool)
         try:
-            response = await self._waits.bounded(call, draft.method, sending, self._discovery.expect_era)
+            response = await self._exchanges.bounded(call, draft.method, sending, self._discovery.expect_era)
         except failures.Unwelcome:
             # Refused with a bare HTTP status that may show another era. The request still fails.
             await self._discovery.see()
@@ -224,7 +221,7 @@ class ModernSession:
         discovery."""
         sending = self._exchanges.ask(call, written, self._upstream_context.settings.first_byte)
         try:
-            return await self._waits.bounded(call, TOOLS_LIST, sending, self._discovery.expect_era)
+            return await self._exchanges.bounded(call, TOOLS_LIST, sending, self._discovery.expect_era)
         except failures.Unwelcome:
             await self._discovery.see()
             raise

@@ -27,8 +27,7 @@ from taskgate.upstream.base import Outgoing
 from taskgate.upstream.duplex.base import Ears
 from taskgate.upstream.sse import trouble
 from taskgate.upstream.wire.answer import HttpIncoming
-from taskgate.upstream.wire.origin import Origin
-from taskgate.upstream.wire.target import Target
+from taskgate.upstream.wire.origin import Origin, Target
 
 ENDPOINT: Final = b"endpoint"
 _OURS: Final = frozenset({SESSION_HEADER.lower(), VERSION_HEADER.lower()})

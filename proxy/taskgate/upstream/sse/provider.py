@@ -18,8 +18,7 @@ from taskgate.upstream.settings import UpstreamSettings
 from taskgate.upstream.sse import trouble
 from taskgate.upstream.sse.channel import SseChannel
 from taskgate.upstream.wire.answer import HttpIncoming
-from taskgate.upstream.wire.origin import Origin
-from taskgate.upstream.wire.target import Target
+from taskgate.upstream.wire.origin import Origin, Target
 
 LONGEST: Final = 4096
 """The most bytes of an address for messages."""

@@ -2,7 +2,7 @@
 
 `transport` is the `Transport` of Streamable HTTP. It makes requests through `origin`, which takes
 connections from `pool`. `connection` is one connection on aiohttp's response parser, `dialing`
-opens it, `trust` is its TLS. `answer` reads a response, `target` writes the head of a request,
-`retrying` has the pauses between attempts. `sse` uses `origin` and `answer` too. Sessions, tokens
+opens it, `trust` is its TLS. `answer` reads a response, and `retrying` has the pauses between
+attempts. `sse` uses `origin` and `answer` too. Sessions, tokens
 and messages are elsewhere.
 """

@@ -1,11 +1,13 @@
 """Requests to the origin of one server: `Origin`, with one connection pool, retries and redirects.
 
+A `Target` is the address of a request within the origin, and writes its head.
 It stores no cookies, reads no environment, and follows only redirects within the server's own
 origin. A request is repeated only while no byte of it may have been sent. No address appears in a
 failure. Used by `wire.transport` and by `sse`.
 """
 
 import asyncio
+import re
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -21,7 +23,6 @@ from taskgate.upstream.settings import UpstreamSettings
 from taskgate.upstream.wire.connection import Connection
 from taskgate.upstream.wire.pool import Pool
 from taskgate.upstream.wire.retrying import Retrying
-from taskgate.upstream.wire.target import Target
 
 REUSE_WITHIN: Final = 2.0
 """Seconds for which an idle connection is reused. Servers close idle connections after five; a
@@ -29,10 +30,43 @@ connection that may be closing must not get a call that is sent only once."""
 
 _UNMADE: Final = frozenset({UpstreamReason.UNREACHABLE.value, UpstreamReason.INTERNAL.value})
 """Reasons of failures to get a connection, by the server's fault or the gateway's."""
+_FORBIDDEN: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_END: Final = "\r\n"
+_WITHOUT_LENGTH: Final = frozenset({"GET", "HEAD"})
 _REDIRECTS: Final = range(300, 400)
-Answer = tuple[Connection, RawResponseMessage, StreamReader, Target]
+Answer = tuple[Connection, RawResponseMessage, StreamReader, "Target"]
 """The connection of an answer, its head, the reader of its body, and the target that gave it. The
 caller that gets it must call `release` or `drop` of the connection."""
+
+
+class Target:
+    """One URL within a server's origin. A user name in it is dropped. Its creation raises
+    ValueError for an invalid URL."""
+
+    __slots__ = ("_same", "url")
+
+    def __init__(self, url: URL) -> None:
+        authority, path = url.host_port_subcomponent, url.raw_path_qs
+        if not authority or " " in path or not f"{authority}{path}".isprintable():
+            raise ValueError("not an absolute URL")
+        self.url = url
+        self._same = f" {path} HTTP/1.1\r\nHost: {authority}\r\nAccept-Encoding: identity\r\nUser-Agent: taskgate\r\n"
+
+    def head(self, outgoing: Outgoing) -> bytes:
+        """Return the head of a request. Raises ValueError for control characters, which could
+        inject another request."""
+        verb, body = outgoing.verb, outgoing.body
+        lines = list(map(": ".join, outgoing.headers.items()))
+        text = "".join((verb, *lines))
+        # Printable text contains no forbidden character, and that test is far cheaper.
+        if not text.isprintable() and _FORBIDDEN.search(text):
+            raise ValueError("a header holds a control character")
+        if body is not None:
+            lines.append(f"Content-Length: {len(body)}")
+        elif verb not in _WITHOUT_LENGTH:
+            lines.append("Content-Length: 0")
+        lines.append("\r\n")
+        return f"{verb}{self._same}{_END.join(lines)}".encode(errors="ignore")
 
 
 class Origin:

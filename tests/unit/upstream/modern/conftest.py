@@ -22,12 +22,12 @@ from taskgate.protocol.messages import Notification, Params, Response
 from taskgate.protocol.modern.upstream import ModernUpstream
 from taskgate.system.timer_wheel import TimerWheel
 from taskgate.upstream.call_listener import ServerQuestion
+from taskgate.upstream.calls import Patience
 from taskgate.upstream.http import HttpTransport
 from taskgate.upstream.lasting import Lasting
 from taskgate.upstream.modern import listen_stream
 from taskgate.upstream.modern.context import ModernUpstreamContext
 from taskgate.upstream.modern.session import ModernSession
-from taskgate.upstream.patience import Patience
 from taskgate.upstream.principal import Principal
 from taskgate.upstream.resume_points import ResumePoint
 from taskgate.upstream.settings import UpstreamObserver, UpstreamSettings
