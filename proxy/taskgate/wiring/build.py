@@ -49,6 +49,7 @@ from taskgate.stores.base import Store
 from taskgate.stores.open import open_shared, open_store
 from taskgate.stores.shared import SharedBackend
 from taskgate.streams.bytes_in_flight import BytesInFlight
+from taskgate.telemetry.tracing import NO_TRACING
 from taskgate.upstream.base import Upstream
 from taskgate.upstream.http import HttpUpstream, UpstreamObserver, UpstreamSettings
 from taskgate.upstream.stdio.nurse import Nurse
@@ -215,7 +216,8 @@ async def build_runtime(
         event_sink=event_sink,
         clock=clock,
     )
-    gateway.trace(telemetry.tracing)
+    if telemetry.tracing is not NO_TRACING:
+        gateway.trace(telemetry.tracing)
     return Runtime(
         live=live,
         nurse=nurse,
