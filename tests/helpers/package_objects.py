@@ -3,7 +3,7 @@
 import gc
 import tracemalloc
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,6 +17,8 @@ _FOUND = find_spec("taskgate")
 assert _FOUND is not None
 assert _FOUND.origin is not None
 PACKAGE = Path(_FOUND.origin).parent
+OF_CANCELLED_TIMERS = {"Client", "Member", "Request", "RequestContext", "WalkedMember"}
+"""What the context of a request is made of: a cancelled timer keeps it until it would have run out."""
 
 
 def of_the_package(objects: Iterable[Any]) -> "Counter[str]":
@@ -42,21 +44,28 @@ def no_collections() -> Iterator[None]:
         gc.enable()
 
 
-async def expect_no_growth(before: "Counter[str]", calls: int, *, remembered: int = 0) -> None:
-    """Wait until none of so many calls since then has left anything: what each leaves is there as often as there were.
+async def expect_no_growth(before: "Counter[str]", calls: int, *, remembered: Collection[str] = ()) -> None:
+    """Wait until none of so many calls since then has left anything, but for objects of the `remembered` classes.
 
-    Caches may have a little more. What only a timer knows of is gone once it has run out, for which nobody waits.
-    `remembered` is of how many classes each call may leave objects all the same.
+    Caches may have a little more. All are gone within moments, but those of `OF_CANCELLED_TIMERS`, which are gone once
+    all timers have run out.
     """
 
-    def grown() -> dict[str, int]:
-        return {name: more for name, more in (counted() - before).items() if more >= calls}
+    async def left_only(allowed: Collection[str], when: str) -> None:
+        try:
+            await eventually(lambda: not grown(before, calls, remembered=allowed), within=2)
+        except AssertionError:
+            raise AssertionError(f"there {when}: {grown(before, calls, remembered=allowed)}") from None
 
-    try:
-        with paced(1000):
-            await eventually(lambda: len(grown()) <= remembered, within=5)
-    except AssertionError:
-        raise AssertionError(f"still there: {grown()}") from None
+    await left_only({*remembered, *OF_CANCELLED_TIMERS}, "still")
+    with paced(5000):
+        await left_only(remembered, "when timers have run out")
+
+
+def grown(before: "Counter[str]", times: int, *, remembered: Collection[str] = ()) -> dict[str, int]:
+    """What there are at least so many more of than before, but for those classes."""
+    counts = (counted() - before).items()
+    return {name: more for name, more in counts if more >= times and name.rpartition(".")[2] not in remembered}
 
 
 def bytes_held() -> int:
