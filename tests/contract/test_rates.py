@@ -4,6 +4,7 @@ import asyncio
 import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -35,6 +36,10 @@ def look(*demands: Demand) -> RateStep:
 
 def take(*demands: Demand) -> RateStep:
     return RateStep(RateStepMode.TAKE, demands)
+
+
+def take_in_shadow(*demands: Demand) -> RateStep:
+    return take(*(each._replace(policy=replace(each.policy, shadow=True)) for each in demands))
 
 
 def note(*demands: Demand) -> RateStep:
@@ -161,7 +166,7 @@ async def test_steps_of_nothing_say_nothing(rates: RateStore) -> None:
     assert (await rates.judge((), now=0.0)).refused is None
 
 
-@pytest.mark.parametrize("way", [look, take, note])
+@pytest.mark.parametrize("way", [look, take, take_in_shadow, note])
 async def test_what_is_owed_to_a_slower_limit_is_forgiven_once(rates: RateStore, way: type[RateStep]) -> None:
     """As after a reload, or where an override is met: not at every look anew, or nothing would ever be there again."""
     for _ in range(3):
