@@ -1,5 +1,8 @@
 """Event streams are written and read the same, however their bytes are split."""
 
+import pickle
+import time
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -260,11 +263,30 @@ def test_what_was_complete_is_handed_out_and_the_next_call_raises() -> None:
             decoder.feed(chunk)
 
 
-def test_a_reader_that_refused_keeps_nothing() -> None:
-    decoder = EventDecoder(4)
+def kept_by(decoder: EventDecoder) -> int:
+    """The bytes that a reader keeps, with little around each line."""
+    return len(pickle.dumps(decoder))
+
+
+@pytest.mark.parametrize("refused", [b"x" + b"y" * 3_000_000, b"data: " + b"y" * 1_500_000 + b"\n"])
+def test_a_reader_that_refused_keeps_nothing(refused: bytes) -> None:
+    decoder = EventDecoder(2_000_000)
+    decoder.feed(b"data: " + b"x" * 1_000_000 + b"\n")
+    assert kept_by(decoder) > 1_000_000
     with pytest.raises(EventTooLarge):
-        decoder.feed(b"data: 1\nx" + b"y" * 1000)
+        decoder.feed(refused)
     assert decoder.unfinished == 0
+    assert kept_by(decoder) < 1_000
+
+
+def test_of_what_is_complete_nothing_is_kept() -> None:
+    decoder = EventDecoder(10_000)
+    for chunk in cut(
+        (b"id: 7\ndata: " + b"x" * 9_000 + b"\n\n: " + b"y" * 9_000 + b"\n") * 20, [*range(0, 400_000, 777)]
+    ):
+        decoder.feed(chunk)
+        assert kept_by(decoder) < 20_000 + 1_000
+    assert kept_by(decoder) < 1_000
 
 
 @given(streams, places, st.integers(0, 40))
@@ -279,13 +301,19 @@ def test_no_more_is_kept_than_one_event_and_one_line(stream: bytes, cuts: list[i
 
 
 def test_a_long_line_in_small_chunks_is_not_copied_again_and_again() -> None:
-    size, chunk = 2**25, b"x" * 2**12
-    decoder = EventDecoder(size + 1)
-    decoder.feed(b"data: ")
-    for _ in range(size // len(chunk)):
-        assert decoder.feed(chunk) == []
-    # With a copy of the line for each chunk this would be 128 GB.
-    assert [len(data) for data in decoder.feed(b"\n\n")] == [size]
+    chunk = b"x" * 2**10
+
+    def seconds_of_a_chunk(chunks: int) -> float:
+        decoder, begun = EventDecoder(ROOMY * 5), time.thread_time()
+        decoder.feed(b"data: ")
+        for _ in range(chunks):
+            decoder.feed(chunk)
+        assert [len(data) for data in decoder.feed(b"\n\n")] == [chunks * len(chunk)]
+        return (time.thread_time() - begun) / chunks
+
+    few, many = (min(seconds_of_a_chunk(chunks) for _ in range(5)) for chunks in (64, 2**12))
+    # With a copy of the line for each chunk this would be dozens of times as much.
+    assert many < few * 6
 
 
 def test_events_of_another_type_are_told_before_what_comes_after_them() -> None:
