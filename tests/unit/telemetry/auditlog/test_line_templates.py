@@ -182,17 +182,19 @@ def test_templates_and_actors_are_remembered_up_to_a_number(monkeypatch: pytest.
         return actor(event, full=full)
 
     def made_for(number: int) -> list[str]:
-        made.clear()
         event = last_of(new_context(path=f"/{number}", caller=replace(CALLER, key=f"caller-{number}")))
-        assert render.template_line(event, 7, PREV) is not None
-        return made
+        expected = written_of(reference, event)
+        made.clear()
+        assert render.template_line(event, 7, PREV) == expected
+        return [*made]
 
     monkeypatch.setattr(line_templates, "MAX_TEMPLATES", 4)
     monkeypatch.setattr(NativeRenderer, "document", count_document)
     monkeypatch.setattr(line_templates, "actor_of", count_actor)
-    render = new_renderer()
-    for number in range(50):
+    render, reference = new_renderer(), new_renderer()
+    for number in range(4):
         made_for(number)
-    assert made_for(49) == []
-    assert "template" in made_for(0)
-    assert "actor" in made_for(1)
+    assert [made_for(number) for number in range(4)] == [[]] * 4
+    for number in (4, 0):
+        assert sorted(made_for(number)) == ["actor", "template"]
+        assert made_for(number) == []
