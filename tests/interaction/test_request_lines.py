@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -211,7 +212,12 @@ async def test_what_serves_many_is_done_in_nobodys_name(server: ScriptedServer, 
         async with traced(collector, {"reports": server.url}) as gateway:
             await (await come(gateway, era)).call("echo")
             await server.streaming()
-        assert {span.parent for span in collector.of(CLIENT) if not span.name.startswith("tools/call")} <= {None}
+            _, page = await gateway.operators("/metrics", Accept="application/openmetrics-text")
         (call,) = [span for span in collector.of(CLIENT) if span.name.startswith("tools/call")]
         (serving,) = [span for span in collector.of(SERVER) if span.name.startswith("tools/call")]
         assert call.parent == serving.place
+        # Of what the server was asked, each has a place in a trace where it was done for one request.
+        asked = re.findall(r'client_operation_duration_seconds_bucket.*method_name="(.*?)".*?} [0-9.]+(.*)', page)
+        assert {method for method, _ in asked} == {"initialize", "tools/list", "tools/call"}
+        traces = {method: found[1] for method, shown in asked if (found := re.search('trace_id="(.*?)"', shown))}
+        assert traces == {"tools/call": serving.place.trace}
