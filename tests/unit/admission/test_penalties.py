@@ -201,11 +201,13 @@ def test_the_box_agrees_with_a_model_that_keeps_everything(
         assert box.count(now) == sum(model.left(one, now) > 0 for one in "abcde")
 
 
-@pytest.mark.parametrize("threshold", [0, 20])
+@pytest.mark.parametrize("threshold", [0, 20, 10_000])
 def test_memory_is_bounded_by_contexts_and_by_failures(threshold: int) -> None:
-    box, sizes = penalties(threshold=threshold, size=5), list[int]()
+    """Whether each context comes once, or one comes again and again."""
+    box, sizes = penalties(threshold=threshold, penalty=1e6, size=5), list[int]()
     for number in range(2000):
-        box.add_failure(f"{number % 50}", number / 1000)
+        for context in (f"{number:04}", "again"):
+            box.add_failure(context, number * 5.0)
         sizes.append(len(pickle.dumps(box)))
     assert max(sizes[1000:]) <= max(sizes[:1000])
 
