@@ -29,7 +29,7 @@ def of_the_package(objects: Iterable[Any]) -> "Counter[str]":
 
 def counted() -> "Counter[str]":
     """What there is now, but for what the tests themselves hold."""
-    told.now().emitted.clear()
+    told.now().forget()
     return of_the_package(gc.get_objects())
 
 
@@ -70,9 +70,7 @@ def grown(before: "Counter[str]", times: int, *, remembered: Collection[str] = (
 
 def bytes_held() -> int:
     """The bytes that the package's own code has asked for since `tracemalloc` began, and that are there still."""
-    now = told.now()
-    now.emitted.clear()
-    now.texts.clear()
+    told.now().forget()
     mine = tracemalloc.Filter(inclusive=True, filename_pattern=f"{PACKAGE}/*")
     found = tracemalloc.take_snapshot().filter_traces([mine]).statistics("filename")
     return sum(each.size for each in found)

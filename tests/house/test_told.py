@@ -130,6 +130,11 @@ def test_leaks_by_a_label(secret, monkeypatch):
     now().emitted.clear()
 
 @SECRETS
+def test_leaks_before_a_test_forgets_what_was_told(secret):
+    log.warning("asked with %s", secret)
+    now().forget()
+
+@SECRETS
 async def test_leaks_by_the_body_of_an_error_of_http(secret):
     await asked(error(secret), status=404)
 
