@@ -281,6 +281,7 @@ async def test_however_often_a_connection_breaks_every_event_comes_once_and_in_o
 @pytest.mark.parametrize("first", ["the session", "the connection"])
 async def test_a_wait_of_a_session_that_is_gone_ends_with_its_connection(server: ScriptedServer, first: str) -> None:
     server.script["report"] = hold = Hold()
+    streams = {"side": "downstream", "kind": "response"}
     one_wait = {"rate": [], "concurrency": {"waits_per_context": 1}}
     async with running(configuration({"reports": server.url}, limits=one_wait)) as gateway:
         host, other = await gateway.greeted(), await gateway.greeted()
@@ -289,16 +290,18 @@ async def test_a_wait_of_a_session_that_is_gone_ends_with_its_connection(server:
             await wire.next()
             if first == "the connection":
                 wire.cut()
-                await gateway.shows("taskgate_streams", 0, side="downstream", kind="response")
+                await gateway.shows("taskgate_streams", 0, **streams)
                 assert await host.leave() == 200
             else:
                 assert await host.leave() == 200
                 wire.cut()
+        await gateway.shows("taskgate_streams", 0, **streams)
 
         async def wait() -> "asyncio.Task[Answer] | None":
             """A wait of the other, which is refused while there is one."""
             waiting = asyncio.create_task(other.ask("tasks/result", {"taskId": task}))
-            if not (await asyncio.wait((waiting,), timeout=0.1))[0]:
+            await until(lambda: gateway.count("taskgate_streams", **streams), lambda open: open or waiting.done())
+            if not waiting.done():
                 return waiting
             assert waiting.result().code == 429
             return None

@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from helpers.loop_pace import pass_time
+from helpers.loop_pace import paced
 from helpers.manual_clock import ManualClock
 from helpers.mcp_host import ACCEPT, Answer, McpHost
 from helpers.package_objects import bytes_held
@@ -25,6 +25,7 @@ from interaction.asking import PING
 from interaction.falls import returned
 from requirements import covers
 
+GREETING = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "h", "version": "1"}}
 ACTIVE = "http_server_active_requests"
 TEN_KIB = 10 * 1024
 MOST_LIVE = 10_000
@@ -83,10 +84,7 @@ async def test_one_session_too_many_is_refused_in_words_and_nothing_of_it_is_lef
     async with opens(sessions=2) as gateway:
         first, second = await gateway.greeted(), await gateway.greeted(mount="search")
         met = len(server.heard("initialize"))
-        answer = await gateway.host().ask(
-            "initialize",
-            {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "h", "version": "1"}},
-        )
+        answer = await gateway.host().ask("initialize", GREETING)
         assert (answer.status, answer.headers["Retry-After"]) == (200, "2")
         assert "Mcp-Session-Id" not in answer.headers
         assert answer.error == {
@@ -120,18 +118,17 @@ async def test_a_session_that_was_idle_for_too_long_leaves_its_place(opens: Open
     async with opens(sessions=1) as gateway:
         await gateway.greeted()
         clock.advance(timedelta(hours=2))
-        await pass_time(35)
-        await gateway.greeted()
+        with paced(100):
+            await until(
+                lambda: gateway.host().ask("initialize", GREETING), lambda answer: "Mcp-Session-Id" in answer.headers
+            )
 
 
 async def test_a_session_that_could_not_be_opened_takes_no_place(opens: Opens, server: ScriptedServer) -> None:
     async with opens(sessions=1) as gateway:
         await server.stop()
         for _ in range(3):
-            answer = await gateway.host().ask(
-                "initialize",
-                {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "h", "version": "1"}},
-            )
+            answer = await gateway.host().ask("initialize", GREETING)
             assert answer.code == -32603
 
 
@@ -155,9 +152,8 @@ async def test_a_session_that_a_restart_left_counts_once_it_is_used_and_is_never
 
 
 async def test_many_that_open_at_once_get_no_more_than_there_are(opens: Opens) -> None:
-    asked = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "h", "version": "1"}}
     async with opens(sessions=5) as gateway:
-        answers = await asyncio.gather(*(gateway.host().ask("initialize", asked) for _ in range(30)))
+        answers = await asyncio.gather(*(gateway.host().ask("initialize", GREETING) for _ in range(30)))
         opened = ["Mcp-Session-Id" in answer.headers for answer in answers]
         assert sum(opened) == 5
 
@@ -371,29 +367,18 @@ async def test_a_wait_is_gone_within_a_second_of_its_host(opens: Opens, server: 
     async with opens(waits=2) as gateway:
         host = await gateway.greeted()
         task = (await host.start("report"))["taskId"]
-        # Of a stream that can be taken up again, the host may come back: this one takes JSON alone.
-        head = {**host.head(), "Accept": "application/json"}
-        body = {"jsonrpc": "2.0", "id": 7, "method": "tasks/result", "params": {"taskId": task}}
-
-        async def two_wait(http: aiohttp.ClientSession) -> "list[asyncio.Task[Any]] | None":
-            asked = [asyncio.create_task(http.post(host.url, headers=head, json=body)) for _ in range(2)]
-            if not (await asyncio.wait(asked, timeout=0.05, return_when=asyncio.FIRST_COMPLETED))[0]:
-                return asked
-            await leave(asked)
-            return None
-
+        before = await gateway.count(ACTIVE, http_route="mcp")
         for _ in range(3):
-            async with aiohttp.ClientSession() as http, bounded(1.5):
-                while (asked := await two_wait(http)) is None:
-                    pass
-                await leave(asked)
+            # Of a stream that can be taken up again, the host may come back: these take JSON alone.
+            waits = await waiting(host, task, 2, gateway, Accept="application/json")
+            assert (await host.ask("tasks/result", {"taskId": task})).code == 429
+            assert not any(each.done() for each in waits), "both places were free"
+            for each in waits:
+                each.cancel()
+            async with bounded(1.0):
+                await asyncio.wait(waits)
+                await gateway.shows(ACTIVE, before, http_route="mcp")
         hold.release({"content": []})
-
-
-async def leave(asked: "list[asyncio.Task[Any]]") -> None:
-    for each in asked:
-        each.cancel()
-    await asyncio.wait(asked)
 
 
 @covers("T41")
