@@ -15,7 +15,8 @@ from helpers.talking_tool import TalkingTool
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import Environment, WholeGateway, configuration, open_store, running
 
-LONG = timedelta(hours=1, minutes=1)
+HALF = timedelta(minutes=31)
+LONG = HALF * 2
 DONE: dict[str, object] = {"content": []}
 
 
@@ -33,18 +34,28 @@ async def gateway(server: ScriptedServer, store: HoldingStore, clock: ManualCloc
         yield gateway
 
 
-async def sweep() -> None:
-    """Let what happens every half minute happen."""
+async def sweep(server: ScriptedServer) -> None:
+    """Let what happens every half minute happen: an idle session that is there ends, and then it happens once more."""
+    before = set(server.live)
+    with paced(100):
+        await eventually(lambda: before - server.live)
     await pass_time(35)
+
+
+async def left_alone_by_turns(gateway: WholeGateway, clock: ManualClock) -> None:
+    """Half of an hour, then one more session, then another half: what was there is idle, and that session not yet."""
+    clock.advance(HALF)
+    await gateway.greeted()
+    clock.advance(HALF)
 
 
 async def test_a_session_that_was_left_alone_for_long_ends_here_and_at_the_server(
     server: ScriptedServer, gateway: WholeGateway, host: McpHost, clock: ManualClock
 ) -> None:
+    assert len(server.live) == 1
     clock.advance(LONG)
-    await sweep()
+    await sweep(server)
     assert (await host.ask("ping")).status == 404
-    await eventually(lambda: server.live == set())
 
 
 async def test_a_session_that_hosts_of_the_modern_era_shared_ends_when_none_came_for_long(
@@ -52,17 +63,18 @@ async def test_a_session_that_hosts_of_the_modern_era_shared_ends_when_none_came
 ) -> None:
     hold = server.script["report"] = Hold()
     host = gateway.modern(tasks=False)
+    await gateway.greeted()
     async with host.asking("tools/call", {"name": "report", "arguments": {}}) as calling, bounded():
         await hold.begun.wait()
-        clock.advance(LONG)
-        await sweep()
+        await left_alone_by_turns(gateway, clock)
+        await sweep(server)
         hold.release(DONE)
         assert (await calling.answer()).status == 200
-    await sweep()
+    clock.advance(HALF)
+    await sweep(server)
     assert len(server.live) == 1
     clock.advance(LONG)
-    await sweep()
-    await eventually(lambda: server.live == set())
+    await sweep(server)
     assert (await host.call("echo")).status == 200
 
 
@@ -70,15 +82,17 @@ async def test_a_call_whose_host_does_not_come_back_is_given_up(
     server: ScriptedServer, gateway: WholeGateway, clock: ManualClock, tool: TalkingTool
 ) -> None:
     # M-MRTR-7.
+    await gateway.greeted()
+    clock.advance(LONG)
     host = gateway.modern(tasks=False, capabilities={"elicitation": {}})
     async with host.asking("tools/call", {"name": "report", "arguments": {}}) as calling, bounded():
         await tool.ask("q-1")
         assert (await calling.answer()).result["resultType"] == "input_required"
-        await sweep()
+        await sweep(server)
         assert tool.unanswered("q-1")
         clock.advance(LONG)
-        await sweep()
-        await tool.told("q-1")
+        with paced(100):
+            await tool.told("q-1")
 
 
 async def test_a_session_is_not_idle_right_after_a_long_call(
@@ -86,24 +100,28 @@ async def test_a_session_is_not_idle_right_after_a_long_call(
 ) -> None:
     hold = server.script["report"] = Hold()
     calling = asyncio.create_task(host.call("report"))
+    await gateway.greeted()
     async with bounded():
         await hold.begun.wait()
-        clock.advance(LONG)
-        await sweep()
+        await left_alone_by_turns(gateway, clock)
+        await sweep(server)
         hold.release(DONE)
         await calling
-    await sweep()
+    clock.advance(HALF)
+    await sweep(server)
     assert (await host.ask("ping")).status == 200
 
 
 async def test_a_session_is_not_idle_while_it_listens_nor_right_after(
-    gateway: WholeGateway, host: McpHost, clock: ManualClock
+    server: ScriptedServer, gateway: WholeGateway, host: McpHost, clock: ManualClock
 ) -> None:
+    await gateway.greeted()
     async with host.listen():
-        clock.advance(LONG)
-        await sweep()
+        await left_alone_by_turns(gateway, clock)
+        await sweep(server)
     await gateway.shows("taskgate_streams", 0, side="downstream")
-    await sweep()
+    clock.advance(HALF)
+    await sweep(server)
     assert (await host.ask("ping")).status == 200
 
 
@@ -118,7 +136,7 @@ async def test_a_session_that_waits_for_a_result_is_not_idle(server: ScriptedSer
             await hold.begun.wait()
             await gateway.counted("taskgate_streams", side="downstream", kind="response")
         clock.advance(timedelta(minutes=30))
-        await sweep()
+        await sweep(server)
         hold.release(DONE)
         async with bounded():
             await waiting
@@ -135,7 +153,7 @@ async def test_a_session_that_wakes_while_another_is_ended_goes_on(
             async with bounded():
                 await dropping.wait()
         assert (await awake.call("echo", {"a": 1})).result["structuredContent"] == {"a": 1}
-    await sweep()
+    await eventually(lambda: len(server.live) == 1)
     assert (await awake.ask("ping")).status == 200
     assert (await asleep.ask("ping")).status == 404
 

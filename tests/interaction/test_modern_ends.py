@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from helpers.failing_store import FailingStore, HoldingStore
-from helpers.loop_pace import pass_time
 from helpers.scripted_upstream import Hold, ScriptedServer
 from helpers.talking_tool import TalkingTool
-from helpers.waiting import bounded, eventually
+from helpers.waiting import bounded, eventually, until
 from helpers.whole_gateway import Environment, WholeGateway, configuration, open_store, running
 from interaction.questioning import ACCEPTED, DONE
 from interaction.refusing import refused
@@ -31,6 +30,16 @@ async def draining(gateway: WholeGateway) -> AsyncIterator[None]:
             pass
         yield
         await drain
+
+
+async def is_closed(gateway: WholeGateway) -> bool:
+    """Whether nobody can connect any more."""
+    try:
+        _, writer = await asyncio.open_connection(*gateway.address)
+    except ConnectionRefusedError:
+        return True
+    writer.close()
+    return False
 
 
 def slow(server: ScriptedServer, timeout: str = "20s", **sections: Any) -> AbstractAsyncContextManager[WholeGateway]:
@@ -166,7 +175,7 @@ async def test_a_call_that_its_store_refuses_after_the_end_of_the_drain_is_told_
                 await storing.wait()
             ending = asyncio.create_task(gateway.drain())
             # The drain waits no longer.
-            await pass_time(1)
+            await until(lambda: is_closed(gateway))
         async with bounded(1):
             answer = await calling
         await ending
@@ -188,7 +197,7 @@ async def test_a_task_that_was_still_being_made_when_calls_were_ended_is_settled
                 await storing.wait()
             ending = asyncio.create_task(gateway.drain())
             # The drain waits no longer.
-            await pass_time(1)
+            await until(lambda: is_closed(gateway))
             # Its end is written after all else that the drain waits for.
             settling = store.holding("swap")
             settling.__enter__()
