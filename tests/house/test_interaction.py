@@ -11,6 +11,14 @@ from types import ModuleType
 
 TESTS = Path(__file__).resolve().parents[1]
 SUITES = TESTS / "interaction"
+EVERYWHERE = TESTS / "conftest.py"
+FOR_EVERY_TEST = {
+    "taskgate.config.reload": "what fingerprints cost, of which tests do not pay the usual",
+    "taskgate.stores.redis.options": "where the stores are that fixtures start",
+    "taskgate.telemetry.auditlog.chain": "ears for secrets in lines of audit logs",
+    "taskgate.telemetry.metrics.prometheus": "ears for secrets in events",
+}
+"""The modules that the fixtures of every test may reach beside the door, and for what."""
 DOOR = {
     "taskgate": "its version",
     "taskgate.admission.memory_pressure": "what `Environment.pressure` is",
@@ -43,9 +51,24 @@ def patched(source: str) -> Iterator[tuple[str, str]]:
                     yield named.rpartition(".")[0], named.rpartition(".")[2]
 
 
+def looked_up(source: str) -> Iterator[tuple[str, str]]:
+    """The modules that a text gets by their names, from `sys.modules` or with `import_module`."""
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Call(ast.Attribute(attr="get" | "import_module") | ast.Name("import_module"), [given, *_]):
+                key = given
+            case ast.Subscript(ast.Attribute(attr="modules"), key):
+                pass
+            case _:
+                continue
+        if isinstance(key, ast.Constant) and isinstance(key.value, str):
+            yield key.value, ""
+
+
 def parts_of_the_package(source: str) -> set[str]:
-    """The modules of the package that a file imports, or patches."""
-    found = {each for each in (*imported(source), *patched(source)) if each[0].split(".")[0] == "taskgate"}
+    """The modules of the package that a file imports, patches, or gets by their names."""
+    reached = (*imported(source), *patched(source), *looked_up(source))
+    found = {each for each in reached if each[0].split(".")[0] == "taskgate"}
     return {_module_of(module, name) for module, name in found}
 
 
@@ -96,6 +119,11 @@ def test_what_they_import_comes_in_by_the_door() -> None:
     assert set().union(*found.values()) == DOOR.keys(), "the door is no wider than it has to be"
 
 
+def test_what_every_test_gets_reaches_no_more_than_is_said() -> None:
+    found = [parts_of_the_package(file.read_text()) for file in helpers_of({EVERYWHERE})]
+    assert set().union(*found) - DOOR.keys() == FOR_EVERY_TEST.keys()
+
+
 def test_suites_leave_the_service_to_the_harness() -> None:
     for file in SUITES.glob("*.py"):
         nodes = ast.walk(ast.parse(file.read_text()))
@@ -107,4 +135,7 @@ def test_whatever_is_imported_is_seen_wherever_it_stands() -> None:
     assert parts_of_the_package("import taskgate.clock as c\n") == {"taskgate.clock"}
     assert parts_of_the_package("from taskgate import clock\n") == {"taskgate.clock"}
     assert parts_of_the_package("p.setattr('taskgate.clock.SystemClock', 1)\n") == {"taskgate.clock"}
+    assert parts_of_the_package("sys.modules.get('taskgate.clock')\n") == {"taskgate.clock"}
+    assert parts_of_the_package("sys.modules['taskgate.clock']\n") == {"taskgate.clock"}
+    assert parts_of_the_package("importlib.import_module('taskgate.clock')\n") == {"taskgate.clock"}
     assert parts_of_the_package("from helpers.whole_gateway import running\nimport taskgateway\n") == set()
