@@ -53,7 +53,8 @@ def decode_origin(text: bytes) -> StreamOrigin:
     """A stored origin; the empty one for any other text."""
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
+        # Deep arrays exceed the recursion limit. Without a key, any writer to the store can write them.
         return StreamOrigin()
     match found:
         case [(str() | int() | None) as request, (str() | None) as task, (str() | None) as wait, int(last_note)]:
