@@ -132,12 +132,12 @@ def _no_connections() -> set[str]:
 
 
 def _connections() -> set[str]:
-    """The sockets and pipes of this process; none where there is no /proc."""
+    """The sockets and pipes of this process, and what it watches others with; none where there is no /proc."""
     found = set()
     for place in Path("/proc/self/fd").glob("*"):
         with suppress(OSError):
             target = os.readlink(place)
-            if target.startswith(("socket:", "pipe:")):
+            if target.startswith(("socket:", "pipe:", "anon_inode:")):
                 found.add(f"{place.name} {target}")
     return found
 

@@ -10,7 +10,7 @@ import pytest
 CHECKOUT = Path(__file__).parents[2]
 
 LEAKING = """
-import asyncio, subprocess, sys, threading
+import asyncio, os, subprocess, sys, threading
 import aiohttp
 from helpers.leaks import no_task_left_behind, nothing_left_behind
 
@@ -46,6 +46,12 @@ async def test_a_server_is_left_listening():
 async def test_a_transport_is_left_open():
     async with await asyncio.start_server(lambda r, w: w.close(), "127.0.0.1", 0) as server:
         kept.append(await asyncio.open_connection(*server.sockets[0].getsockname()))
+
+async def test_a_process_is_left_watched():
+    os.pidfd_open(os.getpid())
+
+async def test_an_event_of_the_system_is_left():
+    os.eventfd(0)
 
 def test_a_process_is_left_running():
     kept.append(subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE))
