@@ -91,13 +91,33 @@ def classify(
         is_handshake = isinstance(message, Request) and message.method == INITIALIZE
         if is_handshake or revision is None or find_revision(revision) is not None:
             return None
-    if isinstance(message, Request):
-        return _modern(
-            message, meta, read(), offers_tasks=offers_tasks, strict_names=strict_names, extensions=extensions
-        )
+    if isinstance(message, Response):
+        raise MalformedMessage("No host is asked anything, so none has anything to answer")
     if isinstance(message, Notification):
         return _ignored(revision, meta)
-    raise MalformedMessage("No host is asked anything, so none has anything to answer")
+    # A request of the modern era.
+    headers = read()
+    if headers.duplicate is not None:
+        # Two readers could take two values (H-MOD-4).
+        raise HeaderMismatch(f"{headers.duplicate} was sent more than once")
+    host = _host(message, meta)
+    check_headers(headers, message, host.version, strict_names=strict_names)
+    if host.meta is None:
+        raise _unsupported(host.version)
+    if message.method not in MODERN_METHODS:
+        if not extensions.allows_method(message.method, Era.MODERN):
+            raise UnknownMethod("The method does not exist in this protocol version")
+    elif message.method in MODERN_TASK_METHODS and not offers_tasks:
+        raise UnknownMethod("The method does not exist in this protocol version")
+    if not host.meta.declares_tasks and _needs_tasks(message, host.meta.peer.capabilities):
+        raise MissingCapability(TASKS_NEEDED)
+    if host.problem is not None:
+        raise InvalidParams(host.problem)
+    token = _progress_token(meta["progressToken"]) if "progressToken" in meta else None
+    if token is None and not headers.params:
+        return host.meta
+    peer, level, _, has_tasks, _ = host.meta
+    return RequestMeta(peer, level, token, has_tasks, headers.params)
 
 
 def check_verb(revision: str | None) -> None:
@@ -114,40 +134,7 @@ def declares_tasks(capabilities: Mapping[str, Any]) -> bool:
     return isinstance(extensions, dict) and isinstance(extensions.get(TASKS_EXTENSION), dict)
 
 
-# --- the modern era, in the order of AMB-10 ---------------------------------------------------------------------------
-
-
-def _modern(
-    request: Request,
-    meta: Members,
-    headers: RequestHeaders,
-    *,
-    offers_tasks: bool,
-    strict_names: bool,
-    extensions: ExtensionPolicy,
-) -> RequestMeta:
-    """The declarations of a modern request. The checks are in the order of AMB-10."""
-    if headers.duplicate is not None:
-        # Two readers could take two values (H-MOD-4).
-        raise HeaderMismatch(f"{headers.duplicate} was sent more than once")
-    host = _host(request, meta)
-    check_headers(headers, request, host.version, strict_names=strict_names)
-    if host.meta is None:
-        raise _unsupported(host.version)
-    if request.method not in MODERN_METHODS:
-        if not extensions.allows_method(request.method, Era.MODERN):
-            raise UnknownMethod("The method does not exist in this protocol version")
-    elif request.method in MODERN_TASK_METHODS and not offers_tasks:
-        raise UnknownMethod("The method does not exist in this protocol version")
-    if not host.meta.declares_tasks and _needs_tasks(request, host.meta.peer.capabilities):
-        raise MissingCapability(TASKS_NEEDED)
-    if host.problem is not None:
-        raise InvalidParams(host.problem)
-    token = _progress_token(meta["progressToken"]) if "progressToken" in meta else None
-    if token is None and not headers.params:
-        return host.meta
-    peer, level, _, has_tasks, _ = host.meta
-    return RequestMeta(peer, level, token, has_tasks, headers.params)
+# --- what a modern request declares -----------------------------------------------------------------------------------
 
 
 class _HostMeta(NamedTuple):

@@ -383,7 +383,7 @@ def call_outcome(response: Response) -> CallSucceeded | CallFaulted:
     if found is None or ("task" in found and "content" not in found):
         # A call that asked for a server's task is settled by the task's result, not by its handle.
         raise protocol_violation("its result is not a tool result")
-    failed = value_of(found, "isError") is True
+    failed = "isError" in found and found["isError"].value is True
     text = response.text[response.result.start : response.result.end]
     return CallSucceeded(
         result=text, tool_error=failed, message=_error_text(response.text, found.get("content")) if failed else None
