@@ -6,7 +6,7 @@ PY = .venv/bin/python
 STAMP = .venv/made-from-pyproject
 DEBIAN = On Debian 12 or newer: apt-get install python3 python3-venv
 
-.PHONY: help setup run test unit unit-pure unit-serving unit-upstream unit-rest environments provider peers attacks chaos differential fuzz mutants check bench instructions dashboards pages fmt clean
+.PHONY: help setup run test unit unit-pure unit-serving unit-upstream unit-transports unit-rest environments provider peers attacks chaos differential fuzz mutants check bench instructions dashboards pages fmt clean
 
 help:
 	@echo 'make setup   what all others need: .venv with taskgate in it'
@@ -77,9 +77,10 @@ test: $(STAMP) environments provider peers
 QUICK = $(PY) -m pytest --quiet --hypothesis-profile=quick -m 'not alone and not program and not thorough'
 PURE = $(addprefix tests/unit/,admission auth config domain jsontext protocol)
 SERVING = $(addprefix tests/unit/,gateway listener telemetry)
+TRANSPORTS = $(addprefix tests/unit/upstream/,credentials duplex modern sse stdio wire)
 unit: export PYTHONDONTWRITEBYTECODE =
 unit: $(STAMP)
-	@$(MAKE) --no-print-directory --keep-going --jobs=4 --output-sync=target unit-upstream unit-pure unit-serving unit-rest
+	@$(MAKE) --no-print-directory --keep-going --jobs=5 --output-sync=target unit-upstream unit-transports unit-pure unit-serving unit-rest
 
 unit-pure:
 	@$(QUICK) $(PURE)
@@ -88,7 +89,10 @@ unit-serving:
 	@$(QUICK) $(SERVING)
 
 unit-upstream:
-	@$(QUICK) tests/unit/upstream
+	@$(QUICK) tests/unit/upstream $(addprefix --ignore=,$(TRANSPORTS))
+
+unit-transports:
+	@$(QUICK) $(TRANSPORTS)
 
 unit-rest:
 	@$(QUICK) tests/unit tests/contract $(addprefix --ignore=,$(PURE) $(SERVING) tests/unit/upstream)

@@ -26,7 +26,7 @@ CHANGED = os.environ.get("DIFFERENTIAL_CHANGED", "60")
 
 PLAY = Path(__file__).parent / "play.py"
 _OF_THE_MACHINE = re.compile(
-    r"^(process_|python_|taskgate_(event_loop_|config_hash|config_last_|build_|memory_|store_\w*bytes|store_tasks|audit_\w*seconds))"
+    r"^(process_|python_|taskgate_(event_loop_|config_hash|config_last_|build_|memory_|concurrency_in_use|store_\w*|audit_\w*seconds))"
     r'|_(bucket|sum|created)[{ ]|operation="purge"'
 )
 """Samples that show how long something took, what it ran on, or what happens now and then."""
