@@ -1,5 +1,6 @@
 """A call that is over leaves nothing behind that only a collection of cycles would find."""
 
+import asyncio
 import gc
 import io
 import json
@@ -9,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from helpers import told
 from helpers.mcp_host import ACCEPT, McpHost
 from helpers.modern_host import ModernHost
 from helpers.package_objects import of_the_package
-from helpers.scripted_upstream import ScriptedServer, error
-from helpers.waiting import eventually
+from helpers.scripted_upstream import Hold, ScriptedServer, error
+from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import WholeGateway, configuration, running
 
 LARGE = {"a": [1] * 5000}
@@ -168,3 +170,21 @@ async def test_calls_that_came_together_are_not_kept(gateway: WholeGateway, larg
 
     await call_twice()
     await nothing_large(kept)
+
+
+async def test_a_connection_holds_no_request_but_the_one_that_it_serves(
+    host: McpHost, gateway: WholeGateway, server: ScriptedServer
+) -> None:
+    def held() -> int:
+        gc.collect()
+        requests = (each for each in gc.get_objects() if isinstance(each, web.BaseRequest))
+        return sum(each.path == "/reports/mcp" for each in requests)
+
+    await host.call("echo")
+    server.script["echo"] = hold = Hold()
+    calling = asyncio.create_task(host.call("echo"))
+    async with bounded():
+        await hold.begun.wait()
+        assert held() == 1
+        hold.release({"content": []})
+        await calling

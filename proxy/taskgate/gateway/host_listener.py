@@ -79,7 +79,6 @@ class HostListener(UnsavedCallListener):
     def __exit__(self, *_: object) -> None:
         if self._cancel_alarm is not None:
             self._cancel_alarm()
-            # Dropped, too, because it refers to this object.
             self._cancel_alarm = None
 
     def live(self) -> None:

@@ -323,8 +323,10 @@ class Gateway:
         self, exchange: Exchange, context: RequestContext, mount: Mount, caller: AuthContext, body: bytes, begun: float
     ) -> HttpReply:
         """Answer each message of a batch as if it came alone. Raises what `split_batch` raises."""
-        elements = await offload.offload(len(body), partial(self._read_batch, body))
-        parts = [self._read_part(element) for element in elements]
+        # Nothing else may hold the elements, which are a copy of the body.
+        read = partial(self._read_batch, body)
+        parts = [self._read_part(element) for element in await offload.offload(len(body), read)]
+        del body, read
         context.parts = len(parts)
         return await answer_all(
             exchange, parts, partial(self._answer_one_of_many, exchange, context, mount, caller, begun)

@@ -130,7 +130,11 @@ class RecordWatcher:
             unread = [task for task in dict.fromkeys((*unread, *ids)) if not await self._obeyed(task)]
 
     def _is_news(self, task: TaskId, revision: int) -> bool:
-        """Return whether a change is of a task that runs here, and not the run's own last write."""
+        """Return whether a change is of a task that runs here, and not the run's own last write.
+
+        A change by others that arrives between the write which makes a task this process's and the
+        start of its run is passed over. The run meets it when it writes next.
+        """
         run = self._runs.get(task)
         return run is not None and run.revision != revision
 

@@ -78,9 +78,12 @@ class JsonDocument(web.StreamResponse):
         """Write head and body, and wait for a slow host. Raises ConnectionError if it has
         disconnected.
         """
-        # An idle connection refers to its last answer, which must not hold the text.
+        # A connection refers to its last answer until the next one is complete. That must hold
+        # neither the text nor the request, whose head has the token.
         text, size, self._document = self._document, self._size, ""
-        connection = self._http.protocol
+        http = self._http
+        del self._http
+        connection = http.protocol
         close = "" if self._keep_alive else _CLOSE
         head = f"{_HEAD}Date: {rfc822_formatted_time()}\r\nContent-Length: {size}\r\n{close}\r\n".encode()
         is_large = size >= _ONE_PIECE
@@ -92,13 +95,13 @@ class JsonDocument(web.StreamResponse):
                     raise ConnectionResetError
                 transport.write(piece)
                 if connection.writing_paused:
-                    await self._http.writer.drain()
+                    await http.writer.drain()
                 if is_large:
                     # A fast host must not make the others wait.
                     await asyncio.sleep(0)
         finally:
             # The error of a host that disconnected holds all frames until cycles are collected.
-            del text, piece
+            del http, text, piece
 
 
 def _pieces(text: MessageText) -> Iterator[bytes | memoryview]:

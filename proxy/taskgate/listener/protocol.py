@@ -156,7 +156,7 @@ class HostConnection(web.RequestHandler):
         self.exchange: Departing | None = None
         self.long_heads = False
         self.received = 0
-        """The number of bytes that have arrived, for `Bodies`."""
+        """The number of bytes that have arrived, for `receive_rest`."""
         self.lost: asyncio.Future[None] = self._loop.create_future()
 
     # Start and end.

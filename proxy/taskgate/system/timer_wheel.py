@@ -53,11 +53,14 @@ class TimerWheel:
     def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
         # `_handle` stays set meanwhile: a callback that starts a timer must not start another tick.
         now = loop.time()
-        while self._pending:
-            number, (due, callback) = next(iter(self._pending.items()))
-            if due > now:
-                self._handle = loop.call_at(due, self._tick, loop)
-                return
-            del self._pending[number]
-            callback()
-        self._handle = None
+        try:
+            while self._pending:
+                number, (due, callback) = next(iter(self._pending.items()))
+                if due > now:
+                    break
+                del self._pending[number]
+                callback()
+        finally:
+            # Also after a callback that raised, which must not end the timers of others.
+            first = next(iter(self._pending.values()), None)
+            self._handle = None if first is None else loop.call_at(first[0], self._tick, loop)

@@ -151,6 +151,30 @@ def test_many_timers_leave_one_timer_and_none_after_they_are_closed() -> None:
     run(scenario())
 
 
+def test_a_callback_that_raises_does_not_end_the_timers_of_others() -> None:
+    async def scenario() -> None:
+        loop, wheel, expired = by_hand(), TimerWheel(USUAL), list[str]()
+        faults: list[str] = []
+        loop.set_exception_handler(lambda _, fault: faults.append(str(fault["exception"])))
+
+        def fail() -> None:
+            raise ArithmeticError("a mistake")
+
+        wheel.call_later(USUAL, fail)
+        wheel.call_later(USUAL, partial(expired.append, "beside it"))
+        await loop.at(5)
+        wheel.call_later(USUAL, partial(expired.append, "later"))
+        await loop.at(10)
+        await loop.at(10)
+        assert (expired, faults) == (["beside it"], ["a mistake"])
+        wheel.call_later(USUAL, partial(expired.append, "last"))
+        await loop.at(20)
+        await loop.at(20)
+        assert expired == ["beside it", "later", "last"]
+
+    run(scenario())
+
+
 def test_the_shared_timer_of_the_loop_has_no_context_variables_of_a_caller() -> None:
     whose = ContextVar("whose", default="nobody's")
     expired: list[str] = []
