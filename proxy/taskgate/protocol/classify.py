@@ -95,7 +95,7 @@ def classify(
         raise MalformedMessage("No host is asked anything, so none has anything to answer")
     if isinstance(message, Notification):
         return _ignored(revision, meta)
-    # A request of the modern era.
+    # A request of the modern era, checked in the order of AMB-10.
     headers = read()
     if headers.duplicate is not None:
         # Two readers could take two values (H-MOD-4).

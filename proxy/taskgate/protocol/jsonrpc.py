@@ -227,7 +227,7 @@ def fast_parse(text: str, limit: int = MAX_MEMBERS) -> Message | None:
     if method is not None:
         return Request(id_, method, found, text, text[at:end], at)
     result = _MEMBER(WalkedMember, (None, begin.start("result"), at, end, found))
-    return Response(id_, result, None, text, place.span("id"))
+    return Response(id_, result, None, text, place.span("id"), None)
 
 
 def _read_progress(text: str, flat: re.Match[str]) -> Notification:

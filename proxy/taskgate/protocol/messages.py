@@ -55,7 +55,7 @@ class Notification(NamedTuple):
     params: Members
     text: str
     params_text: RawJson
-    params_at: int = 0
+    params_at: int
 
 
 @final
@@ -71,7 +71,7 @@ class Response(NamedTuple):
     error: Member | None
     text: str
     id_span: tuple[int, int]
-    error_code: int | None = None
+    error_code: int | None
 
 
 Message = Request | Notification | Response

@@ -37,8 +37,8 @@ from taskgate.protocol.messages import (
 
 MESSAGES: list[Message] = [
     Request(id=1, method="m", params={}, text="t", params_text=""),
-    Notification(method="m", params={}, text="t", params_text=""),
-    Response(id=1, result=Member({}, 0, 1, 2, {}), error=None, text="t", id_span=(0, 1)),
+    Notification(method="m", params={}, text="t", params_text="", params_at=0),
+    Response(id=1, result=Member({}, 0, 1, 2, {}), error=None, text="t", id_span=(0, 1), error_code=None),
 ]
 
 

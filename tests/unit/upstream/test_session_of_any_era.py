@@ -21,6 +21,7 @@ ROOTS_CHANGED = Notification(
     params={},
     text='{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}',
     params_text="",
+    params_at=0,
 )
 
 

@@ -52,7 +52,7 @@ class ModernSession:
     An answer may show that the server has left the modern era. `Discovery` then reports this by
     `era_lost` of `upstream_context`:
 
-    - `expect_era` judges each answer: "revision not supported" is a failure, and proves it.
+    - `expect_era` judges each error: "revision not supported" is a failure, and proves it.
     - `see` asks `server/discover` again at once, after a refusal by a bare HTTP status.
     - `doubt` has the next request ask again, after an error that a legacy server could give, too.
     """
