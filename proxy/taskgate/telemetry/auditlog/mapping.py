@@ -119,10 +119,13 @@ def suspicion_raised(
 
 
 def rate_judged(source: events.RateLimitChecked, request_context: RequestContext | None, now: datetime) -> AuditEvents:
+    """A rate that refused a request, or would have; what passes without a shared store has no line."""
     limit = LimitHit("rate", source.policy, source.scope)
     if source.decision == "shadow":
         return _event("limit.shadow_rejected", SUCCESS, "rate", now, origin_of(request_context), limit=limit)
-    return _event("limit.rate_rejected", DENIED, "rate", now, origin_of(request_context), limit=limit)
+    if source.decision == "rejected":
+        return _event("limit.rate_rejected", DENIED, "rate", now, origin_of(request_context), limit=limit)
+    return ()
 
 
 def cap_refused(source: events.CapRefused, request_context: RequestContext | None, now: datetime) -> AuditEvents:

@@ -140,6 +140,11 @@ def test_what_is_no_request_has_no_line_of_one(event: kinds.Event) -> None:
     assert events_of(event, new_context(id="")) == ()
 
 
+@pytest.mark.parametrize("decision", ["fail_local", "fail_open"])
+def test_a_request_that_a_rate_let_pass_without_the_shared_store_has_no_line_of_a_refusal(decision: str) -> None:
+    assert events_of(kinds.RateLimitChecked("calls", "context", decision), new_context()) == ()
+
+
 def test_an_event_is_of_the_request_as_it_was_then() -> None:
     request_context = new_context(caller=None)
     [event] = events_of(kinds.RateLimitChecked("calls", "ip", "shadow"), request_context)
