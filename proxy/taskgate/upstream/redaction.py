@@ -24,7 +24,8 @@ class SecretRedaction:
 
     def __init__(self, values: Iterable[str]) -> None:
         secrets = sorted({part for value in values for part in _parts(value)}, key=len, reverse=True)
-        self._secrets = re.compile("|".join(map(re.escape, secrets))) if secrets else None
+        # A lookahead, because a secret may begin within another, or within what is written before it.
+        self._secrets = re.compile(f"(?=({'|'.join(map(re.escape, secrets))}))") if secrets else None
         self._longest = len(secrets[0]) if secrets else 0
 
     @property
@@ -39,11 +40,22 @@ class SecretRedaction:
         """
         text = said.decode("utf-8", "replace").rstrip()
         if self._secrets is not None:
-            text = self._secrets.sub(_MARK, text)
+            text = _marked(text, self._secrets)
             if not is_whole:
                 # The end of a cut line may be the beginning of a secret.
                 text = text[: max(0, len(text) - self._longest)]
         return text if is_whole and len(text) <= SHOWN else f"{text[:SHOWN]}…"
+
+
+def _marked(text: str, secrets: re.Pattern[str]) -> str:
+    """Replace the secrets in a text, and secrets that overlap by one mark."""
+    told, end = "", 0
+    for match in secrets.finditer(text):
+        start, stop = match.span(1)
+        if start >= end:
+            told += text[end:start] + _MARK
+        end = max(end, stop)
+    return told + text[end:]
 
 
 def _parts(value: str) -> Iterator[str]:

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as some
 
 from taskgate.upstream.redaction import SHOWN, SecretRedaction
@@ -17,6 +17,7 @@ KEY = "-----BEGIN KEY-----\nMIIBOgIBAAJB\nAKj34Gkxx\n-----END KEY-----"
         ((), b"Server ready\n", "Server ready"),
         (["s3cret"], b"token=s3cret&x=s3crets3cret", "token=[redacted]&x=[redacted][redacted]"),
         (["abcd", "abcdef"], b"abcdefg", "[redacted]g"),
+        (["abcd", "cdef"], b"xabcdefg", "x[redacted]g"),
         (["a.*b"], b"axxb a.*b", "axxb [redacted]"),
         ([KEY], b"bad key: MIIBOgIBAAJB", "bad key: [redacted]"),
         ([KEY], KEY.encode(), "[redacted]"),
@@ -43,6 +44,7 @@ def test_of_a_secret_at_the_place_of_the_cut_nothing_is_told(secret: str, before
     assert set(told) <= set("x…[redacted]")
 
 
+@example('\\\n\\"\\\\', '"')
 @given(some.text("ab\"'\\/\n\té\u2028😀", min_size=4, max_size=12), some.sampled_from(["", "'", '"']))
 def test_it_is_taken_out_as_it_is_written_between_quotes(secret: str, beside: str) -> None:
     redaction = SecretRedaction([secret])
