@@ -135,7 +135,8 @@ class Endpoint:
             # Only if more bytes arrived at once than a head may have; else it cannot be too large.
             if connection.long_heads and head_size(http.raw_path, http._message.raw_headers) > self.max_header:
                 raise RequestRejected(HEAD_TOO_LARGE)
-            if route == "prm":
+            # A reload during the wait may have removed the document: its path is then an unknown one.
+            if route == "prm" and path in self.documents:
                 return self._answer_document(http, context, began)
             head = self.door.admit(http.method, http.raw_path, http.version, http.headers)
             exchange = HostExchange(http, head, self.terms, context.address)

@@ -1,5 +1,7 @@
 """Documents for everybody: what their paths answer to which method."""
 
+from collections.abc import Callable
+
 import pytest
 from aiohttp.hdrs import CONTENT_TYPE
 
@@ -10,6 +12,19 @@ from unit.listener.gate import opened
 
 PATH = "/.well-known/x"
 DOCUMENT = b'{"a":1}'
+
+
+class Reloading:
+    """An audit log that has room after a wait, during which the configuration is reloaded."""
+
+    is_full = True
+
+    def __init__(self) -> None:
+        self.reload: Callable[[], None] = lambda: None
+
+    async def room(self) -> bool:
+        self.reload()
+        return True
 
 
 @pytest.mark.parametrize(
@@ -30,6 +45,16 @@ async def test_documents_stay_what_they_were_when_they_were_given() -> None:
         assert (await host.ask(get(PATH + "/more"))).status == 404
         gate.listener.show(given)
         assert (await host.ask(get(PATH + "/more"))).body == b"2"
+
+
+async def test_a_document_that_is_removed_while_its_request_waits_for_audit_room_is_not_found() -> None:
+    trail = Reloading()
+    async with opened(documents={PATH: DOCUMENT}, trail=trail) as gate, gate.host() as host:
+        trail.reload = lambda: gate.listener.show({})
+        answered = await host.ask(get(PATH))
+        unknown = await host.ask(get("/unknown"))
+    assert (answered.status, answered.body) == (unknown.status, unknown.body)
+    assert answered.status == 404
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
