@@ -21,6 +21,7 @@ from taskgate.config.fields import MASK, json_pattern
 
 _AUTHORITY = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9._-]+))(?::(?P<port>[0-9]{1,5}))?")
 _NAME = re.compile(r"[a-z0-9_](?:[a-z0-9._-]{0,251}[a-z0-9_])?")
+_SCHEME = re.compile(r"[A-Za-z0-9+.-]://")
 _NUMERIC = re.compile(r"(?:.*\.)?[0-9]+\.?")
 _LOOPBACK = IPv4Network("127.0.0.0/8")
 _MAX_PORT = 65535
@@ -185,7 +186,7 @@ Network = Annotated[
 
 def masked(text: str) -> str:
     """Mask the values in the query of a URL, which may be API keys; another text stays as it is."""
-    if "://" not in text or "?" not in text:
+    if not _SCHEME.search(text) or "?" not in text:
         return text
     place, _, query = text.partition("?")
     parts = (part.partition("=") for part in query.split("&"))

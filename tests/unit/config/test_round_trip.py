@@ -5,7 +5,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from ruamel.yaml import YAML
@@ -149,6 +149,7 @@ _ANYTHING = st.recursive(
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(200), deadline=None)
+@example(audience=["?://"], claims={}, scopes=[], implies={}, extra={})
 @given(
     audience=st.lists(_TEXT, max_size=3),
     claims=st.dictionaries(_TEXT, st.lists(_TEXT, min_size=1, max_size=3), max_size=3),
