@@ -124,8 +124,8 @@ class Runner:
 
         Until its end the session of `place` stays open, and `idle` does not return.
         """
-        self._expected += 1
         place.acquire()
+        self._expected += 1
         try:
             yield
         finally:

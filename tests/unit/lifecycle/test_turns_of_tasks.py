@@ -6,6 +6,8 @@ from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from helpers.records import OWNER, after, keep, new_lease, new_record
 from helpers.waiting import bounded, eventually
 from taskgate.admission.concurrency import BulkheadSettings, Permit
@@ -85,6 +87,17 @@ async def test_one_that_begins_to_wait_after_the_shutdown_ends_unsent_too(house:
     await house.runner.stop()
     record = await house.start()
     assert fault(await house.ended(record))["data"]["reason"] == "shutdown"
+
+
+async def test_a_drain_waits_for_no_task_whose_session_could_not_be_kept_open(house: House) -> None:
+    class Place:
+        def acquire(self) -> None:
+            raise RuntimeError("no session")
+
+    with pytest.raises(RuntimeError, match="no session"), house.runner.expecting(Place()):  # type: ignore[arg-type]
+        pass
+    async with bounded():
+        await house.runner.idle()
 
 
 async def test_a_drain_waits_for_what_waits_for_its_turn(house: House, slot: Permit) -> None:
