@@ -179,7 +179,8 @@ def unpack_peer(text: bytes) -> Peer:
         schema, revision, capabilities, info = _load(text)
         _expect_schema(schema)
         return Peer(revision=_REVISIONS[revision], capabilities=capabilities, info=info)
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        # Deep arrays exceed the recursion limit. Any writer to the store can write them.
         raise _unreadable() from error
 
 

@@ -356,7 +356,20 @@ def test_a_peer_comes_back_as_it_was(peer: Peer) -> None:
     assert codec.unpack_peer(codec.pack_peer(peer)) == peer
 
 
-@pytest.mark.parametrize("text", [b"", b"[]", b"7", b'[1,"2025-11-25",{}]', b'[1,"1999-01-01",{},{}]', b"[1,[],{},{}]"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"[]",
+        b"7",
+        b'[1,"2025-11-25",{}]',
+        b'[1,"1999-01-01",{},{}]',
+        b"[1,[],{},{}]",
+        b"[" * 100_000,
+        b" " + b"[" * 100_000,
+    ],
+    ids=lambda text: text[:30].decode(),
+)
 def test_a_peer_that_cannot_be_read_is_refused(text: bytes) -> None:
     with pytest.raises(StoreUnavailable, match="cannot be read"):
         codec.unpack_peer(text)
