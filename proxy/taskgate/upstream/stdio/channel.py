@@ -11,6 +11,7 @@ is delivered before the end is reported.
 
 import asyncio
 import math
+import os
 from collections import deque
 from contextlib import suppress
 from contextvars import Context
@@ -160,12 +161,20 @@ class ProgramChannel:
     # --- its program --------------------------------------------------------------------------------------------------
 
     async def connect(self, stdin: int, stdout: int, stderr: int) -> None:
-        """Connect the gateway's ends of the pipes; the channel closes them."""
-        await self._writing.connect(stdin)
-        await self._reading.connect(stdout)
+        """Connect the gateway's ends of the pipes; the channel closes them.
+
+        Raises OSError; then `discard` closes those that are connected, and the others are closed.
+        """
         # Read once the process id is known, which is logged with each line.
         self._chatter.reading.pause()
-        await self._chatter.reading.connect(stderr)
+        left = [stderr, stdout, stdin]
+        try:
+            for end in (self._writing, self._reading, self._chatter.reading):
+                await end.connect(left.pop())
+        except OSError:
+            for descriptor in left:
+                os.close(descriptor)
+            raise
 
     def begin(self, child: Child) -> None:
         """Note that the program runs; called once by `starting`."""

@@ -31,8 +31,13 @@ class Reading(asyncio.Protocol):
         """Whether the pipe is closed."""
 
     async def connect(self, descriptor: int) -> None:
-        """Start to read; the pipe is closed with this object."""
-        await asyncio.get_running_loop().connect_read_pipe(lambda: self, os.fdopen(descriptor, "rb", buffering=0))
+        """Start to read; the pipe is closed with this object, or if this raises OSError."""
+        pipe = os.fdopen(descriptor, "rb", buffering=0)
+        try:
+            await asyncio.get_running_loop().connect_read_pipe(lambda: self, pipe)
+        except OSError:
+            pipe.close()
+            raise
         self._obey()
 
     def pause(self) -> None:
@@ -98,11 +103,15 @@ class Writing(asyncio.BaseProtocol):
         return transport is not None and not transport.is_closing() and not self._readers.poll(0)
 
     async def connect(self, descriptor: int) -> None:
-        """Prepare to write; the pipe is closed with this object."""
+        """Prepare to write; the pipe is closed with this object, or if this raises OSError."""
         pipe = os.fdopen(descriptor, "wb", buffering=0)
         # Polled for no event, a pipe still reports that its reader is gone.
         self._readers.register(descriptor, 0)
-        transport, _ = await asyncio.get_running_loop().connect_write_pipe(lambda: self, pipe)
+        try:
+            transport, _ = await asyncio.get_running_loop().connect_write_pipe(lambda: self, pipe)
+        except OSError:
+            pipe.close()
+            raise
         transport.set_write_buffer_limits(_HIGH)
 
     async def write(self, message: bytes, left: Callable[[], None] | None) -> bool:

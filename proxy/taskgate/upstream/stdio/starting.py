@@ -92,7 +92,10 @@ class Starter:
         settings = self._program.settings
         (stdin, ours_in), (ours_out, stdout), (ours_err, stderr) = _pipes()
         try:
-            await line.connect(ours_in, ours_out, ours_err)
+            try:
+                await line.connect(ours_in, ours_out, ours_err)
+            except OSError as refused:
+                raise ProgramNotStarted(refused.errno or 0) from None
             env = environment(settings.env, os.environ)
             order = Order(settings.command, env, settings.cwd, (stdin, stdout, stderr))
             async with asyncio.timeout(self._program.connect.total_seconds()):

@@ -1,11 +1,14 @@
 """A program that ended by itself: another is started when it is needed, and not too soon where that fails."""
 
 import asyncio
+import errno
 import os
 import signal
 from collections.abc import Callable
 from datetime import timedelta
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +18,7 @@ from taskgate.upstream.stdio import pool
 from taskgate.upstream.stdio.endings import Cause
 from taskgate.upstream.stdio.nurse import Nurse
 from unit.upstream.stdio.conftest import Yard
-from unit.upstream.stdio.programs import program
+from unit.upstream.stdio.programs import program, runs
 
 NewYard = Callable[..., Yard]
 HOUR = timedelta(hours=1)
@@ -174,6 +177,28 @@ async def test_the_log_tells_a_folder_that_is_missing_from_a_program(
     await refusal(new_yard(**settings))
     [record] = [each for each in caplog.records if each.message == "a server's program could not be started"]
     assert vars(record)["error"] == error
+
+
+@pytest.mark.parametrize(
+    ("connects", "works"), [("connect_write_pipe", 0), ("connect_read_pipe", 0), ("connect_read_pipe", 1)]
+)
+async def test_a_program_whose_pipes_cannot_be_watched_is_not_started_and_leaves_its_place(
+    new_yard: NewYard, monkeypatch: pytest.MonkeyPatch, connects: str, works: int
+) -> None:
+    """And its pipes are closed, which is looked at after every test."""
+    loop, yard = asyncio.get_running_loop(), new_yard(processes=1)
+    connect, calls = getattr(loop, connects), count()
+
+    async def refuse(*pipe: Any) -> Any:
+        if next(calls) >= works:
+            raise OSError(errno.ENOSPC, "no space")
+        return await connect(*pipe)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(loop, connects, refuse)
+        assert str(await refusal(yard)) == "The server's program could not be started: the system refused it"
+    assert yard.counts == [1, 0]
+    assert runs((await yard.take("bob", b'{"a":1}')).line.pid)
 
 
 async def test_a_nursery_that_does_not_answer_is_not_waited_for_for_ever(nurse: Nurse, new_yard: NewYard) -> None:
