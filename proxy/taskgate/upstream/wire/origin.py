@@ -104,14 +104,14 @@ class Origin:
         pauses: Iterator[float] | None = None
         was_redirected = False
         while True:
+            if self._closed:
+                raise failures.let_go(dispatched=False)
             try:
-                if self._closed:
-                    raise failures.let_go(dispatched=False)
-                try:
-                    head = target.head(outgoing)
-                except ValueError:
-                    # Control characters in a header: it cannot be sent.
-                    raise failures.unreachable() from None
+                head = target.head(outgoing)
+            except ValueError:
+                # Control characters in a header: it can never be sent, so it is not tried again.
+                raise failures.unreachable() from None
+            try:
                 connection = self._pool.take() or await self._pool.dial(until)
                 message, body = await connection.ask(head, outgoing.body, until, outgoing.left)
             except UpstreamFailed as failure:

@@ -108,6 +108,16 @@ async def test_so_many_tries_are_made_in_all(
     assert (len(ways), told) == (attempts, ["connect"] * (attempts - 1))
 
 
+async def test_a_request_with_a_control_character_in_a_header_is_not_tried_again(
+    nobody: str, transport_to: NewTransport
+) -> None:
+    told: list[str] = []
+    transport = transport_to(nobody, retries=retries(3), retried=told.append)
+    asking = asyncio.create_task(transport.send(outgoing()._replace(headers={"X-Name": "a\nb"})))
+    assert await failure_of(asking) == ("unreachable", False)
+    assert told == []
+
+
 async def test_without_retries_there_is_one_try(
     nobody: str, transport_to: NewTransport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
