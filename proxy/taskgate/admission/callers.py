@@ -1,7 +1,7 @@
 """The caller of a request: from its bearer token to the auth context that its tasks are bound to.
 
-`BearerCallers` authenticates with a `TokenAuthenticator`; without authentication `AnonymousCallers`
-returns the anonymous context for every request.
+`BearerCallers` authenticates with a `TokenAuthenticator`. Without authentication there is nothing to
+find out: every request has the context `ANONYMOUS`.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from typing import Protocol
 from taskgate.admission.mounts import Mount
 from taskgate.admission.security_alerts import SecurityLog
 from taskgate.auth.bearer import bearer_token
-from taskgate.auth.context import ANONYMOUS, AuthContext
+from taskgate.auth.context import AuthContext
 from taskgate.errors import AuthReason, KeysUnavailable, Unauthenticated
 from taskgate.streams.exchange import Exchange
 from taskgate.upstream.principal import Principal
@@ -45,17 +45,6 @@ class TokenAuthenticator(Protocol):
     async def verify(self, token: str, *, audience: str) -> AuthContext:
         """The context of a token for `audience`. Raises Unauthenticated or KeysUnavailable."""
         ...
-
-
-class AnonymousCallers:
-    """The Callers without authentication: all hosts are one caller."""
-
-    async def identify(self, exchange: Exchange, mount: Mount) -> AuthContext:
-        return ANONYMOUS
-
-    def is_known(self, exchange: Exchange, mount: Mount) -> bool:
-        # No request is refused for its token.
-        return False
 
 
 class BearerCallers:

@@ -2,9 +2,10 @@
 
 A policy is a configured rate; for each address, caller or tenant it has a budget in a RateStore. A
 request consumes from the budgets of all policies that apply (`domain/rates`), or is refused by one.
-A policy in shadow mode refuses nothing and only reports. `Gateway` calls `on_connection`, then
-`on_auth_failure` for an invalid token, `on_request` for each message, and at last `flush`. There
-are two parts around a store that replicas share:
+A policy in shadow mode refuses nothing and only reports. `Gateway` calls `on_connection` if any
+policy applies before authentication, then `on_auth_failure` for an invalid token, and `on_request`
+for each message. At last it calls `flush` if anything is left in `passed_in_cache`. There are two
+parts around a store that replicas share:
 
 - `LocalRateCache` answers for it before authentication, without a round trip.
 - `FallbackRateStore` replaces it while it is unavailable (`limits.on_store_error`).
@@ -79,9 +80,9 @@ class RateLimiter:
         self._clock = clock
         self._local_cache = local_cache
         self._alerts = SecurityAlerts(event_sink, clock)
-        # With a cache: the steps that an exchange has passed there and not yet in the store, by the
-        # `id()` of the exchange. `on_request` or `flush` takes them.
-        self._passed_in_cache: dict[int, tuple[RateStep, ...]] = {}
+        self.passed_in_cache: dict[int, tuple[RateStep, ...]] = {}
+        """With a cache: the steps that an exchange has passed there and not yet in the store, by the
+        `id()` of the exchange. `on_request` or `flush` takes them."""
 
     async def on_connection(self, exchange: Exchange, mount: str, is_known: Callable[[], bool] | None = None) -> None:
         """Check a request before authentication, by its address and mount. Raises RateLimited.
@@ -90,8 +91,6 @@ class RateLimiter:
         True: its own token was accepted before. `flush` must follow, also if this raises.
         """
         rates = self._live.current.rates
-        if not rates.has_before_auth:
-            return
         address = address_block(exchange.address)
         failures = rates.event_demands(RateEvent.AUTH_FAILURE, RateSubject("", None, address), {}, mount)
         steps = _steps((RateStepMode.LOOK, failures), (RateStepMode.TAKE, rates.before_auth(address, mount)))
@@ -105,7 +104,7 @@ class RateLimiter:
             judged = await self._local_cache.judge(steps, now=self._clock.elapsed())
         if judged.refused is not None:
             self._apply(steps, judged, exchange, mount)
-        self._passed_in_cache[id(exchange)] = steps
+        self.passed_in_cache[id(exchange)] = steps
 
     async def on_auth_failure(self, exchange: Exchange, mount: str) -> None:
         """Count an invalid token. Raises RateLimited, in place of the 401, beyond the rate."""
@@ -154,10 +153,10 @@ class RateLimiter:
     async def flush(self, exchange: Exchange, mount: str) -> None:
         """Consume from the store what an exchange has passed in the cache only. Raises nothing.
 
-        Called at the end of each exchange. It has an effect if no `on_request` came: the exchange
-        was refused before, or brought a response.
+        It has an effect if no `on_request` came: the exchange was refused before, or brought a
+        response.
         """
-        if id(exchange) in self._passed_in_cache:
+        if id(exchange) in self.passed_in_cache:
             with suppress(RateLimited, StoreUnavailable):
                 await self._judge((), exchange, mount)
 
@@ -177,8 +176,8 @@ class RateLimiter:
         The first step that refuses raises RateLimited. Returns the fields that report what is left.
         If `is_known` returns True, the request is not refused for invalid tokens of its address.
         """
-        if self._passed_in_cache:
-            steps = self._passed_in_cache.pop(id(exchange), ()) + steps
+        if self.passed_in_cache:
+            steps = self.passed_in_cache.pop(id(exchange), ()) + steps
         if not steps:
             return ()
         asked = self._clock.elapsed()

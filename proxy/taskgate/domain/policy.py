@@ -142,7 +142,7 @@ class PromotionPolicy:
     """The rules for tasks: the first match wins; calls of other tools stay plain calls.
 
     `ttl_default`, `ttl_min`, `ttl_max` and `inline_grace` are for rules that set none of their own.
-    `_hinted` has the upstreams of rules with hints.
+    `hinted` has the upstreams of rules with hints, None for any; most policies have none.
     """
 
     rules: tuple[PromotionRule, ...]
@@ -153,10 +153,10 @@ class PromotionPolicy:
     _cache: OrderedDict[tuple[str, str, frozenset[tuple[str, bool]]], PromotionDecision] = field(
         default_factory=OrderedDict, init=False, repr=False, compare=False
     )
-    _hinted: frozenset[str | None] = field(default=frozenset(), init=False, repr=False, compare=False)
+    hinted: frozenset[str | None] = field(default=frozenset(), init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_hinted", frozenset(rule.upstream for rule in self.rules if rule.hints))
+        object.__setattr__(self, "hinted", frozenset(rule.upstream for rule in self.rules if rule.hints))
 
     def decide(self, upstream: str, tool: str, hints: Mapping[str, bool] | None = None) -> PromotionDecision:
         """The terms of one tool; `hints` are what its server lists of it, None while unknown.
@@ -187,7 +187,7 @@ class PromotionPolicy:
 
         The caller then fetches the list of tools before it decides.
         """
-        return bool(self._hinted) and (upstream in self._hinted or None in self._hinted)
+        return upstream in self.hinted or None in self.hinted
 
     def mode(self, upstream: str, tool: str, hints: Mapping[str, bool] | None = None) -> PromotionMode:
         """The mode of one tool."""

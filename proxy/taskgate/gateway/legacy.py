@@ -125,9 +125,13 @@ class InSessionMessages:
         # 2. The intent of the message; its parameters are checked here.
         intent = self._dialect.decode(message, peer, offers_tasks=mount.offers_tasks, extensions=mount.extensions)
         # Whatever stream answers the request will have event ids, if the revision of the session has
-        # resumption.
+        # resumption. Another replica can continue the stream of a wait for a task, so the task is
+        # named. Of another request the id is enough.
         if host_session is not None and host_session.resumable is not None and isinstance(message, Request):
-            exchange.opener = partial(host_session.resumable.open, origin=_about(message, intent))
+            exchange.opener = partial(
+                host_session.resumable.open,
+                origin=StreamOrigin(message.id, intent.task if isinstance(intent, AwaitTask) else None),
+            )
         tool = intent.tool if isinstance(intent, CallTool) else None
         if isinstance(intent, OpenSession):
             peer = intent.peer
@@ -233,7 +237,7 @@ class InSessionMessages:
             decision = tasks.decided(host_session, intent.tool) or await tasks.decide(host_session, intent.tool)
             return RpcReply(self._dialect.task_created(intent.id, record, decision.immediate_response))
         decision = tasks.decided(host_session, intent.tool) or await tasks.decide(host_session, intent.tool)
-        if host_session.has_tasks and decision.mode is PromotionMode.REQUIRED:
+        if decision.mode is PromotionMode.REQUIRED and host_session.has_tasks:
             # Before a refusal the server's catalogue is asked, which may say otherwise.
             decision = await tasks.decide(host_session, intent.tool)
             if decision.mode is PromotionMode.REQUIRED:
@@ -270,7 +274,9 @@ class InSessionMessages:
                 coalesce_key=coalesce_key,
             )
         )
-        answer = partial(self._dialect.answer, intent.id, response, _foreign(host_session, words.TOOLS_CALL))
+        is_legacy = host_session.upstream.era is Era.LEGACY
+        foreign = None if is_legacy else EraCrossing(words.TOOLS_CALL, host_session.peer.revision)
+        answer = partial(self._dialect.answer, intent.id, response, foreign)
         return RpcReply(answer() if len(response.text) <= LARGE else await in_thread(answer), error_of(response))
 
     def _count_refused(self, host_session: HostSession, tool: str) -> None:
@@ -286,7 +292,8 @@ class InSessionMessages:
         that the caller may not see.
         """
         response = await self._services.relaying.send(_relayed(exchange, caller, host_session, intent))
-        foreign = _foreign(host_session, intent.method)
+        is_legacy = host_session.upstream.era is Era.LEGACY
+        foreign = None if is_legacy else EraCrossing(intent.method, host_session.peer.revision)
         if intent.method == words.TOOLS_LIST:
             support = host_session.mount.support if host_session.has_tasks else None
             shows = self._services.access.tool_filter(caller, host_session.mount.name)
@@ -337,21 +344,6 @@ def _relayed(exchange: Exchange, caller: AuthContext, host_session: HostSession,
         params=intent.params,
         progress_token=intent.progress_token,
     )
-
-
-def _about(request: Request, intent: LegacyIntent) -> StreamOrigin:
-    """Return what another replica needs to continue the stream of an answer.
-
-    A wait for a task can continue there, so the task is named. Of another request the id is enough.
-    """
-    return StreamOrigin(request.id, intent.task if isinstance(intent, AwaitTask) else None)
-
-
-def _foreign(host_session: HostSession, method: str) -> EraCrossing | None:
-    """Return how to convert answers of the session's server; None if it is of the same era."""
-    if host_session.upstream.era is Era.LEGACY:
-        return None
-    return EraCrossing(method, host_session.peer.revision)
 
 
 _NO_METHOD: Final = ""

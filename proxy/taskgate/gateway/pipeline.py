@@ -151,7 +151,9 @@ class Gateway:
         try:
             try:
                 # 1. Rate limits by address: of requests, and of tokens that were rejected.
-                await self._gate.on_connection(exchange, mount.name, partial(self._callers.is_known, exchange, mount))
+                if self._rules.live.current.rates.has_before_auth:
+                    is_known = partial(self._callers.is_known, exchange, mount)
+                    await self._gate.on_connection(exchange, mount.name, is_known)
                 # 2. The caller. Without credentials nothing is looked up, and the body is not read.
                 caller = context.caller = await self._identify(exchange, mount)
                 body = await exchange.body(self._in_flight, caller.key)
@@ -187,7 +189,8 @@ class Gateway:
                 return self._refuse(refused, mount, exchange, context, message, begun)
             return await self._answer_message(exchange, context, mount, caller, message, begun)
         finally:
-            await self._gate.flush(exchange, mount.name)
+            if self._gate.passed_in_cache:
+                await self._gate.flush(exchange, mount.name)
 
     async def _answer_message(
         self,
@@ -402,7 +405,8 @@ class Gateway:
         if reply.status != 200 and not exchange.is_streaming:
             self._event_sink.emit(HttpRefused(type(error).reason if isinstance(error, GatewayError) else "internal"))
         if isinstance(message, Request):
-            self._count(mount, message, exchange.head.revision, begun, str(code))
+            seconds = self._clock.elapsed() - begun
+            self._event_sink.emit(RpcAnswered(mount.name, message.method, exchange.head.revision, seconds, str(code)))
         return reply
 
     def _report_suspicious(self, error: Exception, mount: Mount, caller: AuthContext, message: Message) -> None:
@@ -434,18 +438,15 @@ class Gateway:
             context.revision = answered.revision
         if size and request.method == words.TOOLS_CALL and answered.error in (None, TOOL_ERROR):
             context.result_bytes = size
-        self._count(mount, request, answered.revision, begun, answered.error)
+        seconds = self._clock.elapsed() - begun
+        self._event_sink.emit(RpcAnswered(mount.name, request.method, answered.revision, seconds, answered.error))
 
     def _report_cancelled(self, mount: Mount, context: RequestContext, message: Message, begun: float) -> None:
         """Report a message whose host no longer waits for an answer."""
         context.error = _CANCELLED
         if isinstance(message, Request):
-            self._count(mount, message, context.revision, begun, _CANCELLED)
-
-    def _count(self, mount: Mount, message: Request, revision: str | None, begun: float, error: str | None) -> None:
-        """Report an answered request; `error` is its error label, None if it succeeded."""
-        seconds = self._clock.elapsed() - begun
-        self._event_sink.emit(RpcAnswered(mount.name, message.method, revision, seconds, error))
+            seconds = self._clock.elapsed() - begun
+            self._event_sink.emit(RpcAnswered(mount.name, message.method, context.revision, seconds, _CANCELLED))
 
 
 def _starts_something(request: Request) -> bool:

@@ -72,9 +72,9 @@ class TaskTerms:
         consider that before a call becomes a task, or is refused for not being one.
         """
         rules, mount = self._live.current, place.mount.name
-        if mount in rules.access.only_listed:
+        if mount in rules.access.only_listed or (rules.policy.hinted and rules.policy.needs_hints(mount)):
             return None
-        return None if rules.policy.needs_hints(mount) else rules.policy.decide(mount, tool)
+        return rules.policy.decide(mount, tool)
 
     async def decide(self, place: CallSite, tool: str) -> PromotionDecision:
         """Return the decision for a call, with the hints of the server's catalogue.

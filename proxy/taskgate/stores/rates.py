@@ -72,7 +72,10 @@ class MemoryRateStore:
             elif stored is not None:
                 self._tats[key] = min(tat, stored)
         for key, tat in taken:
-            self._store(key, tat)
+            self._tats[key] = tat
+            self._tats.move_to_end(key)
+        if self._is_lenient:
+            self._evict()
         return tuple(verdicts)
 
     def peek(self, demands: Sequence[Demand], *, now: float) -> tuple[RateVerdict, ...]:
@@ -90,7 +93,10 @@ class MemoryRateStore:
             stored = owed_until
         elif given_back:
             stored -= demand.cost * demand.limit.every
-        self._store(demand.key, max(stored, owed_until))
+        self._tats[demand.key] = max(stored, owed_until)
+        self._tats.move_to_end(demand.key)
+        if self._is_lenient:
+            self._evict()
 
     def _refused(self, demands: Sequence[Demand], now: float) -> tuple[RateVerdict, ...]:
         """The verdicts of a refused step: `remaining` is the rest before it."""
@@ -112,13 +118,9 @@ class MemoryRateStore:
                 tats[key] = min(tat, stored)
         return verdict
 
-    def _store(self, key: str, tat: float) -> None:
-        tats = self._tats
-        if key in tats:
-            tats.move_to_end(key)
-        elif self._is_lenient and len(tats) >= self._size:
-            tats.popitem(last=False)
-        tats[key] = tat
+    def _evict(self) -> None:
+        while len(self._tats) > self._size:
+            self._tats.popitem(last=False)
 
     def _key_of_new(self, demand: Demand, now: float) -> str:
         """The key that a new budget of a full store counts under: its own if room can be made, else

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
-from taskgate.admission.callers import AnonymousCallers, BearerCallers, Callers
+from taskgate.admission.callers import BearerCallers, Callers
 from taskgate.admission.lookup_guard import PenaltyBox
 from taskgate.admission.security_alerts import SecurityLog
 from taskgate.auth.context import AuthContext, ContextKeys
@@ -67,7 +67,7 @@ class Authenticator:
     - `heard` is set after each attempt to fetch keys of an issuer.
     """
 
-    callers: Callers
+    callers: Callers | None
     cursors: CursorKeys
     states: RequestStateKeys
     words: SealKeys
@@ -143,7 +143,7 @@ def build_authenticator(
         # Without a key file, sealed texts are valid as long as the process lives.
         keys = deployment or DeploymentKeys(entropy.token(32), None)
         return Authenticator(
-            callers=AnonymousCallers(),
+            callers=None,
             # Without authentication there is no `tasks/list`, so no cursor is ever opened.
             cursors=CursorKeys(*_keys_for(_CURSORS, keys)),
             states=RequestStateKeys(*_keys_for(_STATES, keys)),

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from taskgate.admission.mounts import Mount
-from taskgate.auth.context import AuthContext
+from taskgate.auth.context import ANONYMOUS, AuthContext
 from taskgate.domain.listing import Position
 from taskgate.domain.request_state import HeldCallState, PassThroughState
 from taskgate.streams.exchange import Exchange
@@ -55,16 +55,21 @@ class ReloadableAuthenticator:
     async def identify(self, exchange: Exchange, mount: Mount) -> AuthContext:
         """Identify the caller, by the authenticator that is present when the request arrives."""
         in_use = self._present
+        callers = in_use.authenticator.callers
+        if callers is None:
+            return ANONYMOUS
         in_use.requests += 1
         try:
-            return await in_use.authenticator.callers.identify(exchange, mount)
+            return await callers.identify(exchange, mount)
         finally:
             in_use.requests -= 1
             if not in_use.requests and in_use is not self._present:
                 in_use.is_idle.set()
 
     def is_known(self, exchange: Exchange, mount: Mount) -> bool:
-        return self.authenticator.callers.is_known(exchange, mount)
+        callers = self.authenticator.callers
+        # Without authentication no request is refused for its token.
+        return callers is not None and callers.is_known(exchange, mount)
 
     def switch(self, authenticator: Authenticator) -> None:
         """Replace the authenticator by an open one. The old one closes when it is idle."""

@@ -5,7 +5,7 @@ from typing import Any, cast
 import pytest
 
 from helpers.manual_clock import ManualClock
-from taskgate.admission.callers import AnonymousCallers, BearerCallers, principal_of
+from taskgate.admission.callers import BearerCallers, principal_of
 from taskgate.admission.concurrency import Bulkhead
 from taskgate.admission.mounts import Mount
 from taskgate.admission.security_alerts import SecurityLog
@@ -51,10 +51,6 @@ def asked(*authorization: str, query: str = "") -> Asked:
 
 def bearers(judge: ScriptedJudge, refused: list[Any]) -> BearerCallers:
     return BearerCallers(judge, refused.append, SecurityLog(ManualClock()))
-
-
-async def test_without_authentication_everybody_is_the_same_whatever_they_send() -> None:
-    assert await AnonymousCallers().identify(asked("Bearer a", "Bearer b", query="access_token=c"), MOUNT) is ANONYMOUS
 
 
 async def test_a_token_is_judged_for_the_address_of_the_mount() -> None:

@@ -98,7 +98,6 @@ async def test_a_wait_without_end_is_told_as_a_long_one() -> None:
 async def test_an_address_is_found_out_only_where_something_is_counted_by_it() -> None:
     host = Asked()
     at = Gate(policy("calls", 9))
-    await at.gate.on_connection(host, "reports")
     await at.gate.on_auth_failure(host, "reports")
     await at.gate.on_request(ALICE, host, "reports", "tasks/get")
     await at.gate.on_lookup_failure(ALICE, host, "reports")

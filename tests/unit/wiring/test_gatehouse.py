@@ -12,7 +12,6 @@ from helpers.manual_clock import EPOCH, ManualClock, SeededEntropy
 from helpers.token_issuer import TokenIssuer, guarded
 from helpers.waiting import bounded, eventually
 from helpers.whole_gateway import configuration
-from taskgate.admission.callers import AnonymousCallers
 from taskgate.auth.context import ANONYMOUS, AuthContext
 from taskgate.auth.key_file import KeyFileRefused
 from taskgate.config.model import GatewayConfig
@@ -31,6 +30,7 @@ from taskgate.wiring.authentication import (
     metadata_url,
     resource_of,
 )
+from taskgate.wiring.reloadable_authenticator import ReloadableAuthenticator
 from unit.admission.test_callers import MOUNT, RESOURCE
 from unit.lifecycle.asked import Asked
 from unit.lifecycle.recorded_events import RecordedEvents
@@ -78,8 +78,14 @@ async def who(house: Authenticator, issuer: TokenIssuer, **claims: Any) -> AuthC
 
 async def test_without_authentication_everybody_is_one_and_there_is_nothing_to_wait_for(houses: Any) -> None:
     house = houses(configuration(SERVERS))
-    assert isinstance(house.callers, AnonymousCallers)
-    assert await house.callers.identify(Asked(), MOUNT) is ANONYMOUS
+    assert house.callers is None
+    callers = ReloadableAuthenticator(house)
+    head = InboundHead(
+        method=HttpMethod.POST, path=MOUNT.path, authorization=("Bearer a", "Bearer b"), query="access_token=c"
+    )
+    for exchange in (Asked(), Asked(head)):
+        assert await callers.identify(exchange, MOUNT) is ANONYMOUS
+        assert not callers.is_known(exchange, MOUNT)
     assert (house.deployment, house.issuers, house.ready) == (None, (), True)
     assert build_penalties(configuration(SERVERS)) is None
     house.open()
