@@ -13,6 +13,7 @@ disposition:
 
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
@@ -22,6 +23,7 @@ from taskgate.admission.concurrency import Permit
 from taskgate.auth.context import AuthContext
 from taskgate.domain.record import RequestId
 from taskgate.errors import QueueFull
+from taskgate.jsontext.spans import RawJson
 from taskgate.protocol.messages import Params, Response
 from taskgate.protocol.vocabulary import TOOLS_CALL
 from taskgate.sessions.binding import CallSite
@@ -33,6 +35,9 @@ SLOW_METHODS: Final = frozenset({TOOLS_CALL, "prompts/get", "resources/read"})
 """The methods that can be slow, and so need a permit. Modern servers may ask for input before they
 answer these (M-MRTR-1)."""
 
+_NO_BOUND: Final = timedelta(days=36_500)
+"""The time limit of a call that is not a task yet: only the server's own limits apply."""
+
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class OutboundCall:
@@ -43,6 +48,8 @@ class OutboundCall:
       itself.
     - `may_become_task`: whether the operator's rules and the host allow a task without a request
       for one; always False for legacy hosts.
+    - `task_params`: how the server gets the parameters of a call that may become a task; None for a
+      call that is relayed in any case.
     - `log_level`, `repeated`: as `UpstreamSession.relay` takes them.
     """
 
@@ -55,6 +62,7 @@ class OutboundCall:
     tool: str | None = None
     coalesce_key: CoalesceKey | None = None
     may_become_task: bool = False
+    task_params: RawJson | None = None
     log_level: str | None = None
     repeated: Mapping[str, str] | None = None
 
@@ -62,6 +70,17 @@ class OutboundCall:
         """Send the request, and return the server's response. Raises what `UpstreamSession.relay`
         raises.
         """
+        if self.may_become_task and self.tool is not None and self.task_params is not None:
+            # A task reports progress: `run` asks the server for it though the host gave no token.
+            return self.session.upstream.run(
+                self.tool,
+                self.task_params,
+                within=_NO_BOUND,
+                listener=listener,
+                principal=principal_of(self.caller),
+                log_level=self.log_level,
+                repeated=self.repeated,
+            )
         return self.session.upstream.relay(
             self.method,
             self.params,

@@ -1,7 +1,7 @@
 """The wait of a request for its server: `ResponseWaiter`.
 
 `Calls`, `Promotion` and `RemoteRetries` await everything through `wait`, within the block of a
-listener from `open_listener`. A wait ends with the result of its work, when the host disconnects,
+`RequestListener`. A wait ends with the result of its work, when the host disconnects,
 or when the gateway shuts down. A host that disconnects has cancelled its request (H-MOD-9).
 
 The answer is one JSON document unless the host has to wait. The first message before the answer, or
@@ -12,10 +12,9 @@ from collections.abc import Awaitable
 from datetime import timedelta
 from typing import TypeVar
 
-from taskgate.domain.record import RequestId
 from taskgate.errors import CutOff
 from taskgate.gateway.host_listener import KeepaliveTimers
-from taskgate.gateway.modern.hearing import RequestListener
+from taskgate.gateway.modern.hearing import ListenerServices, RequestListener
 from taskgate.protocol.dialects import ModernDownstreamDialect
 from taskgate.protocol.host_requests import RequestMeta
 from taskgate.streams.exchange import Exchange
@@ -31,22 +30,11 @@ class ResponseWaiter:
     """
 
     def __init__(self, *, dialect: ModernDownstreamDialect, patience: timedelta) -> None:
-        self._dialect = dialect
         interval = patience.total_seconds()
-        self._keepalives = KeepaliveTimers(TimerWheel(interval), interval)
+        self.services = ListenerServices(dialect, KeepaliveTimers(TimerWheel(interval), interval))
+        """The services of the listeners of all requests."""
         self._waiting: set[CancelScope] = set()
         self._stopping = False
-
-    def open_listener(
-        self, exchange: Exchange, meta: RequestMeta, id: RequestId | None = None, *, passes_rounds: bool = False
-    ) -> RequestListener:
-        """Return the listener that sends the server's messages to the host; a context manager.
-
-        Keep-alives are sent within its block. `id` is the request's id, for notifications of
-        extensions that name a stream. With `passes_rounds`, a modern server's input requests go to
-        the host unchanged.
-        """
-        return RequestListener(exchange, self._dialect, meta, self._keepalives, id, passes_rounds=passes_rounds)
 
     async def wait(self, exchange: Exchange, work: Awaitable[Awaited]) -> Awaited:
         """Await `work`, and return its result. The end of the request cancels `work`.
@@ -78,7 +66,7 @@ class ResponseWaiter:
         Meanwhile keep-alives carry no progress: its numbers must only grow, and those of the
         server begin later.
         """
-        with self.open_listener(exchange, meta._replace(progress_token=None)):
+        with RequestListener(exchange, meta._replace(progress_token=None), self.services):
             return await self.wait(exchange, work)
 
     def stop(self) -> None:
@@ -89,4 +77,4 @@ class ResponseWaiter:
 
     def close(self) -> None:
         """Stop the timers, after the last wait has ended."""
-        self._keepalives.wheel.close()
+        self.services.keepalives.wheel.close()

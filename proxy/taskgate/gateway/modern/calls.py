@@ -37,6 +37,7 @@ from taskgate.domain.versions import Era
 from taskgate.errors import InvalidParams, TaskSupportMismatch
 from taskgate.gateway.modern.attending import ResponseWaiter
 from taskgate.gateway.modern.flights import InflightCall
+from taskgate.gateway.modern.hearing import RequestListener
 from taskgate.gateway.modern.holds import Held, HeldCalls
 from taskgate.gateway.modern.outbound_calls import ModernCall, new_call
 from taskgate.gateway.modern.promotion import Promotion
@@ -126,11 +127,10 @@ class Calls:
         another call, and what TaskService.create raises if a task is created at once. Raises
         ScopeCancelled when the host disconnected, and CutOff when the gateway shuts down.
         """
-        decision = await self._decision(exchange, session, meta, intent)
+        call = new_call(exchange, caller, session, meta, intent)
+        decision = await self._apply_rules(call, intent)
         if decision.would_promote and meta.declares_tasks:
             self._event_sink.emit(ShadowPromotion(session.mount.name))
-        call = new_call(exchange, caller, session, meta, intent)
-        self._apply_rules(call, intent, decision)
         # Sent without a task, a repeated key would run the call a second time beside its task.
         if intent.idempotency_key is not None and not call.may_become_task:
             await self._refuse_key_of_task(call, intent)
@@ -159,7 +159,7 @@ class Calls:
         is. Raises what `call` raises.
         """
         call = new_call(exchange, caller, session, meta, intent)
-        with self._waiter.open_listener(exchange, meta, intent.id) as listener:
+        with RequestListener(exchange, meta, self._waiter.services, intent.id) as listener:
             return await self._waiter.wait(exchange, call.send(listener))
 
     async def retry(
@@ -231,15 +231,26 @@ class Calls:
 
     # --- the course of a request --------------------------------------------------------------------------------------
 
-    async def _decision(
-        self, exchange: Exchange, session: SharedSession, meta: RequestMeta, call: CallTool
-    ) -> PromotionDecision:
-        """Return the operator's decision about tasks for a tool, without a wait if possible."""
-        decision = self._tasks.decided(session, call.tool)
-        if decision is None or (decision.mode is PromotionMode.REQUIRED and not meta.declares_tasks):
+    async def _apply_rules(self, call: ModernCall, request: CallTool) -> PromotionDecision:
+        """Note in the call what the promotion rules of its tool allow, without a wait if possible.
+
+        Returns the operator's decision. Raises TaskSupportMismatch if the tool runs only as a task,
+        and its host declares no tasks.
+        """
+        session, tool, declares_tasks = call.session, request.tool, call.meta.declares_tasks
+        decision = self._tasks.decided(session, tool)
+        if decision is None or (decision.mode is PromotionMode.REQUIRED and not declares_tasks):
             # The decision needs what the server declares about the tool. So does a refusal,
             # because `decided` may be too strict for some tools. Reading that may open a session.
-            decision = await self.wait_for_session(exchange, meta, self._tasks.decide(session, call.tool))
+            decision = await self.wait_for_session(call.exchange, call.meta, self._tasks.decide(session, tool))
+            if decision.mode is PromotionMode.REQUIRED and not declares_tasks:
+                self._sender.count(call, "rejected")
+                raise TaskSupportMismatch("This tool runs only as a task")
+        # Without `stored_params` the call cannot be stored, and so cannot be a task.
+        if decision.mode is not PromotionMode.SYNC and declares_tasks and request.stored_params is not None:
+            call.may_become_task, call.mode, call.grace = True, decision.mode, decision.inline_grace
+            # A host that wants progress gets it with its own token, so its call is relayed.
+            call.task_params = request.stored_params if request.progress_token is None else None
         return decision
 
     async def _check_retry(
@@ -256,23 +267,9 @@ class Calls:
         runs only as a task, and the host declares no tasks.
         """
         call = new_call(exchange, caller, session, meta, request)
-        if not isinstance(request, CallTool):
-            return call
-        self._apply_rules(call, request, await self._decision(exchange, session, meta, request))
+        if isinstance(request, CallTool):
+            await self._apply_rules(call, request)
         return call
-
-    def _apply_rules(self, call: ModernCall, request: CallTool, decision: PromotionDecision) -> None:
-        """Note in the call what the promotion rules of its tool allow.
-
-        Raises TaskSupportMismatch if the tool runs only as a task, and its host declares no tasks.
-        """
-        mode, declares_tasks = decision.mode, call.meta.declares_tasks
-        if mode is PromotionMode.REQUIRED and not declares_tasks:
-            self._sender.count(call, "rejected")
-            raise TaskSupportMismatch("This tool runs only as a task")
-        # Without `stored_params` the call cannot be stored, and so cannot be a task.
-        if mode is not PromotionMode.SYNC and declares_tasks and request.stored_params is not None:
-            call.may_become_task, call.mode, call.grace = True, mode, decision.inline_grace
 
     async def _refuse_key_of_task(self, call: ModernCall, request: CallTool) -> None:
         """Refuse a call if its idempotency key belongs to a task, and its host cannot get a task.
@@ -297,7 +294,7 @@ class Calls:
         may_outlive = call.may_become_task or (call.session.may_be_asked and call.method in SLOW_METHODS)
         if may_outlive:
             return await self._send_detached(call)
-        with self._waiter.open_listener(call.exchange, call.meta, passes_rounds=True) as listener:
+        with RequestListener(call.exchange, call.meta, self._waiter.services, passes_rounds=True) as listener:
             key, sender = call.coalesce_key, self._sender
             work = sender.send(call, listener) if key is None else sender.send_joined(call, key, listener)
             response = await self._waiter.wait(call.exchange, work)
@@ -352,7 +349,7 @@ class Calls:
         another reason, the call is cancelled and no longer held.
         """
         try:
-            with self._waiter.open_listener(call.exchange, call.meta) as listener:
+            with RequestListener(call.exchange, call.meta, self._waiter.services) as listener:
                 flight.set_listener(listener)
                 reply = await self._outcome(call, flight, held)
         except BaseException:

@@ -1,13 +1,13 @@
 """The listener of one request of a modern host: `RequestListener`.
 
-`ResponseWaiter` creates one for each request. The server's notifications go to the host on the
+`Calls` creates one for each request. The server's notifications go to the host on the
 request's own event stream, or are dropped if the host accepts none. Questions that come here are
 refused, because this era has no questions on a stream. A call that can be held has an
 `InflightCall` as its listener, which collects questions and passes only notifications on to here.
 """
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from taskgate.domain.record import RequestId
 from taskgate.gateway.host_listener import HostListener, KeepaliveTimers
@@ -23,14 +23,21 @@ from taskgate.upstream.call_listener import ServerQuestion
 _OF_CORE: Final = RELAYED_NOTICES | {NOTE_PROGRESS}
 
 
+class ListenerServices(NamedTuple):
+    """The services that all listeners share."""
+
+    dialect: ModernDownstreamDialect
+    keepalives: KeepaliveTimers
+
+
 class RequestListener(HostListener):
     """The `CallListener` of a request.
 
     Progress is sent with the host's token, if it gave one, and its number grows with every message
     (M-PROG-1). A log message is sent if the request's log level allows it (M-LOG-1). Notifications
     of extensions are forwarded (X-EXT-23); if they name a stream, that is `id`, the request's id.
-    Everything else is dropped. `passes_rounds` is whether a modern server's input requests go to
-    the host unchanged.
+    Everything else is dropped. Keep-alives are sent within its `with` block. `passes_rounds` is
+    whether a modern server's input requests go to the host unchanged.
     """
 
     __slots__ = ("_dialect", "_id", "_level", "missing", "passes_rounds")
@@ -38,13 +45,13 @@ class RequestListener(HostListener):
     def __init__(
         self,
         exchange: Exchange,
-        dialect: ModernDownstreamDialect,
         meta: RequestMeta,
-        keepalives: KeepaliveTimers,
+        services: ListenerServices,
         id: RequestId | None = None,
         *,
         passes_rounds: bool = False,
     ) -> None:
+        dialect, keepalives = services
         super().__init__(exchange, dialect.progress, meta.progress_token, keepalives)
         self._dialect = dialect
         self._id = id

@@ -29,6 +29,7 @@ from taskgate.domain.record import OwnerKey, TaskId, TaskRecord
 from taskgate.errors import GatewayError, InvalidParams, TaskSupportMismatch
 from taskgate.gateway.modern.attending import ResponseWaiter
 from taskgate.gateway.modern.flights import InflightCall
+from taskgate.gateway.modern.hearing import RequestListener
 from taskgate.gateway.modern.outbound_calls import ModernCall
 from taskgate.gateway.outbound_calls import CallSender
 from taskgate.lifecycle.task_service import TaskService
@@ -109,7 +110,7 @@ class Promotion:
         request, exchange = call.request, call.exchange
         try:
             # The host gets no progress before the request is sent: progress must only grow.
-            with self._waiter.open_listener(exchange, call.meta._replace(progress_token=None)):
+            with RequestListener(exchange, call.meta._replace(progress_token=None), self._waiter.services):
                 if call.may_become_task and isinstance(request, CallTool):
                     within = min(call.grace, BRIEF_WAIT, permit.max_wait)
                     if not await self._waiter.wait(exchange, permit.wait_granted(within)):

@@ -31,6 +31,7 @@ from taskgate.domain.request_state import HeldCallState
 from taskgate.domain.versions import Peer, Revision
 from taskgate.errors import GatewayError, InvalidParams
 from taskgate.gateway.modern.attending import ResponseWaiter
+from taskgate.gateway.modern.hearing import RequestListener
 from taskgate.gateway.modern.holds import Held, HeldCalls
 from taskgate.gateway.modern.outbound_calls import ModernCall
 from taskgate.gateway.modern.remote_exchange import RemoteExchange
@@ -145,7 +146,7 @@ class RemoteRetries:
         )
         try:
             # Progress comes from the other replica. The numbers of two senders would not grow.
-            with self._waiter.open_listener(exchange, meta._replace(progress_token=None)):
+            with RequestListener(exchange, meta._replace(progress_token=None), self._waiter.services):
                 answer = await self._waiter.wait(exchange, self._answer(forward_id, forwarded, call.id))
         finally:
             del self._forwarded[forward_id]

@@ -176,8 +176,9 @@ class SessionPool:
         The caller enters its `with` block before any await, else it may be closed. `peer` is what
         the request declares of its host. Raises InvalidParams for capabilities that are too long.
         """
-        kind = self._kind(peer)
-        owner = caller.owner(mount.name)
+        known = self._kinds.get(id(peer))
+        kind = known[1] if known is not None else self._read_kind(peer)
+        owner = OwnerKey(caller.key, mount.name)
         sessions = self._sessions.get(owner)
         if sessions is None:
             sessions = self._sessions[owner] = {}
@@ -226,11 +227,14 @@ class SessionPool:
         while self._closing:
             await asyncio.wait(tuple(self._closing))
 
-    def _kind(self, peer: Peer) -> "_Kind":
-        known = self._kinds.get(id(peer))
-        if known is not None:
-            return known[1]
-        kind = _kind(peer)
+    def _read_kind(self, peer: Peer) -> "_Kind":
+        """Compute the kind of a host, and cache it. Raises InvalidParams for capabilities that are
+        too long.
+        """
+        capabilities = _canonical(peer.capabilities)
+        if len(capabilities) > MAX_CAPABILITIES:
+            raise InvalidParams(f"The capabilities are longer than {MAX_CAPABILITIES} characters")
+        kind = _Kind(peer.revision, capabilities)
         if len(kind.capabilities) <= MAX_CACHED_LENGTH:
             if len(self._kinds) >= MOST_KEPT:
                 self._kinds.clear()
@@ -284,13 +288,6 @@ class _Kind(NamedTuple):
 
     revision: str
     capabilities: str
-
-
-def _kind(peer: Peer) -> _Kind:
-    capabilities = _canonical(peer.capabilities)
-    if len(capabilities) > MAX_CAPABILITIES:
-        raise InvalidParams(f"The capabilities are longer than {MAX_CAPABILITIES} characters")
-    return _Kind(peer.revision, capabilities)
 
 
 def _canonical(capabilities: dict[str, Any]) -> str:

@@ -7,19 +7,20 @@ import pytest
 from helpers.modern_schema import SUBSCRIPTION
 from requirements import covers
 from taskgate.gateway.host_listener import KeepaliveTimers
-from taskgate.gateway.modern.hearing import RequestListener
+from taskgate.gateway.modern.hearing import ListenerServices, RequestListener
 from taskgate.protocol.modern.downstream import ModernDownstream
 from taskgate.protocol.server_messages import text_progress
 from taskgate.system.timer_wheel import TimerWheel
 from unit.gateway.modern.calling import Talk, Wonder, Words, noted, said
 
 KEEPALIVES = KeepaliveTimers(TimerWheel(60), 60)
+SERVICES = ListenerServices(Words(), KEEPALIVES)  # type: ignore[arg-type]
 PROGRESS = "notifications/progress"
 
 
 def telling(talk: Talk, **more: object) -> RequestListener:
     """Who hears a request that says this of itself."""
-    return RequestListener(talk, Words(), said(**more), KEEPALIVES)  # type: ignore[arg-type]
+    return RequestListener(talk, said(**more), SERVICES)  # type: ignore[arg-type]
 
 
 def progress(done: object) -> str:
@@ -68,7 +69,7 @@ def test_what_is_not_about_the_request_is_dropped() -> None:
 def test_what_is_said_of_an_extension_is_told_under_the_id_of_its_request(token: str | None, level: str | None) -> None:
     # X-EXT-23.
     talk = Talk()
-    listener = RequestListener(talk, Words(), said(progress_token=token, log_level=level), KEEPALIVES, "h")  # type: ignore[arg-type]
+    listener = RequestListener(talk, said(progress_token=token, log_level=level), SERVICES, "h")  # type: ignore[arg-type]
     listener.on_notification(noted("notifications/events/active", '{"cursor":null}'))
     assert talk.said == ['notifications/events/active {"cursor":null} None on h']
 
@@ -76,7 +77,7 @@ def test_what_is_said_of_an_extension_is_told_under_the_id_of_its_request(token:
 @pytest.mark.parametrize("id", ["h", 7])
 def test_a_stream_of_an_extension_is_named_by_its_request_and_not_by_ours(id: str | int) -> None:
     talk = Talk()
-    listener = RequestListener(talk, ModernDownstream("1"), said(progress_token="p"), KEEPALIVES, id)  # type: ignore[arg-type]
+    listener = RequestListener(talk, said(progress_token="p"), ListenerServices(ModernDownstream("1"), KEEPALIVES), id)  # type: ignore[arg-type]
     listener.on_notification(
         noted("notifications/events/active", f'{{"_meta":{{"{SUBSCRIPTION}": 3 ,"a/b":1.0}},"cursor":"c"}}')
     )
@@ -87,7 +88,7 @@ def test_a_stream_of_an_extension_is_named_by_its_request_and_not_by_ours(id: st
 
 def test_what_is_said_of_an_extension_is_a_sign_of_life() -> None:
     talk = Talk()
-    listener = RequestListener(talk, Words(), said(progress_token="p"), KEEPALIVES, "h")  # type: ignore[arg-type]
+    listener = RequestListener(talk, said(progress_token="p"), SERVICES, "h")  # type: ignore[arg-type]
     listener.on_notification(noted("notifications/events/heartbeat"))
     listener.live()
     listener.live()
@@ -96,7 +97,7 @@ def test_what_is_said_of_an_extension_is_a_sign_of_life() -> None:
 
 def test_a_host_that_takes_no_stream_is_told_nothing_of_an_extension_either() -> None:
     talk = Talk(accepts_stream=False)
-    RequestListener(talk, Words(), said(), KEEPALIVES, "h").on_notification(noted("notifications/events/active"))  # type: ignore[arg-type]
+    RequestListener(talk, said(), SERVICES, "h").on_notification(noted("notifications/events/active"))  # type: ignore[arg-type]
     assert talk.feed is None
 
 
