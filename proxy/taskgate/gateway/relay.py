@@ -12,7 +12,7 @@ waits for a permit, not one that was sent (H-LEG-10). `notifications/cancelled` 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
@@ -20,7 +20,7 @@ from taskgate.admission.concurrency import Permit
 from taskgate.cluster.remote_sessions import SETTING_METHODS
 from taskgate.domain.record import RequestId
 from taskgate.errors import CutOff
-from taskgate.gateway.host_listener import HostListener, KeepaliveTimers
+from taskgate.gateway.host_listener import HostListener, Keepalives
 from taskgate.gateway.outbound_calls import SLOW_METHODS, CallSender, OutboundCall
 from taskgate.protocol.dialects import LegacyDownstreamDialect
 from taskgate.protocol.messages import Notification, Response
@@ -55,7 +55,7 @@ class PlainCallProxy:
     def __init__(self, *, dialect: LegacyDownstreamDialect, patience: timedelta, sender: CallSender) -> None:
         self._dialect = dialect
         interval = patience.total_seconds()
-        self._keepalives = KeepaliveTimers(TimerWheel(interval), interval)
+        self._keepalives = Keepalives(TimerWheel(interval), interval, dialect.progress)
         self._sender = sender
         self._running: set[CancelScope] = set()
         self._stopping = False
@@ -68,7 +68,7 @@ class PlainCallProxy:
         call.
         """
         exchange, host_session = call.exchange, call.session
-        listener = _CallForwarder(exchange, host_session, self._dialect, call.progress_token, self._keepalives)
+        listener = _CallForwarder(exchange, call.progress_token, self._keepalives, host_session, self._dialect)
         # `scope` covers only this request. A call that equal requests share runs while one waits.
         scope, permit = CancelScope(), None
         host_session.calls[scope] = call.id
@@ -130,6 +130,7 @@ def _cancel_while_queued(exchange: Exchange, scope: CancelScope, permit: Permit)
     exchange.on_disconnect(lambda: None if permit.is_granted else scope.cancel())
 
 
+@dataclass(slots=True, eq=False)
 class _CallForwarder(HostListener):
     """The listener of one plain call. Messages of the server go to the host on the call's own
     stream, or on the session's GET stream if that is not possible.
@@ -140,39 +141,28 @@ class _CallForwarder(HostListener):
     `_watches_host` is whether the callback for the end of the call's stream is registered.
     """
 
-    __slots__ = ("_dialect", "_host_session", "_watches_host")
-
-    def __init__(
-        self,
-        exchange: Exchange,
-        host_session: HostSession,
-        dialect: LegacyDownstreamDialect,
-        token: RequestId | None,
-        keepalives: KeepaliveTimers,
-    ) -> None:
-        super().__init__(exchange, dialect.progress, token, keepalives)
-        self._host_session = host_session
-        self._dialect = dialect
-        self._watches_host = False
+    host_session: HostSession
+    dialect: LegacyDownstreamDialect
+    _watches_host: bool = field(default=False, init=False)
 
     def on_notification(self, notification: Notification) -> None:
         self._has_sent = True
-        if self._token is not None and notification.method == NOTE_PROGRESS and not self._may_be_sent(notification):
+        if self.token is not None and notification.method == NOTE_PROGRESS and not self._may_be_sent(notification):
             message = self.reword(notification)
             if message is None:
                 return
         else:
-            message = self._dialect.notification(notification, self._token)
-        if not (self._exchange.head.accepts_stream and self._exchange.stream().send(message)):
-            self._host_session.publish_anywhere(message)
+            message = self.dialect.notification(notification, self.token)
+        if not (self.exchange.head.accepts_stream and self.exchange.stream().send(message)):
+            self.host_session.publish_anywhere(message)
 
     @property
     def passes_rounds(self) -> bool:
         return False
 
     def asked(self, question: ServerQuestion) -> None:
-        questions, exchange = self._host_session.questions, self._exchange
-        questions.ask(question, self, self._host_session)
+        questions, exchange = self.host_session.questions, self.exchange
+        questions.ask(question, self, self.host_session)
         if exchange.head.accepts_stream and not self._watches_host:
             self._watches_host = True
             feed = exchange.stream()
@@ -185,9 +175,9 @@ class _CallForwarder(HostListener):
         """Send a question on the call's own stream; return the stream, or None if that is not
         possible.
         """
-        if not self._exchange.head.accepts_stream:
+        if not self.exchange.head.accepts_stream:
             return None
-        feed = self._exchange.stream()
+        feed = self.exchange.stream()
         return feed if feed.send_now(message) else None
 
     def _may_be_sent(self, notification: Notification) -> bool:

@@ -12,7 +12,7 @@ from helpers.waiting import bounded
 from requirements import covers
 from taskgate.auth.context import ANONYMOUS
 from taskgate.errors import CutOff
-from taskgate.gateway.host_listener import KeepaliveTimers
+from taskgate.gateway.host_listener import Keepalives
 from taskgate.gateway.relay import LegacyCall, PlainCallProxy, _CallForwarder
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.legacy.downstream import LegacyDownstream
@@ -21,7 +21,7 @@ from taskgate.protocol.server_messages import text_progress
 from taskgate.system.timer_wheel import TimerWheel
 from unit.gateway.modern.calling import Talk
 
-KEEPALIVES = KeepaliveTimers(TimerWheel(60), 60)
+KEEPALIVES = Keepalives(TimerWheel(60), 60, LegacyDownstream("1").progress)
 
 
 class Silent:
@@ -69,7 +69,7 @@ async def test_a_call_that_begins_after_the_others_were_given_up_is_cut_off_too(
 @covers("L-PROG-1")
 def test_what_a_server_says_in_words_is_told_after_signs_of_life_too() -> None:
     talk = Talk()
-    listener = _CallForwarder(talk, None, LegacyDownstream("1"), "p", KEEPALIVES)  # type: ignore[arg-type]
+    listener = _CallForwarder(talk, "p", KEEPALIVES, None, LegacyDownstream("1"))  # type: ignore[arg-type]
     behind = parse(b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":0}}', max_depth=9)
     assert isinstance(behind, Notification)
     for _ in range(3):

@@ -13,8 +13,8 @@ from datetime import timedelta
 from typing import TypeVar
 
 from taskgate.errors import CutOff
-from taskgate.gateway.host_listener import KeepaliveTimers
-from taskgate.gateway.modern.hearing import ListenerServices, RequestListener
+from taskgate.gateway.host_listener import Keepalives
+from taskgate.gateway.modern.hearing import RequestListener
 from taskgate.protocol.dialects import ModernDownstreamDialect
 from taskgate.protocol.host_requests import RequestMeta
 from taskgate.streams.exchange import Exchange
@@ -31,8 +31,8 @@ class ResponseWaiter:
 
     def __init__(self, *, dialect: ModernDownstreamDialect, patience: timedelta) -> None:
         interval = patience.total_seconds()
-        self.services = ListenerServices(dialect, KeepaliveTimers(TimerWheel(interval), interval))
-        """The services of the listeners of all requests."""
+        self.dialect = dialect
+        self.keepalives = Keepalives(TimerWheel(interval), interval, dialect.progress)
         self._waiting: set[CancelScope] = set()
         self._stopping = False
 
@@ -66,7 +66,7 @@ class ResponseWaiter:
         Meanwhile keep-alives carry no progress: its numbers must only grow, and those of the
         server begin later.
         """
-        with RequestListener(exchange, meta._replace(progress_token=None), self.services):
+        with RequestListener(exchange, None, self.keepalives, self.dialect, meta.log_level):
             return await self.wait(exchange, work)
 
     def stop(self) -> None:
@@ -77,4 +77,4 @@ class ResponseWaiter:
 
     def close(self) -> None:
         """Stop the timers, after the last wait has ended."""
-        self.services.keepalives.wheel.close()
+        self.keepalives.wheel.close()

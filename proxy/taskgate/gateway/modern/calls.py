@@ -159,7 +159,8 @@ class Calls:
         is. Raises what `call` raises.
         """
         call = new_call(exchange, caller, session, meta, intent)
-        with RequestListener(exchange, meta, self._waiter.services, intent.id) as listener:
+        keepalives, token = self._waiter.keepalives, meta.progress_token
+        with RequestListener(exchange, token, keepalives, self._dialect, meta.log_level, intent.id) as listener:
             return await self._waiter.wait(exchange, call.send(listener))
 
     async def retry(
@@ -294,7 +295,9 @@ class Calls:
         may_outlive = call.may_become_task or (call.session.may_be_asked and call.method in SLOW_METHODS)
         if may_outlive:
             return await self._send_detached(call)
-        with RequestListener(call.exchange, call.meta, self._waiter.services, passes_rounds=True) as listener:
+        keepalives, token = self._waiter.keepalives, call.meta.progress_token
+        listener = RequestListener(call.exchange, token, keepalives, self._dialect, call.log_level, passes_rounds=True)
+        with listener:
             key, sender = call.coalesce_key, self._sender
             work = sender.send(call, listener) if key is None else sender.send_joined(call, key, listener)
             response = await self._waiter.wait(call.exchange, work)
@@ -349,7 +352,8 @@ class Calls:
         another reason, the call is cancelled and no longer held.
         """
         try:
-            with RequestListener(call.exchange, call.meta, self._waiter.services) as listener:
+            keepalives, token = self._waiter.keepalives, call.meta.progress_token
+            with RequestListener(call.exchange, token, keepalives, self._dialect, call.log_level) as listener:
                 flight.set_listener(listener)
                 reply = await self._outcome(call, flight, held)
         except BaseException:

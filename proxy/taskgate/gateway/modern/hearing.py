@@ -7,72 +7,52 @@ refused, because this era has no questions on a stream. A call that can be held 
 """
 
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 from taskgate.domain.record import RequestId
-from taskgate.gateway.host_listener import HostListener, KeepaliveTimers
+from taskgate.gateway.host_listener import HostListener
 from taskgate.protocol.dialects import ModernDownstreamDialect
 from taskgate.protocol.extensions import merge_capabilities
-from taskgate.protocol.host_requests import RequestMeta
 from taskgate.protocol.messages import Notification
 from taskgate.protocol.server_messages import progress_done
 from taskgate.protocol.vocabulary import NOTE_MESSAGE, NOTE_PROGRESS, RELAYED_NOTICES
-from taskgate.streams.exchange import Exchange
 from taskgate.upstream.call_listener import ServerQuestion
 
 _OF_CORE: Final = RELAYED_NOTICES | {NOTE_PROGRESS}
 
 
-class ListenerServices(NamedTuple):
-    """The services that all listeners share."""
-
-    dialect: ModernDownstreamDialect
-    keepalives: KeepaliveTimers
-
-
+@dataclass(slots=True, eq=False)
 class RequestListener(HostListener):
     """The `CallListener` of a request.
 
     Progress is sent with the host's token, if it gave one, and its number grows with every message
-    (M-PROG-1). A log message is sent if the request's log level allows it (M-LOG-1). Notifications
+    (M-PROG-1). A log message is sent if `level`, the request's log level, allows it (M-LOG-1). Notifications
     of extensions are forwarded (X-EXT-23); if they name a stream, that is `id`, the request's id.
     Everything else is dropped. Keep-alives are sent within its `with` block. `passes_rounds` is
     whether a modern server's input requests go to the host unchanged.
     """
 
-    __slots__ = ("_dialect", "_id", "_level", "missing", "passes_rounds")
-
-    def __init__(
-        self,
-        exchange: Exchange,
-        meta: RequestMeta,
-        services: ListenerServices,
-        id: RequestId | None = None,
-        *,
-        passes_rounds: bool = False,
-    ) -> None:
-        dialect, keepalives = services
-        super().__init__(exchange, dialect.progress, meta.progress_token, keepalives)
-        self._dialect = dialect
-        self._id = id
-        self._level = meta.log_level
-        self.passes_rounds = passes_rounds
-        self.missing: Mapping[str, Any] = {}
-        """The capabilities that the host did not declare and the server asked for."""
+    dialect: ModernDownstreamDialect
+    level: str | None
+    id: RequestId | None = None
+    passes_rounds: bool = False
+    missing: Mapping[str, Any] = field(default_factory=dict, init=False)
+    """The capabilities that the host did not declare and the server asked for."""
 
     def on_notification(self, notification: Notification) -> None:
-        if not self._exchange.head.accepts_stream:
+        if not self.exchange.head.accepts_stream:
             return
         if self._is_wanted(notification):
-            message = self._dialect.notification(notification, self._token)
+            message = self.dialect.notification(notification, self.token)
         elif (reworded := self.reword(notification)) is not None:
             message = reworded
         elif notification.method not in _OF_CORE:
-            message = self._dialect.notification(notification, None, self._id)
+            message = self.dialect.notification(notification, None, self.id)
         else:
             return
         self._has_sent = True
-        self._exchange.stream().send(message)
+        self.exchange.stream().send(message)
 
     def asked(self, question: ServerQuestion) -> None:
         question.refuse()
@@ -83,8 +63,8 @@ class RequestListener(HostListener):
     def _is_wanted(self, notification: Notification) -> bool:
         """Return whether the host gets a progress or log notification as it is."""
         if notification.method == NOTE_PROGRESS:
-            return self._token is not None and self._grows(notification)
-        return notification.method == NOTE_MESSAGE and self._dialect.wants_log(notification, self._level)
+            return self.token is not None and self._grows(notification)
+        return notification.method == NOTE_MESSAGE and self.dialect.wants_log(notification, self.level)
 
     def _grows(self, notification: Notification) -> bool:
         """Return whether the number of a progress notification grows; if so, remember it."""

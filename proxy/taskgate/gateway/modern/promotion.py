@@ -110,7 +110,8 @@ class Promotion:
         request, exchange = call.request, call.exchange
         try:
             # The host gets no progress before the request is sent: progress must only grow.
-            with RequestListener(exchange, call.meta._replace(progress_token=None), self._waiter.services):
+            waiter = self._waiter
+            with RequestListener(exchange, None, waiter.keepalives, waiter.dialect, call.meta.log_level):
                 if call.may_become_task and isinstance(request, CallTool):
                     within = min(call.grace, BRIEF_WAIT, permit.max_wait)
                     if not await self._waiter.wait(exchange, permit.wait_granted(within)):

@@ -146,7 +146,8 @@ class RemoteRetries:
         )
         try:
             # Progress comes from the other replica. The numbers of two senders would not grow.
-            with RequestListener(exchange, meta._replace(progress_token=None), self._waiter.services):
+            waiter = self._waiter
+            with RequestListener(exchange, None, waiter.keepalives, waiter.dialect, meta.log_level):
                 answer = await self._waiter.wait(exchange, self._answer(forward_id, forwarded, call.id))
         finally:
             del self._forwarded[forward_id]

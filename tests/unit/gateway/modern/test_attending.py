@@ -10,7 +10,7 @@ from taskgate.errors import CutOff
 from taskgate.gateway.modern.attending import ResponseWaiter
 from taskgate.gateway.modern.hearing import RequestListener
 from taskgate.system.cancel_scope import ScopeCancelled
-from unit.gateway.modern.calling import Talk, Words, said
+from unit.gateway.modern.calling import Talk, Words
 
 
 def attending(patience: float = 60) -> ResponseWaiter:
@@ -79,20 +79,20 @@ async def test_who_begins_to_wait_after_the_end_is_cut_off_and_told_only_what_is
 
 async def test_a_host_that_takes_no_json_gets_a_stream_from_the_start() -> None:
     attends, talk = attending(), Talk(accepts_json=False)
-    with RequestListener(talk, said(), attends.services):
+    with RequestListener(talk, None, attends.keepalives, attends.dialect, None):
         assert talk.is_streaming
     attends.close()
 
 
 async def test_silence_turns_the_answer_into_a_stream_until_the_wait_is_over() -> None:
     attends, talk, quick = attending(0.001), Talk(), Talk()
-    with RequestListener(quick, said(progress_token="q"), attends.services):
+    with RequestListener(quick, "q", attends.keepalives, attends.dialect, None):
         pass
-    with RequestListener(talk, said(progress_token="p"), attends.services):
+    with RequestListener(talk, "p", attends.keepalives, attends.dialect, None):
         assert not talk.is_streaming
         await eventually(lambda: len(talk.said) >= 2)
     said_by_then = len(talk.said)
-    with RequestListener(Talk(), said(), attends.services) as other:
+    with RequestListener(Talk(), None, attends.keepalives, attends.dialect, None) as other:
         assert not other.passes_rounds
     await asyncio.sleep(0)
     assert (len(talk.said), quick.is_streaming) == (said_by_then, False)
@@ -101,7 +101,10 @@ async def test_silence_turns_the_answer_into_a_stream_until_the_wait_is_over() -
 
 async def test_a_host_that_takes_no_stream_waits_in_silence() -> None:
     attends, talk, other = attending(0.001), Talk(accepts_stream=False), Talk()
-    with RequestListener(talk, said(), attends.services), RequestListener(other, said(), attends.services):
+    with (
+        RequestListener(talk, None, attends.keepalives, attends.dialect, None),
+        RequestListener(other, None, attends.keepalives, attends.dialect, None),
+    ):
         await eventually(lambda: other.is_streaming)
     assert not talk.is_streaming
     attends.close()

@@ -1,26 +1,29 @@
 """What of all that a server says during a request reaches its host, and in what order."""
 
 import json
+from typing import cast
 
 import pytest
 
 from helpers.modern_schema import SUBSCRIPTION
 from requirements import covers
-from taskgate.gateway.host_listener import KeepaliveTimers
-from taskgate.gateway.modern.hearing import ListenerServices, RequestListener
+from taskgate.gateway.host_listener import Keepalives
+from taskgate.gateway.modern.hearing import RequestListener
+from taskgate.protocol.dialects import ModernDownstreamDialect
 from taskgate.protocol.modern.downstream import ModernDownstream
 from taskgate.protocol.server_messages import text_progress
 from taskgate.system.timer_wheel import TimerWheel
 from unit.gateway.modern.calling import Talk, Wonder, Words, noted, said
 
-KEEPALIVES = KeepaliveTimers(TimerWheel(60), 60)
-SERVICES = ListenerServices(Words(), KEEPALIVES)  # type: ignore[arg-type]
+WORDS = cast("ModernDownstreamDialect", Words())
+KEEPALIVES = Keepalives(TimerWheel(60), 60, WORDS.progress)
 PROGRESS = "notifications/progress"
 
 
 def telling(talk: Talk, **more: object) -> RequestListener:
     """Who hears a request that says this of itself."""
-    return RequestListener(talk, said(**more), SERVICES)  # type: ignore[arg-type]
+    meta = said(**more)
+    return RequestListener(talk, meta.progress_token, KEEPALIVES, WORDS, meta.log_level)
 
 
 def progress(done: object) -> str:
@@ -69,7 +72,7 @@ def test_what_is_not_about_the_request_is_dropped() -> None:
 def test_what_is_said_of_an_extension_is_told_under_the_id_of_its_request(token: str | None, level: str | None) -> None:
     # X-EXT-23.
     talk = Talk()
-    listener = RequestListener(talk, said(progress_token=token, log_level=level), SERVICES, "h")  # type: ignore[arg-type]
+    listener = RequestListener(talk, token, KEEPALIVES, WORDS, level, "h")
     listener.on_notification(noted("notifications/events/active", '{"cursor":null}'))
     assert talk.said == ['notifications/events/active {"cursor":null} None on h']
 
@@ -77,7 +80,7 @@ def test_what_is_said_of_an_extension_is_told_under_the_id_of_its_request(token:
 @pytest.mark.parametrize("id", ["h", 7])
 def test_a_stream_of_an_extension_is_named_by_its_request_and_not_by_ours(id: str | int) -> None:
     talk = Talk()
-    listener = RequestListener(talk, said(progress_token="p"), ListenerServices(ModernDownstream("1"), KEEPALIVES), id)  # type: ignore[arg-type]
+    listener = RequestListener(talk, "p", KEEPALIVES, ModernDownstream("1"), None, id)
     listener.on_notification(
         noted("notifications/events/active", f'{{"_meta":{{"{SUBSCRIPTION}": 3 ,"a/b":1.0}},"cursor":"c"}}')
     )
@@ -88,7 +91,7 @@ def test_a_stream_of_an_extension_is_named_by_its_request_and_not_by_ours(id: st
 
 def test_what_is_said_of_an_extension_is_a_sign_of_life() -> None:
     talk = Talk()
-    listener = RequestListener(talk, said(progress_token="p"), SERVICES, "h")  # type: ignore[arg-type]
+    listener = RequestListener(talk, "p", KEEPALIVES, WORDS, None, "h")
     listener.on_notification(noted("notifications/events/heartbeat"))
     listener.live()
     listener.live()
@@ -97,7 +100,7 @@ def test_what_is_said_of_an_extension_is_a_sign_of_life() -> None:
 
 def test_a_host_that_takes_no_stream_is_told_nothing_of_an_extension_either() -> None:
     talk = Talk(accepts_stream=False)
-    RequestListener(talk, said(), SERVICES, "h").on_notification(noted("notifications/events/active"))  # type: ignore[arg-type]
+    RequestListener(talk, None, KEEPALIVES, WORDS, None, "h").on_notification(noted("notifications/events/active"))
     assert talk.feed is None
 
 
