@@ -94,17 +94,8 @@ class RateLimiter:
         address = address_block(exchange.address)
         failures = rates.event_demands(RateEvent.AUTH_FAILURE, RateSubject("", None, address), {}, mount)
         steps = _steps((RateStepMode.LOOK, failures), (RateStepMode.TAKE, rates.before_auth(address, mount)))
-        if self._local_cache is None:
-            await self._judge(steps, exchange, mount, is_known)
-            return
-        judged = await self._local_cache.judge(steps, now=self._clock.elapsed())
-        if is_known is not None and judged.refused is not None and _is_token_step(steps[judged.refused]) and is_known():
-            # A caller behind a shared address is not locked out by its neighbours.
-            steps = _without_token_steps(steps)
-            judged = await self._local_cache.judge(steps, now=self._clock.elapsed())
-        if judged.refused is not None:
-            self._apply(steps, judged, exchange, mount)
-        self.passed_in_cache[id(exchange)] = steps
+        store = self._store if self._local_cache is None else self._local_cache
+        await self._judge(store, steps, exchange, mount, is_known)
 
     async def on_auth_failure(self, exchange: Exchange, mount: str) -> None:
         """Count an invalid token. Raises RateLimited, in place of the 401, beyond the rate."""
@@ -112,7 +103,7 @@ class RateLimiter:
         if rates.has_before_auth:
             subject = RateSubject("", None, address_block(exchange.address))
             failures = rates.event_demands(RateEvent.AUTH_FAILURE, subject, {}, mount)
-            await self._judge(_steps((RateStepMode.NOTE, failures)), exchange, mount)
+            await self._judge(self._store, _steps((RateStepMode.NOTE, failures)), exchange, mount)
 
     async def on_request(
         self, caller: AuthContext, exchange: Exchange, mount: str, method: str, tool: str | None = None
@@ -124,7 +115,7 @@ class RateLimiter:
         """
         rates = self._live.current.rates
         if not rates.has_after_auth or method in _UNLIMITED:
-            return await self._judge((), exchange, mount, _always_known)
+            return await self._judge(self._store, (), exchange, mount, _always_known)
         quota = self._subjects.of(caller)
         subject = RateSubject(caller.key, quota.tenant, address_block(exchange.address) if rates.has_addresses else "")
         demands = rates.demands(subject, quota.rates, mount, method, tool)
@@ -132,15 +123,14 @@ class RateLimiter:
         if rates.has_lookup_failures and method.startswith(_TASK_METHODS):
             failures = rates.event_demands(RateEvent.LOOKUP_FAILURE, subject, quota.rates, mount)
             steps = (*_steps((RateStepMode.LOOK, failures)), *steps)
-        return await self._judge(steps, exchange, mount, _always_known)
+        return await self._judge(self._store, steps, exchange, mount, _always_known)
 
     async def check_lookups(self, caller: AuthContext, exchange: Exchange, mount: str) -> None:
         """Check the rate of failed look-ups, for a request that names tasks in its body. Raises
         RateLimited.
         """
-        await self._judge(
-            _steps((RateStepMode.LOOK, self._lookup_demands(caller, exchange, mount))), exchange, mount, _always_known
-        )
+        steps = _steps((RateStepMode.LOOK, self._lookup_demands(caller, exchange, mount)))
+        await self._judge(self._store, steps, exchange, mount, _always_known)
 
     async def on_lookup_failure(self, caller: AuthContext, exchange: Exchange, mount: str) -> bool:
         """Count a failed look-up of a task; return whether it was within the rate."""
@@ -158,7 +148,7 @@ class RateLimiter:
         """
         if id(exchange) in self.passed_in_cache:
             with suppress(RateLimited, StoreUnavailable):
-                await self._judge((), exchange, mount)
+                await self._judge(self._store, (), exchange, mount)
 
     def _lookup_demands(self, caller: AuthContext, exchange: Exchange, mount: str) -> tuple[Demand, ...]:
         rates = self._live.current.rates
@@ -169,31 +159,36 @@ class RateLimiter:
     # --- the steps ----------------------------------------------------------------------------------------------------
 
     async def _judge(
-        self, steps: tuple[RateStep, ...], exchange: Exchange, mount: str, is_known: Callable[[], bool] | None = None
+        self,
+        store: RateStore,
+        steps: tuple[RateStep, ...],
+        exchange: Exchange,
+        mount: str,
+        is_known: Callable[[], bool] | None = None,
     ) -> QuotaFields:
-        """Have the store judge these steps, after those that were passed in the cache only.
+        """Have `store` judge these steps, after those that were passed in the cache only. `store` is
+        the cache itself before authentication.
 
         The first step that refuses raises RateLimited. Returns the fields that report what is left.
         If `is_known` returns True, the request is not refused for invalid tokens of its address.
+        What each policy decided is emitted; of a step that only looks, the refusals.
         """
         if self.passed_in_cache:
             steps = self.passed_in_cache.pop(id(exchange), ()) + steps
         if not steps:
             return ()
         asked = self._clock.elapsed()
-        judged = await self._store.judge(steps, now=asked)
+        judged = await store.judge(steps, now=asked)
         if is_known is not None and judged.refused is not None and _is_token_step(steps[judged.refused]) and is_known():
+            # A caller behind a shared address is not locked out by its neighbours.
             steps = _without_token_steps(steps)
-            judged = await self._store.judge(steps, now=asked)
-        if self._local_cache is not None and judged.counted_as == _ALLOWED:
+            judged = await store.judge(steps, now=asked)
+        if store is self._local_cache:
+            if judged.refused is None:
+                self.passed_in_cache[id(exchange)] = steps
+                return ()
+        elif self._local_cache is not None and judged.counted_as == _ALLOWED:
             self._local_cache.learn(steps, judged, asked=asked)
-        return self._apply(steps, judged, exchange, mount)
-
-    def _apply(self, steps: Sequence[RateStep], judged: RateJudgement, exchange: Exchange, mount: str) -> QuotaFields:
-        """Report a judgement, and raise its refusal; return the fields that report what is left.
-
-        What each policy decided is emitted; of a step that only looks, the refusals.
-        """
         quota: QuotaFields = ()
         emit = self._event_sink.emit
         for number, (way, demands) in enumerate(steps):
