@@ -57,8 +57,8 @@ class ScriptedLine:
     async def send(self, outgoing: Outgoing) -> int:
         if self.is_lost or self._ending is not None:
             raise UpstreamFailed(UpstreamReason.CLOSED, "The line is gone", dispatched=False)
-        if outgoing.left is not None:
-            outgoing.left()
+        if outgoing.call is not None:
+            outgoing.call.sent = True
         self.outgoing.append(outgoing)
         if self.status == 202:
             message = json.loads(outgoing.body or b"null")

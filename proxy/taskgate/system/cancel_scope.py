@@ -3,6 +3,7 @@
 """
 
 import asyncio
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
@@ -18,12 +19,13 @@ class CancelScope:
     To cancel a block that has ended, or was cancelled before, does nothing.
     """
 
-    __slots__ = ("_cancelling", "_is_cancelled", "_task")
-
-    def __init__(self) -> None:
-        self._task: asyncio.Task[object] | None = None
-        self._cancelling = 0
-        self._is_cancelled = False
+    drop_timer: Callable[[], object] | None = None
+    """Cancels the timer that would cancel the block, if it has one. Called at the end of the block.
+    """
+    # The values before the block: a scope is made for every request, and needs no more than these.
+    _task: asyncio.Task[object] | None = None
+    _cancelling = 0
+    _is_cancelled = False
 
     def __enter__(self) -> Self:
         self._task = asyncio.current_task()
@@ -36,6 +38,9 @@ class CancelScope:
     ) -> None:
         task, self._task = self._task, None
         assert task is not None
+        if self.drop_timer is not None:
+            self.drop_timer()
+            self.drop_timer = None
         # As in asyncio.timeout: if the task itself was cancelled too, the CancelledError passes.
         if self._is_cancelled and task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
             raise ScopeCancelled from None

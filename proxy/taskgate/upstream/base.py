@@ -174,6 +174,12 @@ POSTED: Final = {"Content-Type": "application/json", "Accept": "application/json
 """The headers of every POSTed message, in either era."""
 
 
+class Sendable(Protocol):
+    """A call that is marked when its request leaves."""
+
+    sent: bool
+
+
 class Outgoing(NamedTuple):
     """One request to a server, in the terms of HTTP; the transport knows the address.
 
@@ -182,8 +188,8 @@ class Outgoing(NamedTuple):
     - `first_byte` bounds the wait for the head of the answer, `idle` the silence within its body.
       None waits without a bound.
     - `principal` is the caller that the request is made for, None for the principal of the session.
-    - `left` is called right before the first byte is handed to the network. Until then the server
-      cannot have acted.
+    - `call`: its `sent` is set right before the first byte is handed to the network. Until then the
+      server cannot have acted.
     - `only_listens`: the request opens a stream and has no effect at the server, however often it
       is made.
     - `follows`: the request belongs to something that the server has begun, such as a call or a
@@ -199,7 +205,7 @@ class Outgoing(NamedTuple):
     first_byte: timedelta | None = None
     idle: timedelta | None = None
     principal: Principal | None = None
-    left: Callable[[], None] | None = None
+    call: Sendable | None = None
     only_listens: bool = False
     follows: bool = False
     checks: bool = False
@@ -260,8 +266,8 @@ class Transport(Protocol):
     """Moves bytes to and from one server."""
 
     async def send(self, outgoing: Outgoing) -> Incoming:
-        """Send a request and return the head of the answer. Calls `outgoing.left` before any byte
-        can arrive.
+        """Send a request and return the head of the answer. Marks `outgoing.call` as sent before
+        any byte can arrive.
 
         Raises UpstreamFailed: unreachable if nothing can have arrived at the server, else closed,
         timeout and so on.

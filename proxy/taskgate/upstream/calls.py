@@ -1,11 +1,10 @@
 """A request that waits for its answer, `Call`, with its timeouts.
 
 A legacy session makes an `UpstreamRequest`, a modern one a `RequestDraft`
-(`protocol.server_messages`). Both send it under the id of a `Call`. Between `begin` and `stop` they
-wait for the answer in the block `with call.wait`. The block ends early if the time is up, or by
-`wake`. `Patience` has the timeouts of each tool; sessions of both eras ask it for each request.
-`UpstreamContext` is the state shared by all legacy sessions with one server; modern sessions have
-`modern.context`.
+(`protocol.server_messages`). Both send it under the id of a `Call`. After `begin` they wait for the
+answer in the block `with call`. The block ends early if the time is up, or by `cancel`. `Patience`
+has the timeouts of each tool; sessions of both eras ask it for each request. `UpstreamContext` is
+the state shared by all legacy sessions with one server; modern sessions have `modern.context`.
 """
 
 import asyncio
@@ -20,7 +19,7 @@ from taskgate.protocol.dialects import LegacyUpstreamDialect
 from taskgate.protocol.messages import Notification, Response
 from taskgate.protocol.vocabulary import TOOLS_CALL
 from taskgate.system.cancel_scope import CancelScope
-from taskgate.system.timer_wheel import Cancel, TimerWheel
+from taskgate.system.timer_wheel import TimerWheel
 from taskgate.upstream.base import Transport
 from taskgate.upstream.call_listener import CallListener
 from taskgate.upstream.principal import Principal
@@ -60,7 +59,10 @@ class Patience:
     """The timeouts of calls to one server."""
 
     def __init__(self, settings: UpstreamSettings) -> None:
-        self._usual = _bounds(settings)
+        self.usual = _bounds(settings)
+        """The timeouts of a request that no rule changes."""
+        self.has_rules = bool(settings.tools or settings.extensions.streams)
+        """Whether a tool or a method may have other timeouts, so that `of` must be asked."""
         self._streams = settings.extensions.streams
         self._tools = tuple((rule.tool, _bounds(rule)) for rule in settings.tools)
 
@@ -74,7 +76,7 @@ class Patience:
             for glob, bounds in self._tools:
                 if fnmatchcase(tool, glob):
                     return bounds
-        return self._usual if method not in self._streams else _ENDLESS
+        return self.usual if method not in self._streams else _ENDLESS
 
 
 def _bounds(settings: UpstreamSettings | ToolTimeouts) -> CallBounds:
@@ -129,11 +131,13 @@ class UpstreamRequest(NamedTuple):
     log_level: str | None = None
 
 
-class Call:
-    """A request that waits for its answer, with its timers.
+class Call(CancelScope):
+    """A request that waits for its answer in the block `with call`, with its timers.
 
-    - `wait` is the scope in which the answer is awaited. When the time is up, or by `wake`, it
-      raises ScopeCancelled. Then `answer`, `was_let_go`, or neither (the time is up) tells why.
+    When the time is up, or by `cancel`, the block raises ScopeCancelled. Then `answer`,
+    `was_let_go`, or neither (the time is up) tells why. Only the wait is cancelled: the server is
+    told by the code around the block.
+
     - `sent`: some of the request may have reached the server. False while the connection is made.
     - `answer` is an answer that arrived outside of the request's own stream.
     - `was_let_go`: the gateway ends the call itself, by closing the session.
@@ -146,28 +150,18 @@ class Call:
       resume point.
     """
 
-    __slots__ = (
-        "_alarms",
-        "_began_at",
-        "_cancel_alarm",
-        "_open_questions",
-        "_progressed_at",
-        "_running",
-        "answer",
-        "bounds",
-        "id",
-        "is_lasting",
-        "is_task",
-        "listener",
-        "principal",
-        "resumes",
-        "sent",
-        "spent",
-        "told",
-        "wait",
-        "was_let_go",
-        "was_refused",
-    )  # fmt: skip
+    resumes: NextRound | None = None
+    sent = False
+    answer: Response | None = None
+    was_let_go = False
+    was_refused = False
+    told: Notification | None = None
+    is_task = False
+    is_lasting = False
+    _alarms: TimerWheel | None = None
+    _open_questions = 0
+    # Loop times. Equal as long as there was no progress.
+    _began_at = _progressed_at = 0.0
 
     def __init__(
         self,
@@ -183,40 +177,14 @@ class Call:
         self.bounds = bounds
         self.principal = principal
         self.spent = spent
-        self.resumes: NextRound | None = None
-        self.wait = CancelScope()
-        self.sent = False
-        self.answer: Response | None = None
-        self.was_let_go = False
-        self.was_refused = False
-        self.told: Notification | None = None
-        self.is_task = False
-        self.is_lasting = False
-        self._alarms: TimerWheel | None = None
-        self._cancel_alarm: Cancel | None = None
-        self._running: Running | None = None
-        self._open_questions = 0
-        # Loop times. Equal as long as there was no progress.
-        self._began_at = self._progressed_at = 0.0
 
-    def leave(self) -> None:
-        """Mark the request as sent: its first byte is about to be written."""
-        self.sent = True
-
-    def wake(self) -> None:
-        """End the wait: `wait` raises ScopeCancelled. The caller has set the reason before."""
-        self.wait.cancel()
-
-    def begin(self, alarms: TimerWheel, running: Running | None = None) -> None:
-        """Start the timers, and count the call in `running` if given; `stop` must follow."""
+    def begin(self, alarms: TimerWheel) -> None:
+        """Start the timers; the block must follow, and stops them at its end."""
         self._alarms = alarms
-        if running is not None:
-            self._running = running
-            running.count += 1
         self._began_at = self._progressed_at = asyncio.get_running_loop().time()
         # No subtraction in the usual case: it is on the way of every call.
         first = self.bounds.first
-        self._cancel_alarm = alarms.call_later(first - self.spent if self.spent else first, self._on_alarm)
+        self.drop_timer = alarms.call_later(first - self.spent if self.spent else first, self._on_alarm)
 
     def progressed(self) -> None:
         """Restart the timeout without progress: the server shows that it works on the call
@@ -231,15 +199,6 @@ class Call:
         self._open_questions += questions
         self.progressed()
 
-    def stop(self) -> None:
-        """Stop the timers and the count."""
-        if self._running is not None:
-            self._running.count -= 1
-            self._running = None
-        if self._cancel_alarm is not None:
-            self._cancel_alarm()
-            self._cancel_alarm = None
-
     def _on_alarm(self) -> None:
         """End the wait if the time is up; if there was progress, set the timer again."""
         assert self._alarms is not None, "only a started call can time out"
@@ -248,15 +207,15 @@ class Call:
             self._progressed_at = now
         if self._progressed_at == self._began_at:
             # The first timer had the whole time.
-            self.wake()
+            self.cancel()
             return
         silence_ends = self._progressed_at + self.bounds.call
         end = min(silence_ends, self._began_at - self.spent + self.bounds.ceiling)
         left = end - now
         if left > _NO_TIME:
-            self._cancel_alarm = self._alarms.call_later(left, self._on_alarm)
+            self.drop_timer = self._alarms.call_later(left, self._on_alarm)
         else:
-            self.wake()
+            self.cancel()
 
 
 _NO_TIME: Final = 0.001

@@ -100,7 +100,7 @@ class Watched:
         self.is_over = False
         monkeypatch.setattr(asyncio, "get_running_loop", lambda: self)
         self.call = Call(1, None, bounds, spent=spent)
-        self.call.wait = self  # type: ignore[assignment]
+        self.call.cancel = self.cancel  # type: ignore[method-assign]
         self.call.begin(self.bells)  # type: ignore[arg-type]
 
     def time(self) -> float:
@@ -154,10 +154,11 @@ def test_what_was_spent_before_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (watched.is_over, watched.bells.asked) == (False, [7, 5])
 
 
-def test_a_call_that_is_over_has_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_call_that_is_over_has_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     watched = Watched(monkeypatch, CallBounds(10, 100))
-    watched.call.stop()
-    watched.call.stop()
+    for ends in range(2):
+        with watched.call:
+            assert watched.bells.cancelled == ends
     assert watched.bells.cancelled == 1
 
 

@@ -97,7 +97,7 @@ class MessageChannel(Protocol):
         """Send the message `outgoing.body`; return the HTTP status of its acceptance, 202 without
         HTTP.
 
-        `outgoing.left` is called before the first byte may be sent, with no wait between. The body
+        `outgoing.call` is marked as sent before the first byte may be sent, with no wait between. The body
         may contain newlines between its tokens, but not within a string. Messages go out in the
         order of the calls. Raises UpstreamFailed, dispatched if a byte may have been sent. If the
         wait is cancelled, the message is sent whole or not at all.

@@ -132,9 +132,11 @@ class Conversation:
         the call's time is up, the request is cancelled at the server.
         """
         self._calls[call.id] = call
-        call.begin(self._upstream_context.alarms, self._upstream_context.running)
+        running = self._upstream_context.running
+        running.count += 1
+        call.begin(self._upstream_context.alarms)
         try:
-            with call.wait:
+            with call:
                 if isinstance(request, str):
                     return await self._exchanges.ask(call, request, first_byte)
                 call.sent = True
@@ -152,7 +154,7 @@ class Conversation:
                 raise failures.let_go(dispatched=call.sent) from None
             raise failures.too_late(dispatched=call.sent) from None
         finally:
-            call.stop()
+            running.count -= 1
             # A call that may have become a task ends in `met`.
             if call.id not in self.followed.undecided:
                 self._end(call)
@@ -215,7 +217,7 @@ class Conversation:
         if call is not None and call.answer is None:
             # Its wait ends, and returns this answer.
             call.answer = response
-            call.wake()
+            call.cancel()
 
     def say(self, message: str, *, droppable: bool = False, insists: bool = False) -> None:
         """Send a message that has no answer, in the background; as in BackgroundPosts."""
@@ -279,7 +281,7 @@ class Conversation:
         """
         for call in tuple(self._calls.values()):
             call.was_let_go = True
-            call.wake()
+            call.cancel()
         self._end_questions()
         try:
             async with asyncio.timeout(FAREWELL):

@@ -82,7 +82,7 @@ class LegacyExchanges:
                 first_byte=first_byte,
                 idle=call.bounds.idle,
                 principal=call.principal,
-                left=call.leave,
+                call=call,
                 placed=None if call.listener is None else partial(self._on_event, call),
             )
         )

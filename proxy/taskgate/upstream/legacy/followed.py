@@ -22,8 +22,6 @@ class TaskCall(Call):
     sent as progress too.
     """
 
-    __slots__ = ("_last_message", "_messages", "_tells", "is_ahead", "stirs", "task")
-
     def __init__(self, id: int, request: UpstreamRequest, task: ServerTask, *, tells: bool, spent: float = 0) -> None:
         super().__init__(id, request.listener, request.bounds, principal=request.principal, spent=spent)
         self.sent = True

@@ -171,7 +171,7 @@ class Natives:
             # sends no second cancellation.
             self._cancel(call)
             call.was_let_go = True
-            call.wake()
+            call.cancel()
         if self._first_requests:
             await asyncio.wait(tuple(self._first_requests), timeout=SIGN_OF_LIFE.total_seconds())
         late = tuple(self._late)
@@ -226,12 +226,13 @@ class Natives:
 
         `task` is its first state, None if unknown. `asked` are the questions of a resumed call.
         """
-        upstream_context = self._upstream_context
+        upstream_context, running = self._upstream_context, self._upstream_context.running
         self._calls.add(call)
-        call.begin(upstream_context.alarms, upstream_context.running)
+        running.count += 1
+        call.begin(upstream_context.alarms)
         following = TaskFollower(upstream_context, call, ask=self._reach.ask, talk=self._reach.talk)
         try:
-            with call.wait:
+            with call:
                 if asked and (talk := self._reach.talk()) is not None:
                     talk.conversation.ask_anew(call, asked)
                 return await following.outcome(task)
@@ -239,7 +240,7 @@ class Natives:
             failed = failures.let_go if call.was_let_go else failures.too_late
             raise failed(dispatched=True) from None
         finally:
-            call.stop()
+            running.count -= 1
             self._calls.discard(call)
             if not following.is_settled:
                 self._cancel(call)

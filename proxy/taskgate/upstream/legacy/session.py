@@ -113,7 +113,8 @@ class HttpSession:
     ) -> Response:
         upstream_context, talk = self._upstream_context, self._talk.value
         write = partial(upstream_context.dialect.call, method=method, params=params)
-        bounds = upstream_context.patience.of(tool, method)
+        patience = upstream_context.patience
+        bounds = patience.of(tool, method) if patience.has_rules else patience.usual
         request = UpstreamRequest(method, write, bounds, listener, principal, log_level)
         ask: Ask = self._ask
         if tool is not None and params is not None and (talk is None or talk.makes_tasks):

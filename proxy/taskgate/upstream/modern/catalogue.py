@@ -1,8 +1,8 @@
 """Tools of a modern server as one session knows them: `Catalogue`, read on demand.
 
-A tool may require that `Mcp-Param-*` headers of its calls repeat some of their arguments;
-`mirrored` returns which. `ModernSession` sends the requests for pages, and forgets the catalogue
-when the server says that it changed.
+A tool may require that `Mcp-Param-*` headers of its calls repeat some of their arguments; its entry
+in the list has which (`ListedTool.header_paths`). `ModernSession` sends the requests for pages, and
+forgets the catalogue when the server says that it changed.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -23,10 +23,6 @@ from taskgate.upstream.single import Abandoned, SingleFlight
 MOST_NAMED: Final = 16
 """Tools of a page that are logged by name when they are left out; a faulty server may have very
 many."""
-
-Mirrored = Mapping[str, tuple[str, ...]]
-"""Arguments of a tool that headers of its calls repeat: the rest of the header's name, and the path
-of the argument."""
 
 log = getLogger("taskgate.upstream")
 
@@ -51,42 +47,25 @@ class Catalogue:
         self._host = host
         self._open = open_
         self._ask = ask
-        self._tools = SingleFlight(self._read)
-        self.forget = self._tools.forget
+        self.tools = SingleFlight(self._read)
+        """All tools by name. To read them raises UpstreamFailed."""
+        self.forget = self.tools.forget
         """Have the next user read the list again."""
-        self.get = self._tools.get
-        """Return all tools by name; read them if needed. Raises UpstreamFailed, or Abandoned if it
-        was closed meanwhile."""
-        self.close = self._tools.close
-        """Stop to read the list; those who wait for it get Abandoned."""
-
-    @property
-    def value(self) -> Mapping[str, ListedTool] | None:
-        """The tools if they are known now; None otherwise."""
-        return self._tools.value
 
     def listed(self, tool: str) -> ListedTool | None:
         """Return the tool as it was last read, without reading."""
-        known = self._tools.value
+        known = self.tools.value
         return None if known is None else known.get(tool)
 
-    async def mirrored(self, tool: str) -> Mirrored:
-        """Return the arguments that headers of the tool's calls must repeat; reads the list if
-        needed.
+    async def read_for_call(self) -> Mapping[str, ListedTool]:
+        """Read the list if it is unknown, and return it.
 
-        Empty if the list cannot be read: the call is sent, and the server refuses it if it lacks a
-        header.
+        Empty if it cannot be read: the call is sent, and the server refuses it if it lacks a header.
         """
         try:
-            listed = (self._tools.value or await self.get()).get(tool)
+            return await self.tools.get()
         except (UpstreamFailed, Abandoned):
             return {}
-        return {} if listed is None else listed.header_paths
-
-    async def mirrored_anew(self, tool: str) -> Mirrored:
-        """Read the list again, then do as `mirrored`."""
-        self.forget()
-        return await self.mirrored(tool)
 
     async def _read(self) -> Mapping[str, ListedTool]:
         await self._open()

@@ -51,12 +51,13 @@ class ModernExchanges:
         response, and raises UpstreamFailed if it is invalid. A timeout, or `let_go`, cancels
         `request` and raises UpstreamFailed.
         """
-        clock, began = self._clock, self._clock.elapsed()
+        clock, began, running = self._clock, self._clock.elapsed(), self._upstream_context.running
         error: str | None = "cancelled"
         self._calls.add(call)
-        call.begin(self._upstream_context.alarms, self._upstream_context.running)
+        running.count += 1
+        call.begin(self._upstream_context.alarms)
         try:
-            with call.wait:
+            with call:
                 response = await request
             error = None
             if response.error is not None:
@@ -73,7 +74,7 @@ class ModernExchanges:
             error = failure.reason
             raise
         finally:
-            call.stop()
+            running.count -= 1
             self._calls.discard(call)
             self._upstream_context.observer.answered(method, clock.elapsed() - began, error)
         return response
@@ -82,7 +83,7 @@ class ModernExchanges:
         """End all waits with a failure: the session is closed."""
         for call in tuple(self._calls):
             call.was_let_go = True
-            call.wake()
+            call.cancel()
 
     async def ask(
         self,
@@ -110,7 +111,7 @@ class ModernExchanges:
                 first_byte=first_byte,
                 idle=first_byte if follows else call.bounds.idle,
                 principal=call.principal,
-                left=call.leave,
+                call=call,
                 follows=follows,
             )
         )

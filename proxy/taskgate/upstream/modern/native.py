@@ -92,7 +92,7 @@ class ServerTasks:
         """Return the response of a call that another process sent and that became a task. Raises
         UpstreamFailed."""
         # It counts as sent: the server may have acted.
-        call.leave()
+        call.sent = True
         task = resumed.resume_point.task
         if task is None:
             raise failures.Gone

@@ -91,9 +91,9 @@ class RoundRunner:
             # The extension is declared only to servers that have it.
             draft = draft._replace(follows_tasks=False)
         if tool is not None:
-            header_paths = await self._catalogue.mirrored(tool)
-            if header_paths:
-                draft = draft._replace(header_paths=header_paths)
+            listed = (self._catalogue.tools.value or await self._catalogue.read_for_call()).get(tool)
+            if listed is not None and listed.header_paths:
+                draft = draft._replace(header_paths=listed.header_paths)
         if call.resumes is not None:
             resumed = await self._resumed_round(draft, call.resumes)
             if resumed is None:
@@ -156,9 +156,11 @@ class RoundRunner:
             response = await self._send_again(call, draft, None)
         if response.error_code == HEADER_MISMATCH:
             # The headers that it requires may have changed (H-MOD-7).
-            mirrored = await self._catalogue.mirrored_anew(tool)
-            if mirrored != draft.header_paths:
-                draft = draft._replace(header_paths=mirrored)
+            self._catalogue.forget()
+            listed = (await self._catalogue.read_for_call()).get(tool)
+            header_paths = {} if listed is None else listed.header_paths
+            if header_paths != draft.header_paths:
+                draft = draft._replace(header_paths=header_paths)
                 response = await self._send_again(call, draft, None)
         return draft, response
 

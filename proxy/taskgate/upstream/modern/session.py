@@ -125,7 +125,8 @@ class ModernSession:
         draft = RequestDraft(
             method=method, params=params, log_level=level, host_headers=repeated, follows_tasks=follows
         )
-        bounds = self._upstream_context.patience.of(tool, method)
+        patience = self._upstream_context.patience
+        bounds = patience.of(tool, method) if patience.has_rules else patience.usual
         call = Call(next(self._upstream_context.ids), listener, bounds, principal=principal)
         return self._ask_for_tools(call, draft) if method == TOOLS_LIST else self._ask(call, draft, tool)
 
@@ -170,7 +171,7 @@ class ModernSession:
         if self._closed:
             raise failures.let_go(dispatched=False)
         try:
-            return self._catalogue.value or await self._catalogue.get()
+            return self._catalogue.tools.value or await self._catalogue.tools.get()
         except UpstreamFailed as failure:
             raise failures.unsent(failure) from None
         except Abandoned:
@@ -186,7 +187,7 @@ class ModernSession:
         self._exchanges.let_go()
         await self._discovery.close()
         await self._natives.close()
-        await self._catalogue.close()
+        await self._catalogue.tools.close()
         await self._listening.close()
 
     async def _ask_for_tools(self, call: Call, draft: RequestDraft) -> Response:

@@ -228,7 +228,7 @@ class ProgramChannel:
 
     async def send(self, outgoing: Outgoing) -> int:
         assert outgoing.body is not None, "a message has a body"
-        if not (self.stands and await self._writing.write(_line(outgoing.body), outgoing.left)):
+        if not (self.stands and await self._writing.write(_line(outgoing.body), outgoing.call)):
             raise await self.why_unsent()
         self._note_use()
         return TAKEN

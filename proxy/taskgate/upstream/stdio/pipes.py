@@ -11,6 +11,8 @@ from collections.abc import Callable
 from contextvars import Context
 from typing import Final
 
+from taskgate.upstream.base import Sendable
+
 _HIGH: Final = 2**16
 """Bytes that wait for the program to read; above it the next message waits."""
 
@@ -114,11 +116,11 @@ class Writing(asyncio.BaseProtocol):
             raise
         transport.set_write_buffer_limits(_HIGH)
 
-    async def write(self, message: bytes, left: Callable[[], None] | None) -> bool:
+    async def write(self, message: bytes, call: Sendable | None) -> bool:
         """Write a line in its turn, when there is room. False if there is no reader, and nothing
         was written.
 
-        `left` is called right before the line is written. If the wait is cancelled, nothing is
+        `call` is marked as sent right before the line is written. If the wait is cancelled, nothing is
         written.
         """
         async with self._turn:
@@ -127,8 +129,8 @@ class Writing(asyncio.BaseProtocol):
             transport = self._transport
             if transport is None or not self.is_read:
                 return False
-            if left is not None:
-                left()
+            if call is not None:
+                call.sent = True
             transport.write(message)
             return True
 

@@ -7,7 +7,6 @@ else arrived. Otherwise `release` drops it.
 """
 
 import asyncio
-from collections.abc import Callable
 from contextvars import Context
 from typing import Final, Protocol
 
@@ -18,6 +17,7 @@ from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
 
 from taskgate.protocol.faults import protocol_violation
 from taskgate.upstream import failures
+from taskgate.upstream.base import Sendable
 
 LINGER: Final = 0.25
 """Seconds to wait for the end of a stream after its answer, so that the connection can be reused."""
@@ -100,19 +100,19 @@ class Connection(BaseProtocol):
     # --- one request --------------------------------------------------------------------------------------------------
 
     async def ask(
-        self, head: bytes, body: bytes | None, until: float | None, left: Callable[[], None] | None = None
+        self, head: bytes, body: bytes | None, until: float | None, call: Sendable | None = None
     ) -> tuple[RawResponseMessage, StreamReader]:
         """Send one request; return the head of its answer and a reader of its body.
 
-        `until` is the loop time at which the wait ends. `left` is called right before the first
-        byte is written. Raises UpstreamFailed, unreachable if nothing was written. On failure or
+        `until` is the loop time at which the wait ends. `call` is marked as sent right before
+        the first byte is written. Raises UpstreamFailed, unreachable if nothing was written. On failure or
         cancellation the connection is dropped.
         """
         # It can close between the moment it is made and the one at which its maker continues.
         if self.transport is None or self.transport.is_closing():
             raise failures.unreachable()
-        if left is not None:
-            left()
+        if call is not None:
+            call.sent = True
         answer: _Head = self._loop.create_future()
         self._head, self._came = answer, 0
         if body is None or len(body) <= _ONE_PIECE:
@@ -147,18 +147,27 @@ class Connection(BaseProtocol):
         if self._lingering is not None:
             self._lingering.cancel()
             self._lingering = None
-        transport = self.transport
+        transport, parser = self.transport, self._parser
         if (
-            self._reusable
-            and transport is not None
-            and not transport.is_closing()
-            and not self._unsent
-            and not transport.get_write_buffer_size()
-            and not self._began_another()
+            not self._reusable
+            or transport is None
+            or parser is None
+            or transport.is_closing()
+            or self._unsent
+            or transport.get_write_buffer_size()
         ):
-            self._keeper.keep(self)
-        else:
             self.drop()
+            return
+        # The parser may have the start of an unrequested answer, which the next request would take
+        # for its own.
+        try:
+            began_another = parser.feed_eof() is not None
+        except Exception:  # whatever the parser chokes on
+            began_another = True
+        if began_another:
+            self.drop()
+        else:
+            self._keeper.keep(self)
 
     def drop(self) -> None:
         """Abort the connection and what runs on it; a second call does nothing."""
@@ -175,15 +184,6 @@ class Connection(BaseProtocol):
         if not self._unsent:
             # An empty slice would keep the whole body in memory.
             self._unsent = _NOTHING
-
-    def _began_another(self) -> bool:
-        """Whether the parser has the start of an unrequested answer, which the next request would
-        take for its own."""
-        assert self._parser is not None
-        try:
-            return self._parser.feed_eof() is not None
-        except Exception:  # whatever the parser chokes on
-            return True
 
     def _expire(self) -> None:
         """Called when the head of the answer did not come in time."""

@@ -113,7 +113,7 @@ class Origin:
                 raise failures.unreachable() from None
             try:
                 connection = self._pool.take() or await self._pool.dial(until)
-                message, body = await connection.ask(head, outgoing.body, until, outgoing.left)
+                message, body = await connection.ask(head, outgoing.body, until, outgoing.call)
             except UpstreamFailed as failure:
                 # A stream is reopened by its reader, with its own pauses.
                 if failure.reason not in _UNMADE or outgoing.only_listens:

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from helpers.departing import Departing
 from helpers.scripted_lines import ScriptedProgram, note, progress
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed, UpstreamReason
@@ -218,7 +219,7 @@ async def test_a_line_that_cannot_be_written_to_fails_the_request_alone(
 async def test_the_first_byte_tells_that_a_request_has_left(transport: DuplexTransport) -> None:
     id_ = await begun(transport)
     left: list[bool] = []
-    await read(await transport.send(post(CALL % 2, id_, left=lambda: left.append(True))))
+    await read(await transport.send(post(CALL % 2, id_, call=Departing(lambda: left.append(True)))))
     assert left == [True]
 
 

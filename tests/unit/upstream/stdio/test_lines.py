@@ -2,10 +2,12 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 import orjson
 import pytest
 
+from helpers.departing import Departing
 from helpers.waiting import bounded, eventually
 from unit.upstream.stdio.conftest import LIMIT, Yard, outgoing
 from unit.upstream.stdio.programs import program
@@ -34,7 +36,7 @@ async def test_it_is_told_that_a_message_leaves_before_a_byte_of_it_does(yard: Y
     taken = await yard.take()
     left: list[bytes] = []
     async with bounded():
-        await taken.line.send(outgoing(b'{"id":1}', left=lambda: left.append(b"left")))
+        await taken.line.send(outgoing(b'{"id":1}', call=Departing(lambda: left.append(b"left"))))
     assert left == [b"left"]
 
 
@@ -99,7 +101,7 @@ async def test_a_program_that_does_not_read_holds_up_nobody_else(new_yard: NewYa
     sent: list[int] = []
 
     async def send() -> None:
-        sent.append(await deaf.line.send(outgoing(big, left=lambda: sent.append(0))))
+        sent.append(await deaf.line.send(outgoing(big, call=Departing(lambda: sent.append(0)))))
 
     first, second = asyncio.create_task(send()), asyncio.create_task(send())
     await asyncio.wait((first,))
@@ -131,7 +133,7 @@ async def test_no_more_waits_in_memory_for_a_program_to_read_than_one_message(ne
     taken = await new_yard(command=program(reads_one)).take()
     left: list[int] = []
     sending = [
-        asyncio.create_task(taken.line.send(outgoing(big, left=lambda number=number: left.append(number))))
+        asyncio.create_task(taken.line.send(outgoing(big, call=Departing(partial(left.append, number)))))
         for number in range(4)
     ]
     assert await taken.told() == [{}]

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from helpers.departing import Departing
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream.http import HttpTransport
@@ -59,7 +60,7 @@ class _Watched:
 
 
 async def send(transport: HttpTransport, told: Told) -> None:
-    incoming = await transport.send(outgoing()._replace(left=told))
+    incoming = await transport.send(outgoing()._replace(call=Departing(told)))
     assert [message async for message in incoming.messages()] == [b"{}"]
     incoming.release()
 
