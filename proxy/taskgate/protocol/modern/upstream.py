@@ -4,6 +4,7 @@
 no requests. It asks by a response, a round, and gets the request again with the answers.
 """
 
+from builtins import id as identity
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -93,7 +94,7 @@ class ModernUpstream:
         self._extensions = extensions
         # By the identity of the host, which the value keeps alive: nearly every request is for a
         # known one.
-        self._cached: dict[tuple[int, bool], tuple[Peer, RawJson]] = {}
+        self._encoded: dict[tuple[int, bool], tuple[Peer | None, RawJson]] = {}
 
     def discover(self, id: int, host: Peer | None) -> EncodedRequest:
         return self.request(id, RequestDraft(method=names.SERVER_DISCOVER), host)
@@ -131,7 +132,9 @@ class ModernUpstream:
         )
 
     def request(self, id: int, draft: RequestDraft, host: Peer | None) -> EncodedRequest:
-        return requests.encode_request(id, draft, self._capabilities(host, draft), self._info)
+        found = self._encoded.get((identity(host), draft.follows_tasks))
+        declared = self._encode_capabilities(host, draft) if found is None else found[1]
+        return requests.encode_request(id, draft, declared, self._info)
 
     def listen(self, id: int, wants: ServerSubscription, host: Peer | None) -> EncodedRequest:
         params = Params(requests.subscription_params(wants))
@@ -245,20 +248,19 @@ class ModernUpstream:
     def empty_result(self, id: int) -> Response:
         return parse_response(result_text(id, "{}"))
 
-    def _capabilities(self, host: Peer | None, draft: RequestDraft) -> RawJson:
+    def _encode_capabilities(self, host: Peer | None, draft: RequestDraft) -> RawJson:
         """The capabilities of a host, with the tasks extension if the gateway follows tasks
-        (M-NEG-1).
+        (M-NEG-1). They are stored for its later requests.
         """
-        if host is None:
-            return requests.encode_capabilities({}, {}, follows_tasks=draft.follows_tasks)
-        cached = self._cached.get((id(host), draft.follows_tasks))
-        if cached is not None:
-            return cached[1]
-        others = self._extensions.host_capabilities(host.capabilities, era_of(host.revision), Era.MODERN)
-        encoded = requests.encode_capabilities(capabilities.declared(host), others, follows_tasks=draft.follows_tasks)
-        if len(self._cached) >= _MAX_CACHED:
-            self._cached.clear()
-        self._cached[id(host), draft.follows_tasks] = host, encoded
+        core: Mapping[str, Any] = {}
+        others: Mapping[str, Any] = {}
+        if host is not None:
+            core = capabilities.declared(host)
+            others = self._extensions.host_capabilities(host.capabilities, era_of(host.revision), Era.MODERN)
+        encoded = requests.encode_capabilities(core, others, follows_tasks=draft.follows_tasks)
+        if len(self._encoded) >= _MAX_CACHED:
+            self._encoded.clear()
+        self._encoded[identity(host), draft.follows_tasks] = host, encoded
         return encoded
 
     def _allows_extension(self, notification: str, host: Peer) -> bool:
