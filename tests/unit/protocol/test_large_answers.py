@@ -80,7 +80,7 @@ def test_the_data_of_an_error_are_not_read(read: Callable[[], Any]) -> None:
 
 @covers("T43")
 def test_a_question_is_asked_whatever_its_schema_holds() -> None:
-    asked = rounds.read_round("tools/call", 1, questions(FORM, 1))
+    asked = rounds.read_round("tools/call", 1, questions(FORM, 1), {})
     assert asked is not None
     assert [question.method for question in asked.questions.values()] == ["elicitation/create"]
     assert round_of(questions(FORM, 1)) is not None
@@ -94,7 +94,7 @@ def test_more_questions_than_are_ever_asked_are_refused_unread() -> None:
     assert round_of(questions(plain, rounds.MAX_QUESTIONS)) is not None
     assert round_of(questions(plain, rounds.MAX_QUESTIONS + 1)) is None
     with pytest.raises(UpstreamFailed):
-        rounds.read_round("tools/call", 1, questions(plain, 100_000))
+        rounds.read_round("tools/call", 1, questions(plain, 100_000), {})
     assert missing_capabilities(questions(plain, 100_000), HOST) == {}
 
 

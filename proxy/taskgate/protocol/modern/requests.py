@@ -145,24 +145,18 @@ def encode_request(id: int, draft: RequestDraft, capabilities: RawJson, info: Ra
         whole = f'{{"_meta":{{{put}}}{comma}{text[1:]}'
     else:
         whole = _with_meta(text, draft, {**meta, **own})
-    return EncodedRequest(request_text(id, draft.method, whole), _headers(text, draft))
-
-
-def _headers(params: RawJson, draft: RequestDraft) -> Mapping[str, str]:
-    """The headers of a request; `params` are its parameters before `_meta` is added."""
-    method = draft.method
-    first = _FIRST(params) if method in NAME_PARAMS and not draft.header_paths and not draft.host_headers else None
+    method, headers = draft.method, {names.VERSION_HEADER: _REVISION, names.METHOD_HEADER: draft.method}
+    first = _FIRST(text) if method in NAME_PARAMS and not draft.header_paths and not draft.host_headers else None
     if first is not None and first[1] == NAME_PARAMS[method]:
-        # The common case: no argument has a header, and the name is the first member of the
-        # parameters. They are not walked then.
-        name = first[2] if is_bare(first[2]) else encode_value(first[2])
-        return {names.VERSION_HEADER: _REVISION, names.METHOD_HEADER: method, names.NAME_HEADER: name}
-    headers = {names.VERSION_HEADER: _REVISION, names.METHOD_HEADER: method}
-    if draft.host_headers:
-        headers.update(_other_headers(draft.host_headers, draft.header_paths))
-    if method in NAME_PARAMS or draft.header_paths:
-        headers.update(_value_headers(params, draft))
-    return headers
+        # No argument has a header, and the name is the first member of the parameters. They are not
+        # walked then.
+        headers[names.NAME_HEADER] = first[2] if is_bare(first[2]) else encode_value(first[2])
+    else:
+        if draft.host_headers:
+            headers.update(_other_headers(draft.host_headers, draft.header_paths))
+        if method in NAME_PARAMS or draft.header_paths:
+            headers.update(_value_headers(text, draft))
+    return EncodedRequest(request_text(id, method, whole), headers)
 
 
 def subscription_params(wants: ServerSubscription) -> RawJson:

@@ -288,13 +288,13 @@ def _valid_state(state: object) -> str | None:
 _PARAMS: Final[Shape] = {"params": {"_meta": {}}}
 
 
-def read_round(method: str, id: int, response: Response, extension: Extension | None = None) -> ServerRound | None:
+def read_round(method: str, id: int, response: Response, extensions: Mapping[str, Extension]) -> ServerRound | None:
     """The round in a response of a modern server to request `id`; None for a complete result or an
     error.
 
-    `extension` is that of the method, whose results may have other types. Raises UpstreamFailed
-    (malformed) for another `resultType`, for a round where `method` has none, and for a round with
-    neither questions nor a state.
+    `extensions` has the extension of a method, by which its results may have other types. Raises
+    UpstreamFailed (malformed) for another `resultType`, for a round where `method` has none, and for
+    a round with neither questions nor a state.
     """
     if response.error is not None:
         return None
@@ -303,7 +303,10 @@ def read_round(method: str, id: int, response: Response, extension: Extension | 
     if found is None:
         raise protocol_violation("its result is not an object")
     kind = found.get("resultType")
-    if kind is None or kind.value == "complete" or (extension is not None and extension.allows_result(kind.value)):
+    if kind is None or kind.value == "complete":
+        return None
+    extension = extensions.get(method)
+    if extension is not None and extension.allows_result(kind.value):
         return None
     if kind.value != "input_required" or method not in names.ROUND_METHODS:
         raise protocol_violation("its result has a resultType that the request does not allow")

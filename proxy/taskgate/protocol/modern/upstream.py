@@ -6,6 +6,7 @@ no requests. It asks by a response, a round, and gets the request again with the
 
 from builtins import id as identity
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 from taskgate.domain.versions import MODERN, Era, Peer, era_of
@@ -47,7 +48,6 @@ from taskgate.protocol.server_messages import (
     EncodedRequest,
     ModernServerMessage,
     RequestDraft,
-    ServerRound,
     ServerSubscription,
     SessionNotification,
     SubscriptionGrant,
@@ -92,6 +92,7 @@ class ModernUpstream:
     def __init__(self, version: str, extensions: ExtensionPolicy) -> None:
         self._info = dump({"name": "taskgate", "version": version})
         self._extensions = extensions
+        self.round_of = partial(rounds.read_round, extensions=extensions.by_method)
         # By the identity of the host, which the value keeps alive: nearly every request is for a
         # known one.
         self._encoded: dict[tuple[int, bool], tuple[Peer | None, RawJson]] = {}
@@ -218,9 +219,6 @@ class ModernUpstream:
             return parse_response(error_text(id, text[error.start : error.end]))
         except MalformedMessage:
             raise protocol_violation("a message of it is not JSON-RPC") from None
-
-    def round_of(self, method: str, id: int, response: Response) -> ServerRound | None:
-        return rounds.read_round(method, id, response, self._extensions.by_method.get(method))
 
     def server_declares_tasks(self, server: ServerDescription) -> bool:
         return server_tasks.declares_tasks(server.peer)

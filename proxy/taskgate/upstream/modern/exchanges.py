@@ -6,7 +6,7 @@ never reopened (H-MOD-11). `rounds`, `discovery` and `follow_ups` send through i
 outside of calls come by `listen_stream`.
 """
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
@@ -42,14 +42,22 @@ class ModernExchanges:
         self._calls: set[Call] = set()
 
     async def bounded(
-        self, call: Call, method: str, request: Coroutine[Any, Any, Response], judge: Callable[[Response], None]
+        self,
+        call: Call,
+        method: str,
+        request: Coroutine[Any, Any, Response],
+        judge: Callable[[Response], None],
+        *,
+        doubt: Callable[[Response], None] | None = None,
+        unwelcome: Callable[[], Awaitable[None]] | None = None,
     ) -> Response:
         """Await `request`, which sends the call, within the call's timeouts, and return its
         response.
 
         The outcome is reported to the observer in any case. `judge` is called with an error
-        response, and raises UpstreamFailed if it is invalid. A timeout, or `let_go`, cancels
-        `request` and raises UpstreamFailed.
+        response, and raises UpstreamFailed if it is invalid; `doubt` is called with a valid one. A
+        timeout, or `let_go`, cancels `request` and raises UpstreamFailed. `unwelcome` is awaited
+        before a failure that is a bare HTTP status is raised: another era may be the reason.
         """
         clock, began, running = self._clock, self._clock.elapsed(), self._upstream_context.running
         error: str | None = "cancelled"
@@ -57,26 +65,34 @@ class ModernExchanges:
         running.count += 1
         call.begin(self._upstream_context.alarms)
         try:
-            with call:
-                response = await request
-            error = None
-            if response.error is not None:
-                error = str(response.error_code)
-                if not call.is_task:
-                    # A server that made a task did act, whatever the response is.
-                    judge(response)
-        except ScopeCancelled:
-            over = failures.let_go if call.was_let_go else failures.too_late
-            failure = over(dispatched=call.sent)
-            error = failure.reason
-            raise failure from None
-        except UpstreamFailed as failure:
-            error = failure.reason
+            try:
+                with call:
+                    response = await request
+                error = None
+                if response.error is not None:
+                    error = str(response.error_code)
+                    if not call.is_task:
+                        # A server that made a task did act, whatever the response is.
+                        judge(response)
+            except ScopeCancelled:
+                over = failures.let_go if call.was_let_go else failures.too_late
+                failure = over(dispatched=call.sent)
+                error = failure.reason
+                raise failure from None
+            except UpstreamFailed as failure:
+                error = failure.reason
+                raise
+            finally:
+                running.count -= 1
+                self._calls.discard(call)
+                self._upstream_context.observer.answered(method, clock.elapsed() - began, error)
+        except failures.Unwelcome:
+            # The request is over, and was reported. It fails, whatever is found out now.
+            if unwelcome is not None:
+                await unwelcome()
             raise
-        finally:
-            running.count -= 1
-            self._calls.discard(call)
-            self._upstream_context.observer.answered(method, clock.elapsed() - began, error)
+        if doubt is not None and response.error is not None:
+            doubt(response)
         return response
 
     def let_go(self) -> None:

@@ -9,7 +9,7 @@ sent again (H-MOD-7); no other is. Notifications outside of requests come by `li
 itself has no session: `close` only ends what runs in the gateway. Created by `http`.
 """
 
-from collections.abc import Coroutine, Mapping
+from collections.abc import Awaitable, Coroutine, Mapping
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final
@@ -94,6 +94,13 @@ class ModernSession:
         self._rounds = RoundRunner(
             upstream_context, self._exchanges, self._natives, host, self._discovery, self._catalogue
         )
+        # Every request of `relay` and `run` waits in it, except a resumed call.
+        self._bounded = partial(
+            self._exchanges.bounded,
+            judge=self._discovery.expect_era,
+            doubt=self._discovery.doubt,
+            unwelcome=self._discovery.see,
+        )
         self._host_knows_tasks = upstream_context.dialect.host_declares_tasks(host)
         self._lasting = lasting
         self._local = LocalWords(upstream_context, self.open, self._listening, lasting)
@@ -128,7 +135,8 @@ class ModernSession:
         patience = self._upstream_context.patience
         bounds = patience.of(tool, method) if patience.has_rules else patience.usual
         call = Call(next(self._upstream_context.ids), listener, bounds, principal=principal)
-        return self._ask_for_tools(call, draft) if method == TOOLS_LIST else self._ask(call, draft, tool)
+        asking = self._bounded(call, method, self._rounds.ask(call, draft, tool))
+        return self._sound_tools(asking) if method == TOOLS_LIST else asking
 
     async def run(
         self,
@@ -161,7 +169,7 @@ class ModernSession:
             host_headers=repeated,
             follows_tasks=True,
         )
-        return await self._ask(call, draft, tool)
+        return await self._bounded(call, TOOLS_CALL, self._rounds.ask(call, draft, tool))
 
     def tell(self, notification: Notification) -> None:
         """Ignored: a modern server gets no notifications of the host; it asks when it wants to know
@@ -190,42 +198,23 @@ class ModernSession:
         await self._catalogue.tools.close()
         await self._listening.close()
 
-    async def _ask_for_tools(self, call: Call, draft: RequestDraft) -> Response:
-        """Send `tools/list` of a host, and return the answer without tools that are not sound."""
-        response = await self._ask(call, draft)
+    async def _sound_tools(self, asking: Awaitable[Response]) -> Response:
+        """Await the answer to a `tools/list` of a host, and return it without tools that are not
+        sound."""
+        response = await asking
         # Called for its exception: raises UpstreamFailed for a page above the limits of a list.
         what_is_left(self._upstream_context.settings.catalogue, response)
         return await offload(
             len(response.text), partial(self._upstream_context.dialect.without_unsound_tools, response)
         )
 
-    async def _ask(self, call: Call, draft: RequestDraft, tool: str | None = None) -> Response:
-        """Send a request within its time limits and return the answer. Each request of `relay`
-        and `run` comes this way, except a resumed call.
-
-        What the answer shows of the server's era goes to `Discovery` (class text). Raises
-        UpstreamFailed.
-        """
-        sending = self._rounds.ask(call, draft, tool)
-        try:
-            response = await self._exchanges.bounded(call, draft.method, sending, self._discovery.expect_era)
-        except failures.Unwelcome:
-            # Refused with a bare HTTP status that may show another era. The request still fails.
-            await self._discovery.see()
-            raise
-        if response.error is not None:
-            self._discovery.doubt(response)
-        return response
-
-    async def _ask_for_page(self, call: Call, written: EncodedRequest) -> Response:
+    def _ask_for_page(self, call: Call, written: EncodedRequest) -> Coroutine[Any, Any, Response]:
         """Send one `tools/list` of the gateway's own, for `Catalogue`, which has waited for
         discovery."""
         sending = self._exchanges.ask(call, written, self._upstream_context.settings.first_byte)
-        try:
-            return await self._exchanges.bounded(call, TOOLS_LIST, sending, self._discovery.expect_era)
-        except failures.Unwelcome:
-            await self._discovery.see()
-            raise
+        return self._exchanges.bounded(
+            call, TOOLS_LIST, sending, self._discovery.expect_era, unwelcome=self._discovery.see
+        )
 
     async def _begin(self, server: ServerDescription) -> None:
         """Take the answer to a `server/discover`: store it for hosts, and subscribe to the list

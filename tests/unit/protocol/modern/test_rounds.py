@@ -511,7 +511,7 @@ def server_round(result: Any, method: str = "tools/call", extension: Extension |
 def of_text(result: str, method: str = "tools/call", extension: Extension | None = None) -> ServerRound | None:
     response = parse(f'{{"jsonrpc":"2.0","id":7,"result":{result}}}'.encode(), max_depth=64)
     assert isinstance(response, Response)
-    return rounds.read_round(method, 7, response, extension)
+    return rounds.read_round(method, 7, response, {} if extension is None else {method: extension})
 
 
 def asked(*, state: str | None = None, **questions: Any) -> dict[str, Any]:
@@ -537,7 +537,7 @@ def test_an_answer_without_a_type_is_complete(result: Any) -> None:
 def test_an_error_asks_nothing() -> None:
     response = parse(b'{"jsonrpc":"2.0","id":7,"error":{"code":1,"message":""}}', max_depth=64)
     assert isinstance(response, Response)
-    assert rounds.read_round("tools/call", 7, response) is None
+    assert rounds.read_round("tools/call", 7, response, {}) is None
 
 
 @pytest.mark.parametrize("kind", [{}, {"resultType": "complete"}, {"resultType": "partial"}])
