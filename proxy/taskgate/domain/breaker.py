@@ -4,8 +4,9 @@ Closed, every request passes, and enough failures within a window open it. Open,
 its time is up. Then it is half open: a few requests may try, one that succeeds closes it, one that
 fails opens it again. The caller decides what a failure is. Times are seconds of a monotonic clock.
 
-The caller asks `acquire` before each request, and reports how it ended exactly once. The state
-changes only within these calls, and in `open` and `close`.
+Before each request the caller takes `number` from a closed breaker, and asks any other for a `trial`.
+It reports how the request ended exactly once. The state changes only within these calls, and in
+`open` and `close`.
 """
 
 from collections import deque
@@ -23,14 +24,13 @@ class CircuitState(StrEnum):
 class CircuitBreaker:
     """A breaker that `failures` within `window` open for `open_for`; then `half_open` trials pass.
 
-    A request passes with a number from `acquire`, and ends with `succeeded`, `failed`, or
-    `abandoned` if its outcome stays unknown. Outcomes of requests from before the last change of
-    state do not count. A trial without an outcome for `open_for` frees its place, so lost trials
-    block nothing.
+    A request passes with a number, and ends with `succeeded`, `failed`, or `abandoned` if its outcome
+    stays unknown. Outcomes of requests from before the last change of state do not count. A trial
+    without an outcome for `open_for` frees its place, so lost trials block nothing.
     """
 
     __slots__ = (
-        "_failed", "_failures", "_first", "_half_open", "_next", "_open_for", "_trials", "_until", "_window", "state",
+        "_failed", "_failures", "_first", "_half_open", "_open_for", "_trials", "_until", "_window", "number", "state",
     )  # fmt: skip
 
     def __init__(self, *, failures: int, window: float, open_for: float, half_open: int) -> None:
@@ -41,21 +41,30 @@ class CircuitBreaker:
         self._failed: deque[float] = deque(maxlen=failures)
         self._until = 0.0
         self._trials: dict[int, float] = {}
-        self._next = self._first = 0
+        # The first number since the last change of state.
+        self._first = 0
+        self.number = 0
+        """The number of every request that passes while the breaker is closed."""
         self.state = CircuitState.CLOSED
 
-    def acquire(self, now: float) -> int | None:
-        """Let a request pass, and return its number; None if it must not be sent.
+    def trial(self, now: float) -> int | None:
+        """Let a request pass although the breaker is not closed, and return a number of its own.
 
-        The first call after the time of an open breaker makes it half open.
+        None if it must not be sent. The first call after the time of an open breaker makes it half
+        open.
         """
-        if self.state is not CircuitState.CLOSED and not self._has_trial(now):
+        if self.state is CircuitState.OPEN:
+            if now < self._until:
+                return None
+            self._switch(CircuitState.HALF_OPEN)
+        for number, since in tuple(self._trials.items()):
+            if now - since >= self._open_for:
+                del self._trials[number]
+        if len(self._trials) >= self._half_open:
             return None
-        number = self._next
-        self._next += 1
-        if self.state is CircuitState.HALF_OPEN:
-            self._trials[number] = now
-        return number
+        self.number += 1
+        self._trials[self.number] = now
+        return self.number
 
     def retry_after(self, now: float) -> float:
         """Seconds until a request may pass, as far as is known; 0 if one may pass now."""
@@ -97,20 +106,10 @@ class CircuitBreaker:
         """Let every request pass, whatever the state was, and forget earlier failures."""
         self._switch(CircuitState.CLOSED)
 
-    def _has_trial(self, now: float) -> bool:
-        """Whether another trial may pass; makes an open breaker half open if its time is up."""
-        if self.state is CircuitState.OPEN:
-            if now < self._until:
-                return False
-            self._switch(CircuitState.HALF_OPEN)
-        for number, since in tuple(self._trials.items()):
-            if now - since >= self._open_for:
-                del self._trials[number]
-        return len(self._trials) < self._half_open
-
     def _switch(self, state: CircuitState) -> None:
         self.state = state
-        self._first = self._next
+        self.number += 1
+        self._first = self.number
         self._failed.clear()
         # No outcome of them counts any more.
         self._trials.clear()

@@ -50,7 +50,7 @@ class RequestWatch(Protocol):
 class CircuitGuard:
     """The `RequestWatch` that is a circuit breaker; `moved` is called with each new state.
 
-    Each request takes a number from the breaker, and settles it once, with its outcome.
+    Each request has a number of the breaker, and settles it once, with its outcome.
     """
 
     def __init__(self, breaker: Breaker, *, moved: Callable[[str], None], clock: Clock) -> None:
@@ -74,8 +74,11 @@ class CircuitGuard:
 
     def begin(self) -> int:
         """Raises UpstreamFailed with `retry_after` while the circuit is open."""
-        circuit, now = self._circuit, self._clock.elapsed()
-        number = circuit.acquire(now)
+        circuit = self._circuit
+        if circuit.state is CircuitState.CLOSED:
+            return circuit.number
+        now = self._clock.elapsed()
+        number = circuit.trial(now)
         if circuit.state is not self._reported:
             self._report()
         if number is None:
