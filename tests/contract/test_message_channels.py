@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from contract.channels import LIMIT, LINES, Recorder, Spoken, outgoing, taken, wish
+from helpers.departing import Departing
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream.duplex.base import ChannelProvider
@@ -45,7 +46,7 @@ async def test_a_message_may_hold_breaks_between_its_tokens(spoken: Spoken) -> N
 
 async def test_it_is_told_before_anything_may_have_left(spoken: Spoken) -> None:
     left: list[int] = []
-    await spoken.line.send(outgoing({"method": "note"}, left=lambda: left.append(1)))
+    await spoken.line.send(outgoing({"method": "note"}, call=Departing(lambda: left.append(1))))
     assert left == [1]
 
 
@@ -102,7 +103,7 @@ async def test_what_is_sent_after_the_end_has_not_left(spoken: Spoken) -> None:
     await spoken.end()
     left: list[int] = []
     with pytest.raises(UpstreamFailed) as failed:
-        await spoken.line.send(outgoing({"method": "note"}, left=lambda: left.append(1)))
+        await spoken.line.send(outgoing({"method": "note"}, call=Departing(lambda: left.append(1))))
     assert not failed.value.dispatched
     assert not left
     assert len(spoken.ears.failures) == 1
