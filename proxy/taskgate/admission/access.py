@@ -27,7 +27,7 @@ OPEN = AccessPolicy()
 
 
 class AccessControl:
-    """Enforces the present access rules."""
+    """The enforcement of the present access rules."""
 
     def __init__(self, live: RuntimeConfig, event_sink: EventSink) -> None:
         self._live = live

@@ -17,7 +17,7 @@ from taskgate.upstream.principal import Principal
 
 
 class Callers(Protocol):
-    """Authenticates requests."""
+    """The authentication of requests."""
 
     async def identify(self, exchange: Exchange, mount: Mount) -> AuthContext:
         """The auth context of a request's caller.
@@ -36,7 +36,7 @@ class Callers(Protocol):
 
 
 class TokenAuthenticator(Protocol):
-    """Verifies tokens (`auth.jwt.TokenVerifier`)."""
+    """The verification of tokens (`auth.jwt.TokenVerifier`)."""
 
     def is_cached(self, token: str, *, audience: str) -> bool:
         """Whether a token was accepted before, and is cached."""

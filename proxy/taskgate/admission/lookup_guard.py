@@ -54,7 +54,7 @@ class _PendingReport(NamedTuple):
 
 
 class LookupGuard:
-    """Handles failed look-ups. `penalties` is None without authentication: all hosts are one caller,
+    """The handler of failed look-ups. `penalties` is None without authentication: all hosts are one caller,
     and a penalty would refuse all of them.
     """
 

@@ -38,7 +38,7 @@ READS_AT_ONCE: Final = 2
 
 
 class Lookups:
-    """Finds the tasks of callers. `on_found` is called with the id of each task that was found."""
+    """The look-ups of callers' tasks. `on_found` is called with the id of each task that was found."""
 
     def __init__(
         self,
@@ -152,7 +152,7 @@ class Lookups:
 
 
 class ResultReader:
-    """Reads results of tasks from the store. A large one is read when the limit of bytes in flight
+    """The reader of results of tasks in the store. A large one is read when the limit of bytes in flight
     has room for it.
     """
 

@@ -27,8 +27,8 @@ class Mount:
     - `support`: the function that returns whether a tool may, must or must not run as a task.
     - `extensions`: which extensions are forwarded between hosts and the server.
     - `resource`: the audience that tokens for this mount must have.
-    - `scopes`, `metadata`: what a host without a valid token gets: the scopes to request, and the
-      address of the protected resource metadata, if there is one.
+    - `scopes`: the scopes that a host without a valid token is told to request.
+    - `metadata`: the address of the protected resource metadata, which it is told too; None if there is none.
     - `info`: the serverInfo for hosts; None passes on that of the server.
     """
 

@@ -37,7 +37,7 @@ class QuotaSubject(NamedTuple):
 
 
 class QuotaSubjects:
-    """Finds the subjects of callers by the present configuration, and caches the recent ones."""
+    """The subjects of callers by the present configuration. The recent ones are cached."""
 
     def __init__(self, live: RuntimeConfig) -> None:
         self._live = live

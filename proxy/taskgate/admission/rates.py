@@ -53,7 +53,7 @@ class RateLimitExceeded(RateLimited):
 
 
 class RateLimiter:
-    """Checks requests in steps. The mode of a step says what it does with its budgets:
+    """The checks of requests, in steps. The mode of a step says what it does with its budgets:
 
     - TAKE consumes from all of them, or refuses the request and consumes nothing.
     - LOOK consumes nothing, and refuses the request if one is empty. It is for rates of failures.

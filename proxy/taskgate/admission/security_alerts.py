@@ -24,7 +24,7 @@ log = getLogger("taskgate.security")
 
 
 class SecurityAlerts:
-    """Emits SuspicionRaised events. Each detector has one of its own, for its kinds of alerts."""
+    """The emitter of SuspicionRaised events. Each detector has one of its own, for its kinds of alerts."""
 
     def __init__(self, event_sink: EventSink, clock: Clock, *, size: int = REMEMBERED) -> None:
         self._event_sink = event_sink
@@ -51,7 +51,7 @@ class SecurityAlerts:
 
 
 class SecurityLog:
-    """Writes log lines, at most one of a kind in LOG_PAUSE seconds.
+    """The writer of log lines, at most one of a kind in LOG_PAUSE seconds.
 
     `left_out` in a line is the number of lines of its kind that were suppressed before it.
     """

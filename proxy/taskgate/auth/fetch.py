@@ -79,7 +79,7 @@ class FetchedDocument:
 
 
 class Fetcher(Protocol):
-    """Fetches the documents of issuers."""
+    """The fetcher of issuers' documents."""
 
     async def get(self, url: str, *, timeout: timedelta, max_size: int, only_public: bool = False) -> FetchedDocument:
         """Fetch a whole document of at most `max_size` bytes within `timeout`; raises FetchFailed.

@@ -55,7 +55,7 @@ class TokenListener(Protocol):
 
 
 class TokenVerifier:
-    """Verifies tokens by the settings and keys of the issuers that they name.
+    """The verifier of tokens, by the settings and keys of the issuers that they name.
 
     A good token is cached for `cache_ttl`, at most until it expires; for that time the withdrawal
     of a key may go unnoticed. Refusals are not cached, because a flood has a new token in each

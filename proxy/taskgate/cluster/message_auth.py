@@ -41,7 +41,7 @@ log = getLogger("taskgate.replicas")
 
 
 class Seals(Protocol):
-    """Seals and opens messages with the current keys."""
+    """The seals of messages, with the current keys."""
 
     def seal(self, text: bytes) -> bytes:
         """The text with its seal."""
@@ -54,7 +54,7 @@ class Seals(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SealKeys:
-    """Seals with `current`, and opens with either key; None as `current` seals nothing."""
+    """The keys of seals: `current` seals, and either opens. None as `current` seals nothing."""
 
     current: bytes | None = field(default=None, repr=False)
     previous: bytes | None = field(default=None, repr=False)

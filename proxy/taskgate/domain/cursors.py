@@ -27,7 +27,7 @@ _TAG_SIZE, _TIME_SIZE = 16, 8
 
 
 class Cursors(Protocol):
-    """Seals and opens cursors with the current keys, as `CursorKeys` does."""
+    """The seals of cursors with the current keys, as `CursorKeys` has them."""
 
     def seal(self, position: Position, *, context: str, mount: str, listing: str = "") -> str:
         """Return the cursor of a position in one list of a caller (`context`) at a mount.

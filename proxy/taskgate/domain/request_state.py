@@ -53,7 +53,7 @@ class PassThroughState(NamedTuple):
 
 
 class RequestStates(Protocol):
-    """Seals and opens states with the current keys, as `RequestStateKeys` does."""
+    """The seals of states with the current keys, as `RequestStateKeys` has them."""
 
     def seal(
         self, state: HeldCallState | PassThroughState, *, context: str, mount: str, digest: str, until: datetime

@@ -7,7 +7,7 @@ here on a refusal is a JSON-RPC error if the request has an id. After step 6 the
 continues: `legacy` or `modern`.
 
 What becomes known about a request is written into its `RequestContext`, for logs, metrics and
-spans. Nothing here reads that back.
+spans. No decision here depends on it.
 """
 
 import asyncio
@@ -142,7 +142,7 @@ class Gateway:
         """
         head, begun = exchange.head, self._clock.elapsed()
         mount = self._mounts[head.path]
-        # A request that came through no listener has no context; nothing reads this one then.
+        # A request that came through no listener has no context; no report reads this one then.
         context = request_context.current() or RequestContext("", UNKNOWN, "", "")
         context.mount, context.revision = mount.name, head.revision
         # The refusal of a body over the limit of bytes in flight. It becomes the reply only when the

@@ -91,7 +91,7 @@ def refused_for(error: Exception) -> str | None:
 
 
 class RejectionRenderer:
-    """Renders refusals by a limit in the form that the operator configured (`limits.reject_as`).
+    """The renderer of refusals by a limit, in the form that the operator configured (`limits.reject_as`).
 
     `live` has the present setting. `dialect` writes results for modern hosts.
     """

@@ -11,8 +11,8 @@ case the host first gets the events that it missed:
 - The stream of a call that has ended: only the missed events.
 - A GET stream, or one that waits for a task, of another replica: that replica releases it, and this
   one continues it.
-- The stream of a plain call in another replica: the call and its stream stay there, and the events
-  are forwarded here until the call ends.
+- The stream of a plain call in another replica: the call and its stream stay there. The events are
+  forwarded here until the call ends.
 
 `streams.resumable`, `streams.event_log` and `streams.handover` store the events.
 """

@@ -56,7 +56,7 @@ class CallCheckpoint(NamedTuple):
 
 
 class CheckpointSeals:
-    """Writes and reads sealed checkpoints. A sealed text is valid for one task of one owner."""
+    """The writer and reader of sealed checkpoints. A sealed text is valid for one task of one owner."""
 
     def __init__(self, seals: Seals) -> None:
         self._seals = seals

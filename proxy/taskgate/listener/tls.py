@@ -5,12 +5,12 @@
 on, and `close`. Only a certificate and a key that match are used. No message contains a path or
 anything of a key.
 
-It makes a `TlsWire` for each accepted connection if TLS is on. That is the transport of a protocol
-above and the protocol of the socket below. It first does the handshake. Then it makes the protocol
-above, a `HostConnection`, and from then on decrypts for it and encrypts what it writes. A handshake
-that fails or takes too long ends the connection, and no protocol is made. Unsent bytes wait only in
-the socket's transport, so that a slow reader has the same effect as without TLS. Nothing of a peer
-is logged.
+`PublicListener` makes a `TlsWire` for each accepted connection if TLS is on. That is the transport
+of a protocol above and the protocol of the socket below. It first does the handshake. Then it makes
+the protocol above, a `HostConnection`, and from then on decrypts for it and encrypts what it
+writes. A handshake that fails or takes too long ends the connection, and no protocol is made.
+Unsent bytes wait only in the socket's transport, so that a slow reader has the same effect as
+without TLS. Nothing of a peer is logged.
 """
 
 import asyncio

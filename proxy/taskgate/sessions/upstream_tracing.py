@@ -40,7 +40,7 @@ def call_spans(tracing: Tracing, mount: str, url: str | None) -> "CallSpans | No
 
 
 class CallSpans:
-    """Starts the spans of requests to one server."""
+    """The spans of requests to one server."""
 
     __slots__ = ("_mount", "_network", "_tracing")
 

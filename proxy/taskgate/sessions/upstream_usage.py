@@ -1,10 +1,10 @@
 """The usage of upstreams: their open sessions, and the requests in flight.
 
 A `CountedUpstream` counts its open sessions. When a reload of the config replaces a server, it
-calls `redirect_to` of the old upstream: new sessions open at the successor. Then it awaits `wait_idle`,
-which returns when the last session has closed, and closes the old upstream. A `RequestCounter`
-counts requests in flight, for a metric and for a drain. If tracing is on, each request also has a
-span (`upstream_tracing`).
+calls `redirect_to` of the old upstream: new sessions open at the successor. Then it awaits
+`wait_idle`, which returns when the last session has closed, and closes the old upstream. Sessions
+count requests in flight in a `RequestCounter`, for a metric and for a drain. If tracing is on, each
+request also has a span (`upstream_tracing`).
 """
 
 import asyncio

@@ -29,7 +29,7 @@ from taskgate.domain.versions import Peer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskWatch:
-    """Watches one task for a revision newer than `revision`."""
+    """A watch of one task, for a revision newer than `revision`."""
 
     id: TaskId
     revision: int
@@ -37,7 +37,7 @@ class TaskWatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnerWatch:
-    """Watches all tasks of an owner from the position `since` in the store's sequence of changes;
+    """A watch of all tasks of an owner, from the position `since` in the store's sequence of changes;
     None starts now.
     """
 
@@ -47,7 +47,7 @@ class OwnerWatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HolderWatch:
-    """Watches all tasks whose lease `holder` has; `since` as in OwnerWatch.
+    """A watch of all tasks whose lease `holder` has; `since` as in OwnerWatch.
 
     `is_news`, if given, tells by task and revision which changes count. For the others the watch
     does not return: a holder makes most changes of its tasks itself.

@@ -1,9 +1,9 @@
 """The rate budgets of one process, in memory: `MemoryRateStore`. After a restart all budgets are
 full again.
 
-The arithmetic is in `domain/rates`; `domain/rates` decides which budgets a request is charged to. The
-state of a budget is one time, its *tat* (theoretical arrival time): until then it owes something. A
-budget whose tat has passed is full.
+`domain/rates` has the arithmetic, and decides which budgets a request is charged to. The state of a
+budget is one time, its *tat* (theoretical arrival time): until then it owes something. A budget
+whose tat has passed is full.
 """
 
 from collections import OrderedDict

@@ -175,7 +175,7 @@ class SharedBackend(NamedTuple):
 
 
 class LeaseStoreFactory(Protocol):
-    """Opens a second lease store, for another thread with its own event loop."""
+    """The opener of a second lease store, for another thread with its own event loop."""
 
     def __call__(self) -> AbstractAsyncContextManager[LeaseStore]:
         """A lease store with a connection of its own, which is opened at its first use."""

@@ -30,7 +30,7 @@ USUAL_BOUNDS: Final = ByteBounds()
 
 
 class BytesInFlight:
-    """Counts bytes within the limits that `bounds` returns.
+    """The count of bytes within the limits that `bounds` returns.
 
     A caller of this class calls `refusal` or `wait_for_room`, then `add` in the same step without an
     await, and `release` with the same size once.

@@ -253,7 +253,7 @@ def _handover(segment: StreamSegment, after: int, forwarder: str, holder: str) -
 
 
 class StreamForwarder:
-    """Sends the stream of a plain call at another replica to its host, from the shared log.
+    """The sender of a plain call's stream at another replica to its host, from the shared log.
 
     It sends the entries after `number` as they were written, in order. If some are missing, it
     closes the connection. `lost` is the message for the host if no replica has the call any more.

@@ -180,7 +180,7 @@ class _PendingWrites:
 
 
 class EventLogWriter:
-    """Writes the entries of all streams of a process to the shared log. `holder` names the process.
+    """The writer of the entries of all streams of a process to the shared log. `holder` names the process.
 
     Senders never wait for the store; only a shutdown does (`flush`). The entries of one stream are
     written in their order. What waits for a failing store is limited: a stream that loses entries

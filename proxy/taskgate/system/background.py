@@ -11,7 +11,7 @@ Result = TypeVar("Result")
 
 
 class Background:
-    """Runs coroutines in tasks; an error of one is logged and does not affect others.
+    """The runner of coroutines in tasks; an error of one is logged and does not affect others.
 
     `close` must be awaited before the event loop ends.
     """

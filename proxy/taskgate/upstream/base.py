@@ -263,7 +263,7 @@ class Incoming(Protocol):
 
 
 class Transport(Protocol):
-    """Moves bytes to and from one server."""
+    """The way of bytes to and from one server."""
 
     async def send(self, outgoing: Outgoing) -> Incoming:
         """Send a request and return the head of the answer. Marks `outgoing.call` as sent before

@@ -81,7 +81,7 @@ class Between(NamedTuple):
 
 
 class CallListener(Protocol):
-    """Receives what a server sends besides the answers of a call. No method may raise or block."""
+    """The receiver of what a server sends besides the answers of a call. No method may raise or block."""
 
     def on_notification(self, notification: Notification) -> None:
         """Receive a notification. Progress has the token that the server got, not the host's."""

@@ -100,8 +100,9 @@ class UpstreamContext:
 
     `ids` gives the request ids, which are progress tokens too and unique among all sessions.
     `alarms` are the timers of calls, `patience` has their timeouts, and `running` counts the calls.
-    `reception` logs how the server answers `initialize`. `outlives`: the server and its state of a
-    call survive the end of this process, so another process can resume the call.
+    `reception` logs how the server answers `initialize`. `transport` is one session's own if the
+    server needs its principal (`sending`). `outlives`: the server and its state of a call survive
+    the end of this process, so another process can resume the call.
     """
 
     transport: Transport

@@ -65,7 +65,7 @@ class _Inquiry:
 
 
 class EraFinder:
-    """Finds and remembers the era of one server."""
+    """The finder of one server's era, which it remembers."""
 
     def __init__(self, modern: ModernUpstreamDialect) -> None:
         self._modern = modern

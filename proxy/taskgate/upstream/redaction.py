@@ -17,7 +17,7 @@ _MARK: Final = "[redacted]"
 
 
 class SecretRedaction:
-    """Replaces values that the operator configured, such as a program's environment, in server
+    """The replacement of values that the operator configured, such as a program's environment, in server
     output."""
 
     __slots__ = ("_longest", "_secrets")

@@ -27,7 +27,7 @@ from taskgate.upstream.settings import Breaker
 
 
 class RequestWatch(Protocol):
-    """Sees each request to a server, and its outcome.
+    """An observer of each request to a server, and of its outcome.
 
     It does not see requests that only listen. Streams reopen after pauses of their own, and one may
     bring the answer of a running call. Requests that follow something begun pass unseen too: to

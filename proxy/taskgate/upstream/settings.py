@@ -147,8 +147,8 @@ class UpstreamSettings:
 
     - `url` is for servers over HTTP, `stdio` for programs; only one of them is set.
     - `revision` is the configured revision; None detects the era.
-    - `connect` bounds the way to a connection, `first_byte` the wait for an answer's head (never
-      for `tools/call`), `idle` the silence within an answer (None: no bound).
+    - `connect` bounds the way to a connection. `first_byte` bounds the wait for an answer's head,
+      never for `tools/call`. `idle` bounds the silence within an answer; None: no bound.
     - `call` bounds a call without progress, `ceiling` any call. In `tools` the first rule that
       matches a tool counts.
     - `max_result` is bytes of one message, `catalogue` limits the list of tools.

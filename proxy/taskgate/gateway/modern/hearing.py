@@ -1,8 +1,8 @@
 """The listener of one request of a modern host: `RequestListener`.
 
-`Calls` creates one for each request. The server's notifications go to the host on the
-request's own event stream, or are dropped if the host accepts none. Questions that come here are
-refused, because this era has no questions on a stream. A call that can be held has an
+One is created for each wait of a request, mostly by `Calls`. The server's notifications go to the
+host on the request's own event stream, or are dropped if the host accepts none. Questions that come
+here are refused, because this era has no questions on a stream. A call that can be held has an
 `InflightCall` as its listener, which collects questions and passes only notifications on to here.
 """
 

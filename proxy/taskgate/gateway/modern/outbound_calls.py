@@ -24,8 +24,8 @@ class ModernCall(OutboundCall):
     - `meta`: what the request's `_meta` declares.
     - `request`: as the host sent it. `params` differ from its own for a retry that goes to a modern
       server, which gets the input responses and its own state.
-    - `mode`, `grace`: for a call that may become a task, the operator's rule, and the time in which
-      it may still be answered without a task once it is sent.
+    - `mode`: the operator's rule for a call that may become a task.
+    - `grace`: the time in which such a call may be answered without a task once it is sent.
     """
 
     session: SharedSession

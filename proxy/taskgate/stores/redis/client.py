@@ -42,7 +42,7 @@ def read_script(name: str) -> Script:
 
 
 class RedisClient:
-    """Runs commands, each in one round trip. It belongs to one event loop.
+    """The runner of commands, each in one round trip. It belongs to one event loop.
 
     `limit` is the number of connections, `wait` how long a command waits for one. `replicas` is how
     many replicas must confirm a durable command. `quiet` is that of RedisHealth.

@@ -33,7 +33,7 @@ _OLDEST: Final = 7
 
 
 class RedisConnector:
-    """Makes connections to the server of one deployment. It belongs to one event loop.
+    """The maker of connections to the server of one deployment. It belongs to one event loop.
 
     Each check of the server aligns `clock` with the server's clock, so it is aligned before the
     server is used.

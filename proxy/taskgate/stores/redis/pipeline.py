@@ -173,7 +173,7 @@ class _PendingCommand(NamedTuple):
 
 
 class CommandPipeline:
-    """Sends commands in batches over the connections of a pool. It belongs to one event loop."""
+    """The sender of commands, in batches over the connections of a pool. It belongs to one event loop."""
 
     def __init__(self, pool: RedisPool, connector: RedisConnector, health: RedisHealth) -> None:
         self._pool = pool

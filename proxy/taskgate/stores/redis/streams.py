@@ -56,7 +56,7 @@ class _Channel:
 
 
 class StreamWatch:
-    """Waits for announcements on channels, over one connection for all waiters. It belongs to one
+    """The wait for announcements on channels, over one connection for all waiters. It belongs to one
     event loop.
 
     The connection exists as long as there are subscribed channels. An announcement is a hint: it may

@@ -29,7 +29,7 @@ _NODES: Final = 64
 
 
 class Topology(Protocol):
-    """Finds the server, and remembers its address until it is reported wrong."""
+    """The finder of the server, whose address it remembers until that is reported wrong."""
 
     async def locate(self) -> ServerAddress:
         """The address of the server. Raises the library's error if it cannot be found."""

@@ -61,7 +61,7 @@ class _WorkFailed(Exception):
 
 
 class SqliteWriter:
-    """Takes work on the event loop and commits it on its own thread.
+    """The writer, which takes work on the event loop and commits it on its own thread.
 
     It owns the connection and closes it.
     """

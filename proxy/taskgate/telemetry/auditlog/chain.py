@@ -68,7 +68,7 @@ def _is_number(value: object) -> bool:
 
 
 class Chain:
-    """Turns documents into chained lines, and keeps the end of the chain.
+    """The maker of chained lines from documents, with the end of the chain.
 
     `_last` is the
     last line while its digest is not computed yet. `_end` computes it when the next line or the

@@ -52,7 +52,7 @@ def gap_event(sink: str, now: datetime, gap: Gap) -> AuditEvent:
 
 
 class ChainWriter:
-    """Writes the lines of one sink, from `open` to `close`; never opened a second time.
+    """The writer of one sink's lines, from `open` to `close`; never opened a second time.
 
     Pending lines are rendered and chained, but not yet taken by the sink. After an OSError they stay
     pending, and the next `write`, `checkpoint`, `sync` or `reopen` writes them first. `write([])`

@@ -57,7 +57,7 @@ class PreparedSinks(NamedTuple):
 
 
 class AuditLog:
-    """Writes audit lines from `open` to `close`. Without sinks it writes none, and costs nothing.
+    """The writer of audit lines, from `open` to `close`. Without sinks it writes none, and costs nothing.
 
     A reload calls `prepare`, then either `switch` or `discard` with the result. Sinks with an
     unchanged target stay open over it.

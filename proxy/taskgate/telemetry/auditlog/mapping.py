@@ -1,6 +1,6 @@
 """The mapping of gateway events to audit events: `EventMapping`, one short function for each type.
 
-`AuditLog` subscribes to the types in its table; types without an entry are for metrics only.
+`AuditLog` subscribes to the types in its table; types without an entry are not recorded.
 The module stays whole so that the table and its functions are read together.
 """
 

@@ -111,7 +111,7 @@ class SinkQueueOptions:
 
 
 class SinkQueue:
-    """Takes events for one sink between `open` and `close`, and writes them in batches.
+    """The queue of one sink's events between `open` and `close`, written in batches.
 
     `open` starts an asyncio task, which writes until the end. It wakes for new events, changes and
     due checkpoints. `AuditLog` ends the queue with `flush`, then `close`; if one of them fails or

@@ -32,7 +32,7 @@ class OpenedSink(NamedTuple):
 
 
 class Sink(Protocol):
-    """Takes whole lines, from `open` to `close`. Only the thread of the sink calls it.
+    """The taker of whole lines, from `open` to `close`. Only the thread of the sink calls it.
 
     `head` is the end of the chain as the writer has it.
     """

@@ -95,7 +95,7 @@ class _Line(NamedTuple):
 
 
 class ChainVerifier:
-    """Reads the files of one log in their order, then gives a verdict.
+    """The reader of the files of one log in their order, which then gives a verdict.
 
     - `_wanted`: the numbers of the lines that checkpoints confirm.
     - `_seen`: the digests of these lines in the log, by number. A number may occur twice.

@@ -1,8 +1,9 @@
 """Metrics of tasks and of what hosts do with them: families and recorders.
 
-A family is one metric with its labels; each combination of label values is a series. A recorder is a
-function that changes the metrics for one type of event. `prometheus` calls each of the three functions
-below once, and then the recorder of each event that is emitted.
+A family is one metric with its labels; each combination of label values is a series. A recorder is
+a function that changes the metrics for one type of event. `prometheus` calls each of the three
+functions below once, and subscribes with their recorders. `EventFanout` then calls the recorder of
+each event.
 
 `limits` bounds the series (`SeriesLimits`): `own` for each value of the first label, mostly the
 upstream, then `shared` for all together. `FROM_START` and `from_start` name the series that exist

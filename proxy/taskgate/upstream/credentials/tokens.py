@@ -48,7 +48,7 @@ class _Flight(SingleFlight[_Token]):
 
 
 class Tokens:
-    """Stores up to `most` tokens. `ask` requests one for a principal, and may raise UpstreamFailed.
+    """A store of up to `most` tokens. `ask` requests one for a principal, and may raise UpstreamFailed.
 
     A token is requested on the first `get` of a key, and again after it has expired, was dropped,
     or could not be got. It is removed by `drop`, by eviction, or by `close`.

@@ -31,7 +31,7 @@ STREAM_PATIENCE: Final = 0.1
 
 
 class Beginnings:
-    """Opens the connections (`Talk`) of one session.
+    """The opener of the connections (`Talk`) of one session.
 
     The settings in `lasting` are sent again after each handshake. `met` is called with the server's
     identity after each handshake. `unwelcome` is called when the server refused a handshake in a

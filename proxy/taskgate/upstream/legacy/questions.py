@@ -22,7 +22,7 @@ MAX_OPEN: Final = 64
 
 
 class Say(Protocol):
-    """Sends a message in the background."""
+    """A function that sends a message in the background."""
 
     def __call__(self, message: str, *, droppable: bool = False) -> None: ...
 

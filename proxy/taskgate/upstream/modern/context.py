@@ -1,7 +1,8 @@
 """Shared state of all modern sessions with one server: `ModernUpstreamContext`.
 
-`http` creates one for each session from the legacy `UpstreamContext`; all fields but `era_lost` are
-shared.
+`http` creates one for each session from the legacy `UpstreamContext`. The session has its own
+`era_lost`, and its own `transport` if the server needs its principal (`sending`). All other fields
+are shared.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,6 +1,6 @@
 """Identity of a modern server in one session: `Discovery` asks `server/discover`.
 
-`ModernSession` gets the identity before each request, except to resume a call; only the first one
+`RoundRunner` gets the identity before each request, except to resume a call; only the first one
 asks the server. It is forgotten, and asked again, after an answer that a legacy server could give.
 If the server has left the modern era, `era_lost` of the context is called.
 """

@@ -28,7 +28,7 @@ of `FollowUps` stop at these."""
 
 
 class FollowUps:
-    """Sends requests about the server's tasks for one session.
+    """The sender of requests about the server's tasks, for one session.
 
     In each method `of` is the call that became the task; the request is sent for its principal.
     `task` is the id of the task at the server. Each returns the server's answer, which may be a

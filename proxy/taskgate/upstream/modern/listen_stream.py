@@ -41,7 +41,7 @@ class Stands(Protocol):
 
 
 class SubscriptionStream:
-    """Keeps one stream open for `wants` until it is stopped or its server refuses it. Invalid
+    """A stream that is kept open for `wants` until it is stopped or its server refuses it. Invalid
     messages are skipped.
 
     `hear` is called with each notification of the server, `news` with the id of each of its tasks

@@ -27,7 +27,7 @@ SERVED_HERE: Final = frozenset({PING, LOGGING_SET_LEVEL, *_SUBSCRIPTIONS})
 
 
 class LocalWords:
-    """Answers requests of `SERVED_HERE` for one session; `open_` returns what the server
+    """The answers to requests of `SERVED_HERE` for one session; `open_` returns what the server
     declares."""
 
     def __init__(

@@ -4,8 +4,8 @@
     request, answers, state  -> input required, or a task, or the result
 
 The server keeps nothing between rounds: the state goes back to it as it wrote it. Each round has a
-new request id (M-MRTR-3). `OpenRound` asks the questions, `ServerTasks` follows a task,
-`ModernExchanges` does the HTTP, and `ModernSession` bounds the time.
+new request id (M-MRTR-3). `OpenRound` asks the questions, and `ServerTasks` follows a task.
+`ModernExchanges` does the HTTP, and bounds the time.
 """
 
 import asyncio
@@ -49,12 +49,13 @@ sent again."""
 
 
 class RoundRunner:
-    """Sends the requests of one session. `discovery` has the server's identity, and `catalogue` its
+    """The sender of the requests of one session. `discovery` has the server's identity, and `catalogue` its
     tools.
 
-    A request declares that extension if its draft has `follows_tasks`: the call may then become a
-    task. Some tools run as tasks only, and the server refuses their calls without it. Such a call
-    is sent again with it if the server has tasks. So hosts that know no tasks can use such tools.
+    A request declares the tasks extension if its draft has `follows_tasks`: the call may then
+    become a task. Some tools run as tasks only, and the server refuses their calls without it. Such
+    a call is sent again with it if the server has tasks. So hosts that know no tasks can use such
+    tools.
     """
 
     def __init__(
@@ -77,8 +78,8 @@ class RoundRunner:
     async def ask(self, call: Call, draft: RequestDraft, tool: str | None) -> Response:
         """Send a request, in rounds if the server asks something, and return its last answer.
 
-        It waits for discovery if the server is unknown. For a `tools/call` of an unlisted tool it
-        waits for the tool list, which tells the headers that are required. `tool` is None for a
+        It waits for discovery if the server is unknown. A `tools/call` waits for the tool list if
+        that is unknown, because it tells the headers that are required. `tool` is None for a
         request that is no call, or whose tool the caller did not give. A call with `resumes` begins
         with the next round of another process. Raises UpstreamFailed.
         """

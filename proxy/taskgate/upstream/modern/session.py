@@ -1,11 +1,11 @@
 """Session with a modern server as the gateway uses it: `ModernSession`, an `UpstreamSession`.
 
 `relay` sends a request of a host, `run` the call of a task. The first request asks the server who
-it is (`server/discover`); later ones use the stored answer until it is forgotten. A call of a tool
-that is not in the known tool list first reads the list, since headers may have to repeat some
-arguments. Then `rounds` sends the request, again after each round of questions, within its time
-limits (`exchanges`). A server refuses a request of the wrong form before it acts, so that one is
-sent again (H-MOD-7); no other is. Notifications outside of requests come by `listening`. The server
+it is (`server/discover`); later ones use the stored answer until it is forgotten. While the tool
+list is unknown, a call first reads it, since headers may have to repeat some arguments. Then
+`rounds` sends the request, again after each round of questions, within its time limits
+(`exchanges`). A server refuses a request of the wrong form before it acts, so that one is sent
+again (H-MOD-7); no other is. Notifications outside of requests come by `listening`. The server
 itself has no session: `close` only ends what runs in the gateway. Created by `http`.
 """
 

@@ -49,7 +49,7 @@ LINES_A_SECOND: Final = 5000
 
 
 class ChannelObserver(Protocol):
-    """Receives the events of a channel; implemented by its slot. No method raises or waits."""
+    """The receiver of the events of a channel; implemented by its slot. No method raises or waits."""
 
     def rested(self, line: "ProgramChannel") -> None:
         """Messages were exchanged, and no request waits for an answer now. Called after each such

@@ -14,7 +14,7 @@ log = getLogger("taskgate.upstream")
 
 
 class Nurse:
-    """Starts programs for all servers of one gateway. Belongs to one event loop, and does not block
+    """The starter of programs for all servers of one gateway. Belongs to one event loop, and does not block
     it."""
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ _HIGH: Final = 2**16
 
 
 class Reading(asyncio.Protocol):
-    """Reads a pipe. `received` is called with all bytes that arrive, `ended` once when the pipe is
+    """The reader of a pipe. `received` is called with all bytes that arrive, `ended` once when the pipe is
     closed by either side.
 
     It may be paused before it is connected.
@@ -85,7 +85,7 @@ class Reading(asyncio.Protocol):
 
 
 class Writing(asyncio.BaseProtocol):
-    """Writes a pipe, one message after another. `ended` is called once when the pipe is closed by
+    """The writer of a pipe, one message after another. `ended` is called once when the pipe is closed by
     either side."""
 
     def __init__(self, ended: Callable[[], None]) -> None:

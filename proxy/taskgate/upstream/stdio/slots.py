@@ -18,7 +18,7 @@ from taskgate.upstream.stdio.endings import Ending
 
 
 class Owner(Protocol):
-    """Receives the events of a slot, which are those of its channel (`ChannelObserver`). No method
+    """The receiver of the events of a slot, which are those of its channel (`ChannelObserver`). No method
     raises or waits."""
 
     def rested(self, slot: "ProgramSlot") -> None:

@@ -49,7 +49,7 @@ class Program:
 
 
 class Starter:
-    """Starts the programs of one server. All of them share one log of invalid output and one of
+    """The starter of the programs of one server. All of them share one log of invalid output and one of
     dropped notifications, whose rates are limited."""
 
     def __init__(self, program: Program, nurse: Nurse) -> None:

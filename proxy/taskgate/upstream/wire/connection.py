@@ -41,7 +41,7 @@ _Head = asyncio.Future[tuple[RawResponseMessage, StreamReader]]
 
 
 class ConnectionObserver(Protocol):
-    """Receives the events of a connection; implemented by the pool. No method waits."""
+    """The receiver of the events of a connection; implemented by the pool. No method waits."""
 
     def made(self, connection: "Connection") -> None:
         """The connection is open. Called once."""

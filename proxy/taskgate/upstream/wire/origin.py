@@ -1,9 +1,9 @@
 """Requests to the origin of one server: `Origin`, with one connection pool, retries and redirects.
 
-A `Target` is the address of a request within the origin, and writes its head.
-It stores no cookies, reads no environment, and follows only redirects within the server's own
-origin. A request is repeated only while no byte of it may have been sent. No address appears in a
-failure. Used by `wire.transport` and by `sse`.
+A `Target` is the address of a request within the origin, and writes its head. An `Origin` stores no
+cookies, reads no environment, and follows only redirects within the server's own origin. A request
+is repeated only while no byte of it may have been sent. No address appears in a failure. Used by
+`wire.transport` and by `sse`.
 """
 
 import asyncio
@@ -70,7 +70,7 @@ class Target:
 
 
 class Origin:
-    """Makes requests to one server. Connections are opened on demand, one for each concurrent
+    """The maker of requests to one server. Connections are opened on demand, one for each concurrent
     request.
 
     `retried` is called with the reason of every further attempt to connect, except for health

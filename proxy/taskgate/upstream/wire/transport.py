@@ -1,8 +1,9 @@
 """Streamable HTTP to one server: `HttpTransport`, where each request goes to one URL.
 
-`http.HttpUpstream` creates one per server and closes it at the end; the sessions of both eras send
-through it. `Origin` makes the single requests. The URL is the configured one. A redirect
-within the server's own origin replaces it, until the server answers 404 at the new one.
+`transport_choice` creates one per server, and `http.HttpUpstream` closes it at the end. The
+sessions of both eras send through it (`sending`). `Origin` makes the single requests. The URL is
+the configured one. A redirect within the server's own origin replaces it, until the server answers
+404 at the new one.
 """
 
 from collections.abc import Callable

@@ -53,7 +53,7 @@ class PubSub(Protocol):
 
 
 class ChangeSubscriber:
-    """Listens on the running loop, from its creation until it is closed.
+    """A listener on the running loop, from its creation until it is closed.
 
     `on_refused` is called if the server is up but denies the subscription. `wait_until_usable`
     waits until the server accepts commands.

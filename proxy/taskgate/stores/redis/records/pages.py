@@ -39,7 +39,7 @@ class _Bounds(NamedTuple):
 
 
 class PageReader:
-    """Reads pages of the tasks of one deployment."""
+    """The reader of pages of the tasks of one deployment."""
 
     def __init__(self, client: RedisClient, root: str) -> None:
         self._client = client

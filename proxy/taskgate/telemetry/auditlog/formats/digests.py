@@ -16,7 +16,7 @@ DIGEST_LENGTH: Final = 22
 
 
 class Digests:
-    """Makes digests with one key.
+    """The digests of one key.
 
     The part of HMAC that depends on the key alone, most of the work, is done once.
     """

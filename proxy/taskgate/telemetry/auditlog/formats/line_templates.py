@@ -27,7 +27,7 @@ MAX_TEMPLATES: Final = 512
 
 
 class LineTemplates:
-    """Writes lines that equal, byte for byte, the canonical form of the native document.
+    """The writer of lines that equal, byte for byte, the canonical form of the native document.
 
     `_templates` are found by the key in `line`. `_actors` are the rendered callers, by `Caller.key`,
     each with the identity of which it was rendered. Threads may share the object: at worst a template

@@ -106,7 +106,7 @@ busy."""
 
 
 class NativeRenderer:
-    """Makes documents. `key` is the key of digests, `node` the name of this replica.
+    """The maker of documents. `key` is the key of digests, `node` the name of this replica.
 
     Raises ValueError for an invalid path in `line_options.redact`.
     """

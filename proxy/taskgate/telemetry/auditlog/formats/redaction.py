@@ -61,7 +61,7 @@ _ENVIRONMENT: Final = JSONPathEnvironment(strict=True)
 
 
 class FieldRedaction:
-    """Removes the values that its JSONPaths find."""
+    """The removal of the values that its JSONPaths find."""
 
     __slots__ = ("_paths",)
 
@@ -106,7 +106,7 @@ def _path(text: str) -> JSONPath:
 
 
 class _CaseInsensitiveName(NameSelector):
-    """Selects the members of an object by name, ignoring case."""
+    """A selector of members of an object by name, ignoring case."""
 
     __slots__ = ()
 

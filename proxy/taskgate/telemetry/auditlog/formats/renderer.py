@@ -16,7 +16,7 @@ TemplateLine = Callable[[AuditEvent, int, bytes], bytes | None]
 
 
 class Renderer:
-    """Makes documents of events, on any thread.
+    """The maker of documents of events, on any thread.
 
     Raises ValueError for an invalid path in `line_options.redact`.
     """
