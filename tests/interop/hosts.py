@@ -12,13 +12,13 @@ from typing import Any
 
 import httpx
 import pytest
-from example.addresses import free_addresses
 from mcp import ClientSession, McpError
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CallToolResult, GetTaskResult, InitializeResult, LoggingMessageNotificationParams, TextContent
 
 from helpers import told
 from helpers.gateway_process import GatewayProcess, gateway_process, write_configuration
+from helpers.ports import free_port
 from helpers.waiting import bounded
 
 # The SDK announces that its task client will move elsewhere in its next major version; this release has it here.
@@ -122,7 +122,7 @@ class Place:
 
 def place_for(upstream: str, folder: Path) -> Place:
     """A gateway's place before that server, on a port that was free a moment ago."""
-    listen, _ = free_addresses()
+    listen = f"127.0.0.1:{free_port()}"
     file = write_configuration(
         folder,
         upstream,

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from example import environments
-from example.addresses import free_addresses
 from example.processes import UVICORN_LISTENS, Child, running
 
 from helpers.left_behind import marked
+from helpers.ports import free_port
 from interop.peers import HOME, START_WITHIN
 from interop.released import BOOKS, HTTP, SSE, STDIO
 from peers import install
@@ -111,7 +111,7 @@ async def _listening(name: str, transport: str, folder: Path) -> AsyncIterator[s
     command, log = _started(name, transport), folder / f"{name}-{transport}.log"
     environment, said = {}, UVICORN_LISTENS
     if name in _EVERYTHING or name in _APPS:
-        port = free_addresses()[0].port
+        port = free_port()
         environment, said = {"PORT": str(port)}, rf"(port |localhost:){port}\b".encode()
     elif name.startswith("apps-"):
         said = rb"serving at (http://[^/\s]+)"

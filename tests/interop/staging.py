@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from example.addresses import free_addresses
 
 from helpers.gateway_process import GatewayProcess, gateway_process, write_configuration
+from helpers.ports import free_port
 from helpers.token_issuer import TokenIssuer
 from helpers.waiting import bounded
 from interop.peers import python_server
@@ -84,13 +84,13 @@ class Stage:
 def configured(servers: Mapping[str, str], issuer: TokenIssuer, way: str, folder: Path) -> Path:
     """A gateway's configuration."""
     folder.mkdir()
-    listen, _ = free_addresses()
+    listen = f"127.0.0.1:{free_port()}"
     return write_configuration(
         folder,
         "",
         server=json.dumps(
             {
-                "listen": str(listen),
+                "listen": listen,
                 "trusted_proxies": ["127.0.0.0/8"],
                 "max_streams_per_context": 1,
                 "drain": {"delay": "0s", "timeout": "5s"},
