@@ -17,7 +17,7 @@ from taskgate.lifecycle.runner import Runner
 from taskgate.stores.sqlite.store import SqliteStore
 from taskgate.telemetry.auditlog.log import AuditLog
 from taskgate.wiring.app import Service
-from taskgate.wiring.mounting import UpstreamRegistry
+from taskgate.wiring.upstreams import UpstreamRegistry
 
 
 def tell() -> None:

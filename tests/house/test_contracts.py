@@ -37,7 +37,7 @@ MISTAKES: dict[str, tuple[str, ...]] = {
         IMPLEMENTATIONS,
         ERAS,
     ),
-    "the SDK of tracing named": ("wiring/observation.py", "import taskgate.telemetry.opentelemetry.sdk", SDK),
+    "the SDK of tracing named": ("wiring/observability.py", "import taskgate.telemetry.opentelemetry.sdk", SDK),
     "a store named": ("gateway/pipeline.py", "import taskgate.stores.memory", STORES),
     "time on a pure floor": ("domain/policy.py", "import time", PURE),
     "a file opened by a codec": ("stores/codec.py", "import sqlite3", PURE),

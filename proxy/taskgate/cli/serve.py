@@ -27,9 +27,8 @@ from taskgate.telemetry import logs
 from taskgate.telemetry.auditlog.settings import AuditUnavailable
 from taskgate.telemetry.opentelemetry.settings import TracingUnavailable
 from taskgate.upstream.wire.trust import TlsFileRefused
-from taskgate.wiring.app import ConfigSource, Service
-from taskgate.wiring.signals import EndSignals
-from taskgate.wiring.sockets import ListenFailed
+from taskgate.wiring.app import ConfigSource, ListenFailed, Service
+from taskgate.wiring.shutdown import EndSignals
 
 WATCH_INTERVAL: Final = 2.0
 """Seconds between two checks whether the configuration file has changed."""

@@ -15,7 +15,7 @@ from taskgate.telemetry.auditlog.formats.schema import schema_text
 from taskgate.telemetry.auditlog.signing import KeyRing, SigningKeyError
 from taskgate.telemetry.auditlog.sinks import HEAD_SUFFIX, TORN_SUFFIX
 from taskgate.telemetry.auditlog.verification import ChainVerdict, ChainVerifier, read_checkpoints
-from taskgate.wiring.auditing import read_pem
+from taskgate.wiring.observability import read_pem
 
 INTACT: Final = 0
 CHANGED: Final = 1

@@ -12,8 +12,8 @@ from taskgate.clock import SystemEntropy
 from taskgate.config import GatewayConfig
 from taskgate.listener.tls import made_context
 from taskgate.upstream.wire.trust import TlsFileRefused, tls_context
-from taskgate.wiring.auditing import expect_keys
 from taskgate.wiring.authentication import deployment_keys, operators_token
+from taskgate.wiring.observability import expect_keys
 
 _PACKAGES: Final = {"npx": "Node.js", "npm": "Node.js", "node": "Node.js", "uvx": "uv", "uv": "uv"}
 """The packages that install well-known programs."""

@@ -24,7 +24,7 @@ from taskgate.upstream.principal import Principal
 from taskgate.upstream.stdio.nurse import Nurse
 from taskgate.upstream.wire.trust import TlsFileRefused
 from taskgate.wiring.authentication import resource_of
-from taskgate.wiring.build import upstream_maker
+from taskgate.wiring.upstreams import upstream_maker
 
 _HINTS: Final = (*get_args(Hint), APP_ONLY)
 _FLAGS: Final = {"true": True, "false": False}

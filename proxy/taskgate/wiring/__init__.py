@@ -1,7 +1,7 @@
 """The composition root: from a configuration to a running gateway, and to its end.
 
 `app` has `Service`, which opens, drains and closes one gateway; `cli` and the tests use it. `build`
-and `core` create the objects, `authentication` and `mounting` those for callers and servers,
-`observation` and `auditing` those for telemetry. `reload` applies another configuration. `parting`
-and `signals` are the shutdown, `sockets` the listen addresses.
+creates the objects; `authentication`, `upstreams` and `observability` create those for callers,
+servers and telemetry. `reload` applies another configuration. `shutdown` has the signals, the drain
+and the order of closing.
 """

@@ -3,12 +3,15 @@ closes them in reverse.
 
 `cli` starts a service and ends it on a signal; tests run it in their own process. The life of a
 service is `start`, any number of reloads, `drain`, `close`. `drain` lets running work end, and
-`close` may also come without it. `build` creates the parts, `reload` applies another configuration.
+`close` may also come without it. `build` creates the parts, `reload` applies another configuration,
+`shutdown` has the steps of a drain.
 """
 
 import asyncio
+import os
+import socket
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 from functools import partial
 from logging import getLogger
@@ -16,11 +19,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from taskgate.clock import SharedClock, SteadyClock
-from taskgate.config import GatewayConfig
+from taskgate.config import BindAddress, GatewayConfig
 from taskgate.config.reload import fingerprint
 from taskgate.domain.record import OwnerKey
 from taskgate.errors import StoreUnavailable
 from taskgate.lifecycle.measured import MeasuredStore
+from taskgate.listener.connection_limits import BoundedSocket, ConnectionBounds, ConnectionCounts
 from taskgate.listener.listener import PublicListener
 from taskgate.listener.operations import OperatorsListener
 from taskgate.stores.shared import SharedBackend
@@ -28,20 +32,27 @@ from taskgate.telemetry.loop_lag import LoopLag
 from taskgate.telemetry.metrics.admission import PENALIZED
 from taskgate.telemetry.metrics.requests import ACTIVE_REQUESTS
 from taskgate.telemetry.metrics.upstreams import IN_FLIGHT
-from taskgate.wiring.authentication import build_authenticator, deployment_keys, operators_token
-from taskgate.wiring.build import Environment, Kept, Runtime, build_listener, build_runtime, open_configured_store
-from taskgate.wiring.core import Cluster
-from taskgate.wiring.observation import TelemetryPipeline
-from taskgate.wiring.parting import LAST_MOMENT, Closers, close_door, part, settled, take_no_more, unless
-from taskgate.wiring.reload import Reload, Reloaded, Stage
+from taskgate.wiring.authentication import (
+    build_authenticator,
+    deployment_keys,
+    metadata_documents,
+    operators_token,
+)
+from taskgate.wiring.build import Cluster, Environment, Runtime, build_runtime, open_configured_store
+from taskgate.wiring.observability import TelemetryPipeline
+from taskgate.wiring.reload import Reload, Reloaded
 from taskgate.wiring.reloadable_authenticator import ReloadableAuthenticator
-from taskgate.wiring.sockets import bind, refused
+from taskgate.wiring.shutdown import Closers, drain
 
 NOT_NOW: Final = Reloaded(result="invalid", problems=("the gateway is starting or shutting down",))
 _NOBODY: Final = OwnerKey("", "")
 """The owner of no task: a look-up for it shows whether the store can be read."""
 
 log = getLogger("taskgate.wiring.app")
+
+
+class ListenFailed(Exception):
+    """An address is not available. The text is for the operator."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +167,6 @@ class Service:
         """
         assert self._runtime is not None, "start() comes before drain()"
         assert self._listener is not None
-        rules, clock = self._config.server.drain, self._environment.clock
         self._is_ending = True
         self._telemetry.wind_down()
         self._admin.drain()
@@ -164,24 +174,14 @@ class Service:
         self._runtime.unfetched.begin(self._runtime.polls.last_interval)
         delay = delay if self._admin.readiness_was_asked else timedelta()
         log.info("draining")
-        await take_no_more(self._listener, self._runtime, delay, rules.timeout, hurry)
-        deadline = clock.elapsed() + rules.timeout.total_seconds()
-        is_alone = self._runtime.cluster.leasing is None
-        if rules.running_tasks == "wait":
-            waited = settled(self._runtime) if is_alone else self._runtime.runner.idle()
-            await unless(hurry, waited, within=rules.timeout)
-        await unless(hurry, self._runtime.sweeper.close(), moment=LAST_MOMENT)
-        await unless(hurry, self._runtime.runner.stop(), moment=LAST_MOMENT)
-        if is_alone:
-            # No replica ends them: their hosts return to the next process.
-            self._runtime.following.leave(frozenset(self._runtime.runner.left), rules.timeout)
-            left = timedelta(seconds=max(deadline - clock.elapsed(), 0.0))
-            await unless(hurry, settled(self._runtime), within=left)
-            await close_door(self._listener)
-        left = timedelta(seconds=max(deadline - clock.elapsed(), 0.0))
-        await unless(hurry, part(self._listener, self._runtime, left))
-        # A task that was being created when the runner stopped may have started since.
-        await unless(hurry, self._runtime.runner.stop(), moment=LAST_MOMENT)
+        await drain(
+            self._config,
+            runtime=self._runtime,
+            listener=self._listener,
+            clock=self._environment.clock,
+            delay=delay,
+            hurry=hurry,
+        )
 
     async def close(self, hurry: asyncio.Event | None = None) -> None:
         """Close everything that is open; sessions and records stay in the store.
@@ -200,14 +200,14 @@ class Service:
         try:
             self.admin_address = await self._admin.start(config.admin.listen.host, config.admin.listen.port, token)
         except OSError as error:
-            raise refused("admin.listen", config.admin.listen, error) from None
+            raise _refused("admin.listen", config.admin.listen, error) from None
         closers.add(self._admin.close)
         lag = LoopLag(self._tick)
         lag.start()
         closers.callback(lag.stop)
         # The port before the store: who starts a second gateway by mistake shall get the error of
         # the port.
-        bound = bind(config.server.listen, config.server.to_connection_bounds())
+        bound = _bind(config.server.listen, config.server.to_connection_bounds())
         closers.callback(bound.close)
         shared_clock = SharedClock(clock)
         opened = self._environment.store or await open_configured_store(config, self._data_directory, shared_clock)
@@ -226,16 +226,43 @@ class Service:
         closers.add(authenticator.close)
         authenticator.open()
         port = bound.getsockname()[1]
-        kept = Kept(self._store, shared, time)
-        self._runtime = runtime = await build_runtime(config, kept, authenticator, telemetry, self._environment, port)
+        self._runtime = runtime = await build_runtime(
+            config,
+            store=self._store,
+            shared=shared,
+            clock=time,
+            callers=authenticator,
+            telemetry=telemetry,
+            environment=self._environment,
+            port=port,
+        )
         await self._join_cluster(runtime.cluster)
         self._open_parts(runtime)
-        self._listener = build_listener(config, runtime, port, telemetry, self._environment)
+        self._listener = PublicListener(
+            config.server.to_settings(port),
+            answer=runtime.gateway.answer,
+            documents=metadata_documents(config, port),
+            paths=runtime.upstreams.mounts.paths,
+            event_sink=telemetry.event_sink,
+            trail=telemetry.trail,
+            clock=clock,
+            entropy=entropy,
+        )
         self._watch(runtime, self._listener)
         self.address = await self._listener.start(bound)
         closers.add(partial(self._listener.close, timedelta()))
         configuration_fingerprint = await asyncio.to_thread(fingerprint, config)
-        self._reload = Reload(config, self._stage(runtime, self._listener, port), configuration_fingerprint)
+        self._reload = Reload(
+            config,
+            configuration_fingerprint,
+            runtime=runtime,
+            listener=self._listener,
+            telemetry=telemetry,
+            environment=self._environment,
+            data_directory=self._data_directory,
+            port=port,
+            relog=(lambda _: None) if self._source is None else self._source.relog,
+        )
         telemetry.begin(configuration_fingerprint)
         if config.auth.mode == "none":
             log.warning("authentication is off (auth.mode: none): all hosts that reach the listener are one caller")
@@ -249,7 +276,7 @@ class Service:
         """Register values that are read when metrics are scraped."""
         metrics, clock = self._telemetry.metrics, self._environment.clock
         metrics.watch(ACTIVE_REQUESTS, listener.active)
-        metrics.watch(IN_FLIGHT, runtime.mounting.requests.read)
+        metrics.watch(IN_FLIGHT, runtime.upstreams.requests.read)
         if (penalties := runtime.penalties) is not None:
             metrics.watch(PENALIZED, lambda: {(): penalties.count(clock.elapsed())})
 
@@ -274,7 +301,7 @@ class Service:
         closers.add(runtime.lookups.close)
         # Server programs end with their upstreams; this ends the remaining ones.
         closers.add(runtime.nurse.close)
-        closers.add(runtime.mounting.close)
+        closers.add(runtime.upstreams.close)
         closers.add(runtime.sessions.close)
         closers.add(runtime.lines.close)
         closers.add(runtime.calls.close)
@@ -317,20 +344,34 @@ class Service:
 
     def _servers(self) -> Mapping[str, Mapping[str, Any]]:
         """Return the state of each server, by name."""
-        return {} if self._runtime is None else self._runtime.mounting.vitals()
+        return {} if self._runtime is None else self._runtime.upstreams.vitals()
 
     async def _report_reread(self) -> Mapping[str, Any] | None:
         """Reload for an operator's request, and return the outcome as JSON members."""
         reloaded = await self.reread()
         return None if reloaded is None else asdict(reloaded)
 
-    def _stage(self, runtime: Runtime, listener: PublicListener, port: int) -> Stage:
-        stage = Stage(
-            runtime=runtime,
-            listener=listener,
-            telemetry=self._telemetry,
-            environment=self._environment,
-            data_directory=self._data_directory,
-            port=port,
-        )
-        return stage if self._source is None else replace(stage, relog=self._source.relog)
+
+def _bind(listen: BindAddress, bounds: ConnectionBounds) -> socket.socket:
+    """Bind the socket of the public listener, and return it. Raises ListenFailed.
+
+    The system queues connections from now on; `PublicListener.start` takes the socket and accepts
+    them, within `bounds`.
+    """
+    family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
+    try:
+        listening = socket.create_server((listen.host, listen.port), family=family)
+    except OSError as error:
+        raise _refused("server.listen", listen, error) from None
+    return BoundedSocket(listening, ConnectionCounts(bounds))
+
+
+def _refused(key: str, listen: BindAddress, error: OSError) -> ListenFailed:
+    """Return the error to raise when the system refused a listen address.
+
+    `key` is the configuration key of the address, which begins the text.
+    """
+    # Only the system's reason. The text of `error` may repeat the address, as asyncio's does for
+    # the operators' listener.
+    reason = os.strerror(error.errno).lower() if error.errno is not None and error.errno > 0 else "no such address"
+    return ListenFailed(f"{key}: cannot listen on {listen}: {reason}")

@@ -1,9 +1,10 @@
 """The objects of a gateway, created from its configuration: `build_runtime` returns a `Runtime`.
 
-`Service` calls it once, and then opens and closes the parts; nothing is open here yet. A reload
-creates no new runtime, but changes parts of it. `core` creates what both eras share, this module
-the rest of the gateway. Clock, entropy, store and transports can be passed in by an `Environment`,
-so that a simulation runs the same gateway.
+`build_runtime` reads from top to bottom: servers, replicas, limits, legacy sessions, tasks, legacy
+requests, modern requests, the pipeline. `Service` calls it once, and then opens and closes the
+parts; nothing is open here yet. A reload creates no new runtime, but changes parts of it. Clock,
+entropy, store and transports can be passed in by an `Environment`, so that a simulation runs the
+same gateway.
 """
 
 from dataclasses import dataclass, field
@@ -11,16 +12,23 @@ from pathlib import Path
 from typing import NamedTuple
 
 from taskgate import __version__
+from taskgate.admission.access import AccessControl
 from taskgate.admission.coalescing import RequestCoalescer
-from taskgate.admission.lookup_guard import PenaltyBox
+from taskgate.admission.concurrency import OpenStreams
+from taskgate.admission.lookup_guard import LookupGuard, PenaltyBox
 from taskgate.admission.lookups import Lookups, ResultReader
 from taskgate.admission.memory_pressure import MemoryPressure, memory_limit, resident
 from taskgate.admission.polls import PollLimiter
 from taskgate.admission.quota import QuotaSubjects
+from taskgate.admission.rates import FallbackRateStore, LocalRateCache, RateLimiter
 from taskgate.admission.rules import RuntimeConfig
+from taskgate.admission.security_alerts import SecurityLog
 from taskgate.clock import Clock, Entropy, SharedClock, SystemClock, SystemEntropy
+from taskgate.cluster.bus import ClusterBus
+from taskgate.cluster.message_auth import LoggedSeals, new_replica_name
 from taskgate.config import GatewayConfig
 from taskgate.config.settings import admission_rules
+from taskgate.gateway.denied_extensions import DeniedExtensions
 from taskgate.gateway.extension_requests import ExtensionRequests
 from taskgate.gateway.legacy import InSessionMessages, LegacyServices
 from taskgate.gateway.listen import GetStreams
@@ -36,43 +44,44 @@ from taskgate.gateway.relay import PlainCallProxy
 from taskgate.gateway.resuming import Resuming
 from taskgate.gateway.session_messages import SessionMessageHandler
 from taskgate.gateway.sweeper import HostWaits, Sweeper
+from taskgate.lifecycle.changes import Changes
+from taskgate.lifecycle.checkpoints import CheckpointSeals
 from taskgate.lifecycle.following import ResultWaiter
+from taskgate.lifecycle.hearing import TaskListeners
+from taskgate.lifecycle.leasing import LeaseRules, Leasing
+from taskgate.lifecycle.measured import MeasuredLeases, MeasuredRates
+from taskgate.lifecycle.news import StatusNotifier
 from taskgate.lifecycle.offers import InputDelivery
+from taskgate.lifecycle.remote_notifications import RemoteNotifications
 from taskgate.lifecycle.retrievals import Unfetched
 from taskgate.lifecycle.runner import Runner
-from taskgate.listener.listener import PublicListener
-from taskgate.protocol.legacy.upstream import LegacyUpstream
+from taskgate.lifecycle.task_service import TaskService
+from taskgate.lifecycle.task_streams import TaskStreams
+from taskgate.lifecycle.terms import TaskTerms
+from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.protocol.modern.downstream import ModernDownstream
-from taskgate.protocol.modern.upstream import ModernUpstream
+from taskgate.sessions.host_session import SessionServices
 from taskgate.sessions.registry import HostSessions
 from taskgate.stores.base import Store
 from taskgate.stores.open import open_shared, open_store
+from taskgate.stores.rates import MemoryRateStore
 from taskgate.stores.shared import SharedBackend
 from taskgate.streams.bytes_in_flight import BytesInFlight
+from taskgate.streams.event_log import EventBudget
+from taskgate.streams.handover import SharedResumableStreams
+from taskgate.telemetry.events import EventSink
 from taskgate.telemetry.tracing import NO_TRACING
-from taskgate.upstream.base import Upstream
-from taskgate.upstream.http import HttpUpstream, UpstreamObserver, UpstreamSettings
 from taskgate.upstream.stdio.nurse import Nurse
-from taskgate.upstream.transport_choice import choose_transport
-from taskgate.wiring.authentication import build_penalties, metadata_documents
-from taskgate.wiring.core import Cluster, Core, Dependencies, build_core
-from taskgate.wiring.mounting import MakeUpstream, UpstreamRegistry
-from taskgate.wiring.observation import TelemetryPipeline
-from taskgate.wiring.reloadable_authenticator import ReloadableAuthenticator, SealedStates
-
-
-def upstream_maker(nurse: Nurse, entropy: Entropy) -> MakeUpstream:
-    """Return the factory of upstreams. `nurse` starts server programs."""
-
-    def made(settings: UpstreamSettings, observer: UpstreamObserver, clock: Clock) -> Upstream:
-        extensions = settings.extensions
-        legacy, modern = LegacyUpstream(__version__, extensions), ModernUpstream(__version__, extensions)
-        transport = choose_transport(settings, observer, nurse)
-        return HttpUpstream(
-            settings, dialect=legacy, modern=modern, observer=observer, clock=clock, entropy=entropy, way=transport
-        )
-
-    return made
+from taskgate.wiring.authentication import build_penalties
+from taskgate.wiring.observability import TelemetryPipeline
+from taskgate.wiring.reloadable_authenticator import (
+    ReloadableAuthenticator,
+    SealedCheckpoints,
+    SealedCursors,
+    SealedMessages,
+    SealedStates,
+)
+from taskgate.wiring.upstreams import MakeUpstream, UpstreamRegistry, upstream_maker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,16 +99,22 @@ class Environment:
     pressure: MemoryPressure = field(default_factory=lambda: MemoryPressure(limit=memory_limit(), resident=resident))
 
 
-class Kept(NamedTuple):
-    """The open store of a gateway.
+class Cluster(NamedTuple):
+    """The connection to the other replicas; all but `holder` is None without a shared store.
 
-    `shared` is what the store offers to replicas that share it; None if it is not shared. `clock`
-    is the clock for the times in records: that of a shared store.
+    `holder` is the name of this process. `leasing` renews the leases of its tasks. `bus` carries
+    messages, and `shared_resumable` has event streams that other replicas can continue.
     """
 
-    store: Store
-    shared: SharedBackend | None
-    clock: Clock
+    holder: str
+    leasing: Leasing | None = None
+    bus: ClusterBus | None = None
+    shared_resumable: SharedResumableStreams | None = None
+
+    @property
+    def processes(self) -> int:
+        """The number of live processes a moment ago, including this one."""
+        return 1 if self.leasing is None else self.leasing.processes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +122,7 @@ class Runtime:
     """The parts of one gateway that are opened, closed, drained or reloaded.
 
     - `live` has the rules of the present configuration.
-    - `nurse` starts server programs; `mounting` has the servers and their mounts.
+    - `nurse` starts server programs; `upstreams` has the servers and their mounts.
     - `cluster` is the connection to other replicas, `callers` the present authenticator.
     - `sessions` are those of legacy hosts, `lines` the upstream sessions of modern hosts.
     - `listening` serves GET streams, `relaying` plain calls of legacy hosts, `calls` modern ones.
@@ -120,7 +135,7 @@ class Runtime:
     cluster: Cluster
     callers: ReloadableAuthenticator
     penalties: PenaltyBox | None
-    mounting: UpstreamRegistry
+    upstreams: UpstreamRegistry
     sessions: HostSessions
     lines: SessionPool
     lookups: Lookups
@@ -149,221 +164,304 @@ async def open_configured_store(
     return await open_store("sqlite", config.store.sqlite.to_options(data_directory))
 
 
-def build_listener(
-    config: GatewayConfig, runtime: Runtime, port: int, telemetry: TelemetryPipeline, environment: Environment
-) -> PublicListener:
-    """Create the public listener, which is bound to `port`."""
-    return PublicListener(
-        config.server.to_settings(port),
-        answer=runtime.gateway.answer,
-        documents=metadata_documents(config, port),
-        paths=runtime.mounting.mounts.paths,
-        event_sink=telemetry.event_sink,
-        trail=telemetry.trail,
-        clock=environment.clock,
-        entropy=environment.entropy,
-    )
-
-
 async def build_runtime(
     config: GatewayConfig,
-    kept: Kept,
+    *,
+    store: Store,
+    shared: SharedBackend | None,
+    clock: Clock,
     callers: ReloadableAuthenticator,
     telemetry: TelemetryPipeline,
     environment: Environment,
     port: int,
 ) -> Runtime:
-    """Create all parts, not yet open. `port` is the public listener's. Raises TlsFileRefused.
+    """Create all parts, not yet open. Raises TlsFileRefused.
 
+    `shared` is what the store offers to replicas that share it; None if it is not shared. `clock`
+    is the clock for the times in records: that of a shared store. `port` is the public listener's.
     The mounts take effect last (`switch`), because that opens the upstreams and cannot fail.
     """
-    (store, shared, clock), event_sink, rules = kept, telemetry.event_sink, admission_rules(config)
-    live, nurse = RuntimeConfig(rules), Nurse()
-    make = environment.make_upstream or upstream_maker(nurse, environment.entropy)
-    standings = QuotaSubjects(live)
-    mounting = UpstreamRegistry(
+    event_sink, entropy, pressure = telemetry.event_sink, environment.entropy, environment.pressure
+    rules = admission_rules(config)
+    live = RuntimeConfig(rules)
+
+    # Servers.
+    nurse, standings = Nurse(), QuotaSubjects(live)
+    upstreams = UpstreamRegistry(
         live=live,
         standings=standings,
-        make=make,
+        make=environment.make_upstream or upstream_maker(nurse, entropy),
         tracing=telemetry.tracing,
         event_sink=event_sink,
         clock=clock,
         port=port,
     )
-    prepared = await mounting.prepare(config, rules)
-    penalties = build_penalties(config)
-    in_flight = BytesInFlight(lambda: live.current.in_flight)
-    outcomes = ResultReader(store=store, clock=clock, in_flight=in_flight, pressure=environment.pressure)
-    mounts, entropy = mounting.mounts, environment.entropy
-    # In the order of its fields.
-    base = Dependencies(
-        config, live, standings, store, shared, callers, penalties, mounts, event_sink, clock, entropy, outcomes
+    prepared = await upstreams.prepare(config, rules)
+    mounts = upstreams.mounts
+
+    # Other replicas.
+    cluster = build_cluster(config, shared=shared, callers=callers, event_sink=event_sink, clock=clock, entropy=entropy)
+    holder, leasing, bus, shared_resumable = cluster
+
+    # Limits of callers and of the process.
+    gate = build_rate_limiter(
+        live=live, standings=standings, shared=shared, cluster=cluster, event_sink=event_sink, clock=clock
     )
-    core = build_core(base)
-    sender = CallSender(coalescer=core.admission.joining, event_sink=event_sink)
-    in_session, relaying, listening, following = _build_in_session(base, core, sender)
-    lines = SessionPool(clock=clock, idle=config.server.session_idle, denied=core.denied)
-    modern = _build_modern(base, core, lines, sender)
-    mounting.switch(prepared)
-    sweeper = _build_sweeper(base, core, HostWaits(core.sessions, lines, modern.calls))
+    access, penalties = AccessControl(live, event_sink), build_penalties(config)
+    in_flight = BytesInFlight(lambda: live.current.in_flight)
+    open_streams = OpenStreams(live=live, event_sink=event_sink)
+    polls = PollLimiter(live=live, utilization=mounts.utilization, event_sink=event_sink, clock=clock, entropy=entropy)
+    joining = RequestCoalescer(store=store, event_sink=event_sink, clock=clock)
+    denied = DeniedExtensions(event_sink)
+
+    # Sessions of legacy hosts.
+    dialect = LegacyDownstream(__version__, lists=config.auth.mode == "required")
+    events = EventBudget(lambda: live.current.events)
+    sessions = HostSessions(
+        store=store,
+        services=SessionServices(dialect, live, clock, entropy, events, bus, shared_resumable),
+        entropy=entropy,
+        idle=config.server.session_idle,
+        event_sink=event_sink,
+    )
+
+    # Tasks.
+    changes = Changes(store=store, event_sink=event_sink, clock=clock)
+    remote_notifications = None
+    if shared_resumable is not None:
+        shared_resumable.connect(sessions.get)
+        remote_notifications = RemoteNotifications(shared_resumable, clock=clock)
+    streams = TaskStreams(sessions=sessions, access=access, open=open_streams, afar=remote_notifications)
+    offers = InputDelivery(holder=holder, changes=changes, dialect=dialect)
+    runner = Runner(
+        holder=holder,
+        store=store,
+        sessions=sessions,
+        hearing=TaskListeners(
+            changes=changes if leasing is None else changes.of_runs(leasing),
+            streams=streams,
+            dialect=dialect,
+            live=live,
+            checkpoints=CheckpointSeals(SealedCheckpoints(callers)),
+            # Whether records outlive this process, so that checkpoints in them are of use.
+            outlives=shared is not None or config.store.backend != "memory",
+        ),
+        event_sink=event_sink,
+        clock=clock,
+        leasing=leasing,
+    )
+    news = StatusNotifier(store=store, streams=streams, offers=offers, polls=polls, dialect=dialect, clock=clock)
+    lookups = Lookups(
+        store=store,
+        results=ResultReader(store=store, clock=clock, in_flight=in_flight, pressure=pressure),
+        access=access,
+        cursors=SealedCursors(callers),
+        guard=LookupGuard(
+            penalties=penalties, rates=gate, security_log=SecurityLog(clock), event_sink=event_sink, clock=clock
+        ),
+        polls=polls,
+        clock=clock,
+        on_found=news.met,
+    )
+    tasks = TaskService(
+        store=store,
+        lookups=lookups,
+        runner=runner,
+        terms=TaskTerms(
+            live=live,
+            standings=standings,
+            clock=clock,
+            entropy=entropy,
+            lease=None if leasing is None else leasing.rules.length,
+        ),
+        polls=polls,
+        joining=joining,
+        event_sink=event_sink,
+        clock=clock,
+    )
+    sender = CallSender(coalescer=joining, event_sink=event_sink)
+
+    # Requests of legacy hosts.
+    following = ResultWaiter(
+        store=store,
+        changes=changes,
+        lookups=lookups,
+        access=access,
+        streams=streams,
+        offers=offers,
+        dialect=dialect,
+        clock=clock,
+    )
+    relaying = PlainCallProxy(dialect=dialect, patience=config.server.sse_keepalive, sender=sender)
+    if bus is not None:
+        # From here on the bus keeps it and calls it.
+        SessionMessageHandler(sessions=sessions, relaying=relaying, runner=runner, dialect=dialect).hear(bus)
+    listening = GetStreams(news=news, offers=offers, clock=clock)
+    legacy = InSessionMessages(
+        services=LegacyServices(
+            sessions=sessions,
+            gate=gate,
+            streams=open_streams,
+            access=access,
+            lookups=lookups,
+            tasks=tasks,
+            following=following,
+            notes=ClientNotifications(following=following, relaying=relaying, runner=runner, dialect=dialect, bus=bus),
+            relaying=relaying,
+            extensions=ExtensionRequests(streams=open_streams, clock=clock),
+            denied=denied,
+            resuming=Resuming(listening=listening, following=following, shared=shared_resumable),
+        ),
+        dialect=dialect,
+        event_sink=event_sink,
+    )
+
+    # Requests of modern hosts.
+    modern_dialect = ModernDownstream(__version__, mounts.is_server_named)
+    lines = SessionPool(clock=clock, idle=config.server.session_idle, denied=denied)
+    calls = Calls(
+        dialect=modern_dialect,
+        tasks=tasks,
+        states=SealedStates(callers),
+        waits=HoldTimes(live, config.server.sse_keepalive),
+        sender=sender,
+        event_sink=event_sink,
+        clock=clock,
+        entropy=entropy,
+    )
+    if bus is not None:
+        calls.correspond(bus, entropy)
+    subscriptions = Subscriptions(
+        dialect=modern_dialect,
+        store=store,
+        lookups=lookups,
+        access=access,
+        polls=polls,
+        changes=changes,
+        clock=clock,
+    )
+    modern = ModernRequests(
+        dialect=modern_dialect,
+        gate=gate,
+        streams=open_streams,
+        access=access,
+        lines=lines,
+        calls=calls,
+        runner=runner,
+        tasks=TaskRequests(dialect=modern_dialect, tasks=tasks, lookups=lookups, changes=changes, runner=runner),
+        extensions=ExtensionRequests(streams=open_streams, clock=clock),
+        denied=denied,
+        subscriptions=subscriptions,
+    )
+
+    # The pipeline, which both go through.
+    upstreams.switch(prepared)
     gateway = Gateway(
-        mounts=mounting.mounts.by_path,
+        mounts=mounts.by_path,
         callers=callers,
-        gate=core.admission.gate,
-        rules=_gateway_rules(config, live, in_flight, environment.pressure),
-        in_session=in_session,
+        gate=gate,
+        rules=GatewayRules(
+            max_depth=config.server.max_json_depth,
+            max_members=config.server.max_json_members,
+            strict_names=config.server.require_task_name,
+            live=live,
+            in_flight=in_flight,
+            pressure=pressure,
+        ),
+        in_session=legacy,
         modern=modern,
         event_sink=event_sink,
         clock=clock,
     )
     if telemetry.tracing is not NO_TRACING:
         gateway.trace(telemetry.tracing)
+    sweeper = Sweeper(
+        store=store,
+        runner=runner,
+        waiting=HostWaits(sessions, lines, calls),
+        mounts=mounts.by_name,
+        event_sink=event_sink,
+        clock=clock,
+        interval=config.store.purge_interval,
+        leasing=leasing,
+    )
     return Runtime(
         live=live,
         nurse=nurse,
-        cluster=core.cluster,
+        cluster=cluster,
         callers=callers,
-        penalties=base.penalties,
-        mounting=mounting,
-        sessions=core.sessions,
+        penalties=penalties,
+        upstreams=upstreams,
+        sessions=sessions,
         lines=lines,
-        lookups=core.lookups,
-        polls=core.admission.polls,
-        unfetched=core.changes.retrievals.unfetched,
-        runner=core.runner,
+        lookups=lookups,
+        polls=polls,
+        unfetched=changes.retrievals.unfetched,
+        runner=runner,
         sweeper=sweeper,
         listening=listening,
-        offers=core.offers,
+        offers=offers,
         relaying=relaying,
         following=following,
-        joining=core.admission.joining,
-        calls=modern.calls,
-        subscriptions=modern.subscriptions,
+        joining=joining,
+        calls=calls,
+        subscriptions=subscriptions,
         gateway=gateway,
     )
 
 
-def _gateway_rules(
-    config: GatewayConfig, live: RuntimeConfig, in_flight: BytesInFlight, pressure: MemoryPressure
-) -> GatewayRules:
-    return GatewayRules(
-        max_depth=config.server.max_json_depth,
-        max_members=config.server.max_json_members,
-        strict_names=config.server.require_task_name,
+def build_cluster(
+    config: GatewayConfig,
+    *,
+    shared: SharedBackend | None,
+    callers: ReloadableAuthenticator,
+    event_sink: EventSink,
+    clock: Clock,
+    entropy: Entropy,
+) -> Cluster:
+    """Create the connection to the other replicas: a name alone, if the store is not shared."""
+    holder = new_replica_name(entropy)
+    if shared is None:
+        return Cluster(holder)
+    assert isinstance(clock, SharedClock), "a shared store needs a shared clock"
+    leasing = Leasing(
+        holder=holder,
+        leases=MeasuredLeases(shared.leases, event_sink=event_sink, clock=clock),
+        apart=shared.open_leases,
+        rules=LeaseRules(config.store.lease.ttl, config.store.lease.heartbeat),
+        clock=clock,
+        event_sink=event_sink,
+    )
+    bus = ClusterBus(
+        log=shared.bus,
+        seals=LoggedSeals(SealedMessages(callers), clock.elapsed),
+        holder=holder,
+        entropy=entropy,
+        now=clock.now,
+        has_peers=lambda: leasing.processes > 1,
+    )
+    return Cluster(holder, leasing, bus, SharedResumableStreams(log=shared.streams, bus=bus, clock=clock))
+
+
+def build_rate_limiter(
+    *,
+    live: RuntimeConfig,
+    standings: QuotaSubjects,
+    shared: SharedBackend | None,
+    cluster: Cluster,
+    event_sink: EventSink,
+    clock: Clock,
+) -> RateLimiter:
+    """Create the rate limits. Those of a shared store fall back to local ones when it fails."""
+    if shared is None:
+        return RateLimiter(live=live, subjects=standings, store=MemoryRateStore(), event_sink=event_sink, clock=clock)
+    rates = FallbackRateStore(
+        MeasuredRates(shared.rates, event_sink=event_sink, clock=clock),
         live=live,
-        in_flight=in_flight,
-        pressure=pressure,
-    )
-
-
-def _build_sweeper(base: Dependencies, core: Core, waiting: HostWaits) -> Sweeper:
-    return Sweeper(
-        store=base.store,
-        runner=core.runner,
-        waiting=waiting,
-        mounts=base.mounts.by_name,
-        event_sink=base.event_sink,
-        clock=base.clock,
-        interval=base.config.store.purge_interval,
-        leasing=core.cluster.leasing,
-    )
-
-
-def _build_in_session(
-    base: Dependencies, core: Core, sender: CallSender
-) -> tuple[InSessionMessages, PlainCallProxy, GetStreams, ResultWaiter]:
-    dialect, admission, clock = core.dialect, core.admission, base.clock
-    following = ResultWaiter(
-        store=base.store,
-        changes=core.changes,
-        lookups=core.lookups,
-        access=core.access,
-        streams=core.streams,
-        offers=core.offers,
-        dialect=dialect,
+        processes=lambda: cluster.processes,
+        event_sink=event_sink,
         clock=clock,
     )
-    relaying = PlainCallProxy(
-        dialect=dialect,
-        patience=base.config.server.sse_keepalive,
-        sender=sender,
-    )
-    bus = core.cluster.bus
-    if bus is not None:
-        session_messages = SessionMessageHandler(
-            sessions=core.sessions, relaying=relaying, runner=core.runner, dialect=dialect
-        )
-        # From here on the bus keeps it and calls it.
-        session_messages.hear(bus)
-    listening = GetStreams(news=core.news, offers=core.offers, clock=clock)
-    services = LegacyServices(
-        sessions=core.sessions,
-        gate=admission.gate,
-        streams=admission.streams,
-        access=core.access,
-        lookups=core.lookups,
-        tasks=core.tasks,
-        following=following,
-        notes=ClientNotifications(
-            following=following,
-            relaying=relaying,
-            runner=core.runner,
-            dialect=dialect,
-            bus=bus,
-        ),
-        relaying=relaying,
-        extensions=ExtensionRequests(streams=admission.streams, clock=base.clock),
-        denied=core.denied,
-        resuming=Resuming(listening=listening, following=following, shared=core.cluster.shared_resumable),
-    )
-    return (
-        InSessionMessages(services=services, dialect=dialect, event_sink=base.event_sink),
-        relaying,
-        listening,
-        following,
-    )
-
-
-def _build_modern(base: Dependencies, core: Core, lines: SessionPool, sender: CallSender) -> ModernRequests:
-    store, lookups, access, clock = base.store, core.lookups, core.access, base.clock
-    dialect, polls = ModernDownstream(__version__, base.mounts.is_server_named), core.admission.polls
-    calls = Calls(
-        dialect=dialect,
-        tasks=core.tasks,
-        states=SealedStates(base.callers),
-        waits=HoldTimes(base.live, base.config.server.sse_keepalive),
-        sender=sender,
-        event_sink=base.event_sink,
-        clock=clock,
-        entropy=base.entropy,
-    )
-    if core.cluster.bus is not None:
-        calls.correspond(core.cluster.bus, base.entropy)
-    tasks = TaskRequests(
-        dialect=dialect,
-        tasks=core.tasks,
-        lookups=lookups,
-        changes=core.changes,
-        runner=core.runner,
-    )
-    return ModernRequests(
-        dialect=dialect,
-        gate=core.admission.gate,
-        streams=core.admission.streams,
-        access=access,
-        lines=lines,
-        calls=calls,
-        runner=core.runner,
-        tasks=tasks,
-        extensions=ExtensionRequests(streams=core.admission.streams, clock=clock),
-        denied=core.denied,
-        subscriptions=Subscriptions(
-            dialect=dialect,
-            store=store,
-            lookups=lookups,
-            access=access,
-            polls=polls,
-            changes=core.changes,
-            clock=clock,
-        ),
+    return RateLimiter(
+        live=live, subjects=standings, store=rates, event_sink=event_sink, clock=clock, local_cache=LocalRateCache()
     )

@@ -23,7 +23,7 @@ from taskgate.telemetry.events import ConfigReloaded
 from taskgate.upstream.wire.trust import TlsFileRefused
 from taskgate.wiring.authentication import Authenticator, build_authenticator, deployment_keys, metadata_documents
 from taskgate.wiring.build import Environment, Runtime
-from taskgate.wiring.observation import TelemetryPipeline
+from taskgate.wiring.observability import TelemetryPipeline
 from taskgate.wiring.reloadable_authenticator import opened
 
 SUCCESS: Final = "success"
@@ -47,34 +47,39 @@ class Reloaded:
     problems: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
-    """The objects that a reload changes, and what it needs to make new ones.
-
-    `relog` is called with the configuration after its logging settings have changed. `port` is the
-    public listener's. `data_directory` is where keys without a configured file are.
-    """
-
-    runtime: Runtime
-    listener: PublicListener
-    telemetry: TelemetryPipeline
-    environment: Environment
-    data_directory: Path | None
-    port: int
-    relog: Callable[[GatewayConfig], None] = lambda _: None
-
-
 class Reload:
     """The present configuration, and its replacement by another.
 
     `Service` allows one `apply` at a time.
     """
 
-    def __init__(self, config: GatewayConfig, stage: Stage, configuration_fingerprint: int) -> None:
-        """`configuration_fingerprint` is that of `config`; reports and metrics show it."""
+    def __init__(
+        self,
+        config: GatewayConfig,
+        configuration_fingerprint: int,
+        *,
+        runtime: Runtime,
+        listener: PublicListener,
+        telemetry: TelemetryPipeline,
+        environment: Environment,
+        data_directory: Path | None,
+        port: int,
+        relog: Callable[[GatewayConfig], None],
+    ) -> None:
+        """`configuration_fingerprint` is that of `config`; reports and metrics show it.
+
+        `relog` is called with the configuration after its logging settings have changed. `port` is
+        the public listener's. `data_directory` is where keys without a configured file are.
+        """
         self._config = config
-        self._stage = stage
         self._fingerprint = configuration_fingerprint
+        self._runtime = runtime
+        self._listener = listener
+        self._telemetry = telemetry
+        self._environment = environment
+        self._data_directory = data_directory
+        self._port = port
+        self._relog = relog
         self._last_problems: tuple[str, ...] = ()
 
     async def apply(self, config: GatewayConfig) -> Reloaded:
@@ -89,7 +94,7 @@ class Reload:
             return self.fail(error)
         self._fingerprint, self._last_problems = configuration_fingerprint, ()
         result = NEEDS_RESTART if restart_keys else SUCCESS if changed else UNCHANGED
-        self._stage.telemetry.event_sink.emit(ConfigReloaded(result, configuration_fingerprint, waits=restart_keys))
+        self._telemetry.event_sink.emit(ConfigReloaded(result, configuration_fingerprint, waits=restart_keys))
         log.info("configuration reloaded", extra={"result": result})
         if restart_keys:
             log.warning("changed configuration keys need a restart", extra={"keys": ", ".join(restart_keys)})
@@ -107,7 +112,7 @@ class Reload:
             for problem in problems:
                 log.warning("configuration not reloaded", extra={"problem": problem})
         self._last_problems = problems
-        self._stage.telemetry.event_sink.emit(ConfigReloaded(INVALID, self._fingerprint, problems=problems))
+        self._telemetry.event_sink.emit(ConfigReloaded(INVALID, self._fingerprint, problems=problems))
         return Reloaded(result=INVALID, problems=problems)
 
     def fail(self, error: Exception) -> Reloaded:
@@ -125,36 +130,35 @@ class Reload:
 
         Raises TlsFileRefused, KeyFileRefused or AuditUnavailable; then nothing has.
         """
-        mounting, rules = self._stage.runtime.mounting, admission_rules(config)
-        documents = metadata_documents(config, self._stage.port)
-        prepared = await mounting.prepare(config, rules)
+        runtime, telemetry, rules = self._runtime, self._telemetry, admission_rules(config)
+        documents = metadata_documents(config, self._port)
+        prepared = await runtime.upstreams.prepare(config, rules)
         authenticator = None
         try:
             authenticator = await self._authenticator(config)
-            next_telemetry = await self._stage.telemetry.prepare(config)
+            next_telemetry = await telemetry.prepare(config)
         except BaseException:
-            await mounting.discard(prepared)
+            await runtime.upstreams.discard(prepared)
             if authenticator is not None:
-                await authenticator.close(self._stage.runtime.callers.authenticator)
+                await authenticator.close(runtime.callers.authenticator)
             raise
         # Nothing fails from here on, so the configuration counts as the present one.
         before, self._config = self._config, config
         if config == before and authenticator is None and not prepared.is_new and not next_telemetry.is_new:
-            await self._stage.telemetry.discard(next_telemetry)
+            await telemetry.discard(next_telemetry)
             return False
         # From here on nothing waits and nothing fails.
-        runtime, stage = self._stage.runtime, self._stage
         runtime.live.current = rules
-        mounting.switch(prepared)
+        runtime.upstreams.switch(prepared)
         if authenticator is not None:
             runtime.callers.switch(authenticator)
         if runtime.penalties is not None:
             failures = config.auth.lookup_failures
             runtime.penalties.adjust(failures.threshold, failures.window, failures.penalty)
-        stage.listener.show(documents)
-        stage.telemetry.switch(next_telemetry)
+        self._listener.show(documents)
+        telemetry.switch(next_telemetry)
         if config.logging != before.logging:
-            stage.relog(config)
+            self._relog(config)
         return True
 
     async def _authenticator(self, config: GatewayConfig) -> Authenticator | None:
@@ -162,14 +166,15 @@ class Reload:
 
         Raises KeyFileRefused.
         """
-        stage, present = self._stage, self._stage.runtime.callers.authenticator
-        entropy = stage.environment.entropy
-        keys = deployment_keys(config, stage.data_directory, entropy, before=present.deployment)
+        present, clock, entropy = (
+            self._runtime.callers.authenticator,
+            self._environment.clock,
+            self._environment.entropy,
+        )
+        keys = deployment_keys(config, self._data_directory, entropy, before=present.deployment)
         if config.auth == self._config.auth and keys == present.deployment:
             return None
-        authenticator = build_authenticator(
-            config, keys, stage.telemetry.event_sink, stage.environment.clock, entropy, before=present
-        )
+        authenticator = build_authenticator(config, keys, self._telemetry.event_sink, clock, entropy, before=present)
         try:
             await opened(authenticator, present)
         except BaseException:

@@ -14,7 +14,7 @@ from taskgate.listener.tls import TlsRefused, TlsSettings, made_context
 from taskgate.system.secret_files import is_exposed
 from taskgate.upstream.settings import UpstreamTls
 from taskgate.upstream.wire.trust import TlsFileRefused, tls_context
-from taskgate.wiring.auditing import read_pem
+from taskgate.wiring.observability import read_pem
 
 KEY = b"b" * 43 + b"\n"
 

@@ -1,4 +1,4 @@
-"""Section `audit`: the audit log. `taskgate.wiring.auditing` builds its settings."""
+"""Section `audit`: the audit log. `taskgate.wiring.observability` builds its settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The configured upstreams and their mounts: `UpstreamRegistry`.
+"""The configured upstreams and their mounts: `UpstreamRegistry`, and `upstream_maker`.
 
 A mount is one server under one path, with its concurrency limit. The registry creates mounts at the
 start and again at each reload, where unchanged ones stay the same objects. Both times `prepare`
@@ -23,11 +23,13 @@ from taskgate.admission.concurrency import Bulkhead
 from taskgate.admission.mounts import Mount, Mounts
 from taskgate.admission.quota import QuotaSubjects
 from taskgate.admission.rules import AdmissionRules, RuntimeConfig
-from taskgate.clock import Clock
+from taskgate.clock import Clock, Entropy
 from taskgate.config import GatewayConfig
 from taskgate.config.settings import bulkhead_settings, upstream_settings
 from taskgate.domain.policy import TaskSupport
 from taskgate.protocol.discovery import gateway_info
+from taskgate.protocol.legacy.upstream import LegacyUpstream
+from taskgate.protocol.modern.upstream import ModernUpstream
 from taskgate.sessions.upstream_tracing import call_spans
 from taskgate.sessions.upstream_usage import CountedUpstream, RequestCounter
 from taskgate.system.background import Background
@@ -50,7 +52,10 @@ from taskgate.telemetry.events import (
 )
 from taskgate.telemetry.tracing import Tracing
 from taskgate.upstream.base import Upstream
+from taskgate.upstream.http import HttpUpstream
 from taskgate.upstream.settings import UpstreamObserver, UpstreamSettings, UpstreamTls
+from taskgate.upstream.stdio.nurse import Nurse
+from taskgate.upstream.transport_choice import choose_transport
 from taskgate.upstream.wire.trust import TlsFileRefused
 from taskgate.wiring.authentication import metadata_url, resource_of
 
@@ -58,6 +63,24 @@ MakeUpstream = Callable[[UpstreamSettings, UpstreamObserver, Clock], Upstream]
 
 _STATES: Final = (ConcurrencyChanged, CircuitChanged, HealthChecked, ProgramAvailabilityChanged, ProgramsCounted)
 """Events that report a state. From a replaced server, they would overwrite its successor's state."""
+
+
+def upstream_maker(nurse: Nurse, entropy: Entropy) -> MakeUpstream:
+    """Return the factory of upstreams. `nurse` starts server programs."""
+
+    def made(settings: UpstreamSettings, observer: UpstreamObserver, clock: Clock) -> Upstream:
+        extensions = settings.extensions
+        return HttpUpstream(
+            settings,
+            dialect=LegacyUpstream(__version__, extensions),
+            modern=ModernUpstream(__version__, extensions),
+            observer=observer,
+            clock=clock,
+            entropy=entropy,
+            way=choose_transport(settings, observer, nurse),
+        )
+
+    return made
 
 
 class UpstreamReport:

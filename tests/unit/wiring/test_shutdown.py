@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 
 from helpers.waiting import bounded
-from taskgate.wiring import parting
-from taskgate.wiring.parting import Closers, unless
+from taskgate.wiring import shutdown
+from taskgate.wiring.shutdown import Closers, unless
 
 LONG = timedelta(minutes=1)
 SHORT = timedelta(milliseconds=10)
@@ -16,7 +16,7 @@ SHORT = timedelta(milliseconds=10)
 
 @pytest.fixture(autouse=True)
 def _moments_are_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parting, "LAST_MOMENT", SHORT)
+    monkeypatch.setattr(shutdown, "LAST_MOMENT", SHORT)
 
 
 def in_a_hurry() -> asyncio.Event:

@@ -15,7 +15,7 @@ from helpers.manual_clock import SeededEntropy
 from taskgate.auth.key_file import KeyFileRefused
 from taskgate.config import GatewayConfig
 from taskgate.telemetry.auditlog.settings import AuditSettings, ChainSettings, LineOptions, SinkSettings
-from taskgate.wiring.auditing import audit_settings
+from taskgate.wiring.observability import audit_settings
 
 KEY = b"k" * 32
 Means = Callable[..., AuditSettings]

@@ -26,7 +26,7 @@ from taskgate.upstream.base import Upstream
 from taskgate.upstream.principal import Principal
 from taskgate.upstream.settings import UpstreamObserver, UpstreamSettings
 from taskgate.upstream.wire.trust import TlsFileRefused
-from taskgate.wiring.mounting import UpstreamRegistry
+from taskgate.wiring.upstreams import UpstreamRegistry
 from unit.lifecycle.recorded_events import RecordedEvents
 from unit.sessions.test_upstream_usage import Server
 
@@ -53,7 +53,7 @@ class Yard:
         self.emitted = RecordedEvents()
         first = configured(a="http://a/mcp")
         self.live = RuntimeConfig(admission_rules(first))
-        self.mounting = UpstreamRegistry(
+        self.upstreams = UpstreamRegistry(
             live=self.live,
             standings=QuotaSubjects(self.live),
             make=self._make,
@@ -73,13 +73,13 @@ class Yard:
 
     async def mount(self, config: GatewayConfig) -> bool:
         """Have it from now on; whether anything is new."""
-        prepared = await self.mounting.prepare(config, admission_rules(config))
-        self.mounting.switch(prepared)
+        prepared = await self.upstreams.prepare(config, admission_rules(config))
+        self.upstreams.switch(prepared)
         return prepared.is_new
 
     def begin(self, name: str = "a") -> Any:
         """A session with the server of that name."""
-        return self.mounting.mounts.by_name[name].upstream.session(NOBODY, lambda: SPEAKER)
+        return self.upstreams.mounts.by_name[name].upstream.session(NOBODY, lambda: SPEAKER)
 
     def of(self, url: str) -> Made:
         """The server that was made last for a URL."""
@@ -98,54 +98,54 @@ async def yard() -> AsyncIterator[Yard]:
     await yard.mount(configured(a="http://a/mcp"))
     yield yard
     async with bounded():
-        await yard.mounting.close()
+        await yard.upstreams.close()
     assert [made.told[-1:] for made in yard.made] == [["close"]] * len(yard.made), "every server is let go in the end"
 
 
 async def test_what_is_prepared_is_in_use_only_once_it_is_mounted(yard: Yard) -> None:
-    before = dict(yard.mounting.mounts.by_name)
+    before = dict(yard.upstreams.mounts.by_name)
     config = configured(a="http://other/mcp", b="http://b/mcp")
-    prepared = await yard.mounting.prepare(config, admission_rules(config))
-    assert (prepared.is_new, yard.mounting.mounts.by_name) == (True, before)
+    prepared = await yard.upstreams.prepare(config, admission_rules(config))
+    assert (prepared.is_new, yard.upstreams.mounts.by_name) == (True, before)
     assert [made.told for made in yard.made] == [["open"], [], []]
-    yard.mounting.switch(prepared)
-    assert sorted(yard.mounting.mounts.by_name) == ["a", "b"]
+    yard.upstreams.switch(prepared)
+    assert sorted(yard.upstreams.mounts.by_name) == ["a", "b"]
     assert [made.told[:1] for made in yard.made] == [["open"]] * 3
 
 
 async def test_what_will_not_be_mounted_is_let_go_and_nothing_else(yard: Yard) -> None:
     config = configured(a="http://a/mcp", b="http://b/mcp")
-    await yard.mounting.discard(await yard.mounting.prepare(config, admission_rules(config)))
+    await yard.upstreams.discard(await yard.upstreams.prepare(config, admission_rules(config)))
     assert [made.told for made in yard.made] == [["open"], ["close"]]
 
 
 async def test_where_one_cannot_be_made_the_others_are_let_go(yard: Yard) -> None:
     config = configured(a="http://a/mcp", b="http://b/mcp", c=yard.refused)
     with pytest.raises(TlsFileRefused, match=r"^upstreams\.c\.tls\.ca_file: holds no certificate in PEM form$"):
-        await yard.mounting.prepare(config, admission_rules(config))
+        await yard.upstreams.prepare(config, admission_rules(config))
     with pytest.raises(RuntimeError):
-        await yard.mounting.prepare(config := configured(b="http://b/mcp", c=yard.broken), admission_rules(config))
+        await yard.upstreams.prepare(config := configured(b="http://b/mcp", c=yard.broken), admission_rules(config))
     assert [made.told for made in yard.made] == [["open"], ["close"], ["close"]]
-    assert list(yard.mounting.mounts.by_name) == ["a"]
+    assert list(yard.upstreams.mounts.by_name) == ["a"]
 
 
 async def test_the_same_stays_the_same_and_a_file_with_another_content_does_not(yard: Yard, tmp_path: Path) -> None:
     file = tmp_path / "ca.pem"
     file.write_text("one")
     assert await yard.mount(configured(tmp_path, a="https://a/mcp"))
-    mount = yard.mounting.mounts.by_name["a"]
+    mount = yard.upstreams.mounts.by_name["a"]
     assert not await yard.mount(configured(tmp_path, a="https://a/mcp"))
-    assert yard.mounting.mounts.by_name["a"] is mount
+    assert yard.upstreams.mounts.by_name["a"] is mount
     file.write_text("one two")
     assert await yard.mount(configured(tmp_path, a="https://a/mcp"))
-    assert yard.mounting.mounts.by_name["a"] is not mount
+    assert yard.upstreams.mounts.by_name["a"] is not mount
 
 
 async def test_whose_name_hosts_see_may_change_and_the_server_stays(yard: Yard) -> None:
     def named(server_info: str) -> GatewayConfig:
         return configuration({}, upstreams={"a": {"path": "/a", "url": "http://a/mcp", "server_info": server_info}})
 
-    mounts = yard.mounting.mounts
+    mounts = yard.upstreams.mounts
     assert (mounts.by_name["a"].info, mounts.is_server_named("a"), mounts.is_server_named("b")) == (None, True, False)
     assert await yard.mount(named("gateway"))
     assert (mounts.by_name["a"].info, mounts.is_server_named("a")) == (gateway_info(__version__), False)
@@ -156,7 +156,7 @@ async def test_whose_name_hosts_see_may_change_and_the_server_stays(yard: Yard) 
 
 async def test_a_request_that_came_before_gets_a_session_with_the_server_of_now(yard: Yard) -> None:
     """It holds the mount of before, which may be let go by the time that it needs a session."""
-    mount = yard.mounting.mounts.by_name["a"]
+    mount = yard.upstreams.mounts.by_name["a"]
     await yard.mount(configured(a="http://b/mcp"))
     await eventually(lambda: yard.of("http://a/mcp").told == ["open", "close"])
     mount.upstream.session(NOBODY, lambda: SPEAKER)
@@ -174,13 +174,13 @@ async def test_a_server_is_let_go_when_its_last_session_ends(yard: Yard) -> None
 
 
 async def test_turns_stay_with_an_address_and_another_has_its_own(yard: Yard) -> None:
-    bulkhead = yard.mounting.mounts.by_name["a"].bulkhead
+    bulkhead = yard.upstreams.mounts.by_name["a"].bulkhead
     config = configuration({}, upstreams={"a": {"path": "/a", "url": "http://a/mcp", "timeouts": {"call": "1m"}}})
     await yard.mount(config)
     assert len(yard.made) == 2
-    assert yard.mounting.mounts.by_name["a"].bulkhead is bulkhead
+    assert yard.upstreams.mounts.by_name["a"].bulkhead is bulkhead
     await yard.mount(configured(a="http://b/mcp"))
-    assert yard.mounting.mounts.by_name["a"].bulkhead is not bulkhead
+    assert yard.upstreams.mounts.by_name["a"].bulkhead is not bulkhead
 
 
 async def test_how_a_server_is_that_was_replaced_is_not_told_any_more_and_what_it_does_is_counted(yard: Yard) -> None:
@@ -197,8 +197,8 @@ async def test_how_a_server_is_that_was_replaced_is_not_told_any_more_and_what_i
 
 
 async def test_who_is_not_mounted_is_not_used_at_all(yard: Yard) -> None:
-    mounts = yard.mounting.mounts
-    yard.mounting.mounts.by_name["a"].bulkhead.acquire("c")
+    mounts = yard.upstreams.mounts
+    yard.upstreams.mounts.by_name["a"].bulkhead.acquire("c")
     assert mounts.utilization("a") > 0
     assert mounts.utilization("b") == 0
     assert ("/a" in mounts.paths, "/b" in mounts.paths) == (True, False)
@@ -206,19 +206,19 @@ async def test_who_is_not_mounted_is_not_used_at_all(yard: Yard) -> None:
 
 async def test_what_was_let_go_is_forgotten_however_often_that_happens(yard: Yard) -> None:
     """Though what was mounted first is still held, by a session of a host, and every path is another."""
-    held, session = yard.mounting.mounts.by_name["a"], yard.begin()
+    held, session = yard.upstreams.mounts.by_name["a"], yard.begin()
     were: list[weakref.ref[Any]] = []
     for turn in range(50):
         upstreams = {"a": {"path": "/a", "url": f"http://a{turn}/mcp"}, "b": {"path": f"/b{turn}", "url": "http://b/"}}
         await yard.mount(configuration({}, upstreams=upstreams))
-        were.append(weakref.ref(yard.mounting.mounts.by_name["a"].upstream))
-    present = yard.mounting.mounts.by_name["a"].upstream
+        were.append(weakref.ref(yard.upstreams.mounts.by_name["a"].upstream))
+    present = yard.upstreams.mounts.by_name["a"].upstream
     # The first one, in which the session is.
-    await eventually(lambda: len(yard.mounting._leaving) == 1 and len(yard.mounting._waiting.running) == 1)
+    await eventually(lambda: len(yard.upstreams._leaving) == 1 and len(yard.upstreams._waiting.running) == 1)
     gc.collect()
     assert [upstream() for upstream in were if upstream() is not None] == [present]
-    assert len(yard.mounting.mounts.by_path) <= 2 + MOST_REMEMBERED
-    assert yard.mounting.mounts.by_path["/b48"].path == "/b48", "who was let in before goes on"
+    assert len(yard.upstreams.mounts.by_path) <= 2 + MOST_REMEMBERED
+    assert yard.upstreams.mounts.by_path["/b48"].path == "/b48", "who was let in before goes on"
     held.upstream.session(NOBODY, lambda: SPEAKER)
     assert [len(made.sessions) for made in yard.made if made.sessions] == [1, 1]
     await session.close()
@@ -226,13 +226,13 @@ async def test_what_was_let_go_is_forgotten_however_often_that_happens(yard: Yar
 
 async def test_turns_that_are_taken_are_found_again_by_a_server_that_comes_back(yard: Yard) -> None:
     """Else what is taken back in the file would let twice as many calls go to it as it is to have at once."""
-    bulkhead, other = yard.mounting.mounts.by_name["a"].bulkhead, configured(b="http://b/mcp")
+    bulkhead, other = yard.upstreams.mounts.by_name["a"].bulkhead, configured(b="http://b/mcp")
     ticket = bulkhead.acquire("c")
     await yard.mount(configured(a="http://other/mcp"))
     await yard.mount(other)
     for back in (configured(a="http://a/mcp"), other, configured(a="http://a/mcp")):
         await yard.mount(back)
-    assert yard.mounting.mounts.by_name["a"].bulkhead is bulkhead
+    assert yard.upstreams.mounts.by_name["a"].bulkhead is bulkhead
     yard.emitted.all.clear()
     ticket.release()
     await eventually(lambda: ConcurrencyChanged("a", 0, 32, 0) in yard.emitted.all)
@@ -241,13 +241,13 @@ async def test_turns_that_are_taken_are_found_again_by_a_server_that_comes_back(
         await yard.mount(other)
         await yard.mount(configured(b="http://c/mcp"))
     await yard.mount(configured(a="http://a/mcp"))
-    assert yard.mounting.mounts.by_name["a"].bulkhead is bulkhead, "a session may take turns again"
+    assert yard.upstreams.mounts.by_name["a"].bulkhead is bulkhead, "a session may take turns again"
     await yard.mount(other)
     await session.close()
-    await eventually(lambda: not yard.mounting._leaving)
+    await eventually(lambda: not yard.upstreams._leaving)
     await yard.mount(configured(b="http://c/mcp"))
     await yard.mount(configured(a="http://a/mcp"))
-    assert yard.mounting.mounts.by_name["a"].bulkhead is not bulkhead, "nobody needs it any more"
+    assert yard.upstreams.mounts.by_name["a"].bulkhead is not bulkhead, "nobody needs it any more"
 
 
 async def test_a_program_stays_as_long_as_it_is_run_with_the_same_and_its_turns_as_long_as_the_command_is(
@@ -257,10 +257,10 @@ async def test_a_program_stays_as_long_as_it_is_run_with_the_same_and_its_turns_
         return configuration({}, upstreams={"a": {"path": "/a", "transport": "stdio", "command": ["a"], **keys}})
 
     assert await yard.mount(programs(env={"A": "1"}))
-    mount = yard.mounting.mounts.by_name["a"]
+    mount = yard.upstreams.mounts.by_name["a"]
     assert not await yard.mount(programs(env={"A": "1"}))
     assert await yard.mount(programs(env={"A": "2"})), "its processes have the other value in their environment"
-    assert yard.mounting.mounts.by_name["a"].upstream is not mount.upstream
-    assert yard.mounting.mounts.by_name["a"].bulkhead is mount.bulkhead
+    assert yard.upstreams.mounts.by_name["a"].upstream is not mount.upstream
+    assert yard.upstreams.mounts.by_name["a"].bulkhead is mount.bulkhead
     assert await yard.mount(programs(command=["a", "b"], env={"A": "2"}))
-    assert yard.mounting.mounts.by_name["a"].bulkhead is not mount.bulkhead
+    assert yard.upstreams.mounts.by_name["a"].bulkhead is not mount.bulkhead
