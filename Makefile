@@ -21,7 +21,8 @@ help:
 	@echo '             SHUTDOWNS=50 for more ends of a gateway in a storm of connections'
 	@echo 'make chaos   gateways that share a store, and much that goes wrong; SEEDS=1,2,3 and SECONDS=60 for other runs, or longer ones'
 	@echo 'make fuzz    every property on twenty times as many examples as in `make test`; SEED=1 for others'
-	@echo 'make differential  what comes out of this package and of an earlier commit, for many messages; BASE=commit CHANGED=2000 SEED=7'
+	@echo 'make differential  what comes out of this package and of an earlier commit, for many messages and heads; BASE=commit SEED=7'
+	@echo '             CHANGED=2000 for more messages, HEADS=20000 for more connections'
 	@echo 'make mutants every line of the scripts of the shared store taken out or turned round, one at a time: a test must be red; ONLY=swap'
 	@echo 'make check   ruff, mypy, the import contracts, the prose lint, and a report on the shape of the package'
 	@echo 'make bench   the benchmarks'
@@ -111,8 +112,9 @@ chaos: $(STAMP)
 # A short run against the landing before is part of `make test`.
 BASE ?=
 CHANGED ?= 1000
+HEADS ?= 10000
 differential: $(STAMP)
-	DIFFERENTIAL_BASE='$(BASE)' DIFFERENTIAL_CHANGED='$(CHANGED)' DIFFERENTIAL_SEED='$(SEED)' $(PY) -m pytest -q tests/differential
+	DIFFERENTIAL_BASE='$(BASE)' DIFFERENTIAL_CHANGED='$(CHANGED)' DIFFERENTIAL_HEADS='$(HEADS)' DIFFERENTIAL_SEED='$(SEED)' $(PY) -m pytest -q tests/differential
 
 # Twenty times as many examples of every property as `make test` tries; SEED=N draws others, or the same again.
 SEED ?= 0
