@@ -27,7 +27,7 @@ from taskgate.gateway.extension_requests import ExtensionRequests
 from taskgate.gateway.notes import ClientNotifications
 from taskgate.gateway.relay import LegacyCall, PlainCallProxy
 from taskgate.gateway.resuming import Resuming
-from taskgate.lifecycle.following import ResultWaiter
+from taskgate.lifecycle.result_wait import ResultWaiter
 from taskgate.lifecycle.task_service import TaskService
 from taskgate.protocol import vocabulary as words
 from taskgate.protocol.dialects import EraCrossing, LegacyDownstreamDialect

@@ -18,8 +18,8 @@ from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
 from taskgate.domain.record import OwnerKey
 from taskgate.errors import UpstreamFailed
-from taskgate.lifecycle.news import StatusNotifier
-from taskgate.lifecycle.offers import InputDelivery
+from taskgate.lifecycle.input_delivery import InputDelivery
+from taskgate.lifecycle.status_notifications import StatusNotifier
 from taskgate.sessions.host_session import MAX_STREAMS, HostSession
 from taskgate.streams.event_stream import EventStream
 from taskgate.streams.exchange import Exchange, HttpReply

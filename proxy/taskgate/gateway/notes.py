@@ -21,7 +21,7 @@ from taskgate.cluster.messages import (
     ServerNotification,
 )
 from taskgate.gateway.relay import PlainCallProxy
-from taskgate.lifecycle.following import ResultWaiter
+from taskgate.lifecycle.result_wait import ResultWaiter
 from taskgate.lifecycle.runner import Runner
 from taskgate.protocol.dialects import LegacyDownstreamDialect
 from taskgate.protocol.host_requests import (

@@ -23,7 +23,7 @@ from taskgate.auth.context import AuthContext
 from taskgate.domain.record import FaultReason
 from taskgate.errors import StoreUnavailable, StreamNotFound
 from taskgate.gateway.listen import GetStreams
-from taskgate.lifecycle.following import Moved, ResultWaiter
+from taskgate.lifecycle.result_wait import Moved, ResultWaiter
 from taskgate.protocol.faults import call_ended
 from taskgate.protocol.jsonrpc import error_text
 from taskgate.sessions.host_session import HostSession

@@ -20,7 +20,7 @@ from taskgate.domain.record import TaskRecord, TaskStatus
 from taskgate.errors import StoreUnavailable
 from taskgate.gateway.modern.calls import Calls
 from taskgate.gateway.modern.session_pool import SessionPool
-from taskgate.lifecycle.leasing import Leasing
+from taskgate.lifecycle.leases import Leasing
 from taskgate.lifecycle.reports import report_unanswered
 from taskgate.lifecycle.runner import Runner
 from taskgate.sessions.registry import HostSessions

@@ -19,9 +19,9 @@ from taskgate.domain.events import CallFaulted, CallSucceeded, CancelRequested, 
 from taskgate.domain.machine import advance
 from taskgate.domain.record import FaultReason, OwnerKey, Succeeded, TaskId, TaskRecord
 from taskgate.errors import IllegalTransition, StoreUnavailable
-from taskgate.lifecycle.changes import RETRY_FIRST, RETRY_MOST, Hold
 from taskgate.lifecycle.reports import report
 from taskgate.lifecycle.task_runs import TaskRun
+from taskgate.lifecycle.transitions import RETRY_FIRST, RETRY_MOST, Hold
 from taskgate.protocol.faults import call_ended
 from taskgate.stores.base import TaskStore
 from taskgate.telemetry.events import EventSink, LateAnswerDropped, TaskFinished

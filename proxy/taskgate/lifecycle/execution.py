@@ -36,13 +36,13 @@ from taskgate.domain.events import CallFaulted, CallSucceeded, Dispatched, Progr
 from taskgate.domain.machine import advance
 from taskgate.domain.record import FaultReason, TaskRecord
 from taskgate.errors import QueueFull, StoreUnavailable, UpstreamFailed, UpstreamReason
-from taskgate.lifecycle.changes import Changes
 from taskgate.lifecycle.checkpoints import CallCheckpoint, RoundCheckpoint
 from taskgate.lifecycle.completions import Completions
-from taskgate.lifecycle.leasing import Leasing
+from taskgate.lifecycle.leases import Leasing
+from taskgate.lifecycle.recovery import Takeovers
 from taskgate.lifecycle.reports import report
-from taskgate.lifecycle.takeovers import Takeovers
 from taskgate.lifecycle.task_runs import TaskRun
+from taskgate.lifecycle.transitions import Changes
 from taskgate.protocol.faults import CUT_OFF, call_ended, call_failed
 from taskgate.protocol.messages import Response
 from taskgate.stores.base import TaskStore

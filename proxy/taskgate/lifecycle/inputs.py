@@ -1,8 +1,8 @@
 """The questions of a server during one task: `TaskInputs`. It stores them in the record as input
 requests, and passes the stored answers to the server.
 
-The record is the mailbox: any process may deliver a question (`offers`) and receive its answer
-(`following`). A question goes through these steps:
+The record is the mailbox: any process may deliver a question (`input_delivery`) and receive its
+answer (`result_wait`). A question goes through these steps:
 
     server asks      →  `ask`: InputRequested in the record     status input_required
     host answers     →  InputAnswered in the record             by any process
@@ -15,13 +15,18 @@ request stays in the record until the host's task has ended.
 
 `TaskListener` creates this object at the first question or checkpoint, and calls `close` when the
 call is over. The second part of the class is for calls that another process can resume
-(`checkpoint_writer`). Such a process needs the answers that the server may not have received. So
+(`CheckpointWriter`). Such a process needs the answers that the server may not have received. So
 an answer then stays in the record until a newer resume point proves that it arrived.
+
+A question has two keys. The *server's key* is the server's own name for it (`ServerQuestion.key`,
+None without a name). The *input key* names the input request that the question becomes in the
+record. `QuestionSlot` is a question that is open here. `QuestionNames` are those that are not.
 """
 
 import asyncio
 from functools import partial
 from logging import getLogger
+from typing import Final
 
 from taskgate.admission.rules import MAX_QUESTION, QuestionBounds
 from taskgate.domain.events import (
@@ -33,14 +38,17 @@ from taskgate.domain.events import (
     InputWithdrawn,
     TaskEvent,
 )
+from taskgate.domain.machine import MAX_CHECKPOINT_ANSWERS
 from taskgate.domain.record import InputRequest, OwnerKey, SealedCheckpoint, TaskId, TaskRecord
 from taskgate.jsontext.spans import RawJson
-from taskgate.lifecycle.changes import Changes
-from taskgate.lifecycle.checkpoint_writer import CheckpointWriter
-from taskgate.lifecycle.checkpoints import AskedQuestion, CallCheckpoint, CheckpointSeals
-from taskgate.lifecycle.names import QuestionNames, is_name
-from taskgate.lifecycle.rounds import RoundCheckpointWriter
-from taskgate.lifecycle.slots import QuestionSlot, Slots
+from taskgate.lifecycle.checkpoints import (
+    AskedQuestion,
+    CallCheckpoint,
+    CheckpointSeals,
+    CheckpointWriter,
+    RoundCheckpointWriter,
+)
+from taskgate.lifecycle.transitions import Changes
 from taskgate.protocol.dialects import LegacyDownstreamDialect
 from taskgate.protocol.server_messages import Question
 from taskgate.system.background import Background
@@ -48,7 +56,125 @@ from taskgate.upstream.call_listener import Between, ServerQuestion
 from taskgate.upstream.principal import Principal
 from taskgate.upstream.resume_points import ResumePoint
 
+MAX_NAME: Final = 1024
+"""Characters of a name. A call whose questions have longer names is not resumed."""
+
 log = getLogger("taskgate.inputs")
+
+
+def is_name(key: str | None) -> bool:
+    """Return whether a question with that name of the server can be answered by another process."""
+    return key is not None and len(key) <= MAX_NAME
+
+
+class QuestionSlot:
+    """One open question of the server.
+
+    It has a slot from the moment that the server asks, until it is answered, refused or withdrawn,
+    or its time is over. If the host answered with a task of its own, it has the slot until that
+    task has ended.
+
+    - `key`: the input key, set right before the write of the input request. If the store fails
+      then, the record may or may not have the request.
+    - `is_there`: whether the input request is known to be in the record.
+    - `size`: the characters of the question's parameters.
+    - `timer`: refuses the question at the end of its time.
+    """
+
+    __slots__ = ("is_there", "key", "question", "size", "timer")
+
+    def __init__(self, question: ServerQuestion, timer: asyncio.TimerHandle) -> None:
+        params = question.question.params
+        self.question = question
+        self.size = 0 if params is None else params.size
+        self.timer = timer
+        self.key: str | None = None
+        self.is_there = False
+
+    def input(self) -> str | None:
+        """Return the input key if the input request was stored; else None."""
+        return self.key if self.is_there else None
+
+    def asked(self, key: str) -> AskedQuestion:
+        """Return the question under both of its keys, for a checkpoint; `key` is the input key."""
+        return AskedQuestion(self.question.key or "", self.question.question.method, key)
+
+
+class QuestionNames:
+    """The named questions of one task that are not open in this process.
+
+    A server that supports resumption names each question, with a key unique in its call. After a
+    takeover it asks its questions again, and the name tells which input request of the record each
+    one is. A process that takes the task over needs two kinds, so checkpoints contain them:
+
+    - *expected*: asked of an earlier process, and not asked again yet;
+    - *given*: answered by this process, while the server may not have received the answer yet.
+
+    No code here waits or writes; the timers come from the caller.
+    """
+
+    __slots__ = ("_expected", "_given", "_known", "_size")
+
+    def __init__(self) -> None:
+        self._known: dict[str, AskedQuestion] = {}
+        self._expected: dict[str, asyncio.TimerHandle] = {}
+        self._given: dict[str, tuple[AskedQuestion, int]] = {}
+        self._size = 0
+
+    @property
+    def others(self) -> dict[str, AskedQuestion]:
+        """The expected and the given questions, by the keys of their input requests."""
+        expected = {each.input or "": each for name, each in self._known.items() if name in self._expected}
+        return {**expected, **{key: asked for key, (asked, _) in self._given.items()}}
+
+    def expect(self, asked: AskedQuestion, timer: asyncio.TimerHandle) -> None:
+        """Add an expected question. `timer` withdraws it, and is cancelled once it is asked again."""
+        self._known[asked.key] = asked
+        self._expected[asked.key] = timer
+
+    def met(self, name: str | None) -> str | None:
+        """Return the key of the input request of a question that an earlier process was asked.
+
+        None for any other name, and without one. Called when the server asks the question again, or
+        when its timer has fired. From then on it is no longer expected, but is still recognized if
+        the server repeats it.
+        """
+        known = None if name is None else self._known.get(name)
+        if known is None or name is None:
+            return None
+        timer = self._expected.pop(name, None)
+        if timer is not None:
+            timer.cancel()
+        return known.input
+
+    def answered(self, asked: AskedQuestion, key: str, size: int) -> bool:
+        """Add a given question: its answer of `size` characters was sent to the server.
+
+        `key` is that of the input request. Returns False, and adds nothing, if the answers that may
+        not have arrived are too large together.
+        """
+        if self._size + size > MAX_CHECKPOINT_ANSWERS:
+            return False
+        self._size += size
+        self._given[key] = asked, size
+        return True
+
+    @property
+    def given(self) -> frozenset[str]:
+        """The keys of the input requests whose answers were sent, and may not have arrived."""
+        return frozenset(self._given)
+
+    def forget(self, keys: frozenset[str]) -> None:
+        """Remove given questions whose answers arrived; `keys` are those of their input requests."""
+        for key in keys.intersection(self._given):
+            _, size = self._given.pop(key)
+            self._size -= size
+
+    def close(self) -> None:
+        """Cancel the timers of the expected questions."""
+        for timer in self._expected.values():
+            timer.cancel()
+        self._expected.clear()
 
 
 class TaskInputs:
@@ -73,7 +199,7 @@ class TaskInputs:
         self._changes = changes
         self._dialect = dialect
         self._bounds = bounds
-        self._slots = Slots()
+        self._slots: dict[ServerQuestion, QuestionSlot] = {}
         self._has_warned = False
         self._in_turn = asyncio.Lock()
         self._background = Background()
@@ -88,7 +214,7 @@ class TaskInputs:
         """
         wait, outstanding = self._bounds
         timer = asyncio.get_running_loop().call_later(wait.total_seconds(), self._expire, question)
-        slot = self._slots.take(question, timer)
+        slot = self._slots[question] = QuestionSlot(question, timer)
         if (known := self._names.met(question.key)) is not None:
             slot.key, slot.is_there = known, True
             self._background.run(partial(self._ask_known, slot))
@@ -96,14 +222,16 @@ class TaskInputs:
         if self._writer is not None and not is_name(question.key):
             # A process that takes the call over could not answer it, so remove the checkpoint.
             self._hold(None)
-        if len(self._slots) > outstanding or self._slots.size > MAX_QUESTION:
+        size = sum(each.size for each in self._slots.values())
+        if len(self._slots) > outstanding or size > MAX_QUESTION:
             if not self._has_warned:
                 # Logged once, because the server decides how often it happens.
                 self._has_warned = True
                 log.warning(
-                    "input requests of a server are rejected: too many or too large", extra={"upstream": self._mount}
+                    "input requests of a server are rejected: too many or too large",
+                    extra={"upstream": self._owner.mount},
                 )
-            self._slots.free(slot)
+            self._free(slot)
             question.refuse()
         else:
             self._background.run(partial(self._put, slot))
@@ -116,20 +244,22 @@ class TaskInputs:
         # The input keys of deferred questions, by the id of the host's task.
         deferred = {request.deferred_to: request.key for request in record.inputs if request.deferred_to is not None}
         for key, answer in record.answers.items():
-            slot = self._slots.under(key)
+            slot = self._slot_under(key)
             if slot is None or not slot.question.is_open:
                 continue
             slot.question.answer(answer, principal)
             self._forwarded(slot, key, answer)
             if key not in deferred.values():
-                self._slots.free(slot)
+                self._free(slot)
             method, params = slot.question.question
             # The server follows the host's task with questions of its own, such as `tasks/result`.
             settled = None if params is None else self._dialect.settled_task(method, params.with_token(""), answer)
             if settled is not None and settled in deferred:
                 # Only now is the question answered for which the host runs a task of its own
                 # (L-HOST-5).
-                self._end(deferred[settled], InputResolution.ANSWERED)
+                host_slot = self._slot_under(deferred[settled])
+                if host_slot is not None:
+                    self._withdraw(host_slot, InputResolution.ANSWERED)
 
     def free(self, key: str, claim: str) -> None:
         """Remove the claim of a stream whose process is gone, so that another stream may deliver the
@@ -148,7 +278,7 @@ class TaskInputs:
         Called after `ask` was called with each question of the round that goes to a host. The
         caller must await the writer's `leave` before the next round.
         """
-        slots = {key: self._slots.at(question) for key, (_, question) in between.asked.items() if question is not None}
+        slots = {key: self._slots.get(question) for key, (_, question) in between.asked.items() if question is not None}
         inputs = {key: slot.input for key, slot in slots.items() if slot is not None}
         round_writer = RoundCheckpointWriter(
             self._owner, self._task, changes=self._changes, checkpoints=checkpoints, between=between, inputs=inputs
@@ -164,7 +294,7 @@ class TaskInputs:
         Nothing is stored while the server waits for a question without a name: after a takeover
         no process could tell which one it is.
         """
-        if not self._slots.are_named:
+        if not all(is_name(each.question.key) or not each.question.is_open for each in self._slots.values()):
             return
         if self._writer is None:
             self._writer = self._new_writer(checkpoints)
@@ -200,7 +330,9 @@ class TaskInputs:
 
     def asked_in(self, record: TaskRecord) -> tuple[AskedQuestion, ...]:
         there = {request.key for request in record.inputs} | record.answers.keys()
-        return tuple(each for key, each in (self._names.others | self._slots.asked).items() if key in there)
+        # A question whose write has begun is included: this write may be the one that adds it.
+        here = {slot.key: slot.asked(slot.key) for slot in self._slots.values() if slot.key is not None}
+        return tuple(each for key, each in (self._names.others | here).items() if key in there)
 
     def arrived(self, keys: frozenset[str]) -> None:
         self._names.forget(keys)
@@ -217,19 +349,16 @@ class TaskInputs:
 
     def find(self, key: str) -> ServerQuestion | None:
         """Return the question that is open here under a key of an input request."""
-        slot = self._slots.under(key)
+        slot = self._slot_under(key)
         return None if slot is None else slot.question
 
     def close(self) -> None:
         """Stop all timers and writes, because the call is over here. No question is answered by that."""
-        for slot in self._slots:
-            self._slots.free(slot)
+        for slot in self._slots.values():
+            slot.timer.cancel()
+        self._slots.clear()
         self._names.close()
         self._background.cancel()
-
-    @property
-    def _mount(self) -> str:
-        return self._owner.mount
 
     async def _put(self, slot: QuestionSlot) -> None:
         """Write a new question into the record; refuse it if that fails."""
@@ -252,9 +381,9 @@ class TaskInputs:
             if await self._changes.insist(self._owner, self._task, request) is not None:
                 slot.is_there = True
         if not slot.is_there:
-            self._slots.free(slot)
+            self._free(slot)
             slot.question.refuse()
-        elif self._slots.at(slot.question) is not None:
+        elif slot.question in self._slots:
             slot.question.when_withdrawn(partial(self._withdraw, slot, InputResolution.SUPERSEDED))
         elif slot.key is not None:
             # Its time was over, and its slot freed, before it was known to be stored.
@@ -275,9 +404,9 @@ class TaskInputs:
 
         await self._changes.insist(self._owner, self._task, look)
         if not is_waiting:
-            self._slots.free(slot)
+            self._free(slot)
             slot.question.refuse()
-        elif self._slots.at(slot.question) is not None:
+        elif slot.question in self._slots:
             slot.question.when_withdrawn(partial(self._withdraw, slot, InputResolution.SUPERSEDED))
 
     async def _keep_round(self, round_writer: RoundCheckpointWriter) -> None:
@@ -316,9 +445,9 @@ class TaskInputs:
         return InputRequest(key=key, method=method, params=text)
 
     def _expire(self, question: ServerQuestion) -> None:
-        slot = self._slots.at(question)
-        assert slot is not None, "the timer of a free slot is stopped"
-        log.info("an input request of a server was not answered in time", extra={"upstream": self._mount})
+        # The timer of a free slot is cancelled.
+        slot = self._slots[question]
+        log.info("an input request of a server was not answered in time", extra={"upstream": self._owner.mount})
         question.refuse()
         self._withdraw(slot, InputResolution.EXPIRED)
 
@@ -330,15 +459,19 @@ class TaskInputs:
 
     def _withdraw(self, slot: QuestionSlot, settled: InputResolution) -> None:
         """Free a slot, unless that was done before, and remove its input request from the record."""
-        if self._slots.at(slot.question) is not None:
-            self._slots.free(slot)
+        if slot.question in self._slots:
+            self._free(slot)
             if slot.is_there and slot.key is not None:
                 self._make(InputWithdrawn(key=slot.key, resolution=settled))
 
-    def _end(self, key: str, settled: InputResolution) -> None:
-        slot = self._slots.under(key)
-        if slot is not None:
-            self._withdraw(slot, settled)
+    def _slot_under(self, key: str) -> QuestionSlot | None:
+        """Return the slot with that input key; None if there is none."""
+        return next((slot for slot in self._slots.values() if slot.key == key), None)
+
+    def _free(self, slot: QuestionSlot) -> None:
+        """Remove a slot and cancel its timer; the question itself gets no answer by that."""
+        slot.timer.cancel()
+        self._slots.pop(slot.question, None)
 
     def _make(self, event: TaskEvent) -> None:
         """Apply an event to the record in the background."""

@@ -31,9 +31,9 @@ from taskgate.domain.record import FaultReason, OwnerKey, TaskId, TaskRecord
 from taskgate.lifecycle.checkpoints import CallCheckpoint, RoundCheckpoint
 from taskgate.lifecycle.completions import Completions
 from taskgate.lifecycle.execution import CallRoute, TaskExecutor, wholly_bounded
-from taskgate.lifecycle.hearing import NOBODY, TaskListeners
-from taskgate.lifecycle.leasing import Leasing
-from taskgate.lifecycle.takeovers import Takeovers
+from taskgate.lifecycle.leases import Leasing
+from taskgate.lifecycle.recovery import Takeovers
+from taskgate.lifecycle.task_listener import NOBODY, TaskListeners
 from taskgate.lifecycle.task_runs import RecordWatcher, TaskRun
 from taskgate.protocol.faults import call_ended
 from taskgate.sessions.binding import CallSite, OngoingCall

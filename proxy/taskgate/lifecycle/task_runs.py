@@ -20,8 +20,8 @@ from typing import Final
 from taskgate.clock import Clock
 from taskgate.domain.record import OwnerKey, TaskId, TaskRecord, TaskStatus
 from taskgate.errors import StoreUnavailable
-from taskgate.lifecycle.changes import Hold
-from taskgate.lifecycle.hearing import TaskListener
+from taskgate.lifecycle.task_listener import TaskListener
+from taskgate.lifecycle.transitions import Hold
 from taskgate.stores.base import HolderWatch, TaskStore
 from taskgate.system.cancel_scope import CancelScope
 

@@ -1,8 +1,12 @@
 """The operations of hosts on tasks: `TaskService` creates and cancels them, `Lookups` reads them.
 
 The handlers of both eras use it (`gateway.legacy`, `gateway.modern`). Tasks are looked up only by
-the owner keys of the caller, so that no host reaches a task of another. `terms` applies the
-operator's rules, `Runner` runs the call of a task. `following` waits for results.
+the owner keys of the caller, so that no host reaches a task of another. `Runner` runs the call of a
+task. `result_wait` waits for results.
+
+By the operator's rules (`domain.policy`) a call becomes a task always, never, or automatically, when
+it takes long. The decision may depend on what the server's catalogue says of the tool. `decided` and
+`decide` are for a call whose host did not request a task.
 
 A task begins in one of two ways: `create` stores it before its call is sent, `promote` stores it
 for a call that runs already. A call may *join* an earlier task instead: it is answered with that
@@ -12,32 +16,39 @@ first if the operator's rules allow that (`RequestCoalescer`).
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from dataclasses import replace
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 from taskgate.admission.coalescing import CoalesceKey, RequestCoalescer, check_same_call
 from taskgate.admission.concurrency import Permit, queue_status
 from taskgate.admission.lookups import Lookups
 from taskgate.admission.polls import PollLimiter
+from taskgate.admission.quota import QuotaSubjects
+from taskgate.admission.rules import RuntimeConfig
 from taskgate.auth.context import AuthContext
-from taskgate.clock import Clock
+from taskgate.clock import Clock, Entropy
 from taskgate.domain.events import CancelRequested
+from taskgate.domain.limits import Cap
 from taskgate.domain.machine import advance
-from taskgate.domain.policy import PromotionDecision
-from taskgate.domain.record import OwnerKey, TaskId, TaskRecord
+from taskgate.domain.policy import OnLost, PromotionDecision, TaskSupport, task_support
+from taskgate.domain.record import Lease, OwnerKey, TaskId, TaskRecord, TaskStatus, ToolCall
 from taskgate.domain.versions import Era
 from taskgate.errors import (
+    InvalidParams,
     StoreUnavailable,
     TaskAlreadyFinished,
+    TaskSupportMismatch,
     TooManyBytes,
     TooManyTasks,
+    UpstreamFailed,
 )
 from taskgate.lifecycle.reports import report
 from taskgate.lifecycle.runner import Runner
-from taskgate.lifecycle.terms import Draft, TaskTerms
 from taskgate.protocol.host_requests import CallTool, key_digest
 from taskgate.sessions.binding import CallSite, OngoingCall, client_features
 from taskgate.stores.base import TaskStore
@@ -53,14 +64,36 @@ from taskgate.telemetry.events import (
 )
 from taskgate.telemetry.request_context import current
 
+ID_BYTES: Final = 24
+
+RERUNS: Final = 1
+"""How often a call may be sent again: one that crashes its process must not do so forever."""
+
+_NO_CAPS: Final[Mapping[str, int]] = MappingProxyType({})
+
+
+@dataclass(slots=True, kw_only=True)
+class _NewTask:
+    """A task that is to be stored: its call, its record, and the caps within which it must fit."""
+
+    caller: AuthContext
+    place: CallSite
+    intent: CallTool
+    decision: PromotionDecision
+    record: TaskRecord
+    caps: tuple[Cap, ...]
+
 
 class TaskService:
     """The tasks of all hosts; one object per process.
 
+    - `live`: the operator's rules, as they are at each call.
     - `runner`: runs the calls of new tasks.
     - `polls`: sets the poll interval in each record that is returned for a host.
     - `joining`: the calls of this process that others may join. Tasks of other processes are joined
       through the store, by idempotency key only.
+    - `lease`: how long a new task belongs to its process without a heartbeat. None means for the
+      whole lifetime of the task.
     """
 
     def __init__(
@@ -69,24 +102,55 @@ class TaskService:
         store: TaskStore,
         lookups: Lookups,
         runner: Runner,
-        terms: TaskTerms,
+        live: RuntimeConfig,
+        standings: QuotaSubjects,
         polls: PollLimiter,
         joining: RequestCoalescer,
         event_sink: EventSink,
         clock: Clock,
+        entropy: Entropy,
+        lease: timedelta | None = None,
     ) -> None:
         self._store = store
         self._lookups = lookups
         self._runner = runner
-        self._terms = terms
-        self.decided = terms.decided
-        """Whether calls of a tool become tasks; None if that needs the server's catalogue."""
-        self.decide = terms.decide
-        """The same with the server's catalogue, for which it waits."""
+        self._live = live
+        self._standings = standings
         self._polls = polls
         self._joining = joining
         self._event_sink = event_sink
         self._clock = clock
+        self._entropy = entropy
+        self._lease = lease
+
+    def decided(self, place: CallSite, tool: str) -> PromotionDecision | None:
+        """Return the decision for a call without a wait; None if it needs the server's catalogue.
+
+        It ignores that a tool may be for app views only, which want no tasks. `decide` and
+        `create` consider that before a call becomes a task, or is refused for not being one.
+        """
+        rules, mount = self._live.current, place.mount.name
+        if mount in rules.access.only_listed or (rules.policy.hinted and rules.policy.needs_hints(mount)):
+            return None
+        return rules.policy.decide(mount, tool)
+
+    async def decide(self, place: CallSite, tool: str) -> PromotionDecision:
+        """Return the decision for a call, with the hints of the server's catalogue.
+
+        Waits only if the catalogue was not read yet. If it cannot be read, there are no hints.
+        Raises InvalidParams for a tool that must be listed and is not, UpstreamFailed if that is
+        unknown.
+        """
+        has_to_be_listed = place.mount.name in self._live.current.access.only_listed
+        try:
+            listed = (await place.upstream.tools()).get(tool)
+        except UpstreamFailed:
+            if has_to_be_listed:
+                raise
+            listed = None
+        if listed is None and has_to_be_listed:
+            raise InvalidParams("Unknown tool")
+        return self._live.current.policy.decide(place.mount.name, tool, None if listed is None else listed.hints)
 
     async def create(
         self, caller: AuthContext, place: CallSite, intent: CallTool, *, ticket: Permit | None = None
@@ -105,7 +169,7 @@ class TaskService:
         cannot be read.
         """
         with self._runner.expecting(place):
-            decision = await self._terms.admit(place, intent)
+            decision = await self._admit(place, intent)
             record, is_new, key = None, False, intent.idempotency_key
             if key is not None:
                 # Asked before a permit is acquired, and under all owner keys of the caller. `_insert`
@@ -115,10 +179,9 @@ class TaskService:
                     # A call that runs without a task has no task to join.
                     self._joining.check_key_unused(caller.owners(place.mount.name), key)
             if record is None:
-                draft = self._terms.draft(caller, place, intent, decision, self._runner.holder)
-                start = partial(self._started, draft, caller, place, ticket)
-                record = await self._once(draft, place, decision, start)
-                is_new = _is_made(draft, record)
+                new = self._new_task(caller, place, intent, decision)
+                record = await self._once(new, partial(self._start, new, ticket))
+                is_new = _is_made(new, record)
         if ticket is not None and not is_new:
             ticket.release()
         return self._polls.advise(record)
@@ -136,11 +199,11 @@ class TaskService:
         # A call with an idempotency key becomes a task before it is sent (`create`), so no earlier
         # use of a key is looked up here.
         with self._runner.expecting(place):
-            decision = await self._terms.admit(place, intent)
-            draft = self._terms.draft(caller, place, intent, decision, self._runner.holder)
-            draft = replace(draft, record=replace(draft.record, dispatched=True))
-            record = await self._once(draft, place, decision, partial(self._adopted, draft, place, underway))
-        if not _is_made(draft, record):
+            decision = await self._admit(place, intent)
+            new = self._new_task(caller, place, intent, decision)
+            new.record = replace(new.record, dispatched=True)
+            record = await self._once(new, partial(self._adopt, new, underway))
+        if not _is_made(new, record):
             underway.close()
         return self._polls.advise(record)
 
@@ -185,23 +248,67 @@ class TaskService:
         self._event_sink.emit(TaskFinished(cancelled, cancelled.status, "client", now - record.created_at, None))
         return cancelled
 
+    async def _admit(self, place: CallSite, intent: CallTool) -> PromotionDecision:
+        """Return the decision for a call that is to be a task.
+
+        Raises InvalidParams for a tool that the server does not list, and TaskSupportMismatch for
+        one that cannot be a task. Raises UpstreamFailed if the catalogue cannot be read.
+        """
+        listed = place.upstream.listed(intent.tool) or (await place.upstream.tools()).get(intent.tool)
+        if listed is None:
+            raise InvalidParams("Unknown tool")
+        decision = self._live.current.policy.decide(place.mount.name, intent.tool, listed.hints)
+        if task_support(decision.mode) is TaskSupport.FORBIDDEN:
+            raise TaskSupportMismatch("The tool cannot run as a task")
+        return decision
+
+    def _new_task(
+        self, caller: AuthContext, place: CallSite, intent: CallTool, decision: PromotionDecision
+    ) -> _NewTask:
+        """Make the record of a new task, not sent yet, that this process is to run."""
+        now, rules, standing = self._clock.now(), self._live.current, self._standings.of(caller)
+        override, request = standing.override, current()
+        ttl = decision.clamp_ttl(intent.ttl, None if override is None else override.ttl_max)
+        record = TaskRecord(
+            id=urlsafe_b64encode(self._entropy.token(ID_BYTES)).decode(),
+            owner=caller.owner(place.mount.name),
+            call=ToolCall(
+                tool=intent.tool,
+                peer=place.peer,
+                host_session=place.host_session,
+                # Without a host session no stream could carry progress with this token.
+                progress_token=None if place.host_session is None else intent.progress_token,
+                params=intent.stored_params,
+            ),
+            status=TaskStatus.WORKING,
+            created_at=now,
+            updated_at=now,
+            ttl=ttl,
+            poll_interval=rules.polling.base,
+            lease=Lease(holder=self._runner.holder, until=now + (self._lease or ttl)),
+            tenant=standing.tenant,
+            deadline=decision.deadline,
+            reruns=RERUNS if decision.on_lost is OnLost.RERUN else 0,
+            idempotency_digest=None if intent.idempotency_key is None else key_digest(intent.idempotency_key),
+            trace=None if request is None or request.span is None else request.span.traceparent,
+        )
+        mine = _NO_CAPS if override is None else override.caps
+        caps = rules.caps.applicable(mine, decision.cap, standing.tenant is not None)
+        return _NewTask(caller=caller, place=place, intent=intent, decision=decision, record=record, caps=caps)
+
     def _once(
-        self,
-        draft: Draft,
-        place: CallSite,
-        decision: PromotionDecision,
-        make: Callable[[], Coroutine[Any, Any, TaskRecord]],
+        self, new: _NewTask, make: Callable[[], Coroutine[Any, Any, TaskRecord]]
     ) -> Coroutine[Any, Any, TaskRecord]:
         """Return the task that `make` creates, or that of an identical call of the same caller.
 
-        `make` stores the task of `draft`. It is not called if an identical call has a task, or is
-        getting one, and started within the window of the operator's rules. The record has the id of
-        `draft` if the task is a new one.
+        `make` stores the new task. It is not called if an identical call has a task, or is getting
+        one, and started within the window of the operator's rules. The record has the id of `new`
+        if the task is a new one.
         """
         # `window` is the time in which an identical call counts as a retry; None if none does. For
         # a call with a key, the store finds the earlier task.
-        window = decision.join_retries
-        if draft.intent.idempotency_key is not None or window is None:
+        place, window = new.place, new.decision.join_retries
+        if new.intent.idempotency_key is not None or window is None:
             return make()
 
         async def make_shared() -> TaskRecord:
@@ -213,8 +320,8 @@ class TaskService:
         era = Era.MODERN if place.host_session is None else Era.LEGACY
         return self._joining.run(
             CoalesceKey(
-                draft.record.owner,
-                draft.intent,
+                new.record.owner,
+                new.intent,
                 window,
                 accepts_task=True,
                 era=era,
@@ -223,44 +330,45 @@ class TaskService:
             make_shared,
         )
 
-    async def _started(self, draft: Draft, caller: AuthContext, place: CallSite, ticket: Permit | None) -> TaskRecord:
+    async def _start(self, new: _NewTask, ticket: Permit | None) -> TaskRecord:
         """Store the task of `create` and start its call. Returns the new record, or the earlier
         task's that `_insert` found; then nothing is started.
 
         A permit that was acquired here is released unless the call is started.
         """
+        caller, place = new.caller, new.place
         permit = place.mount.bulkhead.acquire(caller.key, caller) if ticket is None else ticket
         if not permit.is_granted:
-            draft = replace(draft, record=replace(draft.record, status_message=queue_status(permit.ahead)))
+            new.record = replace(new.record, status_message=queue_status(permit.ahead))
         record = None
         try:
-            record = await self._insert(draft)
+            record = await self._insert(new)
         finally:
-            if ticket is None and (record is None or record.id != draft.record.id):
+            if ticket is None and (record is None or record.id != new.record.id):
                 permit.release()
-        if record.id == draft.record.id:
+        if record.id == new.record.id:
             self._runner.start(record, place, caller, permit)
         return record
 
-    async def _adopted(self, draft: Draft, place: CallSite, underway: OngoingCall) -> TaskRecord:
+    async def _adopt(self, new: _NewTask, underway: OngoingCall) -> TaskRecord:
         """Store the task of `promote` and give it the running call. Returns the new record, or the
         earlier task's that `_insert` found; then the call is unchanged.
         """
-        record = await self._insert(draft)
-        if record.id == draft.record.id:
+        record = await self._insert(new)
+        if record.id == new.record.id:
             self._event_sink.emit(TaskDispatched(record, timedelta()))
-            self._runner.adopt(record, underway, place)
+            self._runner.adopt(record, underway, new.place)
         return record
 
-    async def _insert(self, draft: Draft) -> TaskRecord:
-        """Store the draft's record; return it, or the earlier one with its idempotency key.
+    async def _insert(self, new: _NewTask) -> TaskRecord:
+        """Store a new record; return it, or the earlier one with its idempotency key.
 
         Raises what `create` raises.
         """
-        record, earlier = draft.record, None
+        record, earlier = new.record, None
         while earlier is None:
             try:
-                id = await self._store.insert(record, caps=draft.caps)
+                id = await self._store.insert(record, caps=new.caps)
             except (StoreUnavailable, asyncio.CancelledError):
                 # It may be stored all the same: end it in the background, because its caller gets
                 # an error.
@@ -271,11 +379,11 @@ class TaskService:
                 self._event_sink.emit(CapRefused(cap, refusal.scope))
                 raise
             if id == record.id:
-                self._event_sink.emit(TaskCreated(record, _adjustment(draft.intent.ttl, record.ttl)))
+                self._event_sink.emit(TaskCreated(record, _adjustment(new.intent.ttl, record.ttl)))
                 return record
             # The earlier task may be purged meanwhile, or have ended unsent: then none has the key.
             earlier = await self._load_with_key(record.owner, id, record.created_at)
-        return await self._joined(earlier, draft.intent)
+        return await self._joined(earlier, new.intent)
 
     async def _earlier(self, caller: AuthContext, place: CallSite, intent: CallTool, key: str) -> TaskRecord | None:
         """Return the whole record of the task that the call's idempotency key created; None if
@@ -306,12 +414,12 @@ class TaskService:
         return record
 
 
-def _is_made(draft: Draft, record: TaskRecord) -> bool:
-    """Return whether the task is new: the record is the draft's own, not an earlier task's.
+def _is_made(new: _NewTask, record: TaskRecord) -> bool:
+    """Return whether the task is new: the record is not that of an earlier task.
 
     As an effect, the id of a new task is noted in the context of the current request, for reports.
     """
-    is_new, request_context = record.id == draft.record.id, current()
+    is_new, request_context = record.id == new.record.id, current()
     if is_new and request_context is not None:
         request_context.task = record.id
     return is_new

@@ -5,21 +5,58 @@ else a GET stream of the session that created the task (AMB-20), here or at anot
 stream's caller must be allowed to read the task. `TaskListener` sends progress and log messages with
 `tell`, `StatusNotifier` sends status notifications with `tell_session`. `ResultWaiter` registers the
 streams of `tasks/result` with `result`.
+
+With replicas, a host may wait for a task's result (`tasks/result`) at a replica that does not run the task. A
+*wait* is one such wait of a host, and has a name. A *note* is one notification of the task. The
+waiting replica announces the wait over the cluster bus. The running replica appends notes to a
+shared log of the wait, which the waiting one reads:
+
+    waiting:  AwaitsNotes(task, session, wait, is_new)   bus, repeated every SAID_AGAIN seconds
+    running:  append to the log `<wait>/notes`           shared log of event streams
+    waiting:  read the log, send each note on the stream
+
+When the task no longer runs there, the running replica appends the marker RELEASED: no more notes
+from this replica. The waiting one announces itself again if the task then runs elsewhere. It ends
+the log itself when the task has ended.
+
+The host may resume its stream at another replica; the wait then moves there with its name and log.
+The number of the last note moves with it (`StreamOrigin.last_note`), so that no note is sent twice.
+Without a remote wait nothing is written.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import NamedTuple
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from typing import Final, NamedTuple
 
 from taskgate.admission.access import AccessControl
 from taskgate.admission.concurrency import OpenStreams
 from taskgate.auth.context import AuthContext
+from taskgate.clock import Clock
 from taskgate.domain.record import TaskId, TaskRecord
-from taskgate.lifecycle.remote_notifications import RemoteNotifications
+from taskgate.errors import StoreUnavailable
 from taskgate.protocol.vocabulary import TASKS_GET, TASKS_RESULT
 from taskgate.sessions.host_session import HostSession
 from taskgate.sessions.registry import HostSessions
-from taskgate.streams.event_stream import EventStream
+from taskgate.stores.shared import StreamSegment
+from taskgate.streams.event_log import RETENTION
+from taskgate.streams.event_stream import EventStream, ResumableEventStream
+from taskgate.streams.handover import SharedResumableStreams
+from taskgate.streams.log_entries import RELEASED, StreamOrigin
+from taskgate.streams.resumable import ResumableStreams
+
+SAID_AGAIN: Final = 20.0
+"""Seconds between two announcements of a wait."""
+LOOK: Final = timedelta(seconds=5)
+"""The longest time until a waiting replica reads the log again, if no wake-up arrives."""
+RETRY: Final = 0.5
+"""Seconds until the log is read again after the store failed."""
+LAST_WORDS: Final = 1.0
+"""Seconds to wait for notes that were sent before the task ended."""
+MOST: Final = 10_000
+"""The limit of tasks with remote waits. Beyond it the waits of the oldest task are dropped; each is
+added again with its next announcement."""
 
 
 class TaskOrigin(NamedTuple):
@@ -49,7 +86,7 @@ class TaskStreams:
         sessions: HostSessions,
         access: AccessControl,
         open: OpenStreams,
-        afar: RemoteNotifications | None = None,
+        afar: "RemoteNotifications | None" = None,
     ) -> None:
         self._sessions = sessions
         self._access = access
@@ -118,3 +155,242 @@ class TaskStreams:
 
     def _may(self, caller: AuthContext, origin: TaskOrigin, method: str) -> bool:
         return self._access.is_allowed(caller, origin.mount, method, origin.tool)
+
+
+# --- waits at other replicas ------------------------------------------------------------------------------------------
+
+
+class AwaitsNotes(NamedTuple):
+    """A bus message to the replica that runs a task: a host waits for the task at the sender.
+
+    It is repeated during the wait. `session` is that of the waiting host. `is_new` is whether the
+    sender found no log of the wait yet, so that the receiver must create it.
+    """
+
+    task: str
+    session: str
+    wait: str
+    is_new: bool
+
+
+class _AnnouncedWait(NamedTuple):
+    """A wait that was announced; it is dropped at `until`, unless it is announced again before."""
+
+    session: str
+    wait: str
+    until: float
+
+
+class RemoteNotifications:
+    """Both sides of remote waits in this process.
+
+    `_running` are the tasks that run here, `_waits` the announced waits for them. `_newest` is the
+    number of the last entry that was appended to any log.
+    """
+
+    def __init__(self, shared: SharedResumableStreams, *, clock: Clock) -> None:
+        self._shared = shared
+        self._clock = clock
+        self._running: set[TaskId] = set()
+        # By task, then by wait; the newest is last.
+        self._waits: dict[TaskId, dict[str, _AnnouncedWait]] = {}
+        self._newest = 0
+        shared.bus.subscribe(AwaitsNotes, self._on_announced)
+        shared.on_released(self._on_moved_away)
+
+    # --- the replica that runs the task -------------------------------------------------------------------------------
+
+    def speak(self, task: TaskId) -> None:
+        """Add a task that starts to run here; `fall_silent` must follow at its end."""
+        self._running.add(task)
+
+    def tell(self, task: TaskId, message: str) -> bool:
+        """Send a notification to the newest remote wait of a task; return whether there is one.
+
+        Only one wait gets it, because a notification goes out on one stream (H-LEG-8).
+        """
+        waits = self._waits.get(task)
+        if not waits:
+            return False
+        wait = next(reversed(waits.values()))
+        if wait.until < self._clock.elapsed():
+            del waits[wait.wait]
+            return self.tell(task, message)
+        self._append(wait, message.encode(errors="replace"))
+        return True
+
+    def fall_silent(self, task: TaskId) -> None:
+        """Remove a task that no longer runs here, and tell its waits that no more notes follow."""
+        self._running.discard(task)
+        for wait in self._waits.pop(task, {}).values():
+            self._append(wait, RELEASED)
+
+    def _on_moved_away(self, session: str, about: StreamOrigin) -> None:
+        """Handle that the host of a local wait resumes its stream at another replica.
+
+        The wait counts as remote at once, before the other replica announces it: notes made in
+        between are in the log that it will read.
+        """
+        if about.task in self._running and about.wait is not None:
+            self._on_announced(AwaitsNotes(about.task, session, about.wait, True), "")
+
+    def _on_announced(self, announcement: AwaitsNotes, _: str) -> None:
+        """Handle the announcement of a wait: from the bus, or from a wait in this process."""
+        until = self._clock.elapsed() + RETENTION.total_seconds()
+        wait = _AnnouncedWait(announcement.session, announcement.wait, until)
+        if announcement.is_new and announcement.wait not in self._waits.get(announcement.task, ()):
+            self._shared.writer.open(announcement.session, _notes_of(announcement.wait), b"")
+        if announcement.task not in self._running:
+            # The task has ended here, or left: no notes come from this replica.
+            self._append(wait, RELEASED)
+            return
+        self._waits.setdefault(announcement.task, {})[announcement.wait] = wait
+        if len(self._waits) > MOST:
+            del self._waits[next(iter(self._waits))]
+
+    def _append(self, wait: _AnnouncedWait, note: bytes) -> None:
+        """Append a note, or RELEASED, to the log of a wait."""
+        # Numbered by time, so that the next process that runs the task continues with larger
+        # numbers.
+        self._newest = max(self._newest + 1, int(self._clock.now().timestamp() * 1_000_000))
+        self._shared.writer.append(wait.session, _notes_of(wait.wait), self._newest, note, at_once=True)
+
+    # --- the replica at which a host waits ----------------------------------------------------------------------------
+
+    def listen(
+        self, resumable: ResumableStreams, feed: ResumableEventStream, session: str, heard: "Heard | None"
+    ) -> "RemoteWait":
+        """Create the wait of a host at this replica, on the stream `feed`; it must be closed.
+
+        `heard` is given if the wait began at another replica.
+        """
+        return RemoteWait(self._shared, self._on_announced, _Stream(resumable, feed, session), heard)
+
+
+class Heard(NamedTuple):
+    """The state of a wait that moved here from another replica.
+
+    `wait` is its name, `place` the number of the last note that is known to be sent. `ahead` is how
+    many later notes the host has received too: the other replica sent them, but could not store
+    their numbers.
+    """
+
+    wait: str
+    place: int = 0
+    ahead: int = 0
+
+
+class _Stream(NamedTuple):
+    """A stream on which a host waits for a task, and its session."""
+
+    resumable: ResumableStreams
+    feed: ResumableEventStream
+    session: str
+
+
+class RemoteWait:
+    """One wait of a host at this replica, for a task that runs elsewhere or may later.
+
+    It reads the log only from the moment that the task runs at another replica. `awaited` is called
+    in place of a bus message if the task runs in this process.
+
+    - `_wait`, `_place`, `_ahead`: as in `Heard`, at present.
+    - `_has_moved`: whether the wait began at another replica.
+    - `_holder`: the process that runs the task, to which the wait was announced.
+    - `_is_new`: whether the log did not exist when it was last read.
+    - `_is_silent`: set when the log says that no more notes come from that process.
+    - `_reading`: the asyncio task that reads the log; None until it is needed.
+    """
+
+    def __init__(
+        self,
+        shared: SharedResumableStreams,
+        awaited: Callable[[AwaitsNotes, str], None],
+        stream: _Stream,
+        heard: Heard | None,
+    ) -> None:
+        self._shared = shared
+        self._on_announced = awaited
+        self._resumable, self._feed, self._session = stream
+        self._has_moved = heard is not None
+        self._wait, self._place, self._ahead = heard or Heard(stream.feed.name)
+        self._holder: str | None = None
+        self._task: TaskId | None = None
+        self._is_new = False
+        self._is_silent = asyncio.Event()
+        self._reading: asyncio.Task[None] | None = None
+
+    def follow(self, record: TaskRecord) -> bool:
+        """Announce the wait to the process that runs the task, if that is another one than before.
+
+        Called with each newer record. Returns whether the task's notes come from the log. Once they
+        do, they come from there to the end, so that they stay in order. The caller must then send
+        none itself.
+        """
+        holder = None if record.lease is None else record.lease.holder
+        if record.status.is_terminal or holder is None:
+            return self._reading is not None
+        # A task of this process needs no log, unless the wait has one with unread notes already.
+        if self._reading is None and not self._has_moved and holder == self._shared.bus.holder:
+            return False
+        if self._reading is None:
+            self._task, self._holder = record.id, holder
+            self._reading = asyncio.get_running_loop().create_task(self._read())
+        elif holder != self._holder:
+            self._holder = holder
+            self._is_silent.clear()
+            self._announce()
+        return True
+
+    async def last_words(self) -> None:
+        """Wait briefly for the last notes, because the task has ended, and end the log."""
+        if self._reading is None:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LAST_WORDS):
+                await self._is_silent.wait()
+        self._shared.writer.end(self._session, _notes_of(self._wait), self._place + 1, RELEASED)
+
+    async def close(self) -> None:
+        """Stop reading the log."""
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.wait([self._reading])
+
+    def _announce(self) -> None:
+        assert self._task is not None
+        announcement = AwaitsNotes(self._task, self._session, self._wait, self._is_new)
+        if self._holder == self._shared.bus.holder:
+            self._on_announced(announcement, self._holder)
+        else:
+            self._shared.bus.send(announcement, to=self._holder)
+
+    async def _read(self) -> None:
+        """Read the log, and repeat the announcement periodically."""
+        stream, loop, announced_at = _notes_of(self._wait), asyncio.get_running_loop(), 0.0
+        while True:
+            try:
+                segment = await self._shared.log.read(self._session, stream, after=self._place)
+                self._is_new = segment is None
+                if segment is not None:
+                    self._send_notes(segment)
+                if not announced_at or loop.time() - announced_at > SAID_AGAIN:
+                    announced_at = loop.time()
+                    self._announce()
+                await self._shared.log.wait_for_events(self._session, stream, timeout=LOOK)
+            except StoreUnavailable:
+                await asyncio.sleep(RETRY)
+
+    def _send_notes(self, segment: StreamSegment) -> None:
+        """Send the new notes on the stream, except those that the host has."""
+        for self._place, note in segment.events:
+            if note == RELEASED:
+                self._is_silent.set()
+            elif self._ahead:
+                self._ahead -= 1
+            else:
+                self._resumable.send_note(self._feed, note.decode(), self._place)
+
+
+def _notes_of(wait: str) -> str:
+    return f"{wait}/notes"

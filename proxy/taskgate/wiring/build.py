@@ -44,20 +44,18 @@ from taskgate.gateway.relay import PlainCallProxy
 from taskgate.gateway.resuming import Resuming
 from taskgate.gateway.session_messages import SessionMessageHandler
 from taskgate.gateway.sweeper import HostWaits, Sweeper
-from taskgate.lifecycle.changes import Changes
 from taskgate.lifecycle.checkpoints import CheckpointSeals
-from taskgate.lifecycle.following import ResultWaiter
-from taskgate.lifecycle.hearing import TaskListeners
-from taskgate.lifecycle.leasing import LeaseRules, Leasing
+from taskgate.lifecycle.input_delivery import InputDelivery
+from taskgate.lifecycle.leases import LeaseRules, Leasing
 from taskgate.lifecycle.measured import MeasuredLeases, MeasuredRates
-from taskgate.lifecycle.news import StatusNotifier
-from taskgate.lifecycle.offers import InputDelivery
-from taskgate.lifecycle.remote_notifications import RemoteNotifications
+from taskgate.lifecycle.result_wait import ResultWaiter
 from taskgate.lifecycle.retrievals import Unfetched
 from taskgate.lifecycle.runner import Runner
+from taskgate.lifecycle.status_notifications import StatusNotifier
+from taskgate.lifecycle.task_listener import TaskListeners
 from taskgate.lifecycle.task_service import TaskService
-from taskgate.lifecycle.task_streams import TaskStreams
-from taskgate.lifecycle.terms import TaskTerms
+from taskgate.lifecycle.task_streams import RemoteNotifications, TaskStreams
+from taskgate.lifecycle.transitions import Changes
 from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.protocol.modern.downstream import ModernDownstream
 from taskgate.sessions.host_session import SessionServices
@@ -267,17 +265,14 @@ async def build_runtime(
         store=store,
         lookups=lookups,
         runner=runner,
-        terms=TaskTerms(
-            live=live,
-            standings=standings,
-            clock=clock,
-            entropy=entropy,
-            lease=None if leasing is None else leasing.rules.length,
-        ),
+        live=live,
+        standings=standings,
         polls=polls,
         joining=joining,
         event_sink=event_sink,
         clock=clock,
+        entropy=entropy,
+        lease=None if leasing is None else leasing.rules.length,
     )
     sender = CallSender(coalescer=joining, event_sink=event_sink)
 

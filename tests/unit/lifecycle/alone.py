@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from helpers.manual_clock import ManualClock
 from helpers.shared_memory import LeasesInMemory
 from taskgate.clock import SharedClock
-from taskgate.lifecycle.leasing import Leasing
+from taskgate.lifecycle.leases import Leasing
 from taskgate.stores.memory import MemoryStore
 from taskgate.stores.shared import LeaseStore
 from unit.lifecycle.recorded_events import RecordedEvents

@@ -12,7 +12,7 @@ from taskgate.domain.events import CallSucceeded
 from taskgate.domain.record import TaskRecord
 from taskgate.errors import StoreUnavailable
 from taskgate.gateway.sweeper import Sweeper
-from taskgate.lifecycle.leasing import Leasing
+from taskgate.lifecycle.leases import Leasing
 from taskgate.lifecycle.runner import Runner
 from unit.lifecycle.recorded_events import RecordedEvents
 

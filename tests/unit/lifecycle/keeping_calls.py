@@ -7,7 +7,7 @@ import pytest
 
 from helpers.failing_store import FailingStore
 from taskgate.domain.record import TaskRecord
-from taskgate.lifecycle import checkpoint_writer
+from taskgate.lifecycle import checkpoints
 from taskgate.lifecycle.checkpoints import UNSEALED, CallCheckpoint
 from taskgate.lifecycle.inputs import TaskInputs
 from taskgate.upstream.resume_points import ResumePoint
@@ -20,7 +20,7 @@ FIRST, SECOND, THIRD = (ResumePoint("s", "2025-11-25", None, 1, event) for event
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is written again as soon as there is something new."""
-    monkeypatch.setattr(checkpoint_writer, "KEEP_EVERY", timedelta())
+    monkeypatch.setattr(checkpoints, "KEEP_EVERY", timedelta())
 
 
 def named(key: str | None = '"q"') -> Any:

@@ -22,10 +22,10 @@ from taskgate.domain.machine import advance
 from taskgate.domain.record import Lease, TaskId, TaskRecord, TaskStatus
 from taskgate.errors import StoreUnavailable
 from taskgate.gateway.sweeper import Sweeper
-from taskgate.lifecycle.changes import Changes
-from taskgate.lifecycle.hearing import TaskListeners
-from taskgate.lifecycle.leasing import LeaseRules, Leasing
+from taskgate.lifecycle.leases import LeaseRules, Leasing
 from taskgate.lifecycle.runner import Runner
+from taskgate.lifecycle.task_listener import TaskListeners
+from taskgate.lifecycle.transitions import Changes
 from taskgate.protocol.legacy.downstream import LegacyDownstream
 from unit.admission.live_rules import live
 from unit.lifecycle.gated import HERE, Gated, Gates, Replica, Server, sleep

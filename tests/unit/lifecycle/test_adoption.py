@@ -14,9 +14,9 @@ from helpers.waiting import bounded, eventually
 from taskgate.admission.rules import QuestionBounds
 from taskgate.domain.events import CallSucceeded, CancelRequested, Progressed
 from taskgate.domain.record import Faulted, TaskRecord, TaskStatus
-from taskgate.lifecycle.changes import Changes
-from taskgate.lifecycle.hearing import TaskListeners
 from taskgate.lifecycle.runner import Runner
+from taskgate.lifecycle.task_listener import TaskListeners
+from taskgate.lifecycle.transitions import Changes
 from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.stores.base import Store
 from taskgate.stores.open import open_store

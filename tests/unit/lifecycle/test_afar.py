@@ -10,8 +10,8 @@ from helpers.memory_stream_log import MemoryStreamLog
 from helpers.records import new_record
 from helpers.waiting import bounded, eventually
 from taskgate.domain.record import Lease, TaskRecord, evolve
-from taskgate.lifecycle import remote_notifications as module
-from taskgate.lifecycle.remote_notifications import AwaitsNotes, Heard, RemoteNotifications, RemoteWait
+from taskgate.lifecycle import task_streams as module
+from taskgate.lifecycle.task_streams import AwaitsNotes, Heard, RemoteNotifications, RemoteWait
 from taskgate.streams.event_log import RETENTION
 from taskgate.streams.event_stream import ResumableEventStream
 from taskgate.streams.log_entries import StreamOrigin

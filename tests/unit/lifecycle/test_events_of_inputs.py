@@ -10,10 +10,10 @@ from helpers.waiting import eventually
 from taskgate.auth.context import ANONYMOUS
 from taskgate.domain.events import CallSucceeded, Dispatched
 from taskgate.domain.record import OwnerKey
-from taskgate.lifecycle.changes import Changes
-from taskgate.lifecycle.following import ResultWaiter
+from taskgate.lifecycle.input_delivery import InputDelivery
 from taskgate.lifecycle.inputs import TaskInputs
-from taskgate.lifecycle.offers import InputDelivery
+from taskgate.lifecycle.result_wait import ResultWaiter
+from taskgate.lifecycle.transitions import Changes
 from taskgate.protocol.host_requests import AnswerInput
 from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.stores.open import open_store

@@ -10,10 +10,10 @@ from helpers.waiting import eventually
 from taskgate.admission.rules import QuestionBounds
 from taskgate.domain.events import Progressed
 from taskgate.domain.record import OwnerKey, TaskId
-from taskgate.lifecycle import hearing as module
-from taskgate.lifecycle.changes import Choose
-from taskgate.lifecycle.hearing import TaskListener, TaskListeners
+from taskgate.lifecycle import task_listener as module
+from taskgate.lifecycle.task_listener import TaskListener, TaskListeners
 from taskgate.lifecycle.task_streams import TaskOrigin
+from taskgate.lifecycle.transitions import Choose
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.protocol.messages import Notification

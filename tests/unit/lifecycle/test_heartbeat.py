@@ -9,7 +9,7 @@ import pytest
 from helpers.manual_clock import EPOCH, ManualClock
 from helpers.shared_memory import LeasesInMemory
 from taskgate.errors import StoreUnavailable
-from taskgate.lifecycle.heartbeat import Heartbeat
+from taskgate.lifecycle.leases import Heartbeat
 from taskgate.stores.shared import HeartbeatReply, LeaseStore
 from unit.lifecycle.alone import Alone
 from unit.lifecycle.several_runners import RULES
@@ -55,7 +55,7 @@ async def test_signs_of_life_go_on_while_the_loop_of_the_calls_stands_still() ->
 async def test_signs_of_life_go_on_whatever_goes_wrong_with_one(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("taskgate.lifecycle.heartbeat.RETRY", timedelta(milliseconds=1))
+    monkeypatch.setattr("taskgate.lifecycle.leases.RETRY", timedelta(milliseconds=1))
     one, beaten = Alone(), threading.Semaphore(0)
 
     async def beat(_: LeaseStore) -> bool:

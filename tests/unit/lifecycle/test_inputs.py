@@ -15,10 +15,10 @@ from taskgate.domain.events import Dispatched, InputAnswered, InputClaimed
 from taskgate.domain.machine import advance
 from taskgate.domain.record import TaskRecord
 from taskgate.errors import StoreUnavailable
-from taskgate.lifecycle import changes as changes_module
 from taskgate.lifecycle import inputs as module
-from taskgate.lifecycle.changes import Changes
+from taskgate.lifecycle import transitions as changes_module
 from taskgate.lifecycle.inputs import TaskInputs
+from taskgate.lifecycle.transitions import Changes
 from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.protocol.messages import Notification, Params
 from taskgate.protocol.server_messages import Question

@@ -9,9 +9,10 @@ from helpers.waiting import eventually
 from taskgate.domain.events import CallFaulted
 from taskgate.domain.machine import advance
 from taskgate.domain.record import FaultReason, TaskRecord
-from taskgate.lifecycle import checkpoint_writer, checkpoints, names
+from taskgate.lifecycle import checkpoints
+from taskgate.lifecycle import inputs as question_inputs
 from taskgate.lifecycle.checkpoints import UNSEALED, AskedQuestion, CallCheckpoint
-from taskgate.lifecycle.names import MAX_NAME
+from taskgate.lifecycle.inputs import MAX_NAME
 from unit.lifecycle.keeping_calls import FIRST, SECOND, THIRD, Seeing, call_checkpoint, hasty, kept, named
 from unit.lifecycle.test_inputs import ANSWER, World, idle, world
 
@@ -40,8 +41,8 @@ async def test_what_is_new_while_it_is_written_is_written_after_it_and_not_befor
         pauses.extend([seconds] if seconds else [])
         await sleep(0)
 
-    monkeypatch.setattr(checkpoint_writer, "KEEP_EVERY", timedelta(seconds=7))
-    monkeypatch.setattr(checkpoint_writer.asyncio, "sleep", noted)
+    monkeypatch.setattr(checkpoints, "KEEP_EVERY", timedelta(seconds=7))
+    monkeypatch.setattr(checkpoints.asyncio, "sleep", noted)
     inputs = world.inputs()
     inputs.on_checkpoint(FIRST, UNSEALED)
     await eventually(lambda: inputs.is_kept)
@@ -115,7 +116,7 @@ async def test_until_the_newest_place_is_written_the_one_before_knows_what_was_a
 async def test_more_answers_than_may_be_kept_are_taken_for_arrived(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(names, "MAX_CHECKPOINT_ANSWERS", len(ANSWER) - 1)
+    monkeypatch.setattr(question_inputs, "MAX_CHECKPOINT_ANSWERS", len(ANSWER) - 1)
     inputs, asked = world.inputs(), named()
     await kept(world, inputs, FIRST)
     inputs.ask(asked)

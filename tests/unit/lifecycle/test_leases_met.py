@@ -12,7 +12,7 @@ from helpers.manual_clock import EPOCH
 from helpers.records import after, new_lease, new_record
 from taskgate.domain.events import Progressed
 from taskgate.domain.record import TaskRecord, TaskStatus
-from taskgate.lifecycle.leasing import _SentHeartbeat
+from taskgate.lifecycle.leases import _SentHeartbeat
 from taskgate.lifecycle.task_runs import TaskRun
 from taskgate.stores.shared import HeartbeatReply
 from taskgate.telemetry.events import LeaseLost

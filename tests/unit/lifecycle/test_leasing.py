@@ -10,7 +10,7 @@ import pytest
 
 from taskgate.domain.events import CallSucceeded
 from taskgate.domain.record import Faulted, FaultReason, TaskRecord, TaskStatus
-from taskgate.lifecycle.takeovers import OUTCOME_UNKNOWN
+from taskgate.lifecycle.recovery import OUTCOME_UNKNOWN
 from taskgate.telemetry.events import LateAnswerDropped, LeaseLost, TaskRecovered
 from unit.lifecycle.gated import Replica
 from unit.lifecycle.several_runners import RULES, World

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from taskgate.lifecycle import names as module
+from taskgate.lifecycle import inputs as module
 from taskgate.lifecycle.checkpoints import AskedQuestion
-from taskgate.lifecycle.names import MAX_NAME, QuestionNames, is_name
+from taskgate.lifecycle.inputs import MAX_NAME, QuestionNames, is_name
 
 ASKED = AskedQuestion('"q"', "elicitation/create", "input-1")
 

@@ -15,10 +15,10 @@ from taskgate.domain.events import Dispatched, InputRequested
 from taskgate.domain.record import TaskRecord
 from taskgate.domain.versions import Peer
 from taskgate.errors import StoreUnavailable
-from taskgate.lifecycle import news as module
-from taskgate.lifecycle.changes import Changes
-from taskgate.lifecycle.news import ACQUAINTANCE, StatusNotifier
-from taskgate.lifecycle.offers import InputDelivery
+from taskgate.lifecycle import status_notifications as module
+from taskgate.lifecycle.input_delivery import InputDelivery
+from taskgate.lifecycle.status_notifications import ACQUAINTANCE, StatusNotifier
+from taskgate.lifecycle.transitions import Changes
 from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.stores.base import ChangeBatch, RecordChange, Store, Watch
 from taskgate.stores.open import open_store

@@ -12,8 +12,8 @@ from helpers.waiting import bounded, eventually
 from taskgate.domain.events import Dispatched, InputDeferred, InputRequested
 from taskgate.domain.record import TaskRecord
 from taskgate.errors import StoreUnavailable
-from taskgate.lifecycle.changes import Changes
-from taskgate.lifecycle.offers import InputDelivery
+from taskgate.lifecycle.input_delivery import InputDelivery
+from taskgate.lifecycle.transitions import Changes
 from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.stores.open import open_store
 from taskgate.streams.event_stream import EventStream

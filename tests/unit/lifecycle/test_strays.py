@@ -6,7 +6,7 @@ import pytest
 
 from helpers.records import new_input, new_record
 from taskgate.domain.record import TaskRecord, TaskStatus
-from taskgate.lifecycle.orphaned_claims import OrphanedClaim, OrphanedClaims
+from taskgate.lifecycle.leases import OrphanedClaim, OrphanedClaims
 
 PATIENCE = 10.0
 HERE, THERE = frozenset({"here"}), frozenset({"here", "there"})

@@ -14,11 +14,11 @@ from helpers.waiting import bounded
 from taskgate.domain.events import CallSucceeded, CheckpointSaved, Dispatched, InputClaimed, InputRequested, Progressed
 from taskgate.domain.record import Faulted, FaultReason, OwnerKey, SealedCheckpoint, TaskRecord, TaskStatus
 from taskgate.errors import StoreUnavailable
-from taskgate.lifecycle import completions, takeovers
-from taskgate.lifecycle.changes import Changes
+from taskgate.lifecycle import completions, recovery
 from taskgate.lifecycle.checkpoints import UNSEALED, CallCheckpoint, RoundCheckpoint
 from taskgate.lifecycle.completions import NOT_KEPT, Completions
-from taskgate.lifecycle.takeovers import Takeovers
+from taskgate.lifecycle.recovery import Takeovers
+from taskgate.lifecycle.transitions import Changes
 from taskgate.protocol.faults import call_ended
 from taskgate.upstream.resume_points import ResumePoint
 from unit.lifecycle.alone import Alone
@@ -185,7 +185,7 @@ async def test_a_session_is_ended_by_the_last_task_of_its_owner_that_is_in_it(
 
 
 async def test_who_has_more_tasks_than_are_looked_at_keeps_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(takeovers, "MAX_LOOKED_AT", 2)
+    monkeypatch.setattr(recovery, "MAX_LOOKED_AT", 2)
     one, ours = Alone(), in_session("s", id="a")
     await keep(one.store, ours, new_record(id="b"), new_record(id="c"))
     assert not await takeovers_of(one).is_last_in(ours, "s")

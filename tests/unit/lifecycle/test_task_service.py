@@ -24,7 +24,6 @@ from taskgate.domain.policy import PromotionMode, PromotionRule
 from taskgate.domain.record import FaultReason, OwnerKey, TaskRecord
 from taskgate.errors import InvalidParams, QueueFull, StoreUnavailable, TooManyTasks
 from taskgate.lifecycle.task_service import TaskService
-from taskgate.lifecycle.terms import TaskTerms
 from taskgate.protocol.discovery import ListedTool
 from taskgate.protocol.host_requests import CallTool, key_digest
 from taskgate.stores.open import open_store
@@ -56,16 +55,17 @@ class House:
             adopt=lambda record, underway, place: self.adopted.append(record),
             disown=lambda owner, task, dispatched: self.disowned.append(task),
         )
-        standings = QuotaSubjects(self.live)
         self.tasks = TaskService(
             store=store,  # type: ignore[arg-type]
             lookups=None,  # type: ignore[arg-type]
             runner=runner,  # type: ignore[arg-type]
-            terms=TaskTerms(live=self.live, standings=standings, clock=self.clock, entropy=SeededEntropy()),
+            live=self.live,
+            standings=QuotaSubjects(self.live),
             polls=SimpleNamespace(advise=lambda record: record),  # type: ignore[arg-type]
             joining=self.joining,
             event_sink=self.emitted,
             clock=self.clock,
+            entropy=SeededEntropy(),
         )
         self.place: Any = SimpleNamespace(
             mount=SimpleNamespace(name="reports", bulkhead=self.bulkhead),

@@ -12,10 +12,10 @@ from requirements import covers
 from taskgate.admission.concurrency import OpenStreams
 from taskgate.auth.context import ANONYMOUS
 from taskgate.domain.events import CallSucceeded
-from taskgate.lifecycle.changes import Changes
-from taskgate.lifecycle.following import ResultWaiter
-from taskgate.lifecycle.offers import InputDelivery
+from taskgate.lifecycle.input_delivery import InputDelivery
+from taskgate.lifecycle.result_wait import ResultWaiter
 from taskgate.lifecycle.task_streams import TaskStreams
+from taskgate.lifecycle.transitions import Changes
 from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.protocol.vocabulary import TASKS_RESULT
 from taskgate.stores.open import open_store

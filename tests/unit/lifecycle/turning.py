@@ -18,9 +18,9 @@ from taskgate.admission.rules import QuestionBounds
 from taskgate.auth.context import ANONYMOUS
 from taskgate.domain.events import CallSucceeded
 from taskgate.domain.record import Faulted, TaskRecord, TaskStatus
-from taskgate.lifecycle.changes import Changes
-from taskgate.lifecycle.hearing import TaskListeners
 from taskgate.lifecycle.runner import Runner
+from taskgate.lifecycle.task_listener import TaskListeners
+from taskgate.lifecycle.transitions import Changes
 from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.stores.base import Store
 from taskgate.stores.open import open_store

@@ -12,7 +12,7 @@ from helpers.records import new_record
 from helpers.waiting import bounded
 from taskgate.domain.versions import Era
 from taskgate.errors import UpstreamFailed, UpstreamReason
-from taskgate.lifecycle.hearing import NOBODY
+from taskgate.lifecycle.task_listener import NOBODY
 from taskgate.protocol.messages import Params, Response
 from taskgate.sessions.upstream_tracing import call_spans
 from taskgate.sessions.upstream_usage import CountedUpstream

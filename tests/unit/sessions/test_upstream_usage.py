@@ -8,7 +8,7 @@ import pytest
 
 from helpers.waiting import bounded
 from taskgate.domain.versions import Era
-from taskgate.lifecycle.hearing import NOBODY
+from taskgate.lifecycle.task_listener import NOBODY
 from taskgate.sessions.upstream_usage import CountedUpstream, RequestCounter
 from taskgate.upstream.base import Upstream, UpstreamSession, Vitals
 from taskgate.upstream.principal import Principal

@@ -18,7 +18,7 @@ from taskgate.admission.quota import QuotaSubjects
 from taskgate.admission.rules import RuntimeConfig
 from taskgate.config.model import GatewayConfig
 from taskgate.config.settings import admission_rules
-from taskgate.lifecycle.hearing import NOBODY
+from taskgate.lifecycle.task_listener import NOBODY
 from taskgate.protocol.discovery import gateway_info
 from taskgate.telemetry.events import CircuitChanged, ConcurrencyChanged, HealthChecked, UpstreamRetried
 from taskgate.telemetry.tracing import NO_TRACING

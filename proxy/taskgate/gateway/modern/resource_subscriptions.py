@@ -16,7 +16,7 @@ from taskgate.auth.context import AuthContext
 from taskgate.errors import UpstreamFailed
 from taskgate.gateway.modern.session_pool import SharedSession
 from taskgate.jsontext.edits import dump
-from taskgate.lifecycle.hearing import NOBODY
+from taskgate.lifecycle.task_listener import NOBODY
 from taskgate.protocol.messages import Params
 from taskgate.protocol.vocabulary import RESOURCES_SUBSCRIBE, RESOURCES_UNSUBSCRIBE
 from taskgate.system.background import Background

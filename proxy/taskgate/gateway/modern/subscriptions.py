@@ -27,7 +27,7 @@ from taskgate.gateway.modern.resource_subscriptions import ResourceSubscriptions
 from taskgate.gateway.modern.session_pool import SharedSession
 from taskgate.gateway.modern.told_tasks import ToldTasks
 from taskgate.gateway.modern.wishes import check_bounds, concerns_server, declares, is_granted
-from taskgate.lifecycle.changes import Changes
+from taskgate.lifecycle.transitions import Changes
 from taskgate.protocol import vocabulary as words
 from taskgate.protocol.dialects import ModernDownstreamDialect
 from taskgate.protocol.discovery import ServerDescription

@@ -15,9 +15,9 @@ from taskgate.domain.events import InputAnswered, TaskEvent
 from taskgate.domain.record import TaskRecord
 from taskgate.domain.versions import LEGACY
 from taskgate.errors import InvalidParams, MissingCapability, TaskAlreadyFinished, TaskNotFound
-from taskgate.lifecycle.changes import Changes
 from taskgate.lifecycle.runner import Runner
 from taskgate.lifecycle.task_service import TaskService
+from taskgate.lifecycle.transitions import Changes
 from taskgate.protocol.dialects import ModernDownstreamDialect
 from taskgate.protocol.faults import TASKS_NEEDED
 from taskgate.protocol.host_requests import CancelTask, GetTask, LegacyTaskRequest, UpdateTask

@@ -19,7 +19,7 @@ from taskgate.domain.versions import Era, Revision
 from taskgate.errors import UpstreamFailed
 from taskgate.gateway.modern.session_pool import SharedSession
 from taskgate.gateway.modern.subscriptions import Subscriptions
-from taskgate.lifecycle.changes import Changes
+from taskgate.lifecycle.transitions import Changes
 from taskgate.protocol.discovery import ServerDescription
 from taskgate.protocol.extensions import ExtensionPolicy
 from taskgate.protocol.host_requests import Listen, Subscription

@@ -16,8 +16,8 @@ from taskgate.domain.events import CallFaulted, CallSucceeded, Dispatched, Input
 from taskgate.domain.record import FaultReason, OwnerKey, TaskRecord
 from taskgate.domain.versions import Revision
 from taskgate.gateway.modern.task_requests import TaskRequests
-from taskgate.lifecycle.changes import Changes
 from taskgate.lifecycle.task_service import TaskService
+from taskgate.lifecycle.transitions import Changes
 from taskgate.protocol.host_requests import CancelTask, GetTask, LegacyTaskRequest, UpdateTask
 from taskgate.protocol.modern.downstream import ModernDownstream
 from taskgate.streams.exchange import RpcReply

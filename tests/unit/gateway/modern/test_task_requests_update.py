@@ -12,8 +12,8 @@ from taskgate.auth.context import ANONYMOUS
 from taskgate.domain.events import InputClaimed, InputDeferred
 from taskgate.domain.record import TaskStatus
 from taskgate.errors import InvalidParams
-from taskgate.lifecycle.news import StatusNotifier
-from taskgate.lifecycle.offers import InputDelivery
+from taskgate.lifecycle.input_delivery import InputDelivery
+from taskgate.lifecycle.status_notifications import StatusNotifier
 from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.stores.open import open_store
 from taskgate.streams.event_stream import EventStream

@@ -1,13 +1,13 @@
 """The leases of this process in a shared store: `Leasing`.
 
-Each running task has a lease, which heartbeats renew (`heartbeat`). A heartbeat sends the tasks of
+Each running task has a lease, which heartbeats renew (`Heartbeat`). A heartbeat sends the tasks of
 this process with the revisions that it knows. The reply says where the store differs:
 
 - lost: another process took the task over, so its call is cancelled here;
 - ended: the task has ended, for example by a cancellation, so its call stops;
-- behind: the store lost the task or its newest state, so it is restored (`restoring`);
+- behind: the store lost the task or its newest state, so it is restored (`RecordCopies`);
 - alive: the live processes. If a missing one had sent a question to a host, the question's claim is
-  removed (`orphaned_claims`).
+  removed (`OrphanedClaims`).
 
 `Runner` calls `begin` and `end` around each run. The sweeper takes over tasks of other processes,
 but only while `may_take_over`. Heartbeats are sent on a thread of their own. They are sent
@@ -18,19 +18,19 @@ stopped and before the store closes.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import threading
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
+from logging import getLogger
 from typing import Final, NamedTuple
 
 from taskgate.clock import SharedClock
 from taskgate.domain.record import TaskId, TaskRecord
 from taskgate.errors import StoreUnavailable
-from taskgate.lifecycle.heartbeat import Heartbeat
-from taskgate.lifecycle.holdings import BEATS, Holdings
-from taskgate.lifecycle.orphaned_claims import OrphanedClaims
-from taskgate.lifecycle.restoring import Restoring
+from taskgate.lifecycle.input_delivery import carrier
+from taskgate.lifecycle.recovery import RecordCopies
 from taskgate.lifecycle.task_runs import TaskRun
 from taskgate.stores.shared import HeartbeatReply, LeaseStore, LeaseStoreFactory
 from taskgate.system.background import Background
@@ -41,6 +41,13 @@ STEADY_BEATS: Final = 2
 live processes have renewed their leases."""
 PULSES: Final = 4
 """How often the main loop shows activity in the time of a heartbeat."""
+ENDED_BEATS: Final = 2
+"""The number of heartbeats for which a final state must have been stored before its copy is
+dropped."""
+RETRY: Final = timedelta(seconds=1)
+"""The delay before a failed heartbeat is repeated."""
+
+log = getLogger("taskgate.leases")
 
 
 class LeaseRules(NamedTuple):
@@ -70,7 +77,7 @@ class Leasing:
     `leases` is the store for that loop, `apart` opens another one for the heartbeat thread. Times
     are those of the monotonic clock, except `_until`, which is of the store's clock.
 
-    - `_runs`: the calls that run here; `_kept`: copies of their records, and of those just ended.
+    - `_runs`: the calls that run here; `_copies`: copies of their records, and of those just ended.
     - `_alive`: when the main loop last showed activity.
     - `_steady`: since when the store has answered without a sign of lost data; None if not now.
     - `_zero`: the store's time at zero of the monotonic clock, at the last reply.
@@ -93,8 +100,8 @@ class Leasing:
         self._clock = clock
         self._event_sink = event_sink
         self._runs: dict[TaskId, TaskRun] = {}
-        self._kept = Holdings(BEATS * rules.heartbeat.total_seconds())
-        self._restoring = Restoring(self._kept, leases, holder=holder, length=rules.length, clock=clock)
+        patience = ENDED_BEATS * rules.heartbeat.total_seconds()
+        self._copies = RecordCopies(leases, holder=holder, length=rules.length, patience=patience, clock=clock)
         self._orphaned_claims = OrphanedClaims(STEADY_BEATS * rules.heartbeat.total_seconds())
         self._background = Background()
         self._heartbeat = Heartbeat(apart, self._beat_apart, every=rules.heartbeat)
@@ -156,7 +163,7 @@ class Leasing:
 
     async def beat(self) -> None:
         """Send a heartbeat now from the main loop, and handle the reply. Raises StoreUnavailable."""
-        sent = _SentHeartbeat(self._kept.revisions(), self._clock.elapsed(), self.rules.length, self._until)
+        sent = _SentHeartbeat(self._copies.revisions(), self._clock.elapsed(), self.rules.length, self._until)
         try:
             reply = await self._leases.beat(self.holder, sent.held, lease=sent.lease)
         except StoreUnavailable:
@@ -170,13 +177,13 @@ class Leasing:
         """Add a call that starts here. `record` is whole, and stored with this process's lease."""
         run.begun = self._clock.elapsed()
         self._runs[record.id] = run
-        self._kept.begin(record)
+        self._copies.begin(record)
 
     def end(self, run: TaskRun) -> None:
-        """Remove a run that has ended. Its record's copy may stay for a while (`Holdings.end`)."""
+        """Remove a run that has ended. Its record's copy may stay for a while (`RecordCopies.end`)."""
         if self._runs.get(run.id) is run:
             del self._runs[run.id]
-            self._kept.end(run.id)
+            self._copies.end(run.id)
 
     def keeps(self, run: TaskRun, record: TaskRecord) -> bool:
         """Return whether a run continues here although its lease had lapsed; else it is cancelled.
@@ -184,7 +191,7 @@ class Leasing:
         It continues if no other process changed its record meanwhile. `record` is what the sweeper
         found when it gave the lapsed lease to this process again.
         """
-        if not run.is_lost and self._kept.revision(record.id) == record.revision:
+        if not run.is_lost and self._copies.revision(record.id) == record.revision:
             return True
         self.lose(run)
         return False
@@ -194,7 +201,7 @@ class Leasing:
         if not run.is_lost:
             self._event_sink.emit(LeaseLost("task"))
             run.lose()
-            self._kept.end(run.id, forget=True)
+            self._copies.end(run.id, forget=True)
 
     # --- the Hold protocol --------------------------------------------------------------------------------------------
 
@@ -203,16 +210,16 @@ class Leasing:
         return record.lease is not None and record.lease.holder == self.holder and not (run is not None and run.is_lost)
 
     def wrote(self, record: TaskRecord) -> None:
-        self._kept.put(record, at=self._clock.elapsed())
+        self._copies.put(record)
 
     def overslept(self, since: float) -> bool:
         return self._clock.elapsed() - since >= self.rules.length.total_seconds()
 
     async def healed(self, task: TaskId, found: TaskRecord | None) -> bool:
-        known = self._kept.revision(task)
+        known = self._copies.revision(task)
         if known is None or (found is not None and (found.revision >= known or found.status.is_terminal)):
             return False
-        return await self._restoring.restore(task)
+        return await self._copies.restore(task)
 
     # --- heartbeats ---------------------------------------------------------------------------------------------------
 
@@ -236,7 +243,7 @@ class Leasing:
         # The longer the main loop shows no activity, the shorter are the leases. So they end soon
         # after a whole lease without activity.
         lease = min(self.rules.length, self.rules.length - age + self.rules.heartbeat)
-        sent = _SentHeartbeat(self._kept.revisions(), asked, lease, self._until)
+        sent = _SentHeartbeat(self._copies.revisions(), asked, lease, self._until)
         try:
             reply = await leases.beat(self.holder, sent.held, lease=lease)
         except StoreUnavailable:
@@ -263,27 +270,26 @@ class Leasing:
         self._clock.align(reply.time, asked=asked, answered=answered)
         self._others = reply.alive - {self.holder}
         self._until, self._full = reply.time + sent.lease, reply.full
-        forgotten = self._restoring.forgotten(reply.behind)
-        refused = self._restoring.refused(forgotten)
+        forgotten, refused = self._copies.forgotten(reply.behind)
         for run in self._running(refused, asked):
             # The store did not take it back, and is still behind: another process has the task.
             self.lose(run)
         for task in refused - self._runs.keys():
-            self._kept.end(task, forget=True)
-        if forgotten or _is_older(reply, sent) or self._clock_was_set():
+            self._copies.end(task, forget=True)
+        if forgotten or refused or _is_older(reply, sent) or self._clock_was_set():
             # The store lost data, or its clock jumped. Other processes may not have renewed their
             # leases since: until they do, a lapsed or missing lease proves nothing.
             self._distrust_store()
         elif self._steady is None or _is_late(reply, sent):
             self._steady = answered
         if forgotten:
-            self._background.run(partial(self._restoring.restore_all, forgotten - refused))
+            self._background.run(partial(self._copies.restore_all, forgotten))
         for run in self._running(reply.lost, asked):
             self.lose(run)
         for run in self._running(reply.ended, asked):
             run.stop()
         found = {task: revision for task, revision in sent.held.items() if task not in reply.behind}
-        self._kept.found(found, asked=asked)
+        self._copies.found(found, asked=asked)
         self._free_orphaned_claims(reply.alive, asked)
 
     def _clock_was_set(self) -> bool:
@@ -294,7 +300,7 @@ class Leasing:
     def _free_orphaned_claims(self, alive: frozenset[str], asked: float) -> None:
         """Remove the claims of questions whose streams belonged to processes that are gone."""
         if self.may_take_over:
-            for orphan in self._orphaned_claims.look(self._kept.records(), alive, asked):
+            for orphan in self._orphaned_claims.look(self._copies.records(), alive, asked):
                 if (run := self._runs.get(orphan.task)) is not None:
                     run.listener.free(orphan.key, orphan.claim)
 
@@ -319,3 +325,111 @@ def _is_late(reply: HeartbeatReply, sent: _SentHeartbeat) -> bool:
 def _is_older(reply: HeartbeatReply, sent: _SentHeartbeat) -> bool:
     """Return whether the store no longer knows the previous heartbeat: it has an older state again."""
     return sent.before is not None and (reply.before is None or reply.before < sent.before)
+
+
+class Heartbeat:
+    """A thread that calls `beat` every `every`, and sooner after a failure.
+
+    It has its own event loop and its own connection. So the leases survive a moment in which the
+    main loop is blocked.
+
+    `apart` opens the thread's own lease store. `beat` runs on the thread; it returns False if the
+    store failed.
+    """
+
+    def __init__(
+        self, apart: LeaseStoreFactory, beat: Callable[[LeaseStore], Awaitable[bool]], *, every: timedelta
+    ) -> None:
+        self._apart = apart
+        self._beat = beat
+        self._every = every
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, args=(self._loop,), name="taskgate-heartbeat", daemon=True)
+        self._thread.start()
+
+    async def stop(self) -> None:
+        """Stop the thread and wait for its end. A heartbeat under way is cancelled."""
+        loop, thread = self._loop, self._thread
+        self._loop = self._thread = None
+        if loop is not None and thread is not None:
+            loop.call_soon_threadsafe(_cancel_all, loop)
+            await asyncio.to_thread(thread.join)
+            loop.close()
+
+    def _run(self, loop: asyncio.AbstractEventLoop) -> None:
+        asyncio.set_event_loop(loop)
+        with suppress(asyncio.CancelledError):
+            loop.run_until_complete(self._beat_with_reconnects())
+
+    async def _beat_with_reconnects(self) -> None:
+        while True:
+            try:
+                async with self._apart() as leases:
+                    await self._beat_on(leases)
+            except Exception:
+                # Without heartbeats other replicas take over all tasks of this one, so retry after
+                # any error.
+                log.exception("Unexpected error while renewing leases; trying again")
+                await asyncio.sleep(RETRY.total_seconds())
+
+    async def _beat_on(self, leases: LeaseStore) -> None:
+        while True:
+            succeeded = await self._beat(leases)
+            await asyncio.sleep((self._every if succeeded else min(self._every, RETRY)).total_seconds())
+
+
+def _cancel_all(loop: asyncio.AbstractEventLoop) -> None:
+    for task in asyncio.all_tasks(loop):
+        task.cancel()
+
+
+class OrphanedClaim(NamedTuple):
+    """A question of a task by its key, and the claim of a stream that is gone."""
+
+    task: TaskId
+    key: str
+    claim: str
+
+
+class OrphanedClaims:
+    """The claims of questions by processes that are gone.
+
+    A question of a task may have been sent on a stream of another replica, whose claim is in the
+    record (`input_delivery`). If that replica is gone, its claim would block the question forever.
+    The process that runs the task looks for such claims, because it has a copy of the record.
+
+    A claim is orphaned if its process stays missing for `patience` seconds: a short gap must not ask
+    a host twice (H-LEG-8). `_since` is when a claim's process was first missing.
+    """
+
+    def __init__(self, patience: float) -> None:
+        self._patience = patience
+        self._since: dict[OrphanedClaim, float] = {}
+
+    def look(self, records: Iterable[TaskRecord], alive: Collection[str], asked: float) -> list[OrphanedClaim]:
+        """Return the claims in `records` that are orphaned by now.
+
+        `alive` are the processes that lived at the time `asked`. A process that is missing for the
+        first time may have started after `alive` was read, so one look is never enough. A claim is
+        returned again after the same time if it still exists, because its removal may fail.
+        """
+        missing = [claim for record in records for claim in _claimed(record) if carrier(claim.claim) not in alive]
+        self._since = {claim: self._since.get(claim, asked) for claim in missing}
+        orphaned = [claim for claim, since in self._since.items() if asked - since >= self._patience]
+        self._since.update(dict.fromkeys(orphaned, asked))
+        return orphaned
+
+    def forget(self) -> None:
+        """Start again, because the store failed or lost data: a missing process proves nothing."""
+        self._since.clear()
+
+
+def _claimed(record: TaskRecord) -> Iterator[OrphanedClaim]:
+    for request in record.inputs:
+        if request.claimed_by is not None:
+            yield OrphanedClaim(record.id, request.key, request.claimed_by)

@@ -23,7 +23,7 @@ from typing import NamedTuple
 from taskgate.domain.events import InputClaimed, TaskEvent
 from taskgate.domain.record import InputRequest, OwnerKey, TaskId, TaskRecord
 from taskgate.domain.versions import Peer
-from taskgate.lifecycle.changes import Changes
+from taskgate.lifecycle.transitions import Changes
 from taskgate.protocol.dialects import LegacyDownstreamDialect
 from taskgate.sessions.questions import WITHDRAWN
 from taskgate.streams.event_stream import EventStream

@@ -21,7 +21,7 @@ from taskgate.clock import Clock
 from taskgate.domain.listing import Position, TaskFilter, TaskOrder, TaskState
 from taskgate.domain.record import OwnerKey, TaskId, TaskRecord, TaskStatus
 from taskgate.errors import StoreUnavailable
-from taskgate.lifecycle.offers import InputDelivery
+from taskgate.lifecycle.input_delivery import InputDelivery
 from taskgate.lifecycle.task_streams import TaskStreams, origin_of
 from taskgate.protocol.dialects import LegacyDownstreamDialect
 from taskgate.sessions.host_session import HostSession

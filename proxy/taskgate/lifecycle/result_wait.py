@@ -26,10 +26,9 @@ from taskgate.domain.events import InputAnswered, InputDeferred, TaskEvent
 from taskgate.domain.record import TaskId, TaskRecord
 from taskgate.domain.versions import Peer
 from taskgate.errors import AuthReason, Draining, GatewayError, TaskNotFound, Unauthenticated
-from taskgate.lifecycle.changes import Changes
-from taskgate.lifecycle.offers import InputDelivery
-from taskgate.lifecycle.remote_notifications import Heard, RemoteWait
-from taskgate.lifecycle.task_streams import TaskStreams, origin_of
+from taskgate.lifecycle.input_delivery import InputDelivery
+from taskgate.lifecycle.task_streams import Heard, RemoteWait, TaskStreams, origin_of
+from taskgate.lifecycle.transitions import Changes
 from taskgate.protocol.dialects import LegacyDownstreamDialect
 from taskgate.protocol.faults import fault
 from taskgate.protocol.host_requests import AnswerInput

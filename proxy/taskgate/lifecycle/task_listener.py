@@ -28,11 +28,17 @@ from typing import Any, Final
 from taskgate.admission.rules import RuntimeConfig
 from taskgate.domain.events import Progressed, TaskEvent
 from taskgate.domain.record import OwnerKey, RequestId, TaskRecord
-from taskgate.lifecycle.changes import Changes
-from taskgate.lifecycle.checkpoints import UNSEALED, CallCheckpoint, CheckpointSeals, RoundCheckpoint
+from taskgate.lifecycle.checkpoints import (
+    UNSEALED,
+    CallCheckpoint,
+    CheckpointSeals,
+    RoundCheckpoint,
+    RoundCheckpointWriter,
+    RoundWaiter,
+)
 from taskgate.lifecycle.inputs import TaskInputs
-from taskgate.lifecycle.rounds import RoundCheckpointWriter, RoundWaiter
 from taskgate.lifecycle.task_streams import TaskOrigin, TaskStreams, origin_of
+from taskgate.lifecycle.transitions import Changes
 from taskgate.protocol.dialects import LegacyDownstreamDialect
 from taskgate.protocol.discovery import ServerDescription
 from taskgate.protocol.messages import Notification
