@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from taskgate.admission.concurrency import Bulkhead
+from taskgate.domain.policy import SupportOf
 from taskgate.jsontext.spans import RawJson
-from taskgate.protocol.dialects import SupportOf
 from taskgate.protocol.extensions import ExtensionPolicy
 from taskgate.upstream.base import Upstream
 

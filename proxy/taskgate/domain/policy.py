@@ -6,7 +6,7 @@ reload of the configuration makes a new policy. `lifecycle` and `gateway` act on
 """
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
@@ -54,6 +54,10 @@ class TaskSupport(StrEnum):
     FORBIDDEN = "forbidden"
     OPTIONAL = "optional"
     REQUIRED = "required"
+
+
+SupportOf = Callable[[str, Mapping[str, bool]], TaskSupport]
+"""Returns the task support that hosts see, by a tool's name and its server's hints."""
 
 
 class OnLost(StrEnum):

@@ -30,7 +30,6 @@ from taskgate.gateway.resuming import Resuming
 from taskgate.lifecycle.result_wait import ResultWaiter
 from taskgate.lifecycle.task_service import TaskService
 from taskgate.protocol import vocabulary as words
-from taskgate.protocol.dialects import EraCrossing, LegacyDownstreamDialect
 from taskgate.protocol.host_requests import (
     AnswerPing,
     AwaitTask,
@@ -42,6 +41,8 @@ from taskgate.protocol.host_requests import (
     OpenSession,
     Relay,
 )
+from taskgate.protocol.legacy.downstream import LegacyDownstream
+from taskgate.protocol.legacy.results import EraCrossing
 from taskgate.protocol.messages import Message, Request, Response
 from taskgate.sessions.binding import client_features
 from taskgate.sessions.host_session import HostSession
@@ -81,7 +82,7 @@ class InSessionMessages:
     for a GET or DELETE request.
     """
 
-    def __init__(self, *, services: LegacyServices, dialect: LegacyDownstreamDialect, event_sink: EventSink) -> None:
+    def __init__(self, *, services: LegacyServices, dialect: LegacyDownstream, event_sink: EventSink) -> None:
         self._services = services
         self._dialect = dialect
         self._event_sink = event_sink

@@ -23,7 +23,6 @@ from taskgate.cluster.messages import (
 from taskgate.gateway.relay import PlainCallProxy
 from taskgate.lifecycle.result_wait import ResultWaiter
 from taskgate.lifecycle.runner import Runner
-from taskgate.protocol.dialects import LegacyDownstreamDialect
 from taskgate.protocol.host_requests import (
     AnswerInput,
     AnswerQuestion,
@@ -32,6 +31,7 @@ from taskgate.protocol.host_requests import (
     NotifyServer,
     ReportProgress,
 )
+from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.sessions.host_session import HostSession
 from taskgate.sessions.questions import asking_replica
 
@@ -48,7 +48,7 @@ class ClientNotifications:
         following: ResultWaiter,
         relaying: PlainCallProxy,
         runner: Runner,
-        dialect: LegacyDownstreamDialect,
+        dialect: LegacyDownstream,
         bus: ClusterBus | None = None,
     ) -> None:
         self._bus = bus

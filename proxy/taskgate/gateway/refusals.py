@@ -23,10 +23,10 @@ from taskgate.errors import (
     Unauthenticated,
     UpstreamFailed,
 )
-from taskgate.protocol.dialects import ModernDownstreamDialect
 from taskgate.protocol.faults import fault
 from taskgate.protocol.jsonrpc import parse, result_text
 from taskgate.protocol.messages import Message, Request, Response
+from taskgate.protocol.modern.downstream import ModernDownstream
 from taskgate.protocol.vocabulary import OVER_LIMIT, TOOLS_CALL, UNAVAILABLE
 from taskgate.streams.exchange import HttpReply
 
@@ -96,7 +96,7 @@ class RejectionRenderer:
     `live` has the present setting. `dialect` writes results for modern hosts.
     """
 
-    def __init__(self, live: RuntimeConfig, dialect: ModernDownstreamDialect) -> None:
+    def __init__(self, live: RuntimeConfig, dialect: ModernDownstream) -> None:
         self._live = live
         self._dialect = dialect
 

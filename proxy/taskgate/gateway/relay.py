@@ -22,7 +22,7 @@ from taskgate.domain.record import RequestId
 from taskgate.errors import CutOff
 from taskgate.gateway.host_listener import HostListener, Keepalives
 from taskgate.gateway.outbound_calls import SLOW_METHODS, CallSender, OutboundCall
-from taskgate.protocol.dialects import LegacyDownstreamDialect
+from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.protocol.messages import Notification, Response
 from taskgate.protocol.server_messages import progress_done
 from taskgate.protocol.vocabulary import NOTE_PROGRESS
@@ -52,7 +52,7 @@ class PlainCallProxy:
     becomes an event stream.
     """
 
-    def __init__(self, *, dialect: LegacyDownstreamDialect, patience: timedelta, sender: CallSender) -> None:
+    def __init__(self, *, dialect: LegacyDownstream, patience: timedelta, sender: CallSender) -> None:
         self._dialect = dialect
         interval = patience.total_seconds()
         self._keepalives = Keepalives(TimerWheel(interval), interval, dialect.progress)
@@ -142,7 +142,7 @@ class _CallForwarder(HostListener):
     """
 
     host_session: HostSession
-    dialect: LegacyDownstreamDialect
+    dialect: LegacyDownstream
     _watches_host: bool = field(default=False, init=False)
 
     def on_notification(self, notification: Notification) -> None:

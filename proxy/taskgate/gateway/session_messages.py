@@ -20,8 +20,8 @@ from taskgate.domain.record import OwnerKey
 from taskgate.errors import MalformedMessage, UnparsableMessage
 from taskgate.gateway.relay import PlainCallProxy
 from taskgate.lifecycle.runner import Runner
-from taskgate.protocol.dialects import LegacyDownstreamDialect
 from taskgate.protocol.jsonrpc import parse
+from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.protocol.messages import Notification
 from taskgate.sessions.registry import HostSessions
 
@@ -33,7 +33,7 @@ class SessionMessageHandler:
     """The subscriber of messages about sessions."""
 
     def __init__(
-        self, *, sessions: HostSessions, relaying: PlainCallProxy, runner: Runner, dialect: LegacyDownstreamDialect
+        self, *, sessions: HostSessions, relaying: PlainCallProxy, runner: Runner, dialect: LegacyDownstream
     ) -> None:
         self._sessions = sessions
         self._relaying = relaying

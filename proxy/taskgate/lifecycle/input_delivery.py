@@ -24,7 +24,7 @@ from taskgate.domain.events import InputClaimed, TaskEvent
 from taskgate.domain.record import InputRequest, OwnerKey, TaskId, TaskRecord
 from taskgate.domain.versions import Peer
 from taskgate.lifecycle.transitions import Changes
-from taskgate.protocol.dialects import LegacyDownstreamDialect
+from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.sessions.questions import WITHDRAWN
 from taskgate.streams.event_stream import EventStream
 from taskgate.system.background import Background
@@ -44,7 +44,7 @@ class _Offer(NamedTuple):
 class InputDelivery:
     """The input requests on streams of this process. `holder` is the name of the process."""
 
-    def __init__(self, *, holder: str, changes: Changes, dialect: LegacyDownstreamDialect) -> None:
+    def __init__(self, *, holder: str, changes: Changes, dialect: LegacyDownstream) -> None:
         self._holder = holder
         self._changes = changes
         self._dialect = dialect

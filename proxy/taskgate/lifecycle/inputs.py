@@ -49,7 +49,7 @@ from taskgate.lifecycle.checkpoints import (
     RoundCheckpointWriter,
 )
 from taskgate.lifecycle.transitions import Changes
-from taskgate.protocol.dialects import LegacyDownstreamDialect
+from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.protocol.server_messages import Question
 from taskgate.system.background import Background
 from taskgate.upstream.call_listener import Between, ServerQuestion
@@ -191,7 +191,7 @@ class TaskInputs:
         task: TaskId,
         *,
         changes: Changes,
-        dialect: LegacyDownstreamDialect,
+        dialect: LegacyDownstream,
         bounds: QuestionBounds,
     ) -> None:
         self._owner = owner

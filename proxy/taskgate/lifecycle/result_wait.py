@@ -29,9 +29,9 @@ from taskgate.errors import AuthReason, Draining, GatewayError, TaskNotFound, Un
 from taskgate.lifecycle.input_delivery import InputDelivery
 from taskgate.lifecycle.task_streams import Heard, RemoteWait, TaskStreams, origin_of
 from taskgate.lifecycle.transitions import Changes
-from taskgate.protocol.dialects import LegacyDownstreamDialect
 from taskgate.protocol.faults import fault
 from taskgate.protocol.host_requests import AnswerInput
+from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.protocol.vocabulary import TASKS_RESULT
 from taskgate.sessions.host_session import HostSession
 from taskgate.stores.base import TaskStore, TaskWatch
@@ -75,7 +75,7 @@ class ResultWaiter:
         access: AccessControl,
         streams: TaskStreams,
         offers: InputDelivery,
-        dialect: LegacyDownstreamDialect,
+        dialect: LegacyDownstream,
         clock: Clock,
     ) -> None:
         self._store = store

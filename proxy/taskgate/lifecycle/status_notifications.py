@@ -23,7 +23,7 @@ from taskgate.domain.record import OwnerKey, TaskId, TaskRecord, TaskStatus
 from taskgate.errors import StoreUnavailable
 from taskgate.lifecycle.input_delivery import InputDelivery
 from taskgate.lifecycle.task_streams import TaskStreams, origin_of
-from taskgate.protocol.dialects import LegacyDownstreamDialect
+from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.sessions.host_session import HostSession
 from taskgate.stores.base import OwnerWatch, TaskStore
 from taskgate.system.background import Background
@@ -61,7 +61,7 @@ class StatusNotifier:
         streams: TaskStreams,
         offers: InputDelivery,
         polls: PollLimiter,
-        dialect: LegacyDownstreamDialect,
+        dialect: LegacyDownstream,
         clock: Clock,
     ) -> None:
         self._store = store

@@ -39,8 +39,8 @@ from taskgate.lifecycle.checkpoints import (
 from taskgate.lifecycle.inputs import TaskInputs
 from taskgate.lifecycle.task_streams import TaskOrigin, TaskStreams, origin_of
 from taskgate.lifecycle.transitions import Changes
-from taskgate.protocol.dialects import LegacyDownstreamDialect
 from taskgate.protocol.discovery import ServerDescription
+from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.protocol.messages import Notification
 from taskgate.protocol.server_messages import Question, read_progress
 from taskgate.protocol.vocabulary import NOTE_MESSAGE, NOTE_PROGRESS
@@ -65,7 +65,7 @@ class TaskListeners:
         *,
         changes: Changes,
         streams: TaskStreams,
-        dialect: LegacyDownstreamDialect,
+        dialect: LegacyDownstream,
         live: RuntimeConfig,
         checkpoints: CheckpointSeals = UNSEALED,
         outlives: bool = True,

@@ -19,8 +19,8 @@ from taskgate.cluster.bus import ClusterBus
 from taskgate.cluster.remote_sessions import RemoteStreams, SessionSettings
 from taskgate.domain.record import OwnerKey, RequestId
 from taskgate.domain.versions import Peer, Revision
-from taskgate.protocol.dialects import LegacyDownstreamDialect
 from taskgate.protocol.discovery import ServerDescription
+from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.protocol.messages import Notification
 from taskgate.sessions.questions import QuestionStream, SessionQuestions
 from taskgate.streams.event_log import EventBudget, EventLog, MemoryEventLog
@@ -43,7 +43,7 @@ class SessionServices(NamedTuple):
     `bus` and `shared_resumable` connect replicas; they are None in a gateway of one process.
     """
 
-    dialect: LegacyDownstreamDialect
+    dialect: LegacyDownstream
     live: RuntimeConfig
     clock: Clock
     entropy: Entropy

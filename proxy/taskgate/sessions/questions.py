@@ -14,7 +14,7 @@ from logging import getLogger
 from typing import Final, Protocol
 
 from taskgate.admission.rules import MAX_QUESTION, QuestionBounds
-from taskgate.protocol.dialects import LegacyDownstreamDialect
+from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.protocol.messages import Notification
 from taskgate.protocol.server_messages import Answer
 from taskgate.streams.event_stream import EventStream
@@ -77,7 +77,7 @@ class SessionQuestions:
     def __init__(
         self,
         *,
-        dialect: LegacyDownstreamDialect,
+        dialect: LegacyDownstream,
         bounds: QuestionBounds,
         replica: str = "",
         on_change: Callable[[EventStream | None], None] = lambda _: None,

@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
 from taskgate.clock import Entropy
-from taskgate.protocol.dialects import LegacyUpstreamDialect
+from taskgate.protocol.legacy.upstream import LegacyUpstream
 from taskgate.protocol.messages import Notification, Response
 from taskgate.protocol.vocabulary import TOOLS_CALL
 from taskgate.system.cancel_scope import CancelScope
@@ -107,7 +107,7 @@ class UpstreamContext:
 
     transport: Transport
     settings: UpstreamSettings
-    dialect: LegacyUpstreamDialect
+    dialect: LegacyUpstream
     observer: UpstreamObserver
     ids: Iterator[int]
     alarms: TimerWheel

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from taskgate.domain.versions import NEWEST_LEGACY, Era
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.protocol.classify import era_of_discovery, era_of_refusal
-from taskgate.protocol.dialects import ModernUpstreamDialect
+from taskgate.protocol.modern.upstream import ModernUpstream
 from taskgate.upstream import failures
 from taskgate.upstream.base import POSTED, Incoming, Outgoing
 from taskgate.upstream.calls import UpstreamContext
@@ -67,7 +67,7 @@ class _Inquiry:
 class EraFinder:
     """The finder of one server's era, which it remembers."""
 
-    def __init__(self, modern: ModernUpstreamDialect) -> None:
+    def __init__(self, modern: ModernUpstream) -> None:
         self._modern = modern
         self._inquiry: _Inquiry | None = None
         self.era: Era | None = None

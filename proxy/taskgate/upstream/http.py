@@ -14,7 +14,8 @@ from logging import getLogger
 from taskgate.clock import Clock, Entropy
 from taskgate.domain.breaker import CircuitState
 from taskgate.domain.versions import Era, Peer
-from taskgate.protocol.dialects import LegacyUpstreamDialect, ModernUpstreamDialect
+from taskgate.protocol.legacy.upstream import LegacyUpstream
+from taskgate.protocol.modern.upstream import ModernUpstream
 from taskgate.system.timer_wheel import TimerWheel
 from taskgate.upstream.base import UpstreamSession, Vitals
 from taskgate.upstream.call_listener import SessionCallListener
@@ -59,8 +60,8 @@ class HttpUpstream:
         self,
         settings: UpstreamSettings,
         *,
-        dialect: LegacyUpstreamDialect,
-        modern: ModernUpstreamDialect,
+        dialect: LegacyUpstream,
+        modern: ModernUpstream,
         observer: UpstreamObserver,
         clock: Clock,
         entropy: Entropy,

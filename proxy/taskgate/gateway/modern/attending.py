@@ -15,8 +15,8 @@ from typing import TypeVar
 from taskgate.errors import CutOff
 from taskgate.gateway.host_listener import Keepalives
 from taskgate.gateway.modern.hearing import RequestListener
-from taskgate.protocol.dialects import ModernDownstreamDialect
 from taskgate.protocol.host_requests import RequestMeta
+from taskgate.protocol.modern.downstream import ModernDownstream
 from taskgate.streams.exchange import Exchange
 from taskgate.system.cancel_scope import CancelScope, ScopeCancelled
 from taskgate.system.timer_wheel import TimerWheel
@@ -29,7 +29,7 @@ class ResponseWaiter:
     answer becomes an event stream.
     """
 
-    def __init__(self, *, dialect: ModernDownstreamDialect, patience: timedelta) -> None:
+    def __init__(self, *, dialect: ModernDownstream, patience: timedelta) -> None:
         interval = patience.total_seconds()
         self.dialect = dialect
         self.keepalives = Keepalives(TimerWheel(interval), interval, dialect.progress)

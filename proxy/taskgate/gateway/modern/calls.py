@@ -46,9 +46,9 @@ from taskgate.gateway.modern.rounds import RoundStates
 from taskgate.gateway.modern.session_pool import SharedSession
 from taskgate.gateway.outbound_calls import SLOW_METHODS, CallSender
 from taskgate.lifecycle.task_service import TaskService
-from taskgate.protocol.dialects import ModernDownstreamDialect
 from taskgate.protocol.host_requests import CallTool, Relay, RequestMeta, Retry
 from taskgate.protocol.messages import Response
+from taskgate.protocol.modern.downstream import ModernDownstream
 from taskgate.sessions.binding import client_features
 from taskgate.streams.exchange import Exchange, RpcReply, error_of
 from taskgate.system.background import Background
@@ -87,7 +87,7 @@ class Calls:
     def __init__(
         self,
         *,
-        dialect: ModernDownstreamDialect,
+        dialect: ModernDownstream,
         tasks: TaskService,
         sender: CallSender,
         states: RequestStates,

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from taskgate.domain.record import RequestId
 from taskgate.gateway.host_listener import HostListener
-from taskgate.protocol.dialects import ModernDownstreamDialect
 from taskgate.protocol.extensions import merge_capabilities
 from taskgate.protocol.messages import Notification
+from taskgate.protocol.modern.downstream import ModernDownstream
 from taskgate.protocol.server_messages import progress_done
 from taskgate.protocol.vocabulary import NOTE_MESSAGE, NOTE_PROGRESS, RELAYED_NOTICES
 from taskgate.upstream.call_listener import ServerQuestion
@@ -33,7 +33,7 @@ class RequestListener(HostListener):
     whether a modern server's input requests go to the host unchanged.
     """
 
-    dialect: ModernDownstreamDialect
+    dialect: ModernDownstream
     level: str | None
     id: RequestId | None = None
     passes_rounds: bool = False

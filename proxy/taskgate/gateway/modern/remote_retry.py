@@ -38,11 +38,11 @@ from taskgate.gateway.modern.remote_exchange import RemoteExchange
 from taskgate.gateway.modern.session_pool import SharedSession
 from taskgate.gateway.resuming import LOST
 from taskgate.jsontext.large import to_string
-from taskgate.protocol.dialects import ModernDownstreamDialect
 from taskgate.protocol.faults import call_ended
 from taskgate.protocol.host_requests import CallTool, Relay, RequestMeta, Retry
 from taskgate.protocol.jsonrpc import error_text, parse
 from taskgate.protocol.messages import Request
+from taskgate.protocol.modern.downstream import ModernDownstream
 from taskgate.protocol.vocabulary import INTERNAL_ERROR
 from taskgate.streams.exchange import Exchange, RpcReply
 from taskgate.system.background import Background
@@ -104,7 +104,7 @@ class RetryServices(NamedTuple):
 
     holds: HeldCalls
     attending: ResponseWaiter
-    dialect: ModernDownstreamDialect
+    dialect: ModernDownstream
     check_retry: CheckRetry
     resume: Resume
 

@@ -27,7 +27,6 @@ from taskgate.gateway.modern.session_pool import SessionPool, SharedSession
 from taskgate.gateway.modern.subscriptions import Subscriptions
 from taskgate.gateway.modern.task_requests import TaskRequests
 from taskgate.lifecycle.runner import Runner
-from taskgate.protocol.dialects import ModernDownstreamDialect
 from taskgate.protocol.discovery import ListedTool
 from taskgate.protocol.faults import modern_status
 from taskgate.protocol.headers import check_params
@@ -44,6 +43,7 @@ from taskgate.protocol.host_requests import (
     UpdateTask,
 )
 from taskgate.protocol.messages import Request
+from taskgate.protocol.modern.downstream import ModernDownstream
 from taskgate.protocol.vocabulary import MODERN_METHODS, TOOLS_LIST
 from taskgate.streams.exchange import TOOL_ERROR, Exchange, HandledRequest, HttpReply, RpcReply, error_of
 from taskgate.system.offload import offload
@@ -59,7 +59,7 @@ class ModernRequests:
     `streams` the limit of open event streams.
     """
 
-    dialect: ModernDownstreamDialect
+    dialect: ModernDownstream
     gate: RateLimiter
     streams: OpenStreams
     access: AccessControl

@@ -25,9 +25,9 @@ from taskgate.gateway.modern.flights import InflightCall
 from taskgate.gateway.modern.holds import Held, HeldCalls
 from taskgate.gateway.modern.outbound_calls import ModernCall
 from taskgate.gateway.modern.session_pool import SharedSession
-from taskgate.protocol.dialects import ModernDownstreamDialect
 from taskgate.protocol.host_requests import CallTool, Relay, Retry
 from taskgate.protocol.messages import Response
+from taskgate.protocol.modern.downstream import ModernDownstream
 from taskgate.streams.exchange import RpcReply, error_of
 from taskgate.system.offload import LARGE, in_thread, offload
 
@@ -41,7 +41,7 @@ class RoundStates:
     def __init__(
         self,
         *,
-        dialect: ModernDownstreamDialect,
+        dialect: ModernDownstream,
         states: RequestStates,
         holds: HeldCalls,
         live: RuntimeConfig,

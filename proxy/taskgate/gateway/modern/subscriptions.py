@@ -29,11 +29,11 @@ from taskgate.gateway.modern.told_tasks import ToldTasks
 from taskgate.gateway.modern.wishes import check_bounds, concerns_server, declares, is_granted
 from taskgate.lifecycle.transitions import Changes
 from taskgate.protocol import vocabulary as words
-from taskgate.protocol.dialects import ModernDownstreamDialect
 from taskgate.protocol.discovery import ServerDescription
 from taskgate.protocol.faults import RETRY_AFTER
 from taskgate.protocol.host_requests import Listen, Subscription
 from taskgate.protocol.messages import Notification
+from taskgate.protocol.modern.downstream import ModernDownstream
 from taskgate.stores.base import TaskStore
 from taskgate.streams.exchange import Exchange, HttpReply
 from taskgate.system.cancel_scope import ScopeCancelled
@@ -55,7 +55,7 @@ class Subscriptions:
     def __init__(
         self,
         *,
-        dialect: ModernDownstreamDialect,
+        dialect: ModernDownstream,
         store: TaskStore,
         lookups: Lookups,
         access: AccessControl,

@@ -18,9 +18,9 @@ from taskgate.errors import InvalidParams, MissingCapability, TaskAlreadyFinishe
 from taskgate.lifecycle.runner import Runner
 from taskgate.lifecycle.task_service import TaskService
 from taskgate.lifecycle.transitions import Changes
-from taskgate.protocol.dialects import ModernDownstreamDialect
 from taskgate.protocol.faults import TASKS_NEEDED
 from taskgate.protocol.host_requests import CancelTask, GetTask, LegacyTaskRequest, UpdateTask
+from taskgate.protocol.modern.downstream import ModernDownstream
 from taskgate.protocol.server_messages import Answer
 from taskgate.protocol.vocabulary import TASKS_CANCEL, TASKS_GET, TASKS_UPDATE
 from taskgate.streams.exchange import Exchange, RpcReply
@@ -36,7 +36,7 @@ class TaskRequests:
     def __init__(
         self,
         *,
-        dialect: ModernDownstreamDialect,
+        dialect: ModernDownstream,
         tasks: TaskService,
         lookups: Lookups,
         changes: Changes,

@@ -16,7 +16,7 @@ from taskgate.admission.lookups import with_parsed_outcome
 from taskgate.clock import Clock
 from taskgate.domain.record import OwnerKey, TaskId, TaskRecord
 from taskgate.errors import StoreUnavailable
-from taskgate.protocol.dialects import ModernDownstreamDialect
+from taskgate.protocol.modern.downstream import ModernDownstream
 from taskgate.stores.base import OwnerWatch, TaskStore
 
 PATIENCE: Final = timedelta(seconds=30)
@@ -37,7 +37,7 @@ class ToldTasks:
     """
 
     def __init__(
-        self, owner: OwnerKey, position: int, *, store: TaskStore, dialect: ModernDownstreamDialect, clock: Clock
+        self, owner: OwnerKey, position: int, *, store: TaskStore, dialect: ModernDownstream, clock: Clock
     ) -> None:
         self._owner = owner
         self._position = position
@@ -47,9 +47,7 @@ class ToldTasks:
         self._last_sent: dict[TaskId, Hashable] = {}
 
     @classmethod
-    async def begin(
-        cls, owner: OwnerKey, *, store: TaskStore, dialect: ModernDownstreamDialect, clock: Clock
-    ) -> "ToldTasks":
+    async def begin(cls, owner: OwnerKey, *, store: TaskStore, dialect: ModernDownstream, clock: Clock) -> "ToldTasks":
         """Start at the current position, without tasks. Raises StoreUnavailable."""
         now = await store.changed(OwnerWatch(owner=owner), timeout=timedelta())
         return cls(owner, now.place, store=store, dialect=dialect, clock=clock)

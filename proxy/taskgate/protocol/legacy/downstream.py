@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from taskgate.domain.listing import ListedTask
+from taskgate.domain.policy import SupportOf
 from taskgate.domain.record import Faulted, InputRequest, RequestId, Succeeded, TaskRecord
 from taskgate.domain.versions import NEWEST_LEGACY, Era, Peer, era_of, find_revision
 from taskgate.errors import InvalidParams, SessionRequired, UnknownMethod
@@ -17,7 +18,6 @@ from taskgate.jsontext.large import LargeJson, MessageText, wrap
 from taskgate.jsontext.spans import Members, RawJson
 from taskgate.protocol import faults
 from taskgate.protocol import vocabulary as names
-from taskgate.protocol.dialects import EraCrossing, SupportOf
 from taskgate.protocol.discovery import ServerDescription, filter_tools, gateway_info, welcome_result
 from taskgate.protocol.extensions import ExtensionPolicy
 from taskgate.protocol.host_requests import (
@@ -44,7 +44,7 @@ from taskgate.protocol.legacy.params import (
     read_task_options,
     stored_params,
 )
-from taskgate.protocol.legacy.results import WITHOUT_TASK
+from taskgate.protocol.legacy.results import WITHOUT_TASK, EraCrossing
 from taskgate.protocol.legacy.tasks import create_result, list_result, related_result, task_object
 from taskgate.protocol.legacy.tools import convert_tools, with_task_support
 from taskgate.protocol.messages import (
@@ -68,7 +68,7 @@ LISTING_CAPABILITY = f'{{"cancel":{{}},"list":{{"filter":{FILTER_CAPABILITY}}},"
 
 
 class LegacyDownstream:
-    """The implementation of LegacyDownstreamDialect; `version` is the gateway's, for the welcome.
+    """Messages from and to legacy hosts; `version` is the gateway's, for the welcome.
 
     With `lists`, callers can be told apart, so each may list its own tasks. By what they do:
 
@@ -99,6 +99,13 @@ class LegacyDownstream:
     def decode(
         self, message: Message, peer: Peer | None, *, offers_tasks: bool, extensions: ExtensionPolicy
     ) -> LegacyIntent:
+        """The intent of a message; `peer` is the host of its session, None without a session.
+
+        `offers_tasks` says whether calls at this mount can become tasks. Raises SessionRequired for
+        anything but `initialize` if `peer` is None. Raises InvalidParams, UnknownMethod,
+        TaskNotFound (an id of a wrong form) or MalformedMessage (a lone surrogate in a tool's
+        name).
+        """
         if isinstance(message, Request) and message.method == names.INITIALIZE:
             return _open_session(message)
         if peer is None:
@@ -142,6 +149,7 @@ class LegacyDownstream:
         extensions: ExtensionPolicy,
         info: RawJson | None = None,
     ) -> str:
+        """The answer to `initialize`; `info` replaces the server's serverInfo, None leaves it."""
         has_tasks = offers_tasks and intent.peer.revision.has_tasks
         put = {
             "protocolVersion": dump(intent.peer.revision.value),
@@ -152,9 +160,15 @@ class LegacyDownstream:
         return result_text(intent.id, welcome_result(server, put, self._version))
 
     def pong(self, id: RequestId) -> str:
+        """The answer to `ping`."""
         return result_text(id, "{}")
 
     def answer(self, id: RequestId, response: Response, crossing: EraCrossing | None = None) -> str:
+        """A server's response under the host's id.
+
+        `crossing` is None for a response of a legacy server. With it, the response is of a modern
+        server, and is converted.
+        """
         if crossing is not None:
             return results.convert_response(id, response, crossing)
         found = None if response.result is None else response.result.members
@@ -171,6 +185,11 @@ class LegacyDownstream:
         shows: Callable[[str], bool] | None = None,
         crossing: EraCrossing | None = None,
     ) -> str:
+        """A page of `tools/list` under the host's id, with the task support of each tool.
+
+        Without `support`, for a session without tasks, no tool mentions them. Tools that `shows`
+        rejects are left out; None shows all.
+        """
         if response.result is None or (crossing is not None and not results.is_complete(response)):
             return self.answer(id, response, crossing)
         page = response.text[response.result.start : response.result.end]
@@ -183,18 +202,27 @@ class LegacyDownstream:
         return result_text(id, with_task_support(page, support))
 
     def input_request(self, record: TaskRecord, request: InputRequest) -> str:
+        """An input request of a task, under its `input_id`."""
         return questions.encode_input_request(record.id, request)
 
     def task_created(self, id: RequestId, record: TaskRecord, response: str | None) -> str:
+        """The handle of a new task; `response` is a text for the model meanwhile, None for none."""
         return result_text(id, create_result(record, response))
 
     def task_state(self, id: RequestId, record: TaskRecord) -> str:
+        """The answer to `tasks/get`, and to a successful `tasks/cancel`."""
         return result_text(id, task_object(record))
 
     def task_page(self, id: RequestId, tasks: Sequence[ListedTask], cursor: str | None) -> str:
+        """The answer to `tasks/list`; `cursor` is of the next page, None on the last."""
         return result_text(id, list_result(tasks, cursor))
 
     def task_outcome(self, id: RequestId, record: TaskRecord) -> MessageText:
+        """The answer to `tasks/result`: the response that the call would have had without a task.
+
+        The record must be terminal, and be loaded with its bodies. An outcome from a modern server
+        is converted to this era. A cancelled task has the error `faults.CANCELLED`.
+        """
         match record.outcome:
             case Succeeded(result=result):
                 return related_result(id, result, record.id)
@@ -205,6 +233,7 @@ class LegacyDownstream:
         return error_text(id, faults.CANCELLED)
 
     def task_status(self, record: TaskRecord) -> str:
+        """The notification of a task's state."""
         return notification_text(names.NOTE_TASK_STATUS, task_object(record))
 
 

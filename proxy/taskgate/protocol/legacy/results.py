@@ -9,7 +9,7 @@ and a tool result without `content` gets an empty one. Responses of legacy serve
 
 import json
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from taskgate.domain.record import RequestId
 from taskgate.domain.versions import Revision
@@ -18,7 +18,6 @@ from taskgate.jsontext.edits import Edits, dump, splice
 from taskgate.jsontext.large import LargeJson, MessageText
 from taskgate.jsontext.spans import Member, Members, RawJson, elements, members, skip_space
 from taskgate.protocol import vocabulary as names
-from taskgate.protocol.dialects import EraCrossing
 from taskgate.protocol.extensions import Extension
 from taskgate.protocol.faults import as_internal, no_result, with_code
 from taskgate.protocol.jsonrpc import error_text, with_id
@@ -35,6 +34,18 @@ With `keeps_hop`, the other keys of one hop stay, as both sides are of one era.
 _WITHOUT_MODERN_MEMBERS: Final = ObjectEdit(drop=MODERN_MEMBERS)
 TextAt = Callable[[Member], RawJson]
 """The text of a member."""
+
+
+class EraCrossing(NamedTuple):
+    """The facts that decide how a modern server's response is converted for a legacy host.
+
+    `method` is that of the request, `host` the host's revision. `extension` is that of the method,
+    None for a method of the core.
+    """
+
+    method: str
+    host: Revision
+    extension: Extension | None = None
 
 
 def convert_response(id: RequestId, response: Response, crossing: EraCrossing) -> str:

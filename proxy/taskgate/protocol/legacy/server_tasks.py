@@ -39,7 +39,7 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 class LegacyServerTasks:
-    """The implementation of LegacyTaskDialect. It has no state; task ids are the server's own.
+    """Requests and responses about tasks of servers. It has no state; task ids are the server's own.
 
     - `is_supported`: whether the server makes tasks of calls on request.
     - `with_task`: the parameters of a call with a `task` member. Parameters that are no object stay
@@ -58,12 +58,17 @@ class LegacyServerTasks:
     """
 
     def is_supported(self, server: Peer) -> bool:
+        """Whether the server makes tasks of calls on request (L-TOOL-6)."""
         found: Any = server.capabilities
         for name in ("tasks", "requests", "tools", "call"):
             found = found.get(name) if isinstance(found, dict) else None
         return server.revision.has_tasks and isinstance(found, dict)
 
     def with_task(self, params: Params, ttl: timedelta) -> Params:
+        """The parameters of a call with a `task` member, which asks for a task of that ttl.
+
+        The ttl is cut to what servers support. Parameters that are no object stay as they are.
+        """
         # The head is the text before the progress token, or all of it: the object begins there.
         head = params.head
         at = head.find("{") + 1
@@ -75,11 +80,15 @@ class LegacyServerTasks:
         return params._replace(head=head[:at] + member + head[at:])
 
     def request(self, id: RequestId, method: str, task: str) -> str:
+        """The request `method`, one of `tasks/*`, about that task."""
         # The related-task key is not sent: servers that find it send the answer on the stream of
         # the task. Only `taskId` selects the task (L-GET-3).
         return request_text(id, method, dump({"taskId": task}))
 
     def read_created(self, response: Response) -> ServerTask | None:
+        """The task that a response announces; None for any other response, which is the call's
+        own.
+        """
         found = {} if response.result is None else response.result.members or {}
         task = value_of(found, "task") if "content" not in found else None
         if not isinstance(task, dict):
@@ -87,6 +96,10 @@ class LegacyServerTasks:
         return read_server_task(task, task.get("pollInterval"), is_new=True)
 
     def read_state(self, task: str, response: Response) -> ServerTask | None:
+        """The task in a response to `tasks/get`; None if the server does not know it.
+
+        Raises UpstreamFailed (refused) for any other error, which says nothing about the task.
+        """
         if response.error is not None:
             if response.error_code in _UNKNOWN:
                 return None
@@ -98,6 +111,16 @@ class LegacyServerTasks:
         return now
 
     def read_outcome(self, task: ServerTask, response: Response) -> Response | None:
+        """The response to the call itself, from the response to `tasks/result`.
+
+        `task` is the state at the last poll. A tool result counts whatever that state is; anything
+        else is the outcome only if the task has ended. None if it has not, as far as known: the
+        caller polls, and calls this again.
+
+        Raises UpstreamFailed: `closed` if the server cancelled the task, `malformed` for a task
+        without a result, `call_lost` if it completed and its result is gone. For `refused` nothing
+        is known about the outcome, and the caller may ask again.
+        """
         found = None if response.result is None else response.result.members
         if found is not None and not _RESULT_MEMBERS.isdisjoint(found):
             # A tool result is the outcome whatever the status: that is of the last poll, and older.

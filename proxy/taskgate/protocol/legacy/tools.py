@@ -8,11 +8,10 @@ changes, and for a modern server also schemas that this era has no form for.
 from functools import lru_cache
 from typing import Final
 
-from taskgate.domain.policy import APP_ONLY, TaskSupport
+from taskgate.domain.policy import APP_ONLY, SupportOf, TaskSupport
 from taskgate.errors import MalformedMessage
 from taskgate.jsontext.edits import Edits, insertion, removals, splice
 from taskgate.jsontext.spans import Member, Members, RawJson, Shape, elements, members
-from taskgate.protocol.dialects import SupportOf
 from taskgate.protocol.discovery import hints_of
 from taskgate.protocol.legacy.results import MODERN_MEMBERS
 from taskgate.protocol.messages import value_of

@@ -42,7 +42,7 @@ from taskgate.protocol.server_messages import (
 
 
 class LegacyUpstream:
-    """The implementation of LegacyUpstreamDialect.
+    """Messages to and from legacy servers.
 
     `version` is the gateway's, for clientInfo; `extensions` says which extensions cross. Broken
     messages raise UpstreamFailed.
@@ -71,6 +71,9 @@ class LegacyUpstream:
         self._extensions = extensions
 
     def handshake(self, id: RequestId, host: Peer | None, offered: Revision = NEWEST_LEGACY) -> str:
+        """`initialize` with that revision, and with the capabilities of `host` that cross the
+        gateway.
+        """
         info = {"name": "taskgate", "version": self._version}
         declared = capabilities.declared(host)
         if host is not None:
@@ -79,6 +82,9 @@ class LegacyUpstream:
         return request_text(id, names.INITIALIZE, f'{{{members_},"clientInfo":{dump(info)}}}')
 
     def read_welcome(self, response: Response) -> ServerDescription:
+        """The server's answer to `initialize`; UpstreamFailed if it refused or speaks no known
+        revision.
+        """
         if response.result is None:
             raise request_refused("The server refused to open a session")
         text = response.text[response.result.start : response.result.end]
@@ -110,14 +116,20 @@ class LegacyUpstream:
         )
 
     def initialized(self) -> str:
+        """The notification that ends the handshake."""
         return notification_text(names.NOTE_INITIALIZED)
 
     def call(self, id: RequestId, method: str, params: Params | None) -> str:
+        """A request whose id is its progress token too."""
         if params is None or params.tail is None:
             return request_text(id, method, None if params is None else params.head)
         return request_text(id, method, params.with_token(id))
 
     def with_token_slot(self, params: RawJson) -> Params:
+        """The parameters of a call, split where a progress token belongs; `call` puts it there.
+
+        Parameters that are no object or repeat a key stay whole, and the call gets no progress.
+        """
         try:
             found = members(params, {"_meta": {}})
         except MalformedMessage:
@@ -135,9 +147,13 @@ class LegacyUpstream:
         return _with_slot(params, meta.start + 1, '"progressToken":', "", has_more=bool(meta.members))
 
     def list_tools(self, id: RequestId, cursor: RawJson | None) -> str:
+        """The request for a page of `tools/list`."""
         return request_text(id, names.TOOLS_LIST, "{}" if cursor is None else f'{{"cursor":{cursor}}}')
 
     def read_tools(self, response: Response) -> ToolPage:
+        """The tools and next cursor of a page of `tools/list`; UpstreamFailed if the server
+        refused.
+        """
         if response.result is None:
             raise request_refused("The server refused to list its tools")
         text = response.text[response.result.start : response.result.end]
@@ -153,9 +169,15 @@ class LegacyUpstream:
         )
 
     def cancel(self, id: RequestId, reason: str) -> str:
+        """The notification that the gateway no longer waits for a call."""
         return notification_text(names.NOTE_CANCELLED, dump({"requestId": id, "reason": reason}))
 
     def decode(self, message: bytes, host: Peer | None) -> LegacyServerMessage:
+        """A message of the server; None for a notification that is ignored.
+
+        A `ping`, and a question that `host` cannot be asked, give an ImmediateReply, which the
+        caller sends to the server (L-INPUT-6). Raises UpstreamFailed (malformed) for no JSON-RPC.
+        """
         try:
             parsed = parse(message, max_depth=MAX_SERVER_DEPTH)
         except (UnparsableMessage, MalformedMessage):
@@ -185,6 +207,7 @@ class LegacyUpstream:
         return self._extensions.allows_notification(notification, era_of(host.revision), Era.LEGACY)
 
     def allows_notification(self, notification: Notification, host: Peer | None) -> bool:
+        """Whether a notification of `host` is for its server, by the host's capabilities."""
         return capabilities.allows_notification(host, notification.method)
 
 

@@ -49,7 +49,7 @@ def _always(_: str) -> bool:
 
 
 class ModernDownstream:
-    """The implementation of ModernDownstreamDialect; `version` is the gateway's.
+    """Messages from and to modern hosts; `version` is the gateway's.
 
     `names_server` returns for the name of a mount whether results of tasks there keep the server's
     serverInfo. By what they do:
@@ -83,6 +83,11 @@ class ModernDownstream:
     def decode(
         self, request: Request, meta: RequestMeta, *, offers_tasks: bool, extensions: ExtensionPolicy
     ) -> ModernIntent:
+        """The intent of a request; `meta` is from `classify`, which has checked the request first.
+
+        Raises InvalidParams, TaskNotFound (an id of a wrong form), UnknownMethod or
+        MalformedMessage (invalid Unicode, or a duplicate key).
+        """
         match request.method:
             case names.SERVER_DISCOVER:
                 return Discover(id=request.id)
@@ -113,6 +118,7 @@ class ModernDownstream:
         extensions: ExtensionPolicy,
         info: RawJson | None = None,
     ) -> str:
+        """The answer to `server/discover`."""
         result = discover_result(server, self._version, extensions, offers_tasks=offers_tasks, info=info)
         return result_text(id, result)
 
@@ -124,6 +130,9 @@ class ModernDownstream:
         shows: Callable[[str], bool] | None = None,
         info: RawJson | None = None,
     ) -> str:
+        """A page of `tools/list` under the host's id, without tools that `shows` rejects; None
+        shows all.
+        """
         if response.result is None or not results.is_complete(response, names.TOOLS_LIST, era):
             return self.answer(id, names.TOOLS_LIST, response, era, info)
         page = response.text[response.result.start : response.result.end]
@@ -132,10 +141,19 @@ class ModernDownstream:
         return result_text(id, results.complete_result(page, names.TOOLS_LIST, info, era))
 
     def input_required(self, id: RequestId, questions: Mapping[str, Question], state: str) -> str:
+        """A round of the gateway for a held call: one that waits for the retry of its host.
+
+        The host answers by the keys of `questions`, and sends `state` back.
+        """
         encoded = {key: rounds.encode_question(question) for key, question in questions.items()}
         return result_text(id, rounds.input_required(encoded, state, self.info))
 
     def notification(self, notification: Notification, token: RequestId | None, id: RequestId | None = None) -> str:
+        """A server's notification on the stream of a request, with the host's progress token.
+
+        A notification that names its stream, as in some extensions, gets `id`, the host's request
+        id.
+        """
         params, text = notification.params, notification.params_text
         is_progress = notification.method == names.NOTE_PROGRESS
         if is_progress and "_meta" not in params and "progressToken" in params and token is not None:
@@ -148,21 +166,25 @@ class ModernDownstream:
         return _edit_notification(notification, ObjectEdit(put=put, meta_put=meta_put))
 
     def progress(self, token: RequestId, done: float, message: str) -> str:
+        """Progress from the gateway itself."""
         params: dict[str, Any] = {"progressToken": token, "progress": done}
         if message:
             params["message"] = message
         return notification_text(names.NOTE_PROGRESS, dump(params))
 
     def wants_log(self, notification: Notification, level: str | None) -> bool:
+        """Whether a request with this log level wants that log message (M-LOG-1)."""
         found = notification.params.get("level")
         if level is None or found is None or found.value not in names.LOG_LEVELS:
             return False
         return names.LOG_LEVELS.index(found.value) >= names.LOG_LEVELS.index(level)
 
     def task_created(self, id: RequestId, record: TaskRecord) -> str:
+        """The handle of a new task."""
         return result_text(id, tasks.create_result(record, self.info))
 
     def task_state(self, id: RequestId, record: TaskRecord) -> MessageText:
+        """The answer to `tasks/get`; a terminal record must be loaded with its bodies."""
         # Only a result has the name of its server.
         names_server = record.outcome is not None and self._names_server(record.owner.mount)
         result = tasks.get_result(record, self.info, names_server=names_server)
@@ -171,11 +193,13 @@ class ModernDownstream:
         return result.wrapped(result_text(id, "")[:-1], "}")
 
     def acknowledgement(self, id: RequestId) -> str:
+        """The answer to `tasks/update` and `tasks/cancel`, whatever their effect."""
         return result_text(id, tasks.acknowledgement(self.info))
 
     # Every message of a listen stream has the id of its request, of the same JSON type (M-NOTIF-3).
 
     def subscription_granted(self, id: RequestId, granted: Subscription) -> str:
+        """The first message: the granted part of the subscription (M-NOTIF-2)."""
         notifications: dict[str, Any] = {
             name: True
             for name, wanted in (
@@ -194,12 +218,18 @@ class ModernDownstream:
         return notification_text(names.NOTE_SUBSCRIBED, params)
 
     def stream_notification(self, id: RequestId, notification: Notification) -> str:
+        """A server's notification, on the stream of the listen request `id`."""
         return _edit_notification(notification, ObjectEdit(meta_put={names.SUBSCRIPTION_ID: dump(id)}))
 
     def task_notification(self, id: RequestId, record: TaskRecord) -> MessageText:
+        """The content of `tasks/get` as a notification (M-NOTIF-4).
+
+        A terminal record must be loaded with its bodies.
+        """
         return tasks.task_notification(record, id, names_server=self._names_server(record.owner.mount))
 
     def subscription_ended(self, id: RequestId) -> str:
+        """The result that ends the stream (M-NOTIF-6)."""
         meta = f"{{{dump(names.SUBSCRIPTION_ID)}:{dump(id)},{dump(names.SERVER_INFO)}:{self.info}}}"
         return result_text(id, f'{{"resultType":"complete","_meta":{meta}}}')
 

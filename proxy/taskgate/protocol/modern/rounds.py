@@ -11,7 +11,7 @@ own for a modern host. Questions and answers have the legacy form inside of task
 
 from collections.abc import Mapping
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from taskgate.domain.record import RequestId
 from taskgate.domain.request_state import MAX_PASS_THROUGH
@@ -31,7 +31,6 @@ from taskgate.jsontext.spans import (
     skip_space,
 )
 from taskgate.protocol import vocabulary as names
-from taskgate.protocol.dialects import Round
 from taskgate.protocol.extensions import Extension, merge_capabilities
 from taskgate.protocol.faults import protocol_violation
 from taskgate.protocol.host_requests import LONG, CallTool, Relay, Retry, sorted_members
@@ -51,6 +50,14 @@ MAX_TOOLS: Final = 1024
 _ELICITATION: Final = ObjectEdit(drop=("task", "elicitationId", "_meta"))
 _OTHER_QUESTION: Final = ObjectEdit(drop=("task",), meta_drop=("progressToken",))
 _ANSWER: Final = ObjectEdit(drop=("resultType",))
+
+
+class Round(NamedTuple):
+    """A modern server's response that asks for more; `state` is what it wants back, None if
+    nothing.
+    """
+
+    state: str | None
 
 
 # --- the gateway's rounds for hosts -----------------------------------------------------------------------------------

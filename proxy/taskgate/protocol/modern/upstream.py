@@ -64,7 +64,7 @@ _NOTICES: Final = names.RELAYED_NOTICES - {names.NOTE_ELICITATION_COMPLETE}
 
 
 class ModernUpstream:
-    """The implementation of ModernUpstreamDialect.
+    """Messages to and from modern servers.
 
     `version` is the gateway's, for clientInfo; `extensions` says which extensions cross. Broken
     messages raise UpstreamFailed.
@@ -98,9 +98,15 @@ class ModernUpstream:
         self._encoded: dict[tuple[int, bool], tuple[Peer | None, RawJson]] = {}
 
     def discover(self, id: int, host: Peer | None) -> EncodedRequest:
+        """`server/discover`."""
         return self.request(id, RequestDraft(method=names.SERVER_DISCOVER), host)
 
     def read_discovery(self, response: Response) -> ServerDescription | None:
+        """The server's description, from the response to `server/discover`.
+
+        None if the server supports no known modern revision, and for an error that a legacy
+        server could send too. Raises UpstreamFailed (refused) for an error that only this era has.
+        """
         if response.error is not None:
             if response.error_code in names.MODERN_ERRORS and response.error_code != names.UNSUPPORTED_VERSION:
                 raise request_refused("The server refused server/discover")
@@ -133,20 +139,24 @@ class ModernUpstream:
         )
 
     def request(self, id: int, draft: RequestDraft, host: Peer | None) -> EncodedRequest:
+        """A request under that id, which is its progress token too if progress is wanted."""
         found = self._encoded.get((identity(host), draft.follows_tasks))
         declared = self._encode_capabilities(host, draft) if found is None else found[1]
         return requests.encode_request(id, draft, declared, self._info)
 
     def listen(self, id: int, wants: ServerSubscription, host: Peer | None) -> EncodedRequest:
+        """`subscriptions/listen`: the request for a stream of these notifications."""
         params = Params(requests.subscription_params(wants))
         draft = RequestDraft(method=names.SUBSCRIPTIONS_LISTEN, params=params, follows_tasks=bool(wants.tasks))
         return self.request(id, draft, host)
 
     def list_tools(self, id: int, cursor: RawJson | None, host: Peer | None) -> EncodedRequest:
+        """The request for a page of `tools/list`."""
         params = None if cursor is None else Params(f'{{"cursor":{cursor}}}')
         return self.request(id, RequestDraft(method=names.TOOLS_LIST, params=params), host)
 
     def read_tools(self, response: Response) -> CataloguePage:
+        """A page of `tools/list`; UpstreamFailed if the server refused."""
         if response.error is not None:
             raise request_refused("The server refused to list its tools")
         text, found = _complete_result(response, "its list of tools")
@@ -167,6 +177,7 @@ class ModernUpstream:
         )
 
     def without_unsound_tools(self, response: Response) -> Response:
+        """An answer to `tools/list` without the tools whose header annotations are unsound."""
         result = response.result
         listed = (result.members or {}).get("tools") if result is not None else None
         if result is None or listed is None or not listed.is_array:
@@ -178,6 +189,11 @@ class ModernUpstream:
         return parse_response(splice(response.text, [(result.start, result.end, page)]))
 
     def decode(self, message: bytes, host: Peer | None) -> ModernServerMessage:
+        """A message of the server; None for a notification that is ignored.
+
+        A notification loses the keys of `_meta` that do not cross. A request raises UpstreamFailed
+        (malformed): no server of this era may send one, and no answer could be sent (H-MOD-8).
+        """
         try:
             parsed = parse(message, max_depth=MAX_SERVER_DEPTH)
         except (UnparsableMessage, MalformedMessage):
@@ -207,6 +223,11 @@ class ModernUpstream:
         return None
 
     def read_unaddressed_error(self, id: int, message: bytes) -> Response | None:
+        """An error without an id as the response to `id`; the caller knows that it answers that
+        request.
+
+        Servers that refuse a request unread do not know its id. None for any other message.
+        """
         try:
             text = decode(message, MAX_SERVER_DEPTH)
             found = read_object(text, {})
@@ -221,29 +242,37 @@ class ModernUpstream:
             raise protocol_violation("a message of it is not JSON-RPC") from None
 
     def server_declares_tasks(self, server: ServerDescription) -> bool:
+        """Whether the server may make tasks of calls, for requests that follow tasks."""
         return server_tasks.declares_tasks(server.peer)
 
     def host_declares_tasks(self, host: Peer | None) -> bool:
+        """Whether the host declared the tasks extension."""
         return host is not None and server_tasks.declares_tasks(host)
 
     def get_task(self, id: int, task: str, host: Peer | None) -> EncodedRequest:
+        """The request for the state of a server's task."""
         return self._task_request(id, names.TASKS_GET, server_tasks.task_params(task), host)
 
     def update_task(self, id: int, task: str, answers: RawJson, host: Peer | None) -> EncodedRequest:
+        """The request with answers for a server's task, from `input_responses`."""
         return self._task_request(id, names.TASKS_UPDATE, server_tasks.update_params(task, answers), host)
 
     def cancel_task(self, id: int, task: str, host: Peer | None) -> EncodedRequest:
+        """The request that cancels a server's task."""
         return self._task_request(id, names.TASKS_CANCEL, server_tasks.task_params(task), host)
 
     def unanswered_error(self, id: int) -> Response:
+        """The gateway's error response to the call `id`, whose questions cannot be answered."""
         data = {"origin": "gateway", "reason": "unanswered", "dispatched": True}
         error = {"code": names.INTERNAL_ERROR, "message": "The server requested input and got no answer", "data": data}
         return parse_response(error_text(id, dump(error)))
 
     def error(self, id: int, code: int, text: str) -> Response:
+        """An error response that the gateway makes itself."""
         return parse_response(error_text(id, dump({"code": code, "message": text})))
 
     def empty_result(self, id: int) -> Response:
+        """An empty result that the gateway makes itself."""
         return parse_response(result_text(id, "{}"))
 
     def _encode_capabilities(self, host: Peer | None, draft: RequestDraft) -> RawJson:

@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Final
 
 from taskgate.domain.versions import Peer
-from taskgate.protocol.dialects import LegacyUpstreamDialect
+from taskgate.protocol.legacy.upstream import LegacyUpstream
 from taskgate.protocol.messages import Notification, Response
 from taskgate.protocol.server_messages import Answer, Question
 from taskgate.upstream import failures
@@ -81,7 +81,7 @@ class Detour:
 class Detours:
     """The URL elicitations of one session; `host` is the host that can be asked, if any."""
 
-    def __init__(self, dialect: LegacyUpstreamDialect, host: Peer | None) -> None:
+    def __init__(self, dialect: LegacyUpstream, host: Peer | None) -> None:
         self._dialect = dialect
         self._host = host
         self._undecided: set[asyncio.Future[bool]] = set()

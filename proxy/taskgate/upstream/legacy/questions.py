@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Final, Protocol
 
 from taskgate.domain.record import RequestId
-from taskgate.protocol.dialects import LegacyUpstreamDialect
+from taskgate.protocol.legacy.upstream import LegacyUpstream
 from taskgate.protocol.messages import Notification
 from taskgate.protocol.server_messages import Answer, Question, ReceivedQuestion
 from taskgate.upstream.calls import Call
@@ -104,7 +104,7 @@ class OpenQuestion:
 class Questions:
     """The open questions of one conversation."""
 
-    def __init__(self, dialect: LegacyUpstreamDialect, say: Say, reply: Reply) -> None:
+    def __init__(self, dialect: LegacyUpstream, say: Say, reply: Reply) -> None:
         self._dialect = dialect
         self._say = say
         self._reply = reply

@@ -10,8 +10,8 @@ from functools import partial
 from typing import Final
 
 from taskgate.errors import UpstreamFailed
-from taskgate.protocol.dialects import LegacyUpstreamDialect
 from taskgate.protocol.discovery import ListedTool
+from taskgate.protocol.legacy.upstream import LegacyUpstream
 from taskgate.protocol.messages import Params, Response
 from taskgate.system.offload import offload
 
@@ -23,7 +23,7 @@ class ToldTools:
 
     __slots__ = ("_dialect", "_digest", "tools")
 
-    def __init__(self, dialect: LegacyUpstreamDialect) -> None:
+    def __init__(self, dialect: LegacyUpstream) -> None:
         self._dialect = dialect
         # The hash of the list whose tools are stored.
         self._digest: int | None = None

@@ -8,7 +8,7 @@ are shared.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from taskgate.protocol.dialects import ModernUpstreamDialect
+from taskgate.protocol.modern.upstream import ModernUpstream
 from taskgate.system.timer_wheel import TimerWheel
 from taskgate.upstream.base import Transport
 from taskgate.upstream.calls import Patience, Running
@@ -28,7 +28,7 @@ class ModernUpstreamContext:
 
     transport: Transport
     settings: UpstreamSettings
-    dialect: ModernUpstreamDialect
+    dialect: ModernUpstream
     observer: UpstreamObserver
     ids: Iterator[int]
     alarms: TimerWheel

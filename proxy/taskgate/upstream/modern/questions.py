@@ -10,7 +10,7 @@ import asyncio
 
 from taskgate.domain.versions import Peer
 from taskgate.jsontext.spans import RawJson
-from taskgate.protocol.dialects import ModernUpstreamDialect
+from taskgate.protocol.modern.upstream import ModernUpstream
 from taskgate.protocol.server_messages import Answer, Question, ServerRound
 from taskgate.upstream.call_listener import Between
 from taskgate.upstream.calls import Call
@@ -27,7 +27,7 @@ class OpenRound:
     listener stores no checkpoint.
     """
 
-    def __init__(self, dialect: ModernUpstreamDialect, call: Call, asked: ServerRound) -> None:
+    def __init__(self, dialect: ModernUpstream, call: Call, asked: ServerRound) -> None:
         self._dialect = dialect
         self._call = call
         self._questions = asked.questions

@@ -9,13 +9,12 @@ from helpers.modern_schema import SUBSCRIPTION
 from requirements import covers
 from taskgate.gateway.host_listener import Keepalives
 from taskgate.gateway.modern.hearing import RequestListener
-from taskgate.protocol.dialects import ModernDownstreamDialect
 from taskgate.protocol.modern.downstream import ModernDownstream
 from taskgate.protocol.server_messages import text_progress
 from taskgate.system.timer_wheel import TimerWheel
 from unit.gateway.modern.calling import Talk, Wonder, Words, noted, said
 
-WORDS = cast("ModernDownstreamDialect", Words())
+WORDS = cast("ModernDownstream", Words())
 KEEPALIVES = Keepalives(TimerWheel(60), 60, WORDS.progress)
 PROGRESS = "notifications/progress"
 

@@ -14,9 +14,9 @@ from taskgate.domain.policy import TaskSupport
 from taskgate.domain.record import Faulted, FaultReason, InputRequest, Succeeded, TaskRecord, TaskStatus, ToolCall
 from taskgate.domain.versions import Peer, Revision
 from taskgate.jsontext.large import LargeJson, to_string
-from taskgate.protocol.dialects import EraCrossing
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.legacy.downstream import LegacyDownstream
+from taskgate.protocol.legacy.results import EraCrossing
 from taskgate.protocol.messages import Notification, Response
 from unit.protocol.legacy.judge import EVERY_HOST, check
 

@@ -16,12 +16,12 @@ from taskgate.errors import DownstreamError
 from taskgate.jsontext.edits import splice
 from taskgate.jsontext.large import LargeJson, to_string
 from taskgate.jsontext.spans import members
-from taskgate.protocol.dialects import EraCrossing
 from taskgate.protocol.extensions import Extension
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.legacy.results import LONG as LONG_FROM
 from taskgate.protocol.legacy.results import (
     MAX_BLOCKS,
+    EraCrossing,
     convert_content,
     convert_error,
     convert_large_error,

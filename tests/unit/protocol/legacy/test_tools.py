@@ -7,9 +7,8 @@ import pytest
 
 from helpers.schema import check_definition
 from requirements import covers
-from taskgate.domain.policy import TaskSupport
+from taskgate.domain.policy import SupportOf, TaskSupport
 from taskgate.domain.versions import Revision
-from taskgate.protocol.dialects import SupportOf
 from taskgate.protocol.legacy.tools import MAX_CACHED, convert_tools, with_task_support
 from unit.protocol.legacy.judge import EVERY_HOST, check
 

@@ -8,13 +8,13 @@ import pytest
 from taskgate.domain.record import Faulted, FaultReason, InputRequest, Succeeded, TaskRecord, TaskStatus, ToolCall
 from taskgate.domain.versions import Era, Peer, Revision
 from taskgate.jsontext.large import LargeJson, to_string
-from taskgate.protocol.dialects import Round
 from taskgate.protocol.discovery import ServerDescription
 from taskgate.protocol.extensions import BUILT_IN, SKILLS, ExtensionPolicy
 from taskgate.protocol.host_requests import Relay, Retry, Subscription
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.messages import Notification, Params, Response
 from taskgate.protocol.modern.downstream import ModernDownstream
+from taskgate.protocol.modern.rounds import Round
 from taskgate.protocol.server_messages import Question
 from unit.protocol.modern.judge import INFO, TOLD, check, check_task, read
 from unit.protocol.modern_messages import changed

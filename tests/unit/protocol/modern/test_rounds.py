@@ -13,13 +13,12 @@ from requirements import covers
 from taskgate.domain.request_state import MAX_PASS_THROUGH
 from taskgate.domain.versions import Peer, Revision
 from taskgate.errors import InvalidParams, MalformedMessage, UpstreamFailed
-from taskgate.protocol.dialects import Round
 from taskgate.protocol.extensions import Extension
 from taskgate.protocol.host_requests import LONG, CallTool, Relay, Retry
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.messages import Params, Request, Response
 from taskgate.protocol.modern import rounds
-from taskgate.protocol.modern.rounds import digest, missing_capabilities, passed_round, round_of, with_answers
+from taskgate.protocol.modern.rounds import Round, digest, missing_capabilities, passed_round, round_of, with_answers
 from taskgate.protocol.server_messages import Question, ServerRound
 from unit.protocol.modern.judge import EXTENSION, INFO, INFO_KEY, RELATED, TOLD, check, read
 from unit.protocol.modern_messages import changed
