@@ -19,13 +19,12 @@ from helpers.scripted_lines import ScriptedProgram
 from helpers.waiting import eventually
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream.base import Outgoing
-from taskgate.upstream.duplex.base import ChannelProvider, MessageChannel, Wish
-from taskgate.upstream.settings import TransportKind, UpstreamSettings
-from taskgate.upstream.sse.provider import SseChannelProvider
-from taskgate.upstream.stdio.nurse import Nurse
+from taskgate.upstream.duplex.base import ChannelProvider, ChannelRequest, MessageChannel
+from taskgate.upstream.settings import StdioSettings, TransportKind, UpstreamSettings
+from taskgate.upstream.sse.channel import SseChannelProvider
 from taskgate.upstream.stdio.pool import StdioChannels
-from taskgate.upstream.stdio.settings import StdioSettings
 from taskgate.upstream.stdio.starting import Program
+from taskgate.upstream.stdio.supervisor_client import Supervisor
 
 LIMIT = 2**18
 """Bytes of the largest message that is kept."""
@@ -34,7 +33,7 @@ SAYING = str(Path(__file__).parent.parent / "helpers" / "saying_program.py")
 
 @dataclass
 class Recorder:
-    """Hears a line; see Ears. Only objects of JSON are messages to it."""
+    """Hears a line; see ChannelListener. Only objects of JSON are messages to it."""
 
     messages: list[Any] = field(default_factory=list)
     junk: list[bytes] = field(default_factory=list)
@@ -42,7 +41,7 @@ class Recorder:
     failures: list[UpstreamFailed] = field(default_factory=list)
     in_flight: int = 0
 
-    def heard(self, message: bytes) -> bool:
+    def on_message(self, message: bytes) -> bool:
         assert not self.failures, "nothing is heard after the loss"
         try:
             self.messages.append(json.loads(message))
@@ -51,16 +50,16 @@ class Recorder:
             return False
         return True
 
-    async def heard_large(self, message: bytes) -> bool:
-        """See Ears."""
-        return self.heard(message)
+    async def on_large_message(self, message: bytes) -> bool:
+        """See ChannelListener."""
+        return self.on_message(message)
 
-    def cut(self, ends: bytes) -> bool:
+    def on_truncated(self, ends: bytes) -> bool:
         assert not self.failures, "nothing is heard after the loss"
         self.cuts.append(ends)
         return True
 
-    def lost(self, failure: UpstreamFailed) -> None:
+    def on_closed(self, failure: UpstreamFailed) -> None:
         self.failures.append(failure)
 
 
@@ -99,8 +98,8 @@ def outgoing(message: Any, **more: Any) -> Outgoing:
     return Outgoing(verb="POST", headers={"Content-Type": "application/json"}, body=body, **more)
 
 
-def wish(context: str = "alice", **more: Any) -> Wish:
-    return Wish(context, b"{}", outgoing({}, **more))
+def wish(context: str = "alice", **more: Any) -> ChannelRequest:
+    return ChannelRequest(context, b"{}", outgoing({}, **more))
 
 
 async def taken(lines: ChannelProvider) -> Spoken:
@@ -114,7 +113,7 @@ async def taken(lines: ChannelProvider) -> Spoken:
 @asynccontextmanager
 async def to_program() -> AsyncIterator[ChannelProvider]:
     """Lines that are programs."""
-    nurse = Nurse()
+    nurse = Supervisor()
     settings = StdioSettings(command=(sys.executable, SAYING))
     lines = StdioChannels(Program(name="reports", settings=settings, limit=LIMIT, connect=timedelta(seconds=10)), nurse)
     try:

@@ -1,7 +1,7 @@
 """A scripted MCP server behind lines instead of a socket, for unit tests of the seam that lines are.
 
     program = ScriptedProgram()
-    transport = DuplexTransport(program)
+    transport = ChannelTransport(program)
     ...                                            # somebody calls the tool `slow`
     line, asked = await program.asked("tools/call")
     line.answer(asked, {"content": []})
@@ -18,7 +18,7 @@ from helpers.scripted_answers import MODERN_REVISION, ScriptedAnswers, asks, not
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.upstream import failures
 from taskgate.upstream.base import Outgoing
-from taskgate.upstream.duplex.base import Ears, Wish
+from taskgate.upstream.duplex.base import ChannelListener, ChannelRequest
 
 __all__ = ["MODERN_REVISION", "ScriptedLine", "ScriptedProgram", "asks", "note", "progress"]
 
@@ -42,14 +42,14 @@ class ScriptedLine:
         """How messages are taken from now on."""
         self.taking: asyncio.Event | None = program.holds
         """What the taking of a message waits for."""
-        self.ears: Ears | None = None
+        self.ears: ChannelListener | None = None
         self._program = program
         self._unheard: list[bytes] = []
         self._ending: UpstreamFailed | None = None
 
     # As the transport knows it; see Line.
 
-    def listen(self, ears: Ears) -> None:
+    def listen(self, ears: ChannelListener) -> None:
         assert self.ears is None, "a line is listened to once"
         self.ears = ears
         self._let_hear()
@@ -119,10 +119,10 @@ class ScriptedLine:
     def _let_hear(self) -> None:
         while self.ears is not None and not self.is_lost and not self.is_paused:
             if self._unheard:
-                self.ears.heard(self._unheard.pop(0))
+                self.ears.on_message(self._unheard.pop(0))
             elif self._ending is not None:
                 self.is_lost = True
-                self.ears.lost(self._ending)
+                self.ears.on_closed(self._ending)
             else:
                 break
 
@@ -139,7 +139,7 @@ class ScriptedProgram(ScriptedAnswers):
         self.shares = shares
         self.acknowledges = acknowledges
         self.lines: list[ScriptedLine] = []
-        self.wishes: list[Wish] = []
+        self.wishes: list[ChannelRequest] = []
         self.taking: asyncio.Event | None = None
         """What it takes to have a line."""
         self.holds: asyncio.Event | None = None
@@ -154,7 +154,7 @@ class ScriptedProgram(ScriptedAnswers):
 
     # As the transport knows it; see Lines.
 
-    async def take(self, wish: Wish) -> ScriptedLine:
+    async def take(self, wish: ChannelRequest) -> ScriptedLine:
         self.wishes.append(wish)
         if self.taking is not None:
             await self.taking.wait()

@@ -59,9 +59,9 @@ MISTAKES: dict[str, tuple[str, ...]] = {
         SPEAKERS,
     ),
     "a socket that knows its session": ("upstream/wire/pool.py", "import taskgate.upstream.modern.session", MOVERS),
-    "a stream that knows of programs": ("upstream/sse/provider.py", "import taskgate.upstream.stdio.pool", LINES),
-    "a library in the nursery": ("upstream/stdio/nursery/words.py", "import orjson", NURSERY),
-    "a look out of the nursery": ("upstream/stdio/nursery/words.py", "import taskgate.errors", NURSERY),
+    "a stream that knows of programs": ("upstream/sse/channel.py", "import taskgate.upstream.stdio.pool", LINES),
+    "a library in the nursery": ("upstream/stdio/supervisor/messages.py", "import orjson", NURSERY),
+    "a look out of the nursery": ("upstream/stdio/supervisor/messages.py", "import taskgate.errors", NURSERY),
     "a cycle": ("domain/record.py", "import taskgate.domain.events", CYCLES),
 }
 

@@ -21,7 +21,7 @@ from taskgate.domain.versions import Peer
 from taskgate.errors import KeysUnavailable, Unauthenticated, UpstreamFailed
 from taskgate.upstream.health import DEAF, QUIET
 from taskgate.upstream.principal import Principal
-from taskgate.upstream.stdio.nurse import Nurse
+from taskgate.upstream.stdio.supervisor_client import Supervisor
 from taskgate.upstream.wire.trust import TlsFileRefused
 from taskgate.wiring.authentication import resource_of
 from taskgate.wiring.upstreams import upstream_maker
@@ -142,9 +142,9 @@ async def ask_server(config: GatewayConfig, upstream: str, identity: Identity | 
     # The exception says what the log would say.
     log, silent = getLogger("taskgate"), NullHandler()
     log.addHandler(silent)
-    nurse, entropy = Nurse(), SystemEntropy()
+    supervisor, entropy = Supervisor(), SystemEntropy()
     try:
-        server = upstream_maker(nurse, entropy)(settings, QUIET, SystemClock())
+        server = upstream_maker(supervisor, entropy)(settings, QUIET, SystemClock())
         session = server.session(DEAF, lambda: _principal(identity, token))
         try:
             async with asyncio.timeout(within.total_seconds()):
@@ -159,7 +159,7 @@ async def ask_server(config: GatewayConfig, upstream: str, identity: Identity | 
     except TimeoutError:
         raise ServerNotAsked(f"upstreams.{upstream} was asked in vain (timeout): it said nothing in time") from None
     finally:
-        await nurse.close()
+        await supervisor.close()
         log.removeHandler(silent)
 
 

@@ -13,8 +13,8 @@ from typing import Any, Final
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.protocol.vocabulary import INITIALIZE, SERVER_DISCOVER, SESSION_HEADER
 from taskgate.upstream.base import Incoming, Outgoing, Transport
-from taskgate.upstream.duplex.replies import OK
-from taskgate.upstream.duplex.words import RequestPeek, kind_of
+from taskgate.upstream.duplex.peek import RequestPeek, kind_of
+from taskgate.upstream.duplex.pending import OK
 
 _NEARLY: Final = 0.95
 """The share of the timeout after which a cancelled wait counts as a timeout."""

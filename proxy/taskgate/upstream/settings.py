@@ -4,7 +4,7 @@ Values only. `config` builds the settings; `wiring` connects the observer to tel
 of programs are in `stdio.settings`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
@@ -15,7 +15,6 @@ from taskgate.domain.versions import Era, Revision, era_of
 from taskgate.protocol.discovery import CatalogueBounds
 from taskgate.protocol.extensions import ExtensionPolicy
 from taskgate.protocol.vocabulary import TOOLS_LIST
-from taskgate.upstream.stdio.settings import StdioSettings
 
 _USUAL_CATALOGUE: Final = CatalogueBounds()
 
@@ -139,6 +138,30 @@ class HealthSettings:
     timeout: timedelta = timedelta(seconds=5)
     unhealthy_after: int = 3
     healthy_after: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StdioSettings:
+    """A server that is spoken to over the standard streams of a process.
+
+    - `command` is the program and its arguments; no shell is involved.
+    - `env` is added to the basic environment (`supervisor_client.environment`); its values are secret.
+    - `cwd` is its directory, None for the gateway's own.
+    - `processes` is how many run at most. A program that no session holds is ended after `idle`.
+    - `backoff` is the delay after a program that ended soon after its start; it doubles up to
+      `max_backoff`.
+    - `shared`: the server keeps no state of callers, so all with the same declaration share
+      programs.
+    """
+
+    command: tuple[str, ...] = field(repr=False)
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    cwd: Path | None = None
+    processes: int = 8
+    idle: timedelta = timedelta(seconds=60)
+    backoff: timedelta = timedelta(seconds=1)
+    max_backoff: timedelta = timedelta(seconds=60)
+    shared: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

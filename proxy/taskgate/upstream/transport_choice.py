@@ -7,14 +7,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from taskgate.upstream.base import Transport
-from taskgate.upstream.duplex.transport import DuplexTransport
+from taskgate.upstream.duplex.transport import ChannelTransport
 from taskgate.upstream.remembered import RememberedTransport
-from taskgate.upstream.settings import TransportKind, UpstreamObserver, UpstreamSettings
-from taskgate.upstream.sse.provider import SseChannelProvider
-from taskgate.upstream.stdio.nurse import Nurse
+from taskgate.upstream.settings import StdioSettings, TransportKind, UpstreamObserver, UpstreamSettings
+from taskgate.upstream.sse.channel import SseChannelProvider
 from taskgate.upstream.stdio.pool import StdioChannels
-from taskgate.upstream.stdio.settings import StdioSettings
 from taskgate.upstream.stdio.starting import Program
+from taskgate.upstream.stdio.supervisor_client import Supervisor
 from taskgate.upstream.wire.transport import HttpTransport
 
 
@@ -33,17 +32,17 @@ class TransportChoice(NamedTuple):
     up: Callable[[], bool | None] = _nobody_knows
 
 
-def choose_transport(settings: UpstreamSettings, observer: UpstreamObserver, nurse: Nurse) -> TransportChoice:
-    """Return the transport of these settings; `nurse` starts programs. Raises TlsFileRefused."""
+def choose_transport(settings: UpstreamSettings, observer: UpstreamObserver, supervisor: Supervisor) -> TransportChoice:
+    """Return the transport of these settings; `supervisor` starts programs. Raises TlsFileRefused."""
     if settings.stdio is not None:
-        return _to_program(settings, settings.stdio, observer, nurse)
+        return _to_program(settings, settings.stdio, observer, supervisor)
     if settings.transport is TransportKind.SSE:
-        return TransportChoice(DuplexTransport(SseChannelProvider(settings, observer.retried), is_modern=False))
+        return TransportChoice(ChannelTransport(SseChannelProvider(settings, observer.retried), is_modern=False))
     return TransportChoice(HttpTransport(settings, observer.retried))
 
 
 def _to_program(
-    settings: UpstreamSettings, stdio: StdioSettings, observer: UpstreamObserver, nurse: Nurse
+    settings: UpstreamSettings, stdio: StdioSettings, observer: UpstreamObserver, supervisor: Supervisor
 ) -> TransportChoice:
     program = Program(
         name=settings.name,
@@ -53,5 +52,5 @@ def _to_program(
         restarted=lambda cause: observer.restarted(cause.value),
         running=observer.programs,
     )
-    transport = RememberedTransport(DuplexTransport(StdioChannels(program, nurse)), observer.sought)
+    transport = RememberedTransport(ChannelTransport(StdioChannels(program, supervisor)), observer.sought)
     return TransportChoice(transport, asks_whose=True, up=lambda: transport.up)

@@ -300,7 +300,7 @@ class Service:
         # Its remaining look-ups need the store.
         closers.add(runtime.lookups.close)
         # Server programs end with their upstreams; this ends the remaining ones.
-        closers.add(runtime.nurse.close)
+        closers.add(runtime.supervisor.close)
         closers.add(runtime.upstreams.close)
         closers.add(runtime.sessions.close)
         closers.add(runtime.lines.close)

@@ -69,7 +69,7 @@ from taskgate.streams.event_log import EventBudget
 from taskgate.streams.handover import SharedResumableStreams
 from taskgate.telemetry.events import EventSink
 from taskgate.telemetry.tracing import NO_TRACING
-from taskgate.upstream.stdio.nurse import Nurse
+from taskgate.upstream.stdio.supervisor_client import Supervisor
 from taskgate.wiring.authentication import build_penalties
 from taskgate.wiring.observability import TelemetryPipeline
 from taskgate.wiring.reloadable_authenticator import (
@@ -120,7 +120,7 @@ class Runtime:
     """The parts of one gateway that are opened, closed, drained or reloaded.
 
     - `live` has the rules of the present configuration.
-    - `nurse` starts server programs; `upstreams` has the servers and their mounts.
+    - `supervisor` starts server programs; `upstreams` has the servers and their mounts.
     - `cluster` is the connection to other replicas, `callers` the present authenticator.
     - `sessions` are those of legacy hosts, `lines` the upstream sessions of modern hosts.
     - `listening` serves GET streams, `relaying` plain calls of legacy hosts, `calls` modern ones.
@@ -129,7 +129,7 @@ class Runtime:
     """
 
     live: RuntimeConfig
-    nurse: Nurse
+    supervisor: Supervisor
     cluster: Cluster
     callers: ReloadableAuthenticator
     penalties: PenaltyBox | None
@@ -184,11 +184,11 @@ async def build_runtime(
     live = RuntimeConfig(rules)
 
     # Servers.
-    nurse, standings = Nurse(), QuotaSubjects(live)
+    supervisor, standings = Supervisor(), QuotaSubjects(live)
     upstreams = UpstreamRegistry(
         live=live,
         standings=standings,
-        make=environment.make_upstream or upstream_maker(nurse, entropy),
+        make=environment.make_upstream or upstream_maker(supervisor, entropy),
         tracing=telemetry.tracing,
         event_sink=event_sink,
         clock=clock,
@@ -382,7 +382,7 @@ async def build_runtime(
     )
     return Runtime(
         live=live,
-        nurse=nurse,
+        supervisor=supervisor,
         cluster=cluster,
         callers=callers,
         penalties=penalties,

@@ -54,7 +54,7 @@ from taskgate.telemetry.tracing import Tracing
 from taskgate.upstream.base import Upstream
 from taskgate.upstream.http import HttpUpstream
 from taskgate.upstream.settings import UpstreamObserver, UpstreamSettings, UpstreamTls
-from taskgate.upstream.stdio.nurse import Nurse
+from taskgate.upstream.stdio.supervisor_client import Supervisor
 from taskgate.upstream.transport_choice import choose_transport
 from taskgate.upstream.wire.trust import TlsFileRefused
 from taskgate.wiring.authentication import metadata_url, resource_of
@@ -65,8 +65,8 @@ _STATES: Final = (ConcurrencyChanged, CircuitChanged, HealthChecked, ProgramAvai
 """Events that report a state. From a replaced server, they would overwrite its successor's state."""
 
 
-def upstream_maker(nurse: Nurse, entropy: Entropy) -> MakeUpstream:
-    """Return the factory of upstreams. `nurse` starts server programs."""
+def upstream_maker(supervisor: Supervisor, entropy: Entropy) -> MakeUpstream:
+    """Return the factory of upstreams. `supervisor` starts server programs."""
 
     def made(settings: UpstreamSettings, observer: UpstreamObserver, clock: Clock) -> Upstream:
         extensions = settings.extensions
@@ -77,7 +77,7 @@ def upstream_maker(nurse: Nurse, entropy: Entropy) -> MakeUpstream:
             observer=observer,
             clock=clock,
             entropy=entropy,
-            way=choose_transport(settings, observer, nurse),
+            way=choose_transport(settings, observer, supervisor),
         )
 
     return made

@@ -13,12 +13,11 @@ from taskgate.config.model import DEFAULTS, conflicts
 from taskgate.config.sections.upstreams import PROGRAM_DEFAULTS, UpstreamSection
 from taskgate.config.settings import upstream_settings
 from taskgate.domain.versions import Revision
-from taskgate.upstream.settings import Breaker, Retries, TransportKind
-from taskgate.upstream.stdio.settings import StdioSettings
+from taskgate.upstream.settings import Breaker, Retries, StdioSettings, TransportKind
 
 # --- transports -------------------------------------------------------------------------------------------------------
 
-Tells = Callable[..., list[str]]
+ProgressPeek = Callable[..., list[str]]
 Loads = Callable[..., GatewayConfig]
 
 SECOND = timedelta(seconds=1)
@@ -109,7 +108,7 @@ def test_what_is_in_an_environment_is_not_shown(loads: Loads) -> None:
         assert "s3cret" not in text
 
 
-def test_what_stands_for_a_value_that_is_not_shown_is_not_taken_for_one(tells: Tells) -> None:
+def test_what_stands_for_a_value_that_is_not_shown_is_not_taken_for_one(tells: ProgressPeek) -> None:
     assert tells(written(f"{PROGRAM}, env: {{A: '{MASK}'}}")) == [
         f"f:4: upstreams.a.env.A: must not be {MASK}, which stands for a secret that is not shown"
     ]
@@ -149,7 +148,7 @@ def test_what_check_prints_means_the_same(loads: Loads, server: str) -> None:
         ("health: {}", "health: must not be set with transport stdio, where it would take a process for that alone"),
     ],
 )
-def test_a_program_has_no_keys_of_connections(tells: Tells, keys: str, told: str) -> None:
+def test_a_program_has_no_keys_of_connections(tells: ProgressPeek, keys: str, told: str) -> None:
     assert tells(written(f"{PROGRAM}, {keys}")) == [f"f:4: upstreams.a.{told}"]
 
 
@@ -166,7 +165,7 @@ def test_a_program_has_no_keys_of_connections(tells: Tells, keys: str, told: str
         "sessions: shared",
     ],
 )
-def test_a_server_with_a_url_has_no_keys_of_programs(tells: Tells, kind: str, keys: str) -> None:
+def test_a_server_with_a_url_has_no_keys_of_programs(tells: ProgressPeek, kind: str, keys: str) -> None:
     key = keys.replace(": {", ".", 1).partition(":")[0] if keys[:3] != "env" else "env"
     words = f"must not be set with transport {kind}, which starts no program"
     assert tells(written(f"{URL}, transport: {kind}, {keys}")) == [f"f:4: upstreams.a.{key}: {words}"]
@@ -188,7 +187,7 @@ def test_a_server_with_a_url_has_no_keys_of_programs(tells: Tells, kind: str, ke
         ),
     ],
 )
-def test_each_transport_has_what_it_needs(tells: Tells, server: str, told: str) -> None:
+def test_each_transport_has_what_it_needs(tells: ProgressPeek, server: str, told: str) -> None:
     assert tells(written(server)) == [f"f:4: upstreams.a.{told}"]
 
 
@@ -200,7 +199,7 @@ def test_each_transport_has_what_it_needs(tells: Tells, server: str, told: str) 
         ("backoff: 2s, max_backoff: 1s", "backoff: must be at most upstreams.a.restart.max_backoff"),
     ],
 )
-def test_a_start_is_held_back_no_longer_than_the_longest(tells: Tells, restart: str, told: str) -> None:
+def test_a_start_is_held_back_no_longer_than_the_longest(tells: ProgressPeek, restart: str, told: str) -> None:
     assert tells(written(f"{PROGRAM}, restart: {{{restart}}}")) == [f"f:4: upstreams.a.restart.{told}"]
 
 
@@ -216,25 +215,25 @@ def test_a_start_is_held_back_no_longer_than_the_longest(tells: Tells, restart: 
         ("[]", ": must begin with the name of a program"),
     ],
 )
-def test_a_command_is_a_list_of_texts(tells: Tells, command: str, told: str) -> None:
+def test_a_command_is_a_list_of_texts(tells: ProgressPeek, command: str, told: str) -> None:
     assert tells(written(f"path: /a, transport: stdio, command: {command}")) == [f"f:4: upstreams.a.command{told}"]
 
 
 @pytest.mark.parametrize("name", ["''", "'A B'", "A=B", "'ä'"])
-def test_a_variable_has_a_name_that_systems_take(tells: Tells, name: str) -> None:
+def test_a_variable_has_a_name_that_systems_take(tells: ProgressPeek, name: str) -> None:
     (line,) = tells(written(f"{PROGRAM}, env: {{{name}: b}}"))
     assert line.startswith("f:4: upstreams.a.env")
     assert line.endswith("must be named by 1 to 256 characters of ASCII without spaces and =")
 
 
 @pytest.mark.parametrize(("value", "words"), [("1", "text"), ("true", "text"), (r'"a\0"', "U+0000"), ("null", "text")])
-def test_a_variable_is_text(tells: Tells, value: str, words: str) -> None:
+def test_a_variable_is_text(tells: ProgressPeek, value: str, words: str) -> None:
     (line,) = tells(written(f"{PROGRAM}, env: {{A: {value}}}"))
     assert line.startswith("f:4: upstreams.a.env.A: must")
     assert words in line
 
 
-def test_everything_that_is_wrong_with_servers_is_told_at_once(tells: Tells) -> None:
+def test_everything_that_is_wrong_with_servers_is_told_at_once(tells: ProgressPeek) -> None:
     told = tells(written(f"{PROGRAM}, url: 'http://a', health: {{}}", "path: /b, transport: sse, processes: 2"))
     assert [line.split(": ")[:2] for line in told] == [
         ["f:4", "upstreams.a.health"],

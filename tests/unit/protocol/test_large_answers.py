@@ -24,7 +24,7 @@ from taskgate.protocol.modern.results import convert_error
 from taskgate.protocol.modern.rounds import missing_capabilities, round_of
 from taskgate.protocol.server_messages import call_outcome
 from taskgate.upstream import failures
-from taskgate.upstream.duplex.contents import task_shown_in
+from taskgate.upstream.duplex.peek import task_shown_in
 
 HUGE = f"[{', '.join(['{}'] * 60_000)}]"
 HOST = Peer(revision=Revision.R2026_07_28, capabilities={"elicitation": {"form": {}, "url": {}}}, info={})

@@ -18,8 +18,14 @@ from taskgate.upstream.last_welcomes import (
     key_of,
     knows_callers,
 )
-from taskgate.upstream.settings import FixedHeader, GrantKind, GrantSettings, IdentityHeaders, UpstreamSettings
-from taskgate.upstream.stdio.settings import StdioSettings
+from taskgate.upstream.settings import (
+    FixedHeader,
+    GrantKind,
+    GrantSettings,
+    IdentityHeaders,
+    StdioSettings,
+    UpstreamSettings,
+)
 
 SECOND = timedelta(seconds=1)
 GRANT = {"token_url": "https://x.example", "client_id": "c", "client_secret": "s"}

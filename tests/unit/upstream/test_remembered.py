@@ -13,7 +13,7 @@ import pytest
 from helpers.waiting import bounded
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.upstream.base import Incoming, Outgoing
-from taskgate.upstream.duplex.replies import Status
+from taskgate.upstream.duplex.pending import Status
 from taskgate.upstream.remembered import RememberedTransport
 
 
@@ -25,7 +25,7 @@ class Welcome(Status):
 
 @dataclass
 class Scripted:
-    """Answers with what comes next, and waits for ever where that is None; see Transport."""
+    """ResponsePeek with what comes next, and waits for ever where that is None; see Transport."""
 
     script: list[Incoming | UpstreamFailed | None] = field(default_factory=list)
     on_close: Callable[[], Any] | None = None

@@ -7,8 +7,8 @@ import pytest
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.protocol.faults import protocol_violation
 from taskgate.upstream import failures
-from taskgate.upstream.sse import trouble
-from taskgate.upstream.stdio import endings
+from taskgate.upstream.sse import channel
+from taskgate.upstream.stdio import exits
 
 SECOND = timedelta(seconds=1)
 
@@ -23,13 +23,13 @@ DOWN = [
     failures.refused(503),
     failures.Severed("cut"),
     failures.Unsurvived("ended"),
-    trouble.no_endpoint(),
-    trouble.ended_at_once(),
-    trouble.ended(dispatched=False),
-    endings.CLOSED_OUTPUT.failure(dispatched=False),
-    endings.not_in_time(),
-    endings.held_back(2, 1.0),
-    endings.again(endings.not_in_time()),
+    channel.no_endpoint(),
+    channel.ended_at_once(),
+    channel.ended(dispatched=False),
+    exits.CLOSED_OUTPUT.failure(dispatched=False),
+    exits.not_in_time(),
+    exits.held_back(2, 1.0),
+    exits.again(exits.not_in_time()),
 ]
 NOT_DOWN = [
     failures.refused(401),
@@ -46,11 +46,11 @@ NOT_DOWN = [
     failures.no_credentials(UpstreamReason.UNREACHABLE),
     failures.no_token(),
     failures.no_descriptor(),
-    trouble.given_up(dispatched=False),
-    trouble.given_up(dispatched=True),
-    endings.OURS.failure(dispatched=True),
-    endings.no_room(),
-    endings.again(endings.no_room()),
+    channel.given_up(dispatched=False),
+    channel.given_up(dispatched=True),
+    exits.OURS.failure(dispatched=True),
+    exits.no_room(),
+    exits.again(exits.no_room()),
 ]
 
 

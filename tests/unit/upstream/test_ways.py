@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 
 from helpers.waiting import bounded
-from taskgate.upstream.duplex.transport import DuplexTransport
+from taskgate.upstream.duplex.transport import ChannelTransport
 from taskgate.upstream.remembered import RememberedTransport
-from taskgate.upstream.settings import TransportKind, UpstreamObserver, UpstreamSettings
-from taskgate.upstream.stdio.nurse import Nurse
-from taskgate.upstream.stdio.settings import StdioSettings
+from taskgate.upstream.settings import StdioSettings, TransportKind, UpstreamObserver, UpstreamSettings
+from taskgate.upstream.stdio.supervisor_client import Supervisor
 from taskgate.upstream.transport_choice import TransportChoice, choose_transport
 from taskgate.upstream.wire.transport import HttpTransport
 
@@ -33,14 +32,14 @@ def observer() -> UpstreamObserver:
 
 @pytest.fixture
 def way_of(observer: UpstreamObserver) -> Callable[..., TransportChoice]:
-    return lambda **changes: choose_transport(settings(**changes), observer, Nurse())
+    return lambda **changes: choose_transport(settings(**changes), observer, Supervisor())
 
 
 @pytest.mark.parametrize(
     ("changes", "transport", "asks_whose"),
     [
         ({"url": "http://127.0.0.1:9/mcp"}, HttpTransport, False),
-        ({"url": "http://127.0.0.1:9/sse", "transport": TransportKind.SSE}, DuplexTransport, False),
+        ({"url": "http://127.0.0.1:9/sse", "transport": TransportKind.SSE}, ChannelTransport, False),
         ({"stdio": StdioSettings(command=("true",)), "transport": TransportKind.STDIO}, RememberedTransport, True),
     ],
     ids=["http", "sse", "stdio"],

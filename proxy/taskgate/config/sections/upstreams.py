@@ -23,8 +23,7 @@ from taskgate.config.sections.protection import CircuitBreakerSection, HealthSec
 from taskgate.config.units import HOUR, SECOND
 from taskgate.domain.versions import Revision
 from taskgate.protocol.discovery import CatalogueBounds
-from taskgate.upstream.settings import ToolTimeouts, TransportKind, UpstreamSettings
-from taskgate.upstream.stdio.settings import StdioSettings
+from taskgate.upstream.settings import StdioSettings, ToolTimeouts, TransportKind, UpstreamSettings
 
 # Below MAX_ARG_STRLEN of Linux, the bound of one argument or variable.
 _MAX_ARGUMENT: Final = 65536

@@ -1,9 +1,9 @@
-"""Interfaces of message channels: `MessageChannel`, its listener `Ears`, and `ChannelProvider`.
+"""Interfaces of message channels: `MessageChannel`, its listener `ChannelListener`, and `ChannelProvider`.
 
 A message channel carries whole messages to one server and back: the pipes of a process, or an event
-stream with its POSTs. `stdio` and `sse` implement channels and providers; `DuplexTransport` takes
-channels from a provider and gives each back after use. A channel is open until `Ears.lost` is
-called. In this folder a variable `line` is a message channel.
+stream with its POSTs. `stdio` and `sse` implement channels and providers; `ChannelTransport` takes
+channels from a provider and gives each back after use. A channel is open until `ChannelListener.on_closed` is
+called. In this folder a variable `channel` is a message channel.
 """
 
 from typing import NamedTuple, Protocol
@@ -20,14 +20,14 @@ class ChannelUnavailable(Exception):
         self.status = status
 
 
-class Wish(NamedTuple):
+class ChannelRequest(NamedTuple):
     """A request for a message channel.
 
     - `context`: the auth context that it is for. Another context never gets the same channel,
       unless the operator declared that the server keeps no state of callers.
     - `declared`: the text of the parameters of the `initialize` that comes first. Sessions with the
       same text may share a channel. None for the modern era, which has no such message.
-    - `outgoing`: the request that will be sent on the channel. `DuplexTransport` cancels `take`
+    - `outgoing`: the request that will be sent on the channel. `ChannelTransport` cancels `take`
       when its time is over. For one that `only_listens`, no channel is opened or ended: an existing
       one is given, or unreachable is raised.
     - `probes`: the request is a `server/discover` that a legacy server may not survive. The channel
@@ -42,8 +42,8 @@ class Wish(NamedTuple):
     probes: bool = False
 
 
-class Ears(Protocol):
-    """Listener of a channel, implemented by `Channel`. No method raises, and only `heard_large`
+class ChannelListener(Protocol):
+    """Listener of a channel, implemented by `Dispatcher`. No method raises, and only `on_large_message`
     waits."""
 
     @property
@@ -51,25 +51,25 @@ class Ears(Protocol):
         """How many requests wait for answers on the channel; 0 if it could be closed unnoticed."""
         ...
 
-    def heard(self, message: bytes) -> bool:
+    def on_message(self, message: bytes) -> bool:
         """Receive a message. False if it is no valid message: it is skipped, and the message
         channel may log it."""
         ...
 
-    async def heard_large(self, message: bytes) -> bool:
+    async def on_large_message(self, message: bytes) -> bool:
         """Receive a large message, which is read on another thread. No other message may be
         delivered meanwhile."""
         ...
 
-    def cut(self, ends: bytes) -> bool:
-        """Receive the ends of a message that is too large to store. False as for `heard`.
+    def on_truncated(self, ends: bytes) -> bool:
+        """Receive the ends of a message that is too large to store. False as for `on_message`.
 
         `ends` is the beginning and the end with a zero byte between them, or the beginning alone if
         the channel is closed because of it.
         """
         ...
 
-    def lost(self, failure: UpstreamFailed) -> None:
+    def on_closed(self, failure: UpstreamFailed) -> None:
         """The channel is closed, and nothing else arrives. Called once, and never within a call of
         the channel.
 
@@ -88,7 +88,7 @@ class MessageChannel(Protocol):
         answered."""
         ...
 
-    def listen(self, ears: Ears) -> None:
+    def listen(self, listener: ChannelListener) -> None:
         """Set the listener. Called once, right after the channel was first taken; earlier messages
         are not lost."""
         ...
@@ -120,7 +120,7 @@ class MessageChannel(Protocol):
         ...
 
     def drop(self) -> None:
-        """Close the channel in the background; `Ears.lost` is called then. Its user must still give
+        """Close the channel in the background; `ChannelListener.on_closed` is called then. Its user must still give
         it back."""
         ...
 
@@ -128,20 +128,20 @@ class MessageChannel(Protocol):
 class ChannelProvider(Protocol):
     """Source of the channels to one server: opens, shares and closes them."""
 
-    async def take(self, wish: Wish) -> MessageChannel:
+    async def take(self, wanted: ChannelRequest) -> MessageChannel:
         """Return a channel for the request, new or shared; the caller must give it back.
 
-        `Ears.lost` was not called for it yet. Raises UpstreamFailed, not dispatched, if there is
+        `ChannelListener.on_closed` was not called for it yet. Raises UpstreamFailed, not dispatched, if there is
         none; ChannelUnavailable.
         """
         ...
 
-    def give_back(self, line: MessageChannel) -> None:
+    def give_back(self, channel: MessageChannel) -> None:
         """End one use of a channel, without a wait. Must be called once for each `take`, also after
         the channel was lost."""
         ...
 
     async def close(self) -> None:
-        """Close every channel, and wait until they are gone; `lost` is called, and no more are
+        """Close every channel, and wait until they are gone; `on_closed` is called, and no more are
         given."""
         ...

@@ -7,14 +7,17 @@ and answers arrive on the stream:
     POST /messages?id=1    -> 202
                            <- event: message, data: {"jsonrpc": "2.0", …}
 
-`provider` opens the stream and creates the channel, which reads from then on. It can be used once
-it is `ready`. It ends with the stream, or by `drop`. All messages before the end of the stream are
-delivered before the end is reported. Messages are only sent to the server's own origin.
+`SseChannelProvider` opens one stream per session with the headers (credentials) of the request that
+needs it, and creates the channel, which reads from then on. It can be used once it is `ready`. It
+ends with the stream, or by `drop`. All messages before the end of the stream are delivered before
+the end is reported. Messages are only sent to the server's own origin: an address elsewhere refuses
+the stream. No text of a failure contains the server's address.
 """
 
 import asyncio
 from collections.abc import Callable
 from contextvars import Context
+from functools import partial
 from logging import getLogger
 from typing import Final
 
@@ -23,11 +26,49 @@ from taskgate.protocol.faults import protocol_violation
 from taskgate.protocol.vocabulary import SESSION_HEADER, VERSION_HEADER
 from taskgate.system.offload import LARGE
 from taskgate.upstream import failures
-from taskgate.upstream.base import Outgoing
-from taskgate.upstream.duplex.base import Ears
-from taskgate.upstream.sse import trouble
+from taskgate.upstream.base import POSTED, Outgoing
+from taskgate.upstream.beside import LeftOut
+from taskgate.upstream.duplex.base import ChannelListener, ChannelRequest, ChannelUnavailable, MessageChannel
+from taskgate.upstream.failures import Ours
+from taskgate.upstream.settings import UpstreamSettings
 from taskgate.upstream.wire.answer import HttpIncoming
 from taskgate.upstream.wire.origin import Origin, Target
+
+
+def elsewhere() -> UpstreamFailed:
+    """The endpoint is of another origin, to which nothing is sent (U-SSE-2)."""
+    text = "The server's message endpoint is on another origin, which is not allowed"
+    return UpstreamFailed(UpstreamReason.REDIRECT, text, dispatched=False)
+
+
+def no_stream() -> UpstreamFailed:
+    """The answer is no event stream."""
+    text = "The server broke the protocol: it did not answer with an event stream"
+    return UpstreamFailed(UpstreamReason.MALFORMED, text, dispatched=False)
+
+
+def no_endpoint() -> UpstreamFailed:
+    """The stream is open, but the server did not send its endpoint."""
+    text = "The server did not send its message endpoint in time"
+    return UpstreamFailed(UpstreamReason.TIMEOUT, text, dispatched=False)
+
+
+def ended_at_once() -> UpstreamFailed:
+    """The stream ended before the endpoint was sent."""
+    text = "The server's event stream ended before it sent its message endpoint"
+    return UpstreamFailed(UpstreamReason.UNREACHABLE, text, dispatched=False)
+
+
+def ended(*, dispatched: bool) -> UpstreamFailed:
+    """The stream ended, and its session with it (U-SSE-3)."""
+    return UpstreamFailed(UpstreamReason.CLOSED, "The server's event stream ended", dispatched=dispatched)
+
+
+def given_up(*, dispatched: bool) -> UpstreamFailed:
+    """The gateway closed the stream."""
+    text = "The connection to the server was closed"
+    return Ours(UpstreamReason.CLOSED, text, dispatched=dispatched)
+
 
 ENDPOINT: Final = b"endpoint"
 _OURS: Final = frozenset({SESSION_HEADER.lower(), VERSION_HEADER.lower()})
@@ -40,7 +81,7 @@ class SseChannel:
     """A `MessageChannel` (`duplex.base`) over one stream.
 
     - `ready`: awaited by the provider, before anything is sent.
-    - `listen`: sets the listener (`ears`), which gets every message, and `lost` once at the end.
+    - `listen`: sets the listener (`listener`), which gets every message, and `lost` once at the end.
     - `send`: POSTs a message, and returns the HTTP status. Raises UpstreamFailed.
     - `pause`, `resume`: stop and continue the reading of the stream.
     - `answered`: takes an answer off the count of the stream's bytes, which are limited.
@@ -63,7 +104,7 @@ class SseChannel:
         self._stream = stream
         self._place = place
         self._gone = gone
-        self._ears: Ears | None = None
+        self._listener: ChannelListener | None = None
         # Set while there is a listener that has not paused the channel.
         self._going = asyncio.Event()
         # Why the stream ended; None while it is open.
@@ -86,12 +127,12 @@ class SseChannel:
             async with asyncio.timeout(within):
                 await asyncio.shield(self._target)
         except TimeoutError:
-            raise trouble.no_endpoint() from None
+            raise no_endpoint() from None
 
     # --- the message channel ------------------------------------------------------------------------------------------
 
-    def listen(self, ears: Ears) -> None:
-        self._ears = ears
+    def listen(self, listener: ChannelListener) -> None:
+        self._listener = listener
         if self._failure is not None:
             self._tell_soon(self._failure)
         self._going.set()
@@ -99,7 +140,7 @@ class SseChannel:
     async def send(self, outgoing: Outgoing) -> int:
         """POST a message and return the status, when the server has accepted or refused it."""
         if self._failure is not None or not self._target.done():
-            raise trouble.ended(dispatched=False)
+            raise ended(dispatched=False)
         headers = {name: value for name, value in outgoing.headers.items() if name.lower() not in _OURS}
         outgoing = outgoing._replace(headers=headers)
         connection, message, _, _ = await self._origin.request(outgoing, self._target.result())
@@ -133,14 +174,16 @@ class SseChannel:
             async for message in self._stream.messages(self._hear_other):
                 await self._going.wait()
                 await self._hear(message)
-            raise trouble.ended(dispatched=True)
+            raise ended(dispatched=True)
         finally:
             self._stream.release()
 
     async def _hear(self, message: bytes) -> None:
-        ears = self._ears
-        assert ears is not None, "reading starts with a listener"
-        was_message = ears.heard(message) if len(message) <= LARGE else await ears.heard_large(message)
+        listener = self._listener
+        assert listener is not None, "reading starts with a listener"
+        was_message = (
+            listener.on_message(message) if len(message) <= LARGE else await listener.on_large_message(message)
+        )
         if not was_message and not self._told_junk:
             self._told_junk = True
             log.warning("a server sent something that is not a message; this and all like it are ignored")
@@ -164,7 +207,7 @@ class SseChannel:
         # Marks the exception as seen: there may be no waiter.
         self._target.exception()
         self._gone(self)
-        if self._ears is None:
+        if self._listener is None:
             self._over.set_result(None)
         else:
             self._tell_soon(failure)
@@ -173,24 +216,112 @@ class SseChannel:
         asyncio.get_running_loop().call_soon(self._tell, failure, context=Context())
 
     def _tell(self, failure: UpstreamFailed) -> None:
-        assert self._ears is not None, "there is a listener"
-        self._ears.lost(failure)
+        assert self._listener is not None, "there is a listener"
+        self._listener.on_closed(failure)
         if not self._over.done():
             self._over.set_result(None)
 
     def _why(self, reading: "asyncio.Task[None]") -> UpstreamFailed:
         """Return the failure for requests in flight."""
         if reading.cancelled():
-            return trouble.given_up(dispatched=True)
+            return given_up(dispatched=True)
         failure = reading.exception()
         if not isinstance(failure, UpstreamFailed):
             log.error("an event stream could not be read", exc_info=failure)
             return protocol_violation("its event stream cannot be read")
-        return trouble.ended(dispatched=True) if failure.reason == UpstreamReason.CLOSED.value else failure
+        return ended(dispatched=True) if failure.reason == UpstreamReason.CLOSED.value else failure
 
     def _why_at_once(self, failure: UpstreamFailed) -> UpstreamFailed:
         """Return the failure for a stream that ended before the address was known, so that nothing
         was sent."""
         if failure.reason == UpstreamReason.CLOSED.value and not self._was_dropped:
-            return trouble.ended_at_once()
+            return ended_at_once()
         return failures.unsent(failure)
+
+
+LONGEST: Final = 4096
+"""The most bytes of an address for messages."""
+
+
+class SseChannelProvider:
+    """A `ChannelProvider` (`duplex.base`) for one server.
+
+    - `take`: opens a stream, and returns its channel once the server has named the address for
+      messages. Raises ChannelUnavailable for an HTTP error status, UpstreamFailed otherwise.
+    - `give_back`: closes the channel.
+    - `close`: closes all channels and connections; then nothing is opened any more.
+
+    `retried` is called with the reason of every further attempt to connect. After the stream is
+    open, the server has the connect timeout again to send its address. Creating a provider raises
+    TlsFileRefused if a configured TLS file cannot be used.
+    """
+
+    def __init__(self, settings: UpstreamSettings, retried: Callable[[str], None] = lambda reason: None) -> None:
+        self._left_out = LeftOut(settings.name)
+        self._origin = Origin(settings, retried)
+        self._limit = settings.max_result
+        self._within = settings.connect.total_seconds()
+        self._channels: set[SseChannel] = set()
+        self._closed = False
+
+    async def take(self, wanted: ChannelRequest) -> SseChannel:
+        """Return a new channel, used by one session only."""
+        if self._closed:
+            raise failures.let_go(dispatched=False)
+        if wanted.outgoing.only_listens:
+            # The request needs the channel of a session that exists; a new one carries nothing to
+            # listen to.
+            raise failures.unreachable()
+        stream, seen_at = await self._opened(wanted.outgoing)
+        if not 200 <= stream.status < 300:
+            stream.release()
+            raise ChannelUnavailable(stream.status)
+        if not stream.streams:
+            stream.release()
+            raise no_stream()
+        channel = SseChannel(self._origin, stream, partial(self._place, seen_at), self._channels.discard)
+        self._channels.add(channel)
+        try:
+            await channel.ready(self._within)
+        except BaseException:
+            channel.drop()
+            raise
+        return channel
+
+    def give_back(self, channel: MessageChannel) -> None:
+        """Close the channel: it has no other user."""
+        channel.drop()
+
+    async def close(self) -> None:
+        self._closed = True
+        channels = tuple(self._channels)
+        for channel in channels:
+            channel.drop()
+        for channel in channels:
+            await channel.over()
+        await self._origin.close()
+
+    async def _opened(self, wanted: Outgoing) -> tuple[HttpIncoming, Target]:
+        """Return the answer to a GET for a stream, and the target that gave it. Its status may be
+        an error. `wanted` is the request that needs the channel."""
+        headers = {name: value for name, value in wanted.headers.items() if name not in POSTED}
+        headers["Accept"] = "text/event-stream"
+        asking = Outgoing(verb="GET", headers=headers, first_byte=wanted.first_byte, checks=wanted.checks)
+        connection, message, body, target = await self._origin.request(asking, self._origin.configured)
+        try:
+            limit, left_out = self._limit, self._left_out
+            return HttpIncoming(connection, message, body, limit=limit, idle=None, left_out=left_out), target
+        except ValueError:
+            connection.drop()
+            raise no_stream() from None
+
+    def _place(self, seen_at: Target, reference: bytes) -> Target:
+        """Return the target for an address that a server names, as seen at `seen_at`. Raises
+        UpstreamFailed if it is invalid or of another origin."""
+        written = reference.decode(errors="replace").strip()
+        if not written or len(reference) > LONGEST or "\ufffd" in written:
+            raise failures.unsent(protocol_violation("its message endpoint is invalid"))
+        place = self._origin.inside(written, seen_at)
+        if place is None:
+            raise elsewhere()
+        return place

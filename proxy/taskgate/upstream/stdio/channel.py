@@ -21,13 +21,12 @@ from taskgate.errors import UpstreamFailed
 from taskgate.system.offload import LARGE
 from taskgate.upstream.base import Outgoing
 from taskgate.upstream.beside import LeftOut, NotificationBudget, Said
-from taskgate.upstream.duplex.base import Ears
-from taskgate.upstream.stdio import endings
-from taskgate.upstream.stdio.chatter import Chatter, ProgramLog
-from taskgate.upstream.stdio.endings import Ending
-from taskgate.upstream.stdio.framing import Cut, Framing
-from taskgate.upstream.stdio.nursing import Child
-from taskgate.upstream.stdio.pipes import Reading, Writing
+from taskgate.upstream.duplex.base import ChannelListener
+from taskgate.upstream.stdio import exits
+from taskgate.upstream.stdio.exits import Ending
+from taskgate.upstream.stdio.pipes import Cut, LineFraming, PipeReader, PipeWriter
+from taskgate.upstream.stdio.stderr_log import ProgramLog, StderrReader
+from taskgate.upstream.stdio.supervisor_client import Child
 
 TAKEN: Final = 202
 """HTTP status of an accepted message whose answer comes separately."""
@@ -51,21 +50,21 @@ LINES_A_SECOND: Final = 5000
 class ChannelObserver(Protocol):
     """The receiver of the events of a channel; implemented by its slot. No method raises or waits."""
 
-    def rested(self, line: "ProgramChannel") -> None:
+    def rested(self, channel: "ProgramChannel") -> None:
         """Messages were exchanged, and no request waits for an answer now. Called after each such
         exchange."""
         ...
 
-    def over(self, line: "ProgramChannel", ending: Ending) -> None:
+    def over(self, channel: "ProgramChannel", ending: Ending) -> None:
         """The channel has ended and must not be given to a session. Called once, before its
-        listener is told."""
+        listener is called."""
         ...
 
-    def exited(self, line: "ProgramChannel") -> None:
+    def exited(self, channel: "ProgramChannel") -> None:
         """The program has exited; called once."""
         ...
 
-    def gone(self, line: "ProgramChannel") -> None:
+    def gone(self, channel: "ProgramChannel") -> None:
         """The channel has ended, and the program and its pipes are gone. Called once, and last."""
         ...
 
@@ -73,28 +72,28 @@ class ChannelObserver(Protocol):
 class ProgramChannel:
     """A `MessageChannel` to one program. Messages of more than `limit` bytes are cut.
 
-    `told` is the log for output that is no message, `keeper` the observer. Besides answers, `limit`
+    `output_log` gets output that is no message, `observer` the events of the channel. Besides answers, `limit`
     bytes are read at once, and then as many per second as of an event stream; the rest waits in the
     pipe.
     """
 
     acknowledges: bool = False
 
-    def __init__(self, limit: int, told: ProgramLog, keeper: ChannelObserver, left_out: LeftOut) -> None:
-        self._framing = Framing(limit)
+    def __init__(self, limit: int, output_log: ProgramLog, observer: ChannelObserver, left_out: LeftOut) -> None:
+        self._framing = LineFraming(limit)
         # Drops or merges notifications that are too large or too fast.
         self._beside = NotificationBudget(left_out)
         # Counts bytes besides answers: tells how long reading must pause.
         self._said = Said(limit)
-        self._told = told
-        self._keeper = keeper
+        self._output_log = output_log
+        self._observer = observer
         # The listener of messages; None until `listen`.
-        self._ears: Ears | None = None
+        self._listener: ChannelListener | None = None
         # Output that came before there was a listener.
         self._early: list[bytes] = []
         # Messages still to be delivered, and what will go on with them: a timer, or the delivery of
         # a large one.
-        self._unheard: deque[bytes | Cut] = deque()
+        self._undelivered: deque[bytes | Cut] = deque()
         self._later: asyncio.Handle | asyncio.Task[None] | None = None
         # Whether the listener has paused the channel.
         self._is_held = False
@@ -109,9 +108,9 @@ class ProgramChannel:
         self._early_status: int | None = None
         # The timer that ends the channel, from the first sign of an end.
         self._planned_end: asyncio.TimerHandle | None = None
-        self._reading = Reading(self._received, self._output_ended)
-        self._writing = Writing(self._input_ended)
-        self._chatter = Chatter(told, self._look_if_gone)
+        self._stdout = PipeReader(self._received, self._output_ended)
+        self._stdin = PipeWriter(self._input_ended)
+        self._stderr = StderrReader(output_log, self._look_if_gone)
         self._is_gone = False
         self.ending: Ending | None = None
         """How it ended; None while it is open."""
@@ -124,23 +123,23 @@ class ProgramChannel:
     @property
     def pid(self) -> int:
         """The process id, also after the exit; 0 before the start."""
-        return self._chatter.pid
+        return self._stderr.pid
 
     @property
     def status(self) -> int | None:
-        """The exit status of the program, as of `nursing.Child`; None while it runs."""
+        """The exit status of the program, as of `supervisor_client.Child`; None while it runs."""
         return self._status
 
     @property
     def stands(self) -> bool:
         """Whether a message can be sent, as far as known: neither the channel nor the program has
         ended."""
-        return self.ending is None and self._status is None and not self._reading.is_gone and self._writing.is_read
+        return self.ending is None and self._status is None and not self._stdout.is_gone and self._stdin.is_read
 
     @property
     def in_flight(self) -> int:
         """How many requests wait for answers on it."""
-        return 0 if self._ears is None else self._ears.in_flight
+        return 0 if self._listener is None else self._listener.in_flight
 
     async def why_unsent(self) -> UpstreamFailed:
         """Return the failure of a message that could not be written, with the cause of the end if
@@ -148,15 +147,15 @@ class ProgramChannel:
         with suppress(TimeoutError):
             async with asyncio.timeout(REASON):
                 await self._is_known.wait()
-        ending = self._likely_ending() if self._is_known.is_set() else endings.UNREAD
+        ending = self._likely_ending() if self._is_known.is_set() else exits.UNREAD
         return ending.failure(dispatched=False)
 
     def _likely_ending(self) -> Ending:
         if self.ending is not None:
             return self.ending
         if self._status is not None:
-            return endings.of_status(self._status)
-        return endings.CLOSED_OUTPUT if self._reading.is_gone else endings.CLOSED_INPUT
+            return exits.of_status(self._status)
+        return exits.CLOSED_OUTPUT if self._stdout.is_gone else exits.CLOSED_INPUT
 
     # --- its program --------------------------------------------------------------------------------------------------
 
@@ -166,10 +165,10 @@ class ProgramChannel:
         Raises OSError; then `discard` closes those that are connected, and the others are closed.
         """
         # Read once the process id is known, which is logged with each line.
-        self._chatter.reading.pause()
+        self._stderr.reading.pause()
         left = [stderr, stdout, stdin]
         try:
-            for end in (self._writing, self._reading, self._chatter.reading):
+            for end in (self._stdin, self._stdout, self._stderr.reading):
                 await end.connect(left.pop())
         except OSError:
             for descriptor in left:
@@ -179,10 +178,10 @@ class ProgramChannel:
     def begin(self, child: Child) -> None:
         """Note that the program runs; called once by `starting`."""
         self._child = child
-        self._chatter.pid = child.pid
-        self._chatter.reading.resume()
+        self._stderr.pid = child.pid
+        self._stderr.reading.resume()
         self.used = asyncio.get_running_loop().time()
-        if self._reading.is_gone or self._writing.is_gone:
+        if self._stdout.is_gone or self._stdin.is_gone:
             self._plan_end()
         if self._early_status is not None:
             # The waiter for the start must be woken first.
@@ -191,8 +190,8 @@ class ProgramChannel:
     async def discard(self) -> None:
         """Close the pipes of a channel whose program could not be started. No observer is
         called."""
-        self.ending = endings.OURS
-        for end in (self._writing, self._reading, self._chatter.reading):
+        self.ending = exits.OURS
+        for end in (self._stdin, self._stdout, self._stderr.reading):
             end.close()
         await asyncio.sleep(0)
 
@@ -204,11 +203,11 @@ class ProgramChannel:
             return
         self._status = status
         self._is_known.set()
-        self._writing.close()
-        self._chatter.hurry()
-        self._keeper.exited(self)
-        if self._ears is None or self._reading.is_gone:
-            self.end(endings.of_status(status))
+        self._stdin.close()
+        self._stderr.hurry()
+        self._observer.exited(self)
+        if self._listener is None or self._stdout.is_gone:
+            self.end(exits.of_status(status))
         # Child processes may keep its pipes open: the channel ends a moment later in any case.
         self._cancel_planned_end()
         self._plan_end()
@@ -216,37 +215,37 @@ class ProgramChannel:
 
     # --- the message channel ------------------------------------------------------------------------------------------
 
-    def listen(self, ears: Ears) -> None:
-        self._ears = ears
+    def listen(self, listener: ChannelListener) -> None:
+        self._listener = listener
         if self.ending is not None:
             self._tell(self.ending)
             return
         early, self._early = self._early, []
         for received in early:
             asyncio.get_running_loop().call_soon(self._received, received, context=Context())
-        self._reading.resume()
+        self._stdout.resume()
 
     async def send(self, outgoing: Outgoing) -> int:
         assert outgoing.body is not None, "a message has a body"
-        if not (self.stands and await self._writing.write(_line(outgoing.body), outgoing.call)):
+        if not (self.stands and await self._stdin.write(_line(outgoing.body), outgoing.call)):
             raise await self.why_unsent()
         self._note_use()
         return TAKEN
 
     def pause(self) -> None:
         self._is_held = True
-        self._reading.pause()
+        self._stdout.pause()
 
     def resume(self) -> None:
         self._is_held = False
         if self._later is None:
-            self._reading.resume()
+            self._stdout.resume()
 
     def answered(self, size: int) -> None:
         self._said.answered(size)
 
     def drop(self) -> None:
-        self.end(endings.OURS)
+        self.end(exits.OURS)
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -255,36 +254,36 @@ class ProgramChannel:
         if self.ending is not None:
             # The output is still read, so that the program does not block on it.
             return
-        if self._ears is None:
+        if self._listener is None:
             self._early.append(received)
-            self._reading.pause()
+            self._stdout.pause()
             return
         self._lines += received.count(b"\n")
         lines, now = self._framing.feed(received), asyncio.get_running_loop().time()
-        self._unheard.extend(self._beside.heard(lines, now))
+        self._undelivered.extend(self._beside.heard(lines, now))
         if self._later is None:
-            self._hear_some(self._ears)
+            self._deliver_some(self._listener)
 
-    def _hear_some(self, ears: Ears) -> None:
+    def _deliver_some(self, listener: ChannelListener) -> None:
         """Deliver as many messages as one turn allows; then read on, now or in the next second."""
         self._later = None
         loop = asyncio.get_running_loop()
-        for _ in range(min(LINES_A_TURN, len(self._unheard))):
-            message = self._unheard.popleft()
+        for _ in range(min(LINES_A_TURN, len(self._undelivered))):
+            message = self._undelivered.popleft()
             if not isinstance(message, Cut) and len(message) > LARGE:
-                self._reading.pause()
-                self._later = loop.create_task(self._read(message, ears), context=Context())
+                self._stdout.pause()
+                self._later = loop.create_task(self._deliver_large(message, listener), context=Context())
                 return
-            self._hear(message, ears)
+            self._deliver(message, listener)
             if self.ending is not None:
                 return
-        if self._unheard:
-            self._reading.pause()
-            self._later = loop.call_soon(self._hear_some, ears, context=Context())
+        if self._undelivered:
+            self._stdout.pause()
+            self._later = loop.call_soon(self._deliver_some, listener, context=Context())
             return
         if self._framing.is_endless:
-            self._hear(self._framing.begun(), ears)
-            self.end(endings.ENDLESS)
+            self._deliver(self._framing.begun(), listener)
+            self.end(exits.ENDLESS)
             return
         self._note_use()
         now = loop.time()
@@ -293,33 +292,33 @@ class ProgramChannel:
             self._lines, left = 0, max(left, self._lines_from + 1 - now)
             self._lines_from = now + left
         if left > 0:
-            self._reading.pause()
-            self._later = loop.call_later(left, self._hear_some, ears, context=Context())
+            self._stdout.pause()
+            self._later = loop.call_later(left, self._deliver_some, listener, context=Context())
             return
-        if not self._is_held and self._reading.is_paused:
-            self._reading.resume()
+        if not self._is_held and self._stdout.is_paused:
+            self._stdout.resume()
 
-    def _hear(self, message: bytes | Cut, ears: Ears) -> None:
+    def _deliver(self, message: bytes | Cut, listener: ChannelListener) -> None:
         """Deliver one message, or log what is none."""
         if isinstance(message, Cut):
-            self._told.tell_cut(message.size, self.pid)
-            was_message = ears.cut(message.ends)
+            self._output_log.tell_cut(message.size, self.pid)
+            was_message = listener.on_truncated(message.ends)
         else:
             self._said.heard(len(message))
-            was_message = ears.heard(message)
+            was_message = listener.on_message(message)
             if not was_message:
-                self._told.tell_junk(message, self.pid)
+                self._output_log.tell_junk(message, self.pid)
         self._note_spoke(was_message)
 
-    async def _read(self, message: bytes, ears: Ears) -> None:
+    async def _deliver_large(self, message: bytes, listener: ChannelListener) -> None:
         """Deliver a large message, and then the lines after it."""
         self._said.heard(len(message))
-        was_message = await ears.heard_large(message)
+        was_message = await listener.on_large_message(message)
         if not was_message:
-            self._told.tell_junk(message, self.pid)
+            self._output_log.tell_junk(message, self.pid)
         self._note_spoke(was_message)
         if self.ending is None:
-            self._hear_some(ears)
+            self._deliver_some(listener)
 
     def _note_spoke(self, was_message: bool) -> None:
         """Note the time of the program's first message."""
@@ -331,7 +330,7 @@ class ProgramChannel:
         answer."""
         self.used = asyncio.get_running_loop().time()
         if not self.in_flight:
-            self._keeper.rested(self)
+            self._observer.rested(self)
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
@@ -344,27 +343,27 @@ class ProgramChannel:
         if self._later is not None:
             self._later.cancel()
             self._later = None
-        self._unheard.clear()
+        self._undelivered.clear()
         self._is_known.set()
-        self._keeper.over(self, ending)
-        if self._ears is not None:
+        self._observer.over(self, ending)
+        if self._listener is not None:
             self._tell(ending)
-        self._writing.close()
+        self._stdin.close()
         if self._status is None and self._child is not None:
             self._child.end(SOFT, HARD)
-        self._reading.resume()
+        self._stdout.resume()
 
     def _tell(self, ending: Ending) -> None:
         """Tell the listener that the channel has ended, in the next turn of the loop."""
-        assert self._ears is not None, "there is a listener"
+        assert self._listener is not None, "there is a listener"
         failure = ending.failure(dispatched=True)
-        asyncio.get_running_loop().call_soon(self._ears.lost, failure, context=Context())
+        asyncio.get_running_loop().call_soon(self._listener.on_closed, failure, context=Context())
 
     def _output_ended(self) -> None:
         """Receive the end of standard output, once. After the exit that is the end of the channel;
         before it, only a sign."""
         if self._status is not None:
-            self.end(endings.of_status(self._status))
+            self.end(exits.of_status(self._status))
         self._plan_end()
         self._look_if_gone()
 
@@ -384,14 +383,14 @@ class ProgramChannel:
     def _on_planned_end(self) -> None:
         """End the channel, after all output; pipes that child processes keep open are closed."""
         self._planned_end = None
-        if self.ending is None and self._reading.is_paused:
+        if self.ending is None and self._stdout.is_paused:
             # There may be output to deliver first.
             self._plan_end()
             return
         self.end(self._likely_ending())
         if self._status is not None:
-            self._reading.close()
-            self._chatter.reading.close()
+            self._stdout.close()
+            self._stderr.reading.close()
         self._look_if_gone()
 
     def _cancel_planned_end(self) -> None:
@@ -401,12 +400,12 @@ class ProgramChannel:
 
     def _look_if_gone(self) -> None:
         """Tell the observer once the channel has ended, and the program and its pipes are gone."""
-        if self._status is None or not (self._reading.is_gone and self._chatter.reading.is_gone):
+        if self._status is None or not (self._stdout.is_gone and self._stderr.reading.is_gone):
             return
-        if self._writing.is_gone and self.ending is not None and not self._is_gone:
+        if self._stdin.is_gone and self.ending is not None and not self._is_gone:
             self._is_gone = True
             self._cancel_planned_end()
-            self._keeper.gone(self)
+            self._observer.gone(self)
 
 
 def _line(body: bytes) -> bytes:

@@ -19,15 +19,20 @@ from typing import Final
 
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.upstream import failures
-from taskgate.upstream.duplex.base import MessageChannel, Wish
-from taskgate.upstream.stdio import endings
+from taskgate.upstream.duplex.base import ChannelRequest, MessageChannel
+from taskgate.upstream.stdio import exits
 from taskgate.upstream.stdio.channel import HARD, SOFT, ProgramChannel
-from taskgate.upstream.stdio.endings import Cause, Ending
-from taskgate.upstream.stdio.nurse import Nurse
-from taskgate.upstream.stdio.restarts import LIVES, Restarts
-from taskgate.upstream.stdio.room import RoomWaiter, due, first_to_go, most_of_one, spreads_up_to
-from taskgate.upstream.stdio.slots import ProgramSlot
+from taskgate.upstream.stdio.exits import LIVES, Cause, Ending, Restarts
+from taskgate.upstream.stdio.slots import (
+    ProgramSlot,
+    RoomRequest,
+    choose_evicted,
+    evictable_from,
+    most_of_one,
+    spreads_up_to,
+)
 from taskgate.upstream.stdio.starting import Program, Starter
+from taskgate.upstream.stdio.supervisor_client import Supervisor
 
 log = getLogger("taskgate.upstream")
 
@@ -45,7 +50,7 @@ _LAST_WAIT: Final = SOFT + HARD + 2.0
 class StdioChannels:
     """The channels to one server whose programs the gateway starts."""
 
-    def __init__(self, program: Program, nurse: Nurse) -> None:
+    def __init__(self, program: Program, supervisor: Supervisor) -> None:
         settings = program.settings
         self._program = program
         self._most = settings.processes
@@ -53,7 +58,7 @@ class StdioChannels:
         self._most_of_one = self._most if settings.shared else most_of_one(self._most)
         self._spreads_up_to = spreads_up_to(self._most) if settings.shared else 0
         self._idle = settings.idle.total_seconds()
-        self._starter = Starter(program, nurse)
+        self._starter = Starter(program, supervisor)
         self._restarts = Restarts(settings.backoff.total_seconds(), settings.max_backoff.total_seconds())
         # Programs that are starting or run, which count towards the limit.
         self._slots: list[ProgramSlot] = []
@@ -61,7 +66,7 @@ class StdioChannels:
         self._of: dict[MessageChannel, ProgramSlot] = {}
         # Requests that wait for room, by ticket: lower numbers came first.
         self._tickets = count()
-        self._waiting: dict[int, RoomWaiter] = {}
+        self._waiting: dict[int, RoomRequest] = {}
         # The timer for the next check for an idle program.
         self._looking: asyncio.TimerHandle | None = None
         # Set by `close`, for the end of the last program.
@@ -70,8 +75,8 @@ class StdioChannels:
 
     # --- the channel provider -----------------------------------------------------------------------------------------
 
-    async def take(self, wish: Wish) -> MessageChannel:
-        slot = await self._slot(wish)
+    async def take(self, wanted: ChannelRequest) -> MessageChannel:
+        slot = await self._slot(wanted)
         slot.hold()
         try:
             await slot.settled()
@@ -82,8 +87,8 @@ class StdioChannels:
             self._let_go(slot)
             raise
 
-    def give_back(self, line: MessageChannel) -> None:
-        slot = self._of.get(line)
+    def give_back(self, channel: MessageChannel) -> None:
+        slot = self._of.get(channel)
         if slot is not None:
             self._let_go(slot)
 
@@ -117,60 +122,60 @@ class StdioChannels:
 
     # --- choice of a program ------------------------------------------------------------------------------------------
 
-    async def _slot(self, wish: Wish) -> ProgramSlot:
+    async def _slot(self, wanted: ChannelRequest) -> ProgramSlot:
         """Return the slot of a suitable program that runs or is starting; start one, or wait, if
         there is none.
 
         Raises UpstreamFailed: the next start is delayed for too long, or there was no room in time.
         """
-        key = wish.declared if self._program.settings.shared else (wish.context, wish.declared)
-        owner = self._owner(wish)
+        key = wanted.declared if self._program.settings.shared else (wanted.context, wanted.declared)
+        owner = self._owner(wanted)
         ticket = next(self._tickets)
         try:
             while True:
                 if self._closed:
                     raise failures.let_go(dispatched=False)
-                slot = self._present(key, wish)
+                slot = self._present(key, wanted)
                 if slot is not None:
                     return slot
-                if not wish.probes and await self._was_held_back(key):
+                if not wanted.probes and await self._was_held_back(key):
                     continue
-                if self._may_start(ticket, owner, probes=wish.probes):
-                    return self._start(key, owner, probes=wish.probes)
-                await self._change(ticket, wish)
+                if self._may_start(ticket, owner, probes=wanted.probes):
+                    return self._start(key, owner, probes=wanted.probes)
+                await self._change(ticket, wanted)
         finally:
             if self._waiting.pop(ticket, None) is not None:
                 self._tell_waiting()
 
-    async def _change(self, ticket: int, wish: Wish) -> None:
+    async def _change(self, ticket: int, wanted: ChannelRequest) -> None:
         """Wait until something has changed that may make room, and begin to make room. Raises
         UpstreamFailed if it takes too long."""
-        loop, patience = asyncio.get_running_loop(), wish.outgoing.first_byte
+        loop, patience = asyncio.get_running_loop(), wanted.outgoing.first_byte
         since = self._waiting[ticket].since if ticket in self._waiting else loop.time()
-        self._waiting[ticket] = RoomWaiter(self._owner(wish), since, loop.create_future())
+        self._waiting[ticket] = RoomRequest(self._owner(wanted), since, loop.create_future())
         self._make_room()
         until = None if patience is None else since + patience.total_seconds() * _SHARE
         try:
             async with asyncio.timeout_at(until):
-                await self._waiting[ticket].told
+                await self._waiting[ticket].changed
         except TimeoutError:
             log.warning(
                 "all programs of a server are in use; a request is refused", extra={"upstream": self._program.name}
             )
-            raise endings.no_room() from None
+            raise exits.no_room() from None
 
-    def _present(self, key: Hashable, wish: Wish) -> ProgramSlot | None:
+    def _present(self, key: Hashable, wanted: ChannelRequest) -> ProgramSlot | None:
         """Return the least used suitable slot; None if a program is to be started.
 
         Raises UpstreamFailed for a request that only listens, for which none is started.
         """
         fit = [slot for slot in self._slots if slot.key == key and not slot.probes and slot.may_be_given]
         least = min(fit, key=lambda slot: slot.load, default=None)
-        if wish.outgoing.only_listens:
+        if wanted.outgoing.only_listens:
             if least is None:
                 raise failures.unreachable()
             return least
-        if least is None or wish.probes:
+        if least is None or wanted.probes:
             return None
         # Shared programs are spread: up to a number, one more is started while all others are in
         # use.
@@ -182,7 +187,7 @@ class StdioChannels:
         UpstreamFailed."""
         pause = self._restarts.wait(key, _now())
         if pause > SHORT:
-            raise endings.held_back(self._restarts.failures(key), pause)
+            raise exits.held_back(self._restarts.failures(key), pause)
         if pause:
             await asyncio.sleep(pause)
         return pause > 0
@@ -196,8 +201,8 @@ class StdioChannels:
         before = (other for other, each in self._waiting.items() if self._may_have_more(each.owner))
         return ticket <= next(before, ticket)
 
-    def _owner(self, wish: Wish) -> Hashable:
-        return wish.declared if self._program.settings.shared else wish.context
+    def _owner(self, wanted: ChannelRequest) -> Hashable:
+        return wanted.declared if self._program.settings.shared else wanted.context
 
     def _may_have_more(self, owner: Hashable) -> bool:
         """Whether the owner has fewer programs than one owner may have."""
@@ -206,8 +211,8 @@ class StdioChannels:
     def _tell_waiting(self) -> None:
         """Have requests that wait for room check again."""
         for waiting in self._waiting.values():
-            if not waiting.told.done():
-                waiting.told.set_result(None)
+            if not waiting.changed.done():
+                waiting.changed.set_result(None)
 
     # --- number of programs -------------------------------------------------------------------------------------------
 
@@ -224,7 +229,7 @@ class StdioChannels:
     async def _begin(self, slot: ProgramSlot) -> None:
         """Start the program of a slot, and record the start or its failure."""
         try:
-            line = await self._starter.start(slot)
+            channel = await self._starter.start(slot)
         except UpstreamFailed as failure:
             slot.failure = failure
             # With "internal" the gateway was at fault, not the program.
@@ -232,11 +237,11 @@ class StdioChannels:
                 self._restarts.failed(slot.key, _now())
             self._leave(slot)
             return
-        slot.line = line
+        slot.channel = channel
         # It ended during the start.
         if slot.is_gone:
             return
-        self._of[line] = slot
+        self._of[channel] = slot
         cause = None if slot.probes else self._restarts.started(slot.key)
         if cause is not None:
             self._program.restarted(cause)
@@ -261,9 +266,9 @@ class StdioChannels:
         # Waiters whose owners have all that they may have can only replace a program of their own.
         first = next((each for each in self._waiting.values() if self._may_have_more(each.owner)), None)
         wants = first or next(iter(self._waiting.values()))
-        slot = first_to_go(self._slots, wants, now, may_have_more=first is not None)
+        slot = choose_evicted(self._slots, wants, now, may_have_more=first is not None)
         # A caller may give up a request without notice: check again even if no program is idle.
-        until = now if slot is None else due(slot, wants)
+        until = now if slot is None else evictable_from(slot, wants)
         if slot is not None and until <= now:
             log.info(
                 "an idle program of a server is stopped to make room for another",
@@ -289,11 +294,11 @@ class StdioChannels:
         if self._waiting and not self._closed:
             self._make_room()
 
-    def over(self, slot: ProgramSlot, line: ProgramChannel, ending: Ending) -> None:
+    def over(self, slot: ProgramSlot, channel: ProgramChannel, ending: Ending) -> None:
         """Log the end of a channel, and note what it says about the next start."""
-        of = {"upstream": self._program.name, "pid": line.pid, "cause": ending.cause.value}
+        of = {"upstream": self._program.name, "pid": channel.pid, "cause": ending.cause.value}
         now = _now()
-        was_of_use = line.spoke is not None and now - line.spoke >= LIVES
+        was_of_use = channel.spoke is not None and now - channel.spoke >= LIVES
         if ending.is_ours or slot.probes:
             log.info("a server's program is no longer needed", extra=of)
             if was_of_use and not slot.probes:
@@ -301,20 +306,20 @@ class StdioChannels:
             return
         log.warning("a server's program failed", extra=of | {"text": ending.text})
         # A program that is ended for a too large answer says nothing about the next one's lifetime.
-        is_no_sign = ending.cause is Cause.TOO_LARGE and line.spoke is not None
+        is_no_sign = ending.cause is Cause.TOO_LARGE and channel.spoke is not None
         if was_of_use or is_no_sign:
             self._restarts.ended(slot.key, ending.cause)
         else:
             self._restarts.failed(slot.key, now, ending.cause)
 
-    def exited(self, slot: ProgramSlot, line: ProgramChannel) -> None:
-        of = {"upstream": self._program.name, "pid": line.pid, "status": line.status}
+    def exited(self, slot: ProgramSlot, channel: ProgramChannel) -> None:
+        of = {"upstream": self._program.name, "pid": channel.pid, "status": channel.status}
         log.info("a server's program ended", extra=of)
         self._leave(slot)
 
     def gone(self, slot: ProgramSlot) -> None:
-        if slot.line is not None:
-            del self._of[slot.line]
+        if slot.channel is not None:
+            del self._of[slot.channel]
         if self._empty is not None and not self._of:
             self._empty.set_result(None)
             self._empty = None

@@ -1,6 +1,6 @@
 """Start of a program: `Starter` has the supervisor start it, and returns its channel.
 
-The supervisor is a separate process that starts all programs; `Nurse` passes orders to it. A start
+The supervisor is a separate process that starts all programs; `Supervisor` passes orders to it. A start
 makes three pipes for the standard streams and connects the channel to the gateway's ends. Then it
 sends the supervisor an `Order` with the other ends. It ends with an open channel, or with a log
 line and UpstreamFailed. `StdioChannels` decides when to start, in the task of a `ProgramSlot`.
@@ -16,14 +16,12 @@ from typing import Final
 
 from taskgate.upstream.beside import LeftOut
 from taskgate.upstream.redaction import SecretRedaction
-from taskgate.upstream.stdio import endings
+from taskgate.upstream.settings import StdioSettings
+from taskgate.upstream.stdio import exits
 from taskgate.upstream.stdio.channel import ChannelObserver, ProgramChannel
-from taskgate.upstream.stdio.chatter import ProgramLog
-from taskgate.upstream.stdio.endings import Cause
-from taskgate.upstream.stdio.environment import environment
-from taskgate.upstream.stdio.nurse import Nurse
-from taskgate.upstream.stdio.nursing import Order, ProgramNotStarted
-from taskgate.upstream.stdio.settings import StdioSettings
+from taskgate.upstream.stdio.exits import Cause
+from taskgate.upstream.stdio.stderr_log import ProgramLog
+from taskgate.upstream.stdio.supervisor_client import Order, ProgramNotStarted, Supervisor, environment
 
 log = getLogger("taskgate.upstream")
 
@@ -52,38 +50,38 @@ class Starter:
     """The starter of the programs of one server. All of them share one log of invalid output and one of
     dropped notifications, whose rates are limited."""
 
-    def __init__(self, program: Program, nurse: Nurse) -> None:
+    def __init__(self, program: Program, supervisor: Supervisor) -> None:
         self._program = program
-        self._nurse = nurse
-        self._told = ProgramLog(program.name, SecretRedaction(program.settings.env.values()))
+        self._supervisor = supervisor
+        self._output_log = ProgramLog(program.name, SecretRedaction(program.settings.env.values()))
         self._left_out = LeftOut(program.name)
 
-    async def start(self, keeper: ChannelObserver) -> ProgramChannel:
-        """Start a program and return its channel, whose observer is `keeper`.
+    async def start(self, observer: ChannelObserver) -> ProgramChannel:
+        """Start a program and return its channel, whose observer is `observer`.
 
         Raises UpstreamFailed if the supervisor cannot start it, or not in time; then the pipes are
         closed. The caller must not cancel this, since that would leave the pipes open. So it runs in
         the task of a `ProgramSlot`, which is never cancelled.
         """
-        line = ProgramChannel(self._program.limit, self._told, keeper, self._left_out)
+        channel = ProgramChannel(self._program.limit, self._output_log, observer, self._left_out)
         try:
-            await self._start(line)
+            await self._start(channel)
         except ProgramNotStarted as refused:
-            failure = endings.not_started(refused.errno, cwd=refused.cwd)
+            failure = exits.not_started(refused.errno, cwd=refused.cwd)
             error = os.strerror(refused.errno) if refused.errno else "unknown"
             if refused.cwd:
                 # The directory is at fault, not the program.
                 error = f"cwd {self._program.settings.cwd}: {error}"
         except TimeoutError:
-            failure, error = endings.not_in_time(), "timeout"
+            failure, error = exits.not_in_time(), "timeout"
         else:
-            log.info("a server's program was started", extra=self._of(line))
-            return line
-        log.warning("a server's program could not be started", extra=self._of(line) | {"error": error})
-        await line.discard()
+            log.info("a server's program was started", extra=self._of(channel))
+            return channel
+        log.warning("a server's program could not be started", extra=self._of(channel) | {"error": error})
+        await channel.discard()
         raise failure
 
-    async def _start(self, line: ProgramChannel) -> None:
+    async def _start(self, channel: ProgramChannel) -> None:
         """Connect the channel to a new program. Raises ProgramNotStarted, TimeoutError.
 
         The channel closes the gateway's ends of the pipes (`ours_…`); the program's ends are closed
@@ -93,18 +91,18 @@ class Starter:
         (stdin, ours_in), (ours_out, stdout), (ours_err, stderr) = _pipes()
         try:
             try:
-                await line.connect(ours_in, ours_out, ours_err)
+                await channel.connect(ours_in, ours_out, ours_err)
             except OSError as refused:
                 raise ProgramNotStarted(refused.errno or 0) from None
             env = environment(settings.env, os.environ)
             order = Order(settings.command, env, settings.cwd, (stdin, stdout, stderr))
             async with asyncio.timeout(self._program.connect.total_seconds()):
-                line.begin(await self._nurse.start(order, line.exited))
+                channel.begin(await self._supervisor.start(order, channel.exited))
         finally:
             for stream in (stdin, stdout, stderr):
                 os.close(stream)
 
-    def _of(self, line: ProgramChannel) -> dict[str, object]:
+    def _of(self, channel: ProgramChannel) -> dict[str, object]:
         """Return the fields of a log line about the program of this channel."""
         # Only the number of arguments: they may be secret.
         command = self._program.settings.command
@@ -112,7 +110,7 @@ class Starter:
             "upstream": self._program.name,
             "program": command[0],
             "arguments": len(command) - 1,
-        } | ({"pid": line.pid} if line.pid else {})
+        } | ({"pid": channel.pid} if channel.pid else {})
 
 
 def _pipes() -> list[tuple[int, int]]:

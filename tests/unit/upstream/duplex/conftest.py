@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from helpers.scripted_lines import MODERN_REVISION, ScriptedProgram
-from taskgate.upstream.duplex.transport import DuplexTransport
+from taskgate.upstream.duplex.transport import ChannelTransport
 from unit.upstream.conftest import settings_for
 from unit.upstream.houses import House
 
@@ -18,7 +18,7 @@ async def new_house() -> AsyncIterator[Callable[..., House]]:
     houses: list[tuple[House, ScriptedProgram]] = []
 
     def make(program: ScriptedProgram, **changes: Any) -> House:
-        houses.append((House(DuplexTransport(program), settings_for("", **changes)), program))
+        houses.append((House(ChannelTransport(program), settings_for("", **changes)), program))
         return houses[-1][0]
 
     yield make
@@ -56,8 +56,8 @@ def seconds(number: float) -> timedelta:
 
 
 @pytest.fixture
-async def transport(program: ScriptedProgram) -> AsyncIterator[DuplexTransport]:
+async def transport(program: ScriptedProgram) -> AsyncIterator[ChannelTransport]:
     """A transport over its lines."""
-    transport = DuplexTransport(program)
+    transport = ChannelTransport(program)
     yield transport
     await transport.close()

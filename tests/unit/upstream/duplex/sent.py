@@ -4,7 +4,7 @@ from typing import Any
 
 from helpers.scripted_lines import MODERN_REVISION
 from taskgate.upstream.base import POSTED, Incoming, Outgoing
-from taskgate.upstream.duplex.transport import DuplexTransport
+from taskgate.upstream.duplex.transport import ChannelTransport
 from taskgate.upstream.principal import Principal
 
 HELLO = b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}'
@@ -30,7 +30,7 @@ async def read(incoming: Incoming) -> list[bytes]:
         incoming.release(answered=True)
 
 
-async def begun(transport: DuplexTransport) -> str:
+async def begun(transport: ChannelTransport) -> str:
     """The id of a session."""
     incoming = await transport.send(post(HELLO))
     assert (incoming.status, incoming.streams) == (200, False)

@@ -7,9 +7,9 @@ import pytest
 from helpers.scripted_lines import ScriptedProgram, note, progress
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
-from taskgate.upstream.duplex import asides, session
-from taskgate.upstream.duplex.channel import KEPT_MOST
-from taskgate.upstream.duplex.transport import DuplexTransport
+from taskgate.upstream.duplex import session
+from taskgate.upstream.duplex.dispatcher import KEPT_MOST
+from taskgate.upstream.duplex.transport import ChannelTransport
 from unit.upstream.duplex.conftest import seconds
 from unit.upstream.duplex.sent import CALL, HELLO, MODERN, begun, post, read, stream
 
@@ -18,7 +18,7 @@ from unit.upstream.duplex.sent import CALL, HELLO, MODERN, begun, post, read, st
 
 async def test_an_answer_counts_before_the_message_is_taken_and_a_refusal_after_progress_fails() -> None:
     program = ScriptedProgram(acknowledges=True)
-    transport = DuplexTransport(program)
+    transport = ChannelTransport(program)
     id_ = await begun(transport)
     line = program.lines[0]
     line.taking = asyncio.Event()
@@ -39,7 +39,7 @@ async def test_an_answer_counts_before_the_message_is_taken_and_a_refusal_after_
 
 async def test_whoever_stops_waiting_takes_back_a_message_that_is_not_taken_yet() -> None:
     program = ScriptedProgram(acknowledges=True)
-    transport = DuplexTransport(program)
+    transport = ChannelTransport(program)
     id_ = await begun(transport)
     line = program.lines[0]
     line.taking = asyncio.Event()
@@ -57,7 +57,7 @@ async def test_whoever_stops_waiting_takes_back_a_message_that_is_not_taken_yet(
 
 async def test_the_end_of_the_lines_gives_up_what_is_still_being_sent() -> None:
     program = ScriptedProgram(acknowledges=True)
-    transport = DuplexTransport(program)
+    transport = ChannelTransport(program)
     id_ = await begun(transport)
     line = program.lines[0]
     line.taking = asyncio.Event()
@@ -66,7 +66,7 @@ async def test_the_end_of_the_lines_gives_up_what_is_still_being_sent() -> None:
     assert line.taken_back == 1
 
 
-async def test_a_request_has_its_time_for_a_line_too(transport: DuplexTransport, program: ScriptedProgram) -> None:
+async def test_a_request_has_its_time_for_a_line_too(transport: ChannelTransport, program: ScriptedProgram) -> None:
     program.taking = asyncio.Event()
     for headers in ({}, MODERN):
         async with bounded():
@@ -79,7 +79,7 @@ async def test_a_request_has_its_time_for_a_line_too(transport: DuplexTransport,
 
 
 async def test_what_is_not_read_stops_the_line_and_reading_it_lets_it_go_on(
-    transport: DuplexTransport, program: ScriptedProgram
+    transport: ChannelTransport, program: ScriptedProgram
 ) -> None:
     id_ = await begun(transport)
     program.silent.add("tools/call")
@@ -102,9 +102,9 @@ async def test_what_is_not_read_stops_the_line_and_reading_it_lets_it_go_on(
 
 
 async def test_a_session_that_does_not_listen_is_told_so_much_and_no_more(
-    transport: DuplexTransport, program: ScriptedProgram, monkeypatch: pytest.MonkeyPatch
+    transport: ChannelTransport, program: ScriptedProgram, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asides, "MOST_UNHEARD", 2)
+    monkeypatch.setattr(session, "MOST_UNHEARD", 2)
     id_ = await begun(transport)
     (line,) = program.lines
     line.say(*(note("notifications/message", data=turn) for turn in range(3)))
@@ -116,7 +116,9 @@ async def test_a_session_that_does_not_listen_is_told_so_much_and_no_more(
     listening.release()
 
 
-async def test_whoever_listens_anew_takes_the_stream_over(transport: DuplexTransport, program: ScriptedProgram) -> None:
+async def test_whoever_listens_anew_takes_the_stream_over(
+    transport: ChannelTransport, program: ScriptedProgram
+) -> None:
     id_ = await begun(transport)
     first = await transport.send(stream(id_))
     hearing = asyncio.create_task(read(first))
@@ -130,7 +132,7 @@ async def test_whoever_listens_anew_takes_the_stream_over(transport: DuplexTrans
 
 
 async def test_a_session_that_nobody_hears_any_more_ends_by_itself(
-    transport: DuplexTransport, program: ScriptedProgram, monkeypatch: pytest.MonkeyPatch
+    transport: ChannelTransport, program: ScriptedProgram, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session, "UNHEARD", 0.02)
     id_ = await begun(transport)
@@ -139,7 +141,7 @@ async def test_a_session_that_nobody_hears_any_more_ends_by_itself(
     assert (await transport.send(post(CALL % 2, id_))).status == 404
 
 
-async def test_a_session_that_is_heard_again_does_not_end(transport: DuplexTransport) -> None:
+async def test_a_session_that_is_heard_again_does_not_end(transport: ChannelTransport) -> None:
     id_ = await begun(transport)
     (await transport.send(stream(id_))).release()
     assert transport._sessions[id_]._silence is not None
@@ -149,17 +151,17 @@ async def test_a_session_that_is_heard_again_does_not_end(transport: DuplexTrans
 
 
 async def test_a_session_at_work_does_not_end_for_being_unheard(
-    transport: DuplexTransport, program: ScriptedProgram, monkeypatch: pytest.MonkeyPatch
+    transport: ChannelTransport, program: ScriptedProgram, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session, "UNHEARD", 0.01)
     looks: list[None] = []
-    look = session.ChannelSession._give_up
+    look = session.ChannelSession._end_unused
 
     def seen(each: session.ChannelSession) -> None:
         looks.append(None)
         look(each)
 
-    monkeypatch.setattr(session.ChannelSession, "_give_up", seen)
+    monkeypatch.setattr(session.ChannelSession, "_end_unused", seen)
     id_ = await begun(transport)
     program.silent.add("tools/call")
     sending = asyncio.create_task(transport.send(post(CALL % 2, id_)))
@@ -176,7 +178,7 @@ async def test_a_session_at_work_does_not_end_for_being_unheard(
 
 
 async def test_the_end_of_the_lines_fails_what_is_under_way(
-    transport: DuplexTransport, program: ScriptedProgram
+    transport: ChannelTransport, program: ScriptedProgram
 ) -> None:
     id_ = await begun(transport)
     program.silent.add("tools/call")
@@ -190,7 +192,7 @@ async def test_the_end_of_the_lines_fails_what_is_under_way(
 
 
 async def test_lines_of_the_other_era_alone_know_nothing_of_the_modern_one(program: ScriptedProgram) -> None:
-    transport = DuplexTransport(program, is_modern=False)
+    transport = ChannelTransport(program, is_modern=False)
     discover = b'{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{}}'
     assert (await transport.send(post(discover, headers=MODERN))).status == 404
     assert not program.lines
@@ -202,7 +204,7 @@ async def test_lines_of_the_other_era_alone_know_nothing_of_the_modern_one(progr
 
 async def test_a_line_is_told_of_answers_to_what_was_asked_and_of_nothing_else() -> None:
     program = ScriptedProgram()
-    transport = DuplexTransport(program)
+    transport = ChannelTransport(program)
     id_ = await begun(transport)
     line = program.lines[0]
     before = line.excused
@@ -220,7 +222,7 @@ async def test_a_line_is_told_of_answers_to_what_was_asked_and_of_nothing_else()
 
 
 async def _sent(
-    transport: DuplexTransport, program: ScriptedProgram, session: str, number: int
+    transport: ChannelTransport, program: ScriptedProgram, session: str, number: int
 ) -> "asyncio.Task[object]":
     """A call that its server has."""
     sending = asyncio.create_task(_answer(transport, session, number))
@@ -228,7 +230,7 @@ async def _sent(
     return sending
 
 
-async def _answer(transport: DuplexTransport, session: str, number: int) -> object:
+async def _answer(transport: ChannelTransport, session: str, number: int) -> object:
     incoming = await transport.send(post(CALL % number, session))
     try:
         return await read(incoming)

@@ -2,12 +2,12 @@
 
 import pytest
 
-from taskgate.upstream.duplex import given_up
-from taskgate.upstream.duplex.given_up import GivenUp
+from taskgate.upstream.duplex import outstanding
+from taskgate.upstream.duplex.outstanding import AbandonedRequests
 
 
 def test_one_counts_as_at_work_for_a_while_and_as_its_callers_until_it_is_answered() -> None:
-    left = GivenUp()
+    left = AbandonedRequests()
     left.note(1, "s", "alice", 10.0)
     left.note("2", "", "bob", 20.0)
     assert (left.sessions(9.0), left.sessions(10.0), left.sessions(20.0)) == (["s", ""], [""], [])
@@ -19,8 +19,8 @@ def test_one_counts_as_at_work_for_a_while_and_as_its_callers_until_it_is_answer
 
 
 def test_of_many_it_is_remembered_whose_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(given_up, "_MOST", 1)
-    left = GivenUp()
+    monkeypatch.setattr(outstanding, "_MOST", 1)
+    left = AbandonedRequests()
     for id_ in range(9):
         left.note(id_, "", f"caller {id_}", 0.0)
     for id_ in range(9):

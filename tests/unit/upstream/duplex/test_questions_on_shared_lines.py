@@ -10,7 +10,7 @@ from helpers.scripted_lines import ScriptedLine, ScriptedProgram, asks, note
 from helpers.waiting import eventually
 from taskgate.errors import UpstreamFailed
 from taskgate.protocol.messages import Params
-from taskgate.upstream.duplex import waiting
+from taskgate.upstream.duplex import outstanding
 from unit.upstream.conftest import EVERYTHING
 from unit.upstream.houses import Guest, House
 
@@ -102,7 +102,7 @@ async def test_a_call_that_was_given_up_keeps_its_own_caller_from_being_asked_no
 async def test_a_call_that_was_given_up_counts_among_those_of_its_caller_for_a_while_only(
     house: House, program: ScriptedProgram, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waiting, "STILL", -1.0)
+    monkeypatch.setattr(outstanding, "STILL", -1.0)
     first, second = await both(house)
     line, _ = await given_up(program, first, 3)
     calling = second.calling()
@@ -207,7 +207,7 @@ async def test_a_line_asks_and_tells_nobody_what_may_be_for_a_caller_who_gave_up
     pool: House, program: ScriptedProgram, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # However long ago that was.
-    monkeypatch.setattr(waiting, "STILL", -1.0)
+    monkeypatch.setattr(outstanding, "STILL", -1.0)
     alice, bob = await both(pool, "alice", "bob")
     line, left = await given_up(program, bob, 3)
     await bob.session.close()

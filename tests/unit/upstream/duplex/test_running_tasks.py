@@ -5,7 +5,7 @@ from typing import Any
 
 from helpers.scripted_lines import ScriptedProgram, asks
 from helpers.waiting import eventually
-from taskgate.upstream.duplex.tasks import LEAST, RunningTasks
+from taskgate.upstream.duplex.outstanding import LEAST, RunningTasks
 from unit.upstream.conftest import EVERYTHING
 from unit.upstream.houses import House
 

@@ -9,9 +9,9 @@ import pytest
 from helpers.scripted_lines import ScriptedProgram, note
 from helpers.waiting import bounded
 from taskgate.errors import UpstreamFailed
-from taskgate.upstream.duplex import contents, strange
-from taskgate.upstream.duplex.strange import answered_by, parts_of, says_unread
-from taskgate.upstream.duplex.transport import DuplexTransport
+from taskgate.upstream.duplex import peek
+from taskgate.upstream.duplex.peek import answered_by, parts_of, reports_parse_error
+from taskgate.upstream.duplex.transport import ChannelTransport
 from unit.upstream.duplex.sent import CALL, HELLO, begun, post, read
 from unit.upstream.houses import House
 
@@ -22,7 +22,7 @@ def test_an_array_is_its_elements_as_they_are_written(monkeypatch: pytest.Monkey
     assert parts_of(b' [{"a": 1} ,2, [3]]') == [b'{"a": 1}', b"2", b"[3]"]
     for none in (b"[]", b"{}", b"[1", b"42", b"[\xff]"):
         assert parts_of(none) == []
-    monkeypatch.setattr(strange, "MOST_PARTS", 2)
+    monkeypatch.setattr(peek, "MOST_PARTS", 2)
     assert parts_of(b"[1,2,3]") == []
     assert parts_of(b"[1,2]") != []
 
@@ -47,8 +47,8 @@ def test_what_can_be_no_question_is_an_answer_to_what_it_names(message: bytes, i
 
 
 def test_who_could_not_read_something_says_so_with_an_error_of_its_own() -> None:
-    assert says_unread(UNREAD)
-    assert says_unread(b'{"error":{"code":-32700}}')
+    assert reports_parse_error(UNREAD)
+    assert reports_parse_error(b'{"error":{"code":-32700}}')
     for other in (
         b'{"id":5,"error":{"code":-32700}}',
         b'{"id":null,"error":{"code":-32600}}',
@@ -58,11 +58,11 @@ def test_who_could_not_read_something_says_so_with_an_error_of_its_own() -> None
         b"[]",
         b"hello",
     ):
-        assert not says_unread(other)
+        assert not reports_parse_error(other)
 
 
 async def test_answers_to_several_calls_in_one_array_reach_each_of_them(
-    transport: DuplexTransport, program: ScriptedProgram
+    transport: ChannelTransport, program: ScriptedProgram
 ) -> None:
     id_ = await begun(transport)
     program.silent.add("tools/call")
@@ -94,7 +94,7 @@ async def test_a_welcome_that_cannot_be_read_fails_whoever_waits_for_it(house: H
 
 
 async def test_a_server_that_cannot_read_its_greeting_fails_it(
-    transport: DuplexTransport, program: ScriptedProgram
+    transport: ChannelTransport, program: ScriptedProgram
 ) -> None:
     program.methods["initialize"] = lambda _: UNREAD
     async with bounded():
@@ -103,7 +103,7 @@ async def test_a_server_that_cannot_read_its_greeting_fails_it(
 
 
 async def test_where_several_calls_run_none_fails_for_what_cannot_be_told(
-    transport: DuplexTransport, program: ScriptedProgram
+    transport: ChannelTransport, program: ScriptedProgram
 ) -> None:
     id_ = await begun(transport)
     program.silent.add("tools/call")
@@ -129,7 +129,7 @@ async def test_a_welcome_that_is_too_large_fails_who_waits_and_the_next_one_asks
     opening = asyncio.create_task(house.guest().session.open())
     line, asked = await program.asked("initialize")
     assert line.ears is not None
-    assert line.ears.cut(b'{"jsonrpc":"2.0","id":%d,"result":{"x":\0}}' % asked["id"])
+    assert line.ears.on_truncated(b'{"jsonrpc":"2.0","id":%d,"result":{"x":\0}}' % asked["id"])
     with pytest.raises(UpstreamFailed, match="The server's answer is too large"):
         await opening
     program.silent.clear()
@@ -137,16 +137,18 @@ async def test_a_welcome_that_is_too_large_fails_who_waits_and_the_next_one_asks
 
 
 async def test_a_notification_or_junk_that_is_too_large_fails_nobody(
-    transport: DuplexTransport, program: ScriptedProgram
+    transport: ChannelTransport, program: ScriptedProgram
 ) -> None:
     id_ = await begun(transport)
     program.silent.add("tools/call")
     sending = asyncio.create_task(transport.send(post(CALL % 2, id_)))
     line, _ = await program.asked("tools/call")
     assert line.ears is not None
-    assert line.ears.cut(b'{"jsonrpc":"2.0","method":"notifications/message","params":{\0}}')
-    assert line.ears.cut(b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":2,\0}}')
-    assert not line.ears.cut(b"Loading\0...")
+    assert line.ears.on_truncated(b'{"jsonrpc":"2.0","method":"notifications/message","params":{\0}}')
+    assert line.ears.on_truncated(
+        b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":2,\0}}'
+    )
+    assert not line.ears.on_truncated(b"Loading\0...")
     line.say({"jsonrpc": "2.0", "id": 2, "result": {}})
     async with bounded():
         assert len(await read(await sending)) == 1
@@ -182,7 +184,7 @@ LARGE = b"[" + b"[]," * 100_000 + b"0]"
     ],
 )
 async def test_a_large_answer_finds_who_waits_however_it_is_written(
-    transport: DuplexTransport, program: ScriptedProgram, around: bytes
+    transport: ChannelTransport, program: ScriptedProgram, around: bytes
 ) -> None:
     id_ = await begun(transport)
     program.silent.add("tools/call")
@@ -190,7 +192,7 @@ async def test_a_large_answer_finds_who_waits_however_it_is_written(
     line, _ = await program.asked("tools/call", 1)
     await program.asked("tools/call", 2)
     assert line.ears is not None
-    await line.ears.heard_large(around % LARGE)
+    await line.ears.on_large_message(around % LARGE)
     async with bounded():
         assert [LARGE in message for message in await read(await sending[0])] == [True]
     assert not sending[1].done(), "nobody else is failed"
@@ -212,25 +214,25 @@ async def test_a_large_answer_finds_who_waits_however_it_is_written(
     ],
 )
 async def test_what_is_large_and_answers_nothing_fails_nobody(
-    transport: DuplexTransport,
+    transport: ChannelTransport,
     program: ScriptedProgram,
     monkeypatch: pytest.MonkeyPatch,
     message: bytes,
     is_one: bool,
 ) -> None:
-    loop, parse = threading.get_ident(), contents.parse
+    loop, parse = threading.get_ident(), peek.parse
 
     def parsed(text: bytes, **more: int) -> Any:
         assert len(text) < len(LARGE) or threading.get_ident() != loop, "the loop reads it"
         return parse(text, **more)
 
-    monkeypatch.setattr(contents, "parse", parsed)
+    monkeypatch.setattr(peek, "parse", parsed)
     id_ = await begun(transport)
     program.silent.add("tools/call")
     sending = asyncio.create_task(transport.send(post(CALL % 2, id_)))
     line, _ = await program.asked("tools/call")
     assert line.ears is not None
-    assert await line.ears.heard_large(message % LARGE) is is_one
+    assert await line.ears.on_large_message(message % LARGE) is is_one
     line.say({"jsonrpc": "2.0", "id": 2, "result": {}})
     async with bounded():
         assert len(await read(await sending)) == 1

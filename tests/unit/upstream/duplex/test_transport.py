@@ -11,19 +11,19 @@ from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.upstream.base import Outgoing
 from taskgate.upstream.duplex import transport as module
 from taskgate.upstream.duplex.base import ChannelUnavailable
-from taskgate.upstream.duplex.transport import DuplexTransport
+from taskgate.upstream.duplex.transport import ChannelTransport
 from unit.upstream.duplex.conftest import seconds
 from unit.upstream.duplex.sent import CALL, HELLO, begun, post, read, stream
 
 
-async def test_a_session_has_an_id_that_nobody_can_guess_and_a_header_can_hold(transport: DuplexTransport) -> None:
+async def test_a_session_has_an_id_that_nobody_can_guess_and_a_header_can_hold(transport: ChannelTransport) -> None:
     ids = {await begun(transport) for _ in range(3)}
     assert len(ids) == 3
     assert all(len(id_) >= 32 and id_.isalnum() for id_ in ids)
 
 
 async def test_an_answer_comes_as_a_document_and_after_progress_as_a_stream(
-    transport: DuplexTransport, program: ScriptedProgram
+    transport: ChannelTransport, program: ScriptedProgram
 ) -> None:
     id_ = await begun(transport)
     incoming = await transport.send(post(CALL % 2, id_))
@@ -38,7 +38,7 @@ async def test_an_answer_comes_as_a_document_and_after_progress_as_a_stream(
     assert (incoming.last_event, incoming.retry, incoming.session) == (None, None, None)
 
 
-async def test_an_unknown_session_is_not_found(transport: DuplexTransport, program: ScriptedProgram) -> None:
+async def test_an_unknown_session_is_not_found(transport: ChannelTransport, program: ScriptedProgram) -> None:
     for outgoing in (post(CALL % 1, "no"), stream("no"), stream("no", "DELETE")):
         assert (await transport.send(outgoing)).status == 404
     assert (await transport.send(Outgoing(verb="GET", headers={}))).status == 405
@@ -47,18 +47,18 @@ async def test_an_unknown_session_is_not_found(transport: DuplexTransport, progr
     assert not program.lines
 
 
-async def test_a_session_that_was_ended_is_not_found(transport: DuplexTransport, program: ScriptedProgram) -> None:
+async def test_a_session_that_was_ended_is_not_found(transport: ChannelTransport, program: ScriptedProgram) -> None:
     id_ = await begun(transport)
     listening = await transport.send(stream(id_))
     assert (await transport.send(stream(id_, "DELETE"))).status == 200
     assert await read(listening) == []
     assert (await transport.send(post(CALL % 2, id_))).status == 404
     assert program.lines[0].holders == 0
-    assert not transport._companies[program.lines[0]].sessions
+    assert not transport._shared[program.lines[0]].sessions
 
 
 async def test_the_end_of_a_session_is_the_end_of_what_is_under_way_in_it(
-    transport: DuplexTransport, program: ScriptedProgram
+    transport: ChannelTransport, program: ScriptedProgram
 ) -> None:
     id_ = await begun(transport)
     program.silent.add("tools/call")
@@ -80,7 +80,7 @@ async def test_the_end_of_a_session_is_the_end_of_what_is_under_way_in_it(
 
 
 async def test_whoever_speaks_in_a_session_whose_line_is_lost_is_told_why_and_so_is_its_stream(
-    transport: DuplexTransport, program: ScriptedProgram
+    transport: ChannelTransport, program: ScriptedProgram
 ) -> None:
     id_ = await begun(transport)
     listening = await transport.send(stream(id_))
@@ -99,7 +99,7 @@ async def test_whoever_speaks_in_a_session_whose_line_is_lost_is_told_why_and_so
 
 
 async def test_how_a_session_was_lost_is_not_remembered_for_ever(
-    transport: DuplexTransport, program: ScriptedProgram, monkeypatch: pytest.MonkeyPatch
+    transport: ChannelTransport, program: ScriptedProgram, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_MOST_LOST", 1)
     lost = []
@@ -111,7 +111,7 @@ async def test_how_a_session_was_lost_is_not_remembered_for_ever(
         await transport.send(post(CALL % 2, lost[1]))
 
 
-async def test_messages_without_an_answer_are_taken(transport: DuplexTransport, program: ScriptedProgram) -> None:
+async def test_messages_without_an_answer_are_taken(transport: ChannelTransport, program: ScriptedProgram) -> None:
     id_ = await begun(transport)
     confirmed = post(b'{"jsonrpc":"2.0","method":"notifications/initialized"}', id_)
     for outgoing in (confirmed, confirmed, post(b'{"jsonrpc":"2.0","id":"q","result":{}}', id_)):
@@ -124,7 +124,7 @@ async def test_messages_without_an_answer_are_taken(transport: DuplexTransport, 
     "how", [503, UpstreamFailed(UpstreamReason.CLOSED, "The line broke", dispatched=True)], ids=str
 )
 async def test_a_handshake_that_is_not_taken_fails_everybody_who_waits_for_the_welcome(
-    transport: DuplexTransport, program: ScriptedProgram, how: int | UpstreamFailed
+    transport: ChannelTransport, program: ScriptedProgram, how: int | UpstreamFailed
 ) -> None:
     taking = program.holds = asyncio.Event()
     program.silent.add("initialize")
@@ -149,7 +149,7 @@ async def test_a_handshake_that_is_not_taken_fails_everybody_who_waits_for_the_w
 
 
 async def test_progress_of_what_was_answered_already_is_heard_beside_answers(
-    transport: DuplexTransport, program: ScriptedProgram
+    transport: ChannelTransport, program: ScriptedProgram
 ) -> None:
     # As of a task that the server made of the call.
     id_ = await begun(transport)
@@ -162,7 +162,7 @@ async def test_progress_of_what_was_answered_already_is_heard_beside_answers(
 
 
 async def test_a_refusal_of_the_handshake_gives_no_session(
-    transport: DuplexTransport, program: ScriptedProgram
+    transport: ChannelTransport, program: ScriptedProgram
 ) -> None:
     error = {"code": -32602, "message": "no"}
     program.methods["initialize"] = lambda asked: {"jsonrpc": "2.0", "id": asked["id"], "error": error}
@@ -173,7 +173,7 @@ async def test_a_refusal_of_the_handshake_gives_no_session(
 
 
 async def test_a_line_that_is_refused_with_a_status_is_answered_with_it(
-    transport: DuplexTransport, program: ScriptedProgram
+    transport: ChannelTransport, program: ScriptedProgram
 ) -> None:
     program.refuses = ChannelUnavailable(401)
     incoming = await transport.send(post(HELLO))
@@ -182,7 +182,7 @@ async def test_a_line_that_is_refused_with_a_status_is_answered_with_it(
 
 @pytest.mark.parametrize("status", [400, 404])
 async def test_a_server_that_does_not_know_the_line_any_more_loses_it(
-    transport: DuplexTransport, program: ScriptedProgram, status: int
+    transport: ChannelTransport, program: ScriptedProgram, status: int
 ) -> None:
     id_ = await begun(transport)
     program.lines[0].status = status
@@ -193,7 +193,7 @@ async def test_a_server_that_does_not_know_the_line_any_more_loses_it(
 
 
 async def test_a_message_that_is_refused_otherwise_loses_nothing(
-    transport: DuplexTransport, program: ScriptedProgram
+    transport: ChannelTransport, program: ScriptedProgram
 ) -> None:
     id_ = await begun(transport)
     program.lines[0].status = 503
@@ -205,7 +205,7 @@ async def test_a_message_that_is_refused_otherwise_loses_nothing(
 
 
 async def test_a_line_that_cannot_be_written_to_fails_the_request_alone(
-    transport: DuplexTransport, program: ScriptedProgram
+    transport: ChannelTransport, program: ScriptedProgram
 ) -> None:
     id_ = await begun(transport)
     failure = UpstreamFailed(UpstreamReason.CLOSED, "The line broke", dispatched=False)
@@ -216,7 +216,7 @@ async def test_a_line_that_cannot_be_written_to_fails_the_request_alone(
     assert program.lines[0].ears.in_flight == 0
 
 
-async def test_the_first_byte_tells_that_a_request_has_left(transport: DuplexTransport) -> None:
+async def test_the_first_byte_tells_that_a_request_has_left(transport: ChannelTransport) -> None:
     id_ = await begun(transport)
     left: list[bool] = []
     await read(await transport.send(post(CALL % 2, id_, call=Departing(lambda: left.append(True)))))
@@ -226,7 +226,7 @@ async def test_the_first_byte_tells_that_a_request_has_left(transport: DuplexTra
 @pytest.mark.parametrize("acknowledges", [False, True])
 async def test_silence_is_borne_as_long_as_the_request_says(*, acknowledges: bool) -> None:
     program = ScriptedProgram(acknowledges=acknowledges)
-    transport = DuplexTransport(program)
+    transport = ChannelTransport(program)
     id_ = await begun(transport)
     program.silent.add("tools/call")
     async with bounded():

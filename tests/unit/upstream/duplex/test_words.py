@@ -9,32 +9,38 @@ from hypothesis import strategies as st
 
 from taskgate.protocol.jsonrpc import parse
 from taskgate.protocol.messages import Notification, Request, Response
-from taskgate.upstream.duplex.contents import (
+from taskgate.upstream.duplex.peek import (
+    NotificationPeek,
+    ProgressPeek,
+    RequestPeek,
+    ResponsePeek,
     Shown,
     declared_in,
+    kind_of,
     response_in,
     subscription_of,
     task_in,
     task_shown_in,
     uri_in,
 )
-from taskgate.upstream.duplex.words import Answers, NotificationPeek, RequestPeek, Tells, kind_of
 
 KINDS: dict[bytes, Any] = {
-    b'{"jsonrpc":"2.0","id":5,"result":{}}': Answers(5),
-    b'{"jsonrpc": "2.0", "id": 5, "result": {}}': Answers(5),
-    b'{"id":5,"jsonrpc":"2.0","result":{}}': Answers(5),
-    b'{"result":{"id":7},"jsonrpc":"2.0","id":5}': Answers(5),
-    b'{"result": {"id": 7}, "jsonrpc": "2.0", "id": 5}': Answers(5),
-    b'{"result":{},"id":"five","jsonrpc":"2.0"}': Answers("five"),
-    b'{"jsonrpc":"2.0","result":{"a":{"id":9}},"id":5}': Answers(5),
-    b'{"jsonrpc":"2.0","result":{},"id":5,"more":{"id":6}}': Answers(5),
-    b'{"jsonrpc":"2.0","result":{"a":",\\"id\\":9}"},"id":5} \n': Answers(5),
-    b'{"jsonrpc":"2.0","id":5,"error":{"code":1,"message":"no"}}': Answers(5),
-    b'{ "result" : {} , "id" : 5 , "jsonrpc" : "2.0" }': Answers(5),
-    b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":5,"progress":1}}': Tells(5),
-    b'{"method":"notifications/progress","params":{"progressToken":"t","progress":1},"jsonrpc":"2.0"}': Tells("t"),
-    b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1,"progressToken":5}}': Tells(5),
+    b'{"jsonrpc":"2.0","id":5,"result":{}}': ResponsePeek(5),
+    b'{"jsonrpc": "2.0", "id": 5, "result": {}}': ResponsePeek(5),
+    b'{"id":5,"jsonrpc":"2.0","result":{}}': ResponsePeek(5),
+    b'{"result":{"id":7},"jsonrpc":"2.0","id":5}': ResponsePeek(5),
+    b'{"result": {"id": 7}, "jsonrpc": "2.0", "id": 5}': ResponsePeek(5),
+    b'{"result":{},"id":"five","jsonrpc":"2.0"}': ResponsePeek("five"),
+    b'{"jsonrpc":"2.0","result":{"a":{"id":9}},"id":5}': ResponsePeek(5),
+    b'{"jsonrpc":"2.0","result":{},"id":5,"more":{"id":6}}': ResponsePeek(5),
+    b'{"jsonrpc":"2.0","result":{"a":",\\"id\\":9}"},"id":5} \n': ResponsePeek(5),
+    b'{"jsonrpc":"2.0","id":5,"error":{"code":1,"message":"no"}}': ResponsePeek(5),
+    b'{ "result" : {} , "id" : 5 , "jsonrpc" : "2.0" }': ResponsePeek(5),
+    b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":5,"progress":1}}': ProgressPeek(5),
+    b'{"method":"notifications/progress","params":{"progressToken":"t","progress":1},"jsonrpc":"2.0"}': ProgressPeek(
+        "t"
+    ),
+    b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1,"progressToken":5}}': ProgressPeek(5),
     b'{"jsonrpc":"2.0","method":"notifications/progress","params":{}}': NotificationPeek("notifications/progress"),
     b'{"jsonrpc":"2.0","id":0,"method":"ping"}': RequestPeek(0, "ping"),
     b'{"method":"ping","jsonrpc":"2.0","id":0}': RequestPeek(0, "ping"),
@@ -73,7 +79,7 @@ def test_what_is_no_message_is_none(junk: bytes) -> None:
     ],
 )
 def test_a_broken_answer_is_still_that_requests(broken: bytes) -> None:
-    assert kind_of(broken) == Answers(5)
+    assert kind_of(broken) == ResponsePeek(5)
 
 
 _IDS = st.integers(-(2**53), 2**53) | st.text(max_size=80)
@@ -120,13 +126,13 @@ def test_whatever_is_read_from_the_ends_the_whole_message_says_too(message: byte
     except Exception:
         return
     match kind:
-        case Answers(id_):
+        case ResponsePeek(id_):
             assert isinstance(read, Response)
             assert read.id == id_
         case RequestPeek(id_, method):
             assert isinstance(read, Request)
             assert (read.id, read.method) == (id_, method)
-        case Tells(token):
+        case ProgressPeek(token):
             assert isinstance(read, Notification)
             assert read.params["progressToken"].value == token
         case NotificationPeek(method):

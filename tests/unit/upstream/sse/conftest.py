@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from helpers.event_server import EventServer
-from taskgate.upstream.duplex.transport import DuplexTransport
+from taskgate.upstream.duplex.transport import ChannelTransport
 from taskgate.upstream.settings import TransportKind
-from taskgate.upstream.sse.provider import SseChannelProvider
+from taskgate.upstream.sse.channel import SseChannelProvider
 from unit.upstream.conftest import settings_for
 from unit.upstream.houses import Guest, House
 
@@ -27,7 +27,7 @@ async def new_house() -> AsyncIterator[Callable[..., House]]:
 
     def make(url: str, **changes: Any) -> House:
         settings = settings_for(url, transport=TransportKind.SSE, **changes)
-        houses.append(House(DuplexTransport(SseChannelProvider(settings), is_modern=False), settings))
+        houses.append(House(ChannelTransport(SseChannelProvider(settings), is_modern=False), settings))
         return houses[-1]
 
     yield make

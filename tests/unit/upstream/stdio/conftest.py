@@ -16,14 +16,13 @@ import pytest
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream.base import Outgoing
-from taskgate.upstream.duplex.base import MessageChannel, Wish
+from taskgate.upstream.duplex.base import ChannelRequest, MessageChannel
+from taskgate.upstream.settings import StdioSettings
 from taskgate.upstream.stdio.channel import ProgramChannel
-from taskgate.upstream.stdio.endings import Cause
-from taskgate.upstream.stdio.nurse import Nurse
-from taskgate.upstream.stdio.nursing import Order
+from taskgate.upstream.stdio.exits import Cause
 from taskgate.upstream.stdio.pool import StdioChannels
-from taskgate.upstream.stdio.settings import StdioSettings
 from taskgate.upstream.stdio.starting import Program
+from taskgate.upstream.stdio.supervisor_client import Order, Supervisor
 from unit.upstream.stdio.programs import program, runs
 from unit.upstream.stdio.started import Started
 
@@ -34,7 +33,7 @@ HERE = {"PATH": os.environ["PATH"]}
 
 @dataclass
 class Recorder:
-    """Hears a line, and remembers; see Ears. What does not begin with a brace is no message."""
+    """Hears a line, and remembers; see ChannelListener. What does not begin with a brace is no message."""
 
     heard_all: list[bytes] = field(default_factory=list)
     cuts: list[bytes] = field(default_factory=list)
@@ -42,20 +41,20 @@ class Recorder:
     in_flight: int = 0
     on_heard: Callable[[bytes], None] = lambda message: None
 
-    def heard(self, message: bytes) -> bool:
+    def on_message(self, message: bytes) -> bool:
         self.heard_all.append(message)
         self.on_heard(message)
         return message.startswith(b"{")
 
-    async def heard_large(self, message: bytes) -> bool:
-        """See Ears."""
-        return self.heard(message)
+    async def on_large_message(self, message: bytes) -> bool:
+        """See ChannelListener."""
+        return self.on_message(message)
 
-    def cut(self, ends: bytes) -> bool:
+    def on_truncated(self, ends: bytes) -> bool:
         self.cuts.append(ends)
         return True
 
-    def lost(self, failure: UpstreamFailed) -> None:
+    def on_closed(self, failure: UpstreamFailed) -> None:
         self.failures.append(failure)
 
     @property
@@ -95,7 +94,7 @@ class Taken:
 class Yard:
     """The lines to one server, and what is counted of it."""
 
-    def __init__(self, nurse: Nurse, connect: float = 10.0, limit: int = LIMIT, **settings: Any) -> None:
+    def __init__(self, nurse: Supervisor, connect: float = 10.0, limit: int = LIMIT, **settings: Any) -> None:
         settings.setdefault("command", program())
         settings.setdefault("backoff", timedelta(milliseconds=50))
         self.restarts: list[Cause] = []
@@ -117,7 +116,7 @@ class Yard:
         """A line for somebody."""
         more = {key: wish.pop(key) for key in ("first_byte", "only_listens") if key in wish}
         async with bounded():
-            line = await self.lines.take(Wish(context, declared, outgoing(b"{}", **more), **wish))
+            line = await self.lines.take(ChannelRequest(context, declared, outgoing(b"{}", **more), **wish))
         assert isinstance(line, ProgramChannel)
         if line not in self._taken:
             self._taken[line] = Taken(line, Recorder())
@@ -138,16 +137,16 @@ def outgoing(body: bytes, **more: Any) -> Outgoing:
 
 
 @pytest.fixture
-async def nurse() -> AsyncIterator[Nurse]:
+async def nurse() -> AsyncIterator[Supervisor]:
     """Whoever starts programs; none is left after it."""
-    nurse = Nurse()
+    nurse = Supervisor()
     yield nurse
     async with bounded():
         await nurse.close()
 
 
 @pytest.fixture
-async def start(nurse: Nurse) -> AsyncIterator[Callable[..., object]]:
+async def start(nurse: Supervisor) -> AsyncIterator[Callable[..., object]]:
     """Starts programs, and lets go of their streams in the end."""
     descriptors: list[int] = []
 
@@ -177,7 +176,7 @@ async def start(nurse: Nurse) -> AsyncIterator[Callable[..., object]]:
 
 
 @pytest.fixture
-async def new_yard(nurse: Nurse) -> AsyncIterator[Callable[..., Yard]]:
+async def new_yard(nurse: Supervisor) -> AsyncIterator[Callable[..., Yard]]:
     """Makes lines to programs, with other settings."""
     yards: list[Yard] = []
     open_before = descriptors()

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from helpers.waiting import eventually
-from taskgate.upstream.stdio.nursing import Child
+from taskgate.upstream.stdio.supervisor_client import Child
 
 STUBBORN = "signal.signal(15, signal.SIG_IGN); say(os.getpid())\nwhile True: signal.pause()"
-"""Tells of itself, and does not end when it is asked to."""
+"""ProgressPeek of itself, and does not end when it is asked to."""
 
 DAEMON = (
     "pid = os.fork()\nif pid: os._exit(0)\nos.setsid()\nif os.fork(): os._exit(0)\nsay(os.getpid()); signal.pause()"

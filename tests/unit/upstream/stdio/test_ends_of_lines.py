@@ -10,8 +10,7 @@ import pytest
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream.stdio import channel
-from taskgate.upstream.stdio.nurse import Nurse
-from taskgate.upstream.stdio.nursing import Child, Order
+from taskgate.upstream.stdio.supervisor_client import Child, Order, Supervisor
 from unit.upstream.stdio.conftest import Taken, Yard
 from unit.upstream.stdio.programs import program, runs
 
@@ -46,7 +45,7 @@ async def test_what_it_said_before_its_end_is_heard_before_that(yard: Yard) -> N
     taken = await yard.take()
     order: list[object] = []
     taken.ears.on_heard = order.append
-    taken.ears.lost = order.append  # type: ignore[method-assign,assignment]
+    taken.ears.on_closed = order.append  # type: ignore[method-assign,assignment]
     await taken.do("[say({'text': 'x' * 1000}) for _ in range(60)]; os._exit(1)")
     await eventually(lambda: len(order) == 61)
     assert isinstance(order[-1], UpstreamFailed)
@@ -145,7 +144,7 @@ async def test_what_a_program_does_not_hear_any_more_is_refused_with_what_is_kno
 
 
 async def test_whoever_meets_a_program_that_has_just_ended_hears_how(
-    nurse: Nurse, yard: Yard, monkeypatch: pytest.MonkeyPatch
+    nurse: Supervisor, yard: Yard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Which the nursery tells a moment after the pipes do."""
     monkeypatch.setattr(channel, "REASON", 20.0)
@@ -166,9 +165,9 @@ async def test_whoever_meets_a_program_that_has_just_ended_hears_how(
 
 async def test_so_does_whoever_it_was_started_for(new_yard: NewYard, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(channel, "REASON", 20.0)
-    begin = Nurse.start
+    begin = Supervisor.start
 
-    async def start(nurse: Nurse, order: Order, ended: Callable[[int], None]) -> Child:
+    async def start(nurse: Supervisor, order: Order, ended: Callable[[int], None]) -> Child:
         """Knows that it began once it has ended, and tells of the end after that."""
         statuses: list[int] = []
         child = await begin(nurse, order, statuses.append)
@@ -176,7 +175,7 @@ async def test_so_does_whoever_it_was_started_for(new_yard: NewYard, monkeypatch
         asyncio.get_running_loop().call_later(0.05, ended, *statuses)
         return child
 
-    monkeypatch.setattr(Nurse, "start", start)
+    monkeypatch.setattr(Supervisor, "start", start)
     with pytest.raises(UpstreamFailed, match="exited with status 0") as refused:
         await new_yard(command=program("sys.exit(0)")).take()
     assert not refused.value.dispatched

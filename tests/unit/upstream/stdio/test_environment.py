@@ -1,6 +1,6 @@
 """What a program finds in its environment."""
 
-from taskgate.upstream.stdio.environment import environment, inherited
+from taskgate.upstream.stdio.supervisor_client import environment, inherited
 
 OWN = {
     "PATH": "/bin", "HOME": "/root", "USER": "root", "LANG": "C", "LC_ALL": "C", "LC_CTYPE": "C", "TZ": "UTC",

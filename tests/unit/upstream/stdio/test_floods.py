@@ -22,14 +22,14 @@ async def flooded(yard: Yard, line: str, count: int, monkeypatch: pytest.MonkeyP
 
     def later(delay: float, callback: Callable[..., object], *args: Any, **more: Any) -> asyncio.Handle:
         nonlocal pauses
-        if getattr(callback, "__name__", "") != "_hear_some":
+        if getattr(callback, "__name__", "") != "_deliver_some":
             return call_later(delay, callback, *args, **more)
         pauses += 1
         return call_later(0, callback, *args, **more)
 
     def soon(callback: Callable[..., object], *args: Any, **more: Any) -> asyncio.Handle:
         nonlocal turns
-        turns += getattr(callback, "__name__", "") == "_hear_some"
+        turns += getattr(callback, "__name__", "") == "_deliver_some"
         return call_soon(callback, *args, **more)
 
     taken = await yard.take()

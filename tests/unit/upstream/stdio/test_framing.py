@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from taskgate.upstream.stdio.framing import BOM, ENDS, FURTHEST, Cut, Framing
+from taskgate.upstream.stdio.pipes import BOM, ENDS, FURTHEST, Cut, LineFraming
 
 PIECES = some.lists(some.sampled_from([b"a", b"bc", b"\n", b"\r\n", b" ", b"d\ne", b"\n\n"]), max_size=30)
 
 
 def fed(limit: int, *pieces: bytes) -> tuple[list[bytes | Cut], bool]:
-    framing = Framing(limit)
+    framing = LineFraming(limit)
     lines: list[bytes | Cut] = []
     for piece in pieces:
         lines += framing.feed(piece)
@@ -68,7 +68,7 @@ def test_a_line_of_the_limit_fits_and_a_byte_more_does_not(size: int, is_too_lon
 @given(some.integers(1, 700), some.integers(1, 700))
 def test_of_a_long_line_no_more_than_its_ends_is_kept_however_it_comes(first: int, size: int) -> None:
     line = b"".join(b"%d," % number for number in range(1000))
-    framing = Framing(2 * ENDS)
+    framing = LineFraming(2 * ENDS)
     pieces = [line[:first], *(line[at : at + size] for at in range(first, len(line), size))]
     for piece in pieces:
         assert framing.feed(piece) == []
@@ -78,7 +78,7 @@ def test_of_a_long_line_no_more_than_its_ends_is_kept_however_it_comes(first: in
 
 
 def test_a_line_that_goes_on_for_too_long_has_no_end() -> None:
-    framing = Framing(10)
+    framing = LineFraming(10)
     assert framing.feed(b"ok\n" + b"x" * 10 * FURTHEST) == [b"ok"]
     assert not framing.is_endless
     assert framing.feed(b"x\nlost\n") == []

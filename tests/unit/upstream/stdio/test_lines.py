@@ -76,7 +76,7 @@ async def test_what_is_no_message_is_passed_over(yard: Yard, caplog: pytest.LogC
 async def test_of_a_broken_message_the_log_has_the_size_alone(yard: Yard, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     taken = await yard.take()
-    taken.ears.heard = lambda message: False  # type: ignore[method-assign]
+    taken.ears.on_message = lambda message: False  # type: ignore[method-assign]
     await taken.do("print('{\"secret\": 1', flush=True)")
     await eventually(lambda: [each for each in caplog.records if each.name == "taskgate.upstream.stderr"])
     assert "a message of 12 bytes that cannot be read" in str(caplog.records[-1].__dict__["text"])

@@ -6,12 +6,12 @@ import pytest
 
 from helpers.departing import Departing
 from helpers.waiting import eventually
-from taskgate.upstream.stdio.pipes import Writing
+from taskgate.upstream.stdio.pipes import PipeWriter
 
 
 async def test_what_nobody_can_read_any_more_is_not_written_though_the_loop_has_not_heard_of_it_yet() -> None:
     told: list[str] = []
-    writing = Writing(lambda: told.append("ended"))
+    writing = PipeWriter(lambda: told.append("ended"))
     theirs, ours = os.pipe()
     await writing.connect(ours)
     assert writing.is_read

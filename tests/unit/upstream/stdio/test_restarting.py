@@ -15,8 +15,8 @@ import pytest
 from helpers.waiting import eventually
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream.stdio import pool
-from taskgate.upstream.stdio.endings import Cause
-from taskgate.upstream.stdio.nurse import Nurse
+from taskgate.upstream.stdio.exits import Cause
+from taskgate.upstream.stdio.supervisor_client import Supervisor
 from unit.upstream.stdio.conftest import Yard
 from unit.upstream.stdio.programs import program, runs
 
@@ -201,7 +201,7 @@ async def test_a_program_whose_pipes_cannot_be_watched_is_not_started_and_leaves
     assert runs((await yard.take("bob", b'{"a":1}')).line.pid)
 
 
-async def test_a_nursery_that_does_not_answer_is_not_waited_for_for_ever(nurse: Nurse, new_yard: NewYard) -> None:
+async def test_a_nursery_that_does_not_answer_is_not_waited_for_for_ever(nurse: Supervisor, new_yard: NewYard) -> None:
     await new_yard().take()
     assert nurse.pid is not None
     os.kill(nurse.pid, signal.SIGSTOP)
@@ -213,7 +213,7 @@ async def test_a_nursery_that_does_not_answer_is_not_waited_for_for_ever(nurse: 
 
 
 async def test_where_the_nursery_dies_every_line_is_lost_and_the_next_request_is_served(
-    nurse: Nurse, yard: Yard
+    nurse: Supervisor, yard: Yard
 ) -> None:
     taken = await yard.take("alice"), await yard.take("bob")
     assert nurse.pid is not None

@@ -2,8 +2,7 @@
 
 import pytest
 
-from taskgate.upstream.stdio.endings import Cause
-from taskgate.upstream.stdio.restarts import Restarts
+from taskgate.upstream.stdio.exits import Cause, Restarts
 
 
 def test_nothing_is_held_back_of_whom_nothing_is_known() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
-from taskgate.upstream.stdio import channel, room
+from taskgate.upstream.stdio import channel, slots
 from unit.upstream.stdio.conftest import Taken, Yard
 from unit.upstream.stdio.programs import program, runs
 
@@ -17,8 +17,8 @@ NewYard = Callable[..., Yard]
 
 @pytest.fixture(autouse=True)
 def little_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "QUIET", 0.2)
-    monkeypatch.setattr(room, "SETTLING", 0.0)
+    monkeypatch.setattr(slots, "QUIET", 0.2)
+    monkeypatch.setattr(slots, "SETTLING", 0.0)
     monkeypatch.setattr(channel, "SOFT", 0.2)
     monkeypatch.setattr(channel, "HARD", 0.2)
 
@@ -104,7 +104,7 @@ async def test_or_until_it_ends_by_itself(new_yard: NewYard) -> None:
 async def test_between_two_requests_a_program_that_is_held_is_left_alone(
     new_yard: NewYard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(room, "QUIET", 20)
+    monkeypatch.setattr(slots, "QUIET", 20)
     yard = new_yard(processes=1)
     alice = await busy(yard, "alice")
     waiting = yard.taking("bob")
@@ -119,8 +119,8 @@ async def test_between_two_requests_a_program_that_is_held_is_left_alone(
 
 async def test_but_not_for_ever(new_yard: NewYard, monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody who never pauses for long does not keep others out."""
-    monkeypatch.setattr(room, "QUIET", 20)
-    monkeypatch.setattr(room, "STARVING", 0.3)
+    monkeypatch.setattr(slots, "QUIET", 20)
+    monkeypatch.setattr(slots, "STARVING", 0.3)
     yard = new_yard(processes=1)
     alice = await busy(yard, "alice")
     waiting = yard.taking("bob")
@@ -223,7 +223,7 @@ async def test_who_has_most_makes_room_first(new_yard: NewYard) -> None:
 async def test_the_only_one_of_another_goes_to_who_has_as_many_once_that_one_starves(
     new_yard: NewYard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(room, "STARVING", 1.0)
+    monkeypatch.setattr(slots, "STARVING", 1.0)
     yard = new_yard(processes=2)
     bob = await yard.take("bob")
     alice = await busy(yard, "alice")
@@ -249,8 +249,8 @@ async def test_one_caller_has_not_all_of_many_however_busy_they_are(new_yard: Ne
 async def test_a_program_that_was_started_for_somebody_stays_until_that_can_be_asked_of_it(
     new_yard: NewYard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(room, "SETTLING", 20.0)
-    monkeypatch.setattr(room, "STARVING", 0.0)
+    monkeypatch.setattr(slots, "SETTLING", 20.0)
+    monkeypatch.setattr(slots, "STARVING", 0.0)
     yard = new_yard(processes=1)
     alice = await busy(yard, "alice")
     waiting = yard.taking("bob")
@@ -262,8 +262,8 @@ async def test_a_program_that_was_started_for_somebody_stays_until_that_can_be_a
 
 
 async def test_and_until_it_is_asked_for_the_first_time(new_yard: NewYard, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "SETTLING", 20.0)
-    monkeypatch.setattr(room, "STARVING", 0.0)
+    monkeypatch.setattr(slots, "SETTLING", 20.0)
+    monkeypatch.setattr(slots, "STARVING", 0.0)
     yard = new_yard(processes=1)
     alice = await yard.take("alice")
     with pytest.raises(UpstreamFailed, match="in use"):

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from helpers.waiting import eventually
-from taskgate.upstream.stdio import room
+from taskgate.upstream.stdio import slots
 from unit.upstream.stdio.conftest import Yard
 
 NewYard = Callable[..., Yard]
@@ -14,8 +14,8 @@ NewYard = Callable[..., Yard]
 
 @pytest.fixture(autouse=True)
 def little_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "QUIET", 0.2)
-    monkeypatch.setattr(room, "SETTLING", 0.0)
+    monkeypatch.setattr(slots, "QUIET", 0.2)
+    monkeypatch.setattr(slots, "SETTLING", 0.0)
 
 
 @pytest.mark.parametrize(("processes", "for_one"), [(2, 1), (7, 6), (8, 7), (16, 14)])

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from helpers.waiting import eventually
-from taskgate.upstream.stdio.nurse import Nurse
-from taskgate.upstream.stdio.nursing import ProgramNotStarted
+from taskgate.upstream.stdio.supervisor_client import ProgramNotStarted, Supervisor
 from unit.upstream.stdio.programs import children, is_there, program, runs
 from unit.upstream.stdio.started import DAEMON, STUBBORN, Start
 
@@ -75,7 +74,7 @@ async def test_many_are_started_at_once_and_each_has_its_own_streams(start: Star
     assert [await each.status() for each in begun] == [0] * 30
 
 
-async def test_a_program_whose_start_is_cancelled_ends(nurse: Nurse, start: Start, tmp_path: Path) -> None:
+async def test_a_program_whose_start_is_cancelled_ends(nurse: Supervisor, start: Start, tmp_path: Path) -> None:
     await start()
     assert nurse.pid is not None
     os.kill(nurse.pid, signal.SIGSTOP)
@@ -101,7 +100,7 @@ async def test_its_exit_or_its_signal_is_told(start: Start) -> None:
     assert await (await start("os.kill(os.getpid(), 6)")).status() == -6
 
 
-async def test_nobody_is_left_dead_and_unburied(nurse: Nurse, start: Start) -> None:
+async def test_nobody_is_left_dead_and_unburied(nurse: Supervisor, start: Start) -> None:
     """Nor what a program left behind, which ends later than it."""
     started = await start("child = subprocess.Popen(['true']); time.sleep(0.1); print(child.pid)")
     child = started.number()

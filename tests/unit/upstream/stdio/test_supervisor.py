@@ -11,13 +11,12 @@ import pytest
 
 import taskgate
 from helpers.waiting import bounded, eventually
-from taskgate.upstream.stdio.nurse import Nurse
-from taskgate.upstream.stdio.nursing import LOST, ProgramNotStarted
+from taskgate.upstream.stdio.supervisor_client import LOST, ProgramNotStarted, Supervisor
 from unit.upstream.stdio.programs import is_there, program, runs
 from unit.upstream.stdio.started import DAEMON, STUBBORN, Start
 
 
-async def test_to_close_ends_whatever_runs_and_the_nursery(nurse: Nurse, start: Start) -> None:
+async def test_to_close_ends_whatever_runs_and_the_nursery(nurse: Supervisor, start: Start) -> None:
     rude = await start(STUBBORN)
     daemon = await start(f"subprocess.run({program(DAEMON)!r}); signal.pause()")
     pids = [nurse.pid, rude.number(), daemon.number(), daemon.child.pid]
@@ -29,7 +28,7 @@ async def test_to_close_ends_whatever_runs_and_the_nursery(nurse: Nurse, start: 
         await start()
 
 
-async def test_signals_that_are_meant_to_end_it_do_not(nurse: Nurse, start: Start) -> None:
+async def test_signals_that_are_meant_to_end_it_do_not(nurse: Supervisor, start: Start) -> None:
     """Those of a terminal, or of whoever ends a whole service: the gateway ends its programs in its own time."""
     await start()
     first = nurse.pid
@@ -41,7 +40,7 @@ async def test_signals_that_are_meant_to_end_it_do_not(nurse: Nurse, start: Star
 
 
 async def test_where_it_is_killed_its_programs_have_ended_and_another_is_started(
-    nurse: Nurse, start: Start, caplog: pytest.LogCaptureFixture
+    nurse: Supervisor, start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     text = f"child = subprocess.Popen({program(STUBBORN)!r}); signal.signal(15, signal.SIG_IGN); signal.pause()"
     started = await start(text)
@@ -57,7 +56,7 @@ async def test_where_it_is_killed_its_programs_have_ended_and_another_is_started
     assert not is_there(first), "it was waited for"
 
 
-async def test_where_it_is_killed_what_waits_for_a_start_is_told(nurse: Nurse, start: Start) -> None:
+async def test_where_it_is_killed_what_waits_for_a_start_is_told(nurse: Supervisor, start: Start) -> None:
     await start()
     first = nurse.pid
     assert first is not None
@@ -70,7 +69,7 @@ async def test_where_it_is_killed_what_waits_for_a_start_is_told(nurse: Nurse, s
             await starting
 
 
-async def test_a_nursery_that_does_not_listen_blocks_nobody(nurse: Nurse, start: Start) -> None:
+async def test_a_nursery_that_does_not_listen_blocks_nobody(nurse: Supervisor, start: Start) -> None:
     """More is asked of it than a socket holds; then it listens again, and all of that is done."""
     await start()
     assert nurse.pid is not None
@@ -86,11 +85,11 @@ async def test_a_nursery_that_does_not_listen_blocks_nobody(nurse: Nurse, start:
 
 GATEWAY = """
 import asyncio, os, sys
-from taskgate.upstream.stdio.nurse import Nurse
-from taskgate.upstream.stdio.nursing import Order
+from taskgate.upstream.stdio.supervisor_client import Supervisor
+from taskgate.upstream.stdio.supervisor_client import Order
 
 async def main():
-    nurse = Nurse()
+    nurse = Supervisor()
     for _ in range(int(sys.argv[1])):
         reading, writing = os.pipe()
         await nurse.start(Order(sys.argv[2:], dict(os.environ), None, (reading, 1, 2)), print)
@@ -127,13 +126,13 @@ def test_it_needs_the_standard_library_alone() -> None:
     """Nor is it loaded with more of the gateway than itself."""
     text = (
         "import sys; before = set(sys.modules); sys.path.append(sys.argv[1])\n"
-        "import taskgate.upstream.stdio.nursery.program\n"
+        "import taskgate.upstream.stdio.supervisor.program\n"
         "print(*sorted(set(sys.modules) - before - sys.stdlib_module_names))"
     )
     root = str(Path(taskgate.__file__).parents[1])
     command = [sys.executable, "-I", "-S", "-c", text, root]
     loaded = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
     own = [name for name in loaded if name.split(".")[0] not in sys.stdlib_module_names]
-    package = "taskgate.upstream.stdio.nursery"
+    package = "taskgate.upstream.stdio.supervisor"
     assert [name for name in own if not (name.startswith(package) or package.startswith(f"{name}."))] == []
-    assert f"{package}.wards" in own
+    assert f"{package}.children" in own

@@ -1,10 +1,10 @@
-"""Main loop of the supervisor process: `Nursery` obeys the gateway, and ends all programs after it.
+"""Main loop of the supervisor process: `SupervisorLoop` obeys the gateway, and ends all programs after it.
 
-`stdio.nursing` in the gateway starts this process by `main`, and has the other end of the socket.
+`supervisor_client` in the gateway starts this process by `main`, and has the other end of the socket.
 By it the gateway orders starts and ends of programs, and this process reports starts and exits
-(`words`). When that end is closed, however the gateway died, every program gets SIGTERM and then
-SIGKILL. This process exits when no child process is left. `Wards` starts, ends and reaps the
-programs. `Timetable` has the timers, `kinship` the adoption of processes that programs leave.
+(`messages`). When that end is closed, however the gateway died, every program gets SIGTERM and then
+SIGKILL. This process exits when no child process is left. `Children` starts, ends and reaps the
+programs. `Timers` has the timers, `process_tree` the adoption of processes that programs leave.
 """
 
 import os
@@ -15,9 +15,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
-from taskgate.upstream.stdio.nursery import kinship, words
-from taskgate.upstream.stdio.nursery.timetable import Timetable
-from taskgate.upstream.stdio.nursery.wards import NotStarted, Wards
+from taskgate.upstream.stdio.supervisor import messages, process_tree
+from taskgate.upstream.stdio.supervisor.children import Children, NotStarted, Timers
 
 SOFT: Final = 2.0
 """Seconds from the end of the gateway to SIGTERM, for programs to exit by themselves: their input
@@ -31,7 +30,7 @@ _MOST_STREAMS: Final = 240
 """Descriptors received at once: systems send at most 253."""
 
 
-class Nursery:
+class SupervisorLoop:
     """One run of the process; `run` is the whole of it. `gateway` is the socket to the gateway.
 
     It is in one of two states. While `_listens`, it obeys messages. After the end of file on the
@@ -40,10 +39,10 @@ class Nursery:
 
     def __init__(self, gateway: socket.socket) -> None:
         self._gateway = gateway
-        self._timetable = Timetable()
-        self._wards = Wards(self._timetable, self._exited)
+        self._timers = Timers()
+        self._children = Children(self._timers, self._exited)
         self._selector = selectors.DefaultSelector()
-        self._unpacker = words.Unpacker()
+        self._unpacker = messages.Unpacker()
         # Descriptors that were received, and belong to `start` messages still to be handled.
         self._streams: list[int] = []
         # Reports that the socket had no room for.
@@ -56,16 +55,16 @@ class Nursery:
     def run(self) -> None:
         """Serve until the gateway and every child process are gone. Each turn reaps children, runs
         due timers, and handles events of the socket."""
-        kinship.take_in_orphans()
+        process_tree.take_in_orphans()
         woken = self._wake_on_signals()
         self._gateway.setblocking(False)
         self._selector.register(woken, selectors.EVENT_READ, partial(_drain, woken))
         self._watch()
         while True:
-            has_children = self._wards.reap()
+            has_children = self._children.reap()
             if not (self._listens or has_children):
                 return
-            for key, _ in self._selector.select(self._timetable.run()):
+            for key, _ in self._selector.select(self._timers.run()):
                 key.data()
 
     def _wake_on_signals(self) -> int:
@@ -105,32 +104,32 @@ class Nursery:
         for message in self._unpacker.feed(received or b""):
             self._obey(message)
 
-    def _obey(self, message: words.Message) -> None:
+    def _obey(self, message: messages.Message) -> None:
         """Do what a message of the gateway says: start or end a program."""
-        if message["verb"] == words.START:
+        if message["verb"] == messages.START:
             self._start(message)
         else:
-            self._wards.end(message["id"], message["soft"], message["hard"])
+            self._children.end(message["id"], message["soft"], message["hard"])
 
-    def _start(self, message: words.Message) -> None:
+    def _start(self, message: messages.Message) -> None:
         """Start a program with the three oldest descriptors that were received, and send the
         result."""
-        streams = [self._streams.pop(0) for _ in range(words.STREAMS)]
+        streams = [self._streams.pop(0) for _ in range(messages.STREAMS)]
         try:
-            pid = self._wards.start(message, streams)
+            pid = self._children.start(message, streams)
         except NotStarted as refused:
-            answer = words.packed(words.FAILED, id=message["id"], errno=refused.errno, cwd=refused.cwd)
+            answer = messages.packed(messages.FAILED, id=message["id"], errno=refused.errno, cwd=refused.cwd)
         else:
-            answer = words.packed(words.STARTED, id=message["id"], pid=pid)
+            answer = messages.packed(messages.STARTED, id=message["id"], pid=pid)
         finally:
             for stream in streams:
                 os.close(stream)
         self._send(answer)
 
     def _exited(self, number: int, status: int) -> None:
-        """Report the exit of a program; `Wards` calls it once for each. `number` is the `id` of its
+        """Report the exit of a program; `Children` calls it once for each. `number` is the `id` of its
         `start` message."""
-        self._send(words.packed(words.EXITED, id=number, status=status))
+        self._send(messages.packed(messages.EXITED, id=number, status=status))
 
     def _send(self, report: bytes) -> None:
         """Send a report after those that are pending; what the socket does not take now is sent
@@ -171,16 +170,16 @@ class Nursery:
         self._watch()
         for stream in self._streams:
             os.close(stream)
-        self._wards.end_all(SOFT, HARD)
-        self._timetable.after(SOFT + HARD, self._end_orphans)
+        self._children.end_all(SOFT, HARD)
+        self._timers.after(SOFT + HARD, self._end_orphans)
 
     def _end_orphans(self) -> None:
         """Kill what the programs left behind, ten times a second until `run` finds no child left.
 
         Such processes have become children of this process. What they leave behind does so, too.
         """
-        self._wards.end_orphans()
-        self._timetable.after(0.1, self._end_orphans)
+        self._children.end_orphans()
+        self._timers.after(0.1, self._end_orphans)
 
 
 def _drain(woken: int) -> None:
@@ -194,4 +193,4 @@ def main(descriptor: int) -> None:
     """Run the supervisor to its end, over the inherited socket with this descriptor."""
     with socket.socket(fileno=descriptor) as gateway:
         gateway.set_inheritable(False)
-        Nursery(gateway).run()
+        SupervisorLoop(gateway).run()

@@ -1,7 +1,7 @@
 """Process trees of the system: adopting orphans, death signals, and the children of this process.
 
 It uses prctl and /proc of Linux; on other systems the functions do nothing. An orphan is a process
-whose parent has exited: one that a server's program started and left behind. `wards` uses this to
+whose parent has exited: one that a server's program started and left behind. `children` uses this to
 find and end orphans.
 """
 
@@ -17,7 +17,7 @@ _PR_SET_CHILD_SUBREAPER: Final = 36
 _PROC: Final = Path("/proc")
 
 
-class Kin(NamedTuple):
+class ProcessStat(NamedTuple):
     """A child of this process; `began` is its start in clock ticks."""
 
     pid: int
@@ -67,7 +67,7 @@ def began(pid: int) -> int:
     return 0 if fields is None else int(fields[19])
 
 
-def children() -> Iterator[Kin]:
+def children() -> Iterator[ProcessStat]:
     """Yield the children of this process, adopted ones too; none where the system does not tell."""
     own = os.getpid()
     try:
@@ -77,7 +77,7 @@ def children() -> Iterator[Kin]:
     for name in names:
         fields = _fields(_PROC / name) if name.isdigit() else None
         if fields is not None and int(fields[1]) == own:
-            yield Kin(int(name), int(fields[2]), int(fields[3]), int(fields[19]), fields[0] in "ZX")
+            yield ProcessStat(int(name), int(fields[2]), int(fields[3]), int(fields[19]), fields[0] in "ZX")
 
 
 def _fields(place: Path) -> list[str] | None:

@@ -1,9 +1,13 @@
-"""Ways in which a program's channel ends: `Ending` with its `Cause`, and failed starts.
+"""Ends of a server's programs: `Ending` with its `Cause`, failed starts, and the delay before a restart.
 
 No text contains the program's path, arguments or environment. `channel` and `pool` use them.
+`Restarts` is pure: `pool` reports each start and each end of a program, by the key of its slot. A
+program that could not be started, or ended by itself soon, is a failure: each one in a row doubles
+the delay. A program that was useful for some time ends the row.
 """
 
 import errno as numbers
+from collections.abc import Hashable
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -13,7 +17,7 @@ from typing import Final
 
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.upstream import failures
-from taskgate.upstream.stdio.nursing import LOST
+from taskgate.upstream.stdio.supervisor_client import LOST
 
 
 class Cause(StrEnum):
@@ -66,7 +70,7 @@ _UNKNOWN: Final = Ending(Cause.NURSERY, "The server's program ended before it an
 
 
 def of_status(status: int) -> Ending:
-    """Return the ending of a program that exited by itself, by its status as of `nursing.Child`."""
+    """Return the ending of a program that exited by itself, by its status as of `supervisor_client.Child`."""
     if status == LOST:
         return _UNKNOWN
     if status >= 0:
@@ -133,3 +137,78 @@ _OF_PROGRAMS: Final = {
     numbers.ENFILE: _FULL,
     numbers.E2BIG: "its arguments are too long",
 }
+
+
+LIVES: Final = 10.0
+"""Seconds from its first message for which a program must have run to count as useful. One that
+ended sooner will probably do so again."""
+
+_MOST: Final = 1024
+"""Keys that are stored."""
+
+
+@dataclass(slots=True)
+class _Past:
+    """History of one key: failures in a row, loop time before which no start is allowed, cause of
+    the last end."""
+
+    failures: int
+    until: float
+    cause: Cause | None
+
+
+class Restarts:
+    """History of programs, by key. `first` is the delay in seconds after the first failure, `most`
+    the longest."""
+
+    def __init__(self, first: float, most: float) -> None:
+        self._first = first
+        self._most = most
+        self._pasts: dict[Hashable, _Past] = {}
+
+    def wait(self, key: Hashable, now: float) -> float:
+        """Return the seconds until the next start is allowed; 0 if it is now."""
+        past = self._pasts.get(key)
+        return 0.0 if past is None else max(0.0, past.until - now)
+
+    def failures(self, key: Hashable) -> int:
+        """Return the number of failures in a row."""
+        past = self._pasts.get(key)
+        return 0 if past is None else past.failures
+
+    def started(self, key: Hashable) -> Cause | None:
+        """Note a start. Returns why the program before ended, None if there was none or the gateway
+        ended it: then it is no restart."""
+        past = self._pasts.get(key)
+        if past is None:
+            return None
+        cause, past.cause = past.cause, None
+        return cause
+
+    def failed(self, key: Hashable, now: float, cause: Cause | None = None) -> None:
+        """Report a program that could not be started, or ended by itself too soon."""
+        past = self._pasts.pop(key, None) or _Past(0, now, None)
+        past.failures += 1
+        past.cause = cause or past.cause
+        past.until = now + self._pause(past.failures)
+        self._keep(key, past)
+
+    def ended(self, key: Hashable, cause: Cause) -> None:
+        """Report a program that ended by itself after being useful: the next start is not delayed."""
+        self._pasts.pop(key, None)
+        self._keep(key, _Past(0, float("-inf"), cause))
+
+    def served(self, key: Hashable) -> None:
+        """Report a useful program that is no longer needed: earlier failures are forgotten."""
+        self._pasts.pop(key, None)
+
+    def _pause(self, failures: int) -> float:
+        # More doublings exceed any delay.
+        doublings = min(failures - 1, 64)
+        return float(min(self._first * 2**doublings, self._most))
+
+    def _keep(self, key: Hashable, past: _Past) -> None:
+        self._pasts[key] = past
+        if len(self._pasts) > _MOST:
+            # The oldest has waited longest.
+            del self._pasts[next(iter(self._pasts))]

@@ -1,20 +1,22 @@
-"""One message channel with its requests: `Channel`, the listener (`Ears`) of a `MessageChannel`.
+"""JSON-RPC on one message channel: `Dispatcher`, the `ChannelListener` of a `MessageChannel`.
 
-A message channel (`line`) carries messages to one server and back. Sessions and modern requests
-send through the `Channel`, and the message channel delivers to it. Each request has a *reply*
-(`ChannelReply`), which stores its messages for a reader. An answer or progress goes to the reply of
-its request. A request of the server, or another notification, goes to `company`, which is the
-`ChannelUsers` of the channel (`company.SharedBy`). An answer to no request is dropped.
+A message channel carries messages to one server and back. Sessions and modern requests send through
+the `Dispatcher`, and the message channel delivers to it. A `PendingRequest` stores the messages of
+one request for its reader: progress, and the answer. A request of the server, or another
+notification, goes to `router`, the `MessageRouter` of the channel (`sharing.SharedChannel`). An
+answer to no request is dropped.
 
-It begins when the message channel is first taken, and ends with `lost`. While too many bytes wait
-for readers, reading from the message channel pauses.
+It begins when the message channel is first taken, and ends with `on_closed`. While too many bytes
+wait for readers, reading from the message channel pauses.
 """
 
 import asyncio
+from collections.abc import Coroutine
 from contextlib import suppress
+from contextvars import Context
 from datetime import timedelta
 from functools import partial
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from taskgate.domain.record import RequestId
 from taskgate.errors import UpstreamFailed, UpstreamReason
@@ -25,13 +27,48 @@ from taskgate.system.offload import LARGE, in_thread
 from taskgate.upstream import failures
 from taskgate.upstream.base import Outgoing
 from taskgate.upstream.duplex.base import MessageChannel
-from taskgate.upstream.duplex.contents import Read, message_in, response_in
-from taskgate.upstream.duplex.replies import OK, ChannelReply
-from taskgate.upstream.duplex.strange import Strange, look_at, may_be_message
-from taskgate.upstream.duplex.tasks import RunningTasks
-from taskgate.upstream.duplex.under_way import UnderWay
-from taskgate.upstream.duplex.waiting import RequestsInFlight
-from taskgate.upstream.duplex.words import Answers, Kind, NotificationPeek, RequestPeek, Tells, is_bounded, kind_of
+from taskgate.upstream.duplex.outstanding import RequestsInFlight, RunningTasks
+from taskgate.upstream.duplex.peek import (
+    Kind,
+    MalformedInput,
+    NotificationPeek,
+    ProgressPeek,
+    Read,
+    RequestPeek,
+    ResponsePeek,
+    inspect_malformed,
+    is_bounded,
+    kind_of,
+    may_be_message,
+    message_in,
+    response_in,
+)
+from taskgate.upstream.duplex.pending import OK, PendingRequest
+
+
+class BackgroundSends:
+    """The background tasks of one `ChannelTransport`."""
+
+    __slots__ = ("_tasks",)
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run the coroutine in the background, in an empty context; it must not raise."""
+        task = asyncio.get_running_loop().create_task(work, context=Context())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def close(self) -> None:
+        """Cancel all that still run."""
+        tasks = tuple(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
 
 KEPT_MOST: Final = 2**20
 """Bytes stored for readers at which reading pauses; it continues below a quarter of them."""
@@ -45,10 +82,10 @@ _GONE: Final = frozenset({400, 404})
 """Statuses by which a server says that it no longer knows the channel."""
 
 
-class ChannelUsers(Protocol):
-    """Receivers of messages that belong to no request; `company.SharedBy` implements it.
+class MessageRouter(Protocol):
+    """Receivers of messages that belong to no request; `sharing.SharedChannel` implements it.
 
-    No method raises or waits. A parameter `read` is what the functions of `contents` take: the
+    No method raises or waits. A parameter `read` is what the functions of `peek` take: the
     bytes of a message, or, if it is large, the result of `message_in`. That is None for an invalid
     message.
     """
@@ -71,24 +108,24 @@ class ChannelUsers(Protocol):
         ...
 
 
-class Channel:
-    """One message channel, `line`, in use.
+class Dispatcher:
+    """One message channel, `channel`, in use.
 
-    - `waiting`: the requests in flight. `ask` adds one; the end of its reply removes it.
+    - `pending`: the requests in flight. `ask` adds one, and its end removes it.
     - `tasks`: the server tasks that are polled on the channel.
-    - `company`: the receiver of messages of no request.
-    - `under_way`: runs background sends.
+    - `router`: the receiver of messages of no request.
+    - `background`: runs background sends.
 
-    To send: `greet` for `initialize`, `ask` for another request, `tell` for a message without
+    To send: `initialize` for `initialize`, `ask` for another request, `tell` for a message without
     answer, `say` for one without even a wait. `keep` and `read` count bytes for the pause.
     """
 
-    def __init__(self, line: MessageChannel, company: ChannelUsers, under_way: UnderWay) -> None:
-        self.line = line
-        self.waiting = RequestsInFlight()
+    def __init__(self, channel: MessageChannel, router: MessageRouter, background: BackgroundSends) -> None:
+        self.channel = channel
+        self.pending = RequestsInFlight()
         self.tasks = RunningTasks()
-        self.company = company
-        self._under_way = under_way
+        self.router = router
+        self._background = background
         # Bytes that wait for readers.
         self._kept = 0
         self._is_paused = False
@@ -98,16 +135,20 @@ class Channel:
     @property
     def in_flight(self) -> int:
         """How many requests wait for answers, plus how many server tasks run."""
-        return len(self.waiting) + self.tasks.count(asyncio.get_running_loop().time())
+        return len(self.pending) + self.tasks.count(asyncio.get_running_loop().time())
 
-    def heard(self, message: bytes) -> bool:
+    def on_message(self, message: bytes) -> bool:
         """Give a message to its receiver. False if it is no valid message, which the message
         channel then may log."""
         kind = kind_of(message)
-        return self._hear_strange(look_at(message), message) if kind is None else self._hear(kind, message, message)
+        return (
+            self._receive_malformed(inspect_malformed(message), message)
+            if kind is None
+            else self._hear(kind, message, message)
+        )
 
-    async def heard_large(self, message: bytes) -> bool:
-        """Give a large message to its receiver, like `heard`, but decode it on another thread.
+    async def on_large_message(self, message: bytes) -> bool:
+        """Give a large message to its receiver, like `on_message`, but decode it on another thread.
 
         The message channel delivers nothing else meanwhile, so messages stay in order.
         """
@@ -115,23 +156,25 @@ class Channel:
         if is_bounded(kind):
             # A large notification is dropped, unless it may hold the result of a task.
             return True
-        is_waited_for = isinstance(kind, Answers) and kind.id in self.waiting.replies
+        is_waited_for = isinstance(kind, ResponsePeek) and kind.id in self.pending.requests
         # An answer to a request in flight is decoded by its reader, so not here.
         read = None if kind is None or is_waited_for else await in_thread(partial(message_in, message))
         # An invalid answer of no request in flight may name its request elsewhere: see below. An
         # invalid request or notification goes to its receiver with `read` None.
-        if kind is not None and (read is not None or is_waited_for or not isinstance(kind, Answers)):
+        if kind is not None and (read is not None or is_waited_for or not isinstance(kind, ResponsePeek)):
             return self._hear(kind, message, read)
-        strange = await in_thread(partial(look_at, message))
-        if not strange.parts:
-            return self._hear_strange(strange, message)
+        malformed = await in_thread(partial(inspect_malformed, message))
+        if not malformed.parts:
+            return self._receive_malformed(malformed, message)
         were_messages = []
-        for part in strange.parts:
-            hears = _is_one(part) and (await self.heard_large(part) if len(part) > LARGE else self.heard(part))
+        for part in malformed.parts:
+            hears = _is_one(part) and (
+                await self.on_large_message(part) if len(part) > LARGE else self.on_message(part)
+            )
             were_messages.append(hears)
         return all(were_messages)
 
-    def cut(self, ends: bytes) -> bool:
+    def on_truncated(self, ends: bytes) -> bool:
         """Handle the two ends of a message that was too large to store; False if it cannot be a
         message.
 
@@ -140,43 +183,45 @@ class Channel:
         all do.
         """
         kind = kind_of(ends)
-        if isinstance(kind, Answers):
-            self.waiting.fail(kind.id, failures.too_large())
+        if isinstance(kind, ResponsePeek):
+            self.pending.fail(kind.id, failures.too_large())
         elif isinstance(kind, RequestPeek):
             self.say(error_text(kind.id, TOO_LARGE), Outgoing(verb="POST", headers={}))
         elif kind is None:
             if not may_be_message(ends):
                 return False
-            if not self.waiting.fail_the_only_one(failures.too_large()):
-                self.waiting.fail_all(failures.too_large_for_somebody())
+            if not self.pending.fail_the_only_one(failures.too_large()):
+                self.pending.fail_all(failures.too_large_for_somebody())
         return True
 
-    def lost(self, failure: UpstreamFailed) -> None:
-        """Fail all requests in flight and tell `company`."""
+    def on_closed(self, failure: UpstreamFailed) -> None:
+        """Fail all requests in flight and tell `router`."""
         if failure.reason == UpstreamReason.CLOSED.value:
             # Unlike a closed HTTP connection, this ends the server's streams for good: `Severed`
             # tells the readers not to resume them.
             failure = failures.Severed(str(failure))
-        self.waiting.lost(failure)
-        self.company.lost(failure)
+        self.pending.lost(failure)
+        self.router.lost(failure)
 
     # --- sending ------------------------------------------------------------------------------------------------------
 
-    async def ask(self, outgoing: Outgoing, reply: ChannelReply, *, until: float | None, listens: bool = False) -> None:
-        """Send a request, and wait until the first message arrives in `reply`, at most until the
+    async def ask(
+        self, outgoing: Outgoing, request: PendingRequest, *, until: float | None, listens: bool = False
+    ) -> None:
+        """Send a request, and wait until the first message arrives of its answer, at most until the
         loop time `until`.
 
-        From before the send, `reply` gets the messages of the request. `listens`: the request only
+        From before the send, `request` gets the messages of the request. `listens`: the request only
         opens a stream, and does not count as in flight. Raises UpstreamFailed. The caller must end
-        the reply, also after an error or a cancellation.
+        the request, also after an error or a cancellation.
         """
-        self.waiting.replies[reply.id] = reply
+        self.pending.requests[request.id] = request
         if listens:
-            self.waiting.listening.add(reply.id)
-        await self._carry(outgoing, reply, until)
+            self.pending.listening.add(request.id)
+        await self._carry(outgoing, request, until)
 
-    async def greet(self, outgoing: Outgoing, reply: ChannelReply, *, until: float | None) -> None:
-        """Get the answer to `initialize` into `reply`, accepted or not. The first caller sends it;
+    async def initialize(self, outgoing: Outgoing, request: PendingRequest, *, until: float | None) -> None:
+        """Get the answer to `initialize` into `request`, accepted or not. The first caller sends it;
         others wait for the same answer.
 
         Raises UpstreamFailed, also if `until` has passed. The channel is dropped if the server was
@@ -184,27 +229,27 @@ class Channel:
         has less time than that. When its time is over, the channel is dropped only if no other
         caller waits.
         """
-        greeting, loop = self.waiting.greeting, asyncio.get_running_loop()
+        handshake, loop = self.pending.handshake, asyncio.get_running_loop()
         try:
-            if greeting.joins(reply, loop.time()):
-                await reply.begun(until)
+            if handshake.joins(request, loop.time()):
+                await request.begun(until)
                 return
-            await self._carry(outgoing, reply, until)
-            if reply.status != OK:
-                greeting.fails(failures.refused(reply.status))
+            await self._carry(outgoing, request, until)
+            if request.status != OK:
+                handshake.fails(failures.refused(request.status))
         except UpstreamFailed as failure:
             # The timeout of one caller says nothing about the others. Any other failure is of the
             # message, and so of all who wait for its answer.
-            if failure.reason != UpstreamReason.TIMEOUT.value and reply in greeting.waiting:
-                greeting.fails(failure)
+            if failure.reason != UpstreamReason.TIMEOUT.value and request in handshake.waiting:
+                handshake.fails(failure)
             raise
         finally:
             # On every path, also when the caller is cancelled: is the channel still of use?
-            greeting.leaves(reply)
+            handshake.leaves(request)
             if outgoing.first_byte is not None and until is not None:
                 patience, now = outgoing.first_byte.total_seconds(), loop.time()
-                if greeting.is_hopeless(patience, now, left=until - now):
-                    self.line.drop()
+                if handshake.is_hopeless(patience, now, left=until - now):
+                    self.channel.drop()
 
     async def tell(self, outgoing: Outgoing) -> int:
         """Send a message that gets no answer, and wait until it is sent.
@@ -212,7 +257,7 @@ class Channel:
         Returns the HTTP status of its acceptance, 202 without HTTP. An error status is not raised,
         but may drop the channel. Raises UpstreamFailed if it could not be sent.
         """
-        status = await self.line.send(outgoing)
+        status = await self.channel.send(outgoing)
         self._see(status)
         return status
 
@@ -223,15 +268,15 @@ class Channel:
         """
         body = message.encode()
         outgoing = Outgoing(verb="POST", headers=like.headers, body=body, first_byte=FAREWELL, follows=True)
-        self._under_way.begin(self._say(outgoing))
+        self._background.begin(self._say(outgoing))
 
     def keep(self, size: int) -> None:
-        """Count bytes that a reply or session has stored for its reader. Above KEPT_MOST, reading
+        """Count bytes that a request or session has stored for its reader. Above KEPT_MOST, reading
         from the message channel pauses."""
         self._kept += size
         if self._kept > KEPT_MOST and not self._is_paused:
             self._is_paused = True
-            self.line.pause()
+            self.channel.pause()
 
     def read(self, size: int) -> None:
         """Count stored bytes that a reader has taken or dropped. Below a quarter of KEPT_MOST,
@@ -240,105 +285,105 @@ class Channel:
         self._kept -= size
         if self._is_paused and self._kept < KEPT_MOST // 4:
             self._is_paused = False
-            self.line.resume()
+            self.channel.resume()
 
-    async def _carry(self, outgoing: Outgoing, reply: ChannelReply, until: float | None) -> None:
+    async def _carry(self, outgoing: Outgoing, request: PendingRequest, until: float | None) -> None:
         """Send a request and wait for the start of its answer; on an acknowledging channel both at
         once. Raises UpstreamFailed."""
-        if not self.line.acknowledges:
+        if not self.channel.acknowledges:
             try:
-                status = await self.line.send(outgoing)
+                status = await self.channel.send(outgoing)
             except UpstreamFailed:
-                self.waiting.forget(reply)
+                self.pending.forget(request)
                 raise
-            reply.was_sent = True
-            self._judge(status, reply)
-            await reply.begun(until)
+            request.was_sent = True
+            self._judge(status, request)
+            await request.begun(until)
             return
         # The answer may arrive before the server accepts the request.
-        reply.was_sent = True
-        posting = self._under_way.begin(self._post(outgoing, reply))
+        request.was_sent = True
+        posting = self._background.begin(self._post(outgoing, request))
         try:
-            await reply.begun(until)
+            await request.begun(until)
         except BaseException:
             posting.cancel()
             raise
 
-    async def _post(self, outgoing: Outgoing, reply: ChannelReply) -> None:
-        """Send a request of an acknowledging channel; a failure goes to its reply."""
+    async def _post(self, outgoing: Outgoing, request: PendingRequest) -> None:
+        """Send a request of an acknowledging channel; a failure goes to the `PendingRequest`."""
         try:
-            self._judge(await self.line.send(outgoing), reply)
+            self._judge(await self.channel.send(outgoing), request)
         except UpstreamFailed as failure:
-            reply.fail(failure)
+            request.fail(failure)
 
     async def _say(self, outgoing: Outgoing) -> None:
         with suppress(UpstreamFailed):
             await self.tell(outgoing)
 
-    def _judge(self, status: int, reply: ChannelReply) -> None:
-        """End the reply with the HTTP status of its request if that is an error."""
+    def _judge(self, status: int, request: PendingRequest) -> None:
+        """End the request with the HTTP status of its POST if that is an error."""
         if not 200 <= status < 300:
-            reply.refuse(status)
+            request.refuse(status)
             self._see(status)
 
     def _see(self, status: int) -> None:
         """Drop the channel if the status says that the server no longer knows it."""
         if status in _GONE:
-            self.line.drop()
+            self.channel.drop()
 
     def _hear(self, kind: Kind, message: bytes, read: Read) -> bool:
-        """Give a message of a known kind to its reply or to `company`. False only for an invalid
-        response. `read` is as in `ChannelUsers`."""
-        if isinstance(kind, Answers):
+        """Give a message of a known kind to its request or to `router`. False only for an invalid
+        response. `read` is as in `MessageRouter`."""
+        if isinstance(kind, ResponsePeek):
             return self._hear_answer(kind.id, message, read)
-        if isinstance(kind, Tells):
-            reply = self.waiting.replies.get(kind.token)
-            if reply is None:
-                self.company.noted(NOTE_PROGRESS, message, read)
+        if isinstance(kind, ProgressPeek):
+            request = self.pending.requests.get(kind.token)
+            if request is None:
+                self.router.noted(NOTE_PROGRESS, message, read)
             else:
-                reply.arrive(message)
+                request.arrive(message)
         elif isinstance(kind, NotificationPeek):
-            self.company.noted(kind.method, message, read)
+            self.router.noted(kind.method, message, read)
         else:
-            self.company.asked(kind, message, read)
+            self.router.asked(kind, message, read)
         return True
 
     def _hear_answer(self, id: RequestId, message: bytes, read: Read) -> bool:
         """Give a response to its request or the handshake; drop it if nothing waits for it. False
         if it is dropped and invalid."""
-        was_asked = id in self.waiting.replies or id in self.waiting.given_up or self.waiting.greeting.awaits(id)
+        was_asked = id in self.pending.requests or id in self.pending.abandoned or self.pending.handshake.awaits(id)
         if was_asked:
-            self.line.answered(len(message))
-        reply, greeting = self.waiting.answered(id), self.waiting.greeting
-        if reply is not None:
-            self.tasks.look(message, reply.keeper, asyncio.get_running_loop().time())
-            reply.answer(message)
-        elif not greeting.awaits(id):
+            self.channel.answered(len(message))
+        request, handshake = self.pending.answered(id), self.pending.handshake
+        if request is not None:
+            self.tasks.look(message, request.owner, asyncio.get_running_loop().time())
+            request.answer(message)
+        elif not handshake.awaits(id):
             # A valid answer of no request in flight is late or stray, and is dropped. An invalid
             # one may be meant for another request.
-            return response_in(read) is not None or self._hear_strange(look_at(message), message)
-        elif not greeting.hear(read):
+            return response_in(read) is not None or self._receive_malformed(inspect_malformed(message), message)
+        elif not handshake.hear(read):
             # A result of `initialize` that accepts no session: the server's state is unknown.
-            self.line.drop()
+            self.channel.drop()
         return True
 
-    def _hear_strange(self, strange: Strange, message: bytes) -> bool:
+    def _receive_malformed(self, malformed: MalformedInput, message: bytes) -> bool:
         """Handle what is not one valid message: each part of an array, or an answer whose request
         can be told.
 
         Returns whether it is an array of valid messages. False for everything else, also if a
         request failed on it.
         """
-        if strange.parts:
-            were_messages = [_is_one(part) and self.heard(part) for part in strange.parts]
+        if malformed.parts:
+            were_messages = [_is_one(part) and self.on_message(part) for part in malformed.parts]
             return all(were_messages)
-        replies, greeting = self.waiting.replies, self.waiting.greeting
-        waited_for = [id_ for id_ in strange.answered if id_ in replies or greeting.awaits(id_)]
+        requests, handshake = self.pending.requests, self.pending.handshake
+        waited_for = [id_ for id_ in malformed.answered if id_ in requests or handshake.awaits(id_)]
         if len(waited_for) == 1:
             # The reader of this request decodes the answer, and so fails with what is wrong in it.
             self._hear_answer(waited_for[0], message, None)
-        elif strange.says_unread:
-            self.waiting.fail_the_only_one(failures.unread())
+        elif malformed.reports_parse_error:
+            self.pending.fail_the_only_one(failures.unread())
         return False
 
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import pytest
 
 from helpers.waiting import bounded, eventually
-from taskgate.upstream.stdio import chatter
+from taskgate.upstream.stdio import stderr_log
 from unit.upstream.stdio.conftest import Yard
 from unit.upstream.stdio.programs import program, runs
 
@@ -41,7 +41,7 @@ def said(caplog: pytest.LogCaptureFixture) -> Said:
 def at_most(monkeypatch: pytest.MonkeyPatch, **bounds: int) -> Iterator[None]:
     with monkeypatch.context() as patch:
         for name, value in bounds.items():
-            patch.setattr(chatter, name, value)
+            patch.setattr(stderr_log, name, value)
         yield
 
 

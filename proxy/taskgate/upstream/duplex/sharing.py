@@ -1,8 +1,8 @@
-"""Receivers of the messages on a shared channel: `SharedBy` decides who gets one of no request.
+"""Receivers of the messages on a shared channel: `SharedChannel` decides who gets one of no request.
 
 Nothing in such a message names a session (U-STDIO-4). The rules, in this order:
 
-1. A notification on the stream of a modern request goes to the reply of that request.
+1. A notification on the stream of a modern request goes to that request.
 2. Some notifications say nothing of a caller (`_FOR_ALL`): every session gets them. Any session
    answers a ping. A request about a server task goes to the session that follows the task.
 3. If the server works for one caller only, also counting abandoned requests, other messages go to
@@ -11,9 +11,9 @@ Nothing in such a message names a session (U-STDIO-4). The rules, in this order:
 4. Else no session gets what may be another caller's: notifications are dropped, except updates of
    a resource that a session subscribes to. Requests of the server are refused.
 
-`DuplexTransport` creates one when it first takes a message channel, and adds and removes its
+`ChannelTransport` creates one when it first takes a message channel, and adds and removes its
 sessions. It ends when the channel is lost. A session is *at work* here while a request of it is in
-flight or abandoned, or a server task of it runs. The `keeper` of a reply is the session or modern
+flight or abandoned, or a server task of it runs. The `owner` of a request is the session or modern
 request that sent the request.
 """
 
@@ -36,20 +36,18 @@ from taskgate.protocol.vocabulary import (
 )
 from taskgate.upstream.base import Outgoing
 from taskgate.upstream.duplex.base import MessageChannel
-from taskgate.upstream.duplex.channel import Channel
-from taskgate.upstream.duplex.contents import Read, subscription_of, task_in, uri_in
-from taskgate.upstream.duplex.replies import ChannelReply, ReplyObserver
+from taskgate.upstream.duplex.dispatcher import BackgroundSends, Dispatcher
+from taskgate.upstream.duplex.peek import Read, RequestPeek, subscription_of, task_in, uri_in
+from taskgate.upstream.duplex.pending import PendingRequest, RequestOwner
 from taskgate.upstream.duplex.session import ChannelSession
-from taskgate.upstream.duplex.under_way import UnderWay
-from taskgate.upstream.duplex.words import RequestPeek
 
 NOBODY: Final = dump({"code": INTERNAL_ERROR, "message": "The request cannot be matched to a session"})
 
 NOTE_RESOURCE_UPDATED: Final = "notifications/resources/updated"
 
 
-class SharedBy:
-    """The `ChannelUsers` of one channel: the sessions that share it, by the order of their creation.
+class SharedChannel:
+    """The `MessageRouter` of one channel: the sessions that share it, by the order of their creation.
 
     - `noted`: gives a notification to its receivers, or drops it.
     - `asked`: gives a request of the server to one session, or refuses it.
@@ -59,8 +57,10 @@ class SharedBy:
     `gone` is called once, when the channel is lost, before its sessions are told.
     """
 
-    def __init__(self, line: MessageChannel, under_way: UnderWay, gone: Callable[[MessageChannel], None]) -> None:
-        self.channel = Channel(line, self, under_way)
+    def __init__(
+        self, channel: MessageChannel, background: BackgroundSends, gone: Callable[[MessageChannel], None]
+    ) -> None:
+        self.dispatcher = Dispatcher(channel, self, background)
         self.sessions: dict[ChannelSession, None] = {}
         self._gone = gone
 
@@ -71,7 +71,7 @@ class SharedBy:
                 session.hear(message)
         elif method == NOTE_CANCELLED:
             # By this notification the server ends the stream of a modern request.
-            self.channel.waiting.forget(stream)
+            self.dispatcher.pending.forget(stream)
             stream.close()
         else:
             stream.arrive(message)
@@ -83,10 +83,10 @@ class SharedBy:
         if session is not None:
             session.answers(asks, message)
         elif self.sessions:
-            self.channel.say(error_text(asks.id, NOBODY), Outgoing(verb="POST", headers={}))
+            self.dispatcher.say(error_text(asks.id, NOBODY), Outgoing(verb="POST", headers={}))
 
     def lost(self, failure: UpstreamFailed) -> None:
-        self._gone(self.channel.line)
+        self._gone(self.dispatcher.channel)
         for session in tuple(self.sessions):
             session.lose(failure)
 
@@ -95,16 +95,18 @@ class SharedBy:
 
     # --- modern era ---------------------------------------------------------------------------------------------------
 
-    def _stream_of(self, method: str, read: Read) -> ChannelReply | None:
-        """Return the reply of the modern request on whose stream a notification belongs (U-STDIO-5).
+    def _stream_of(self, method: str, read: Read) -> PendingRequest | None:
+        """Return the modern request on whose stream a notification belongs (U-STDIO-5).
 
         None if it is of no stream, or of an unknown one.
         """
-        replies, listening = self.channel.waiting.replies, self.channel.waiting.listening
+        requests, listening = self.dispatcher.pending.requests, self.dispatcher.pending.listening
         if method == NOTE_MESSAGE:
             # A log message belongs to a request, but does not name it. Which one is clear only if one
             # modern request alone is in flight, and no abandoned one may still log.
-            others = [reply for id_, reply in replies.items() if id_ not in listening and not _is_of_session(reply)]
+            others = [
+                request for id_, request in requests.items() if id_ not in listening and not _is_of_session(request)
+            ]
             is_the_only_one = len(others) == 1 and self._is_of_one() and not self._given_up()
             return others[0] if is_the_only_one else None
         # Without subscriptions, only notifications of extensions can name a stream.
@@ -114,29 +116,29 @@ class SharedBy:
         if named is None:
             # It can only be of the one subscription that is open.
             is_the_only_one = len(listening) == 1 and not self.sessions and self._is_of_one()
-            return replies[next(iter(listening))] if is_the_only_one else None
+            return requests[next(iter(listening))] if is_the_only_one else None
         # Compared as text, since some servers write the number as a string. All requests are
         # searched: extensions name streams of other requests too.
-        return next((reply for id_, reply in replies.items() if str(id_) == str(named)), None)
+        return next((request for id_, request in requests.items() if str(id_) == str(named)), None)
 
     # --- possible receivers -------------------------------------------------------------------------------------------
 
     def _given_up(self) -> list[str]:
         """Return the session id of each abandoned request that may still run; an empty string for
         one of a modern request."""
-        return self.channel.waiting.given_up.sessions(asyncio.get_running_loop().time())
+        return self.dispatcher.pending.abandoned.sessions(asyncio.get_running_loop().time())
 
-    def _waited_for(self) -> list[ReplyObserver]:
-        """Return the keepers of requests in flight, and the last pollers of running server
+    def _waited_for(self) -> list[RequestOwner]:
+        """Return the owners of requests in flight, and the last pollers of running server
         tasks."""
-        waiting = [reply.keeper for reply in self.channel.waiting.replies.values()]
-        return waiting + self.channel.tasks.followers(asyncio.get_running_loop().time())
+        waiting = [request.owner for request in self.dispatcher.pending.requests.values()]
+        return waiting + self.dispatcher.tasks.followers(asyncio.get_running_loop().time())
 
     def _is_of_one(self) -> bool:
         """Whether everything on the channel is of one caller: sessions, requests, server tasks, and
         requests that were abandoned."""
         contexts = {each.context for each in (*self.sessions, *self._waited_for())}
-        return len(contexts | self.channel.waiting.given_up.contexts) <= 1
+        return len(contexts | self.dispatcher.pending.abandoned.contexts) <= 1
 
     def _only_one(self) -> ChannelSession | None:
         """Return the only session that a message can be for: the one at work, if no other work
@@ -184,8 +186,8 @@ class SharedBy:
     def _newest_at_work(self) -> ChannelSession | None:
         """Return the session with the newest request in flight, else the newest that polled a
         running server task, else the newest of all. None without sessions."""
-        followed = self.channel.tasks.followers(asyncio.get_running_loop().time())
-        waiting = (reply.keeper for reply in self.channel.waiting.replies.values())
+        followed = self.dispatcher.tasks.followers(asyncio.get_running_loop().time())
+        waiting = (request.owner for request in self.dispatcher.pending.requests.values())
         at_work = [each for each in (*followed, *waiting) if isinstance(each, ChannelSession) and each in self.sessions]
         return next(reversed(at_work or [*self.sessions]), None)
 
@@ -194,13 +196,13 @@ class SharedBy:
         task last. None if no open session does."""
         if task is None:
             return None
-        waiting = (reply.keeper for reply in self.channel.waiting.replies.values() if reply.about == task)
-        who = next(waiting, None) or self.channel.tasks.of(task)
+        waiting = (request.owner for request in self.dispatcher.pending.requests.values() if request.about == task)
+        who = next(waiting, None) or self.dispatcher.tasks.of(task)
         return who if isinstance(who, ChannelSession) and who in self.sessions else None
 
 
-def _is_of_session(reply: ChannelReply) -> bool:
-    return isinstance(reply.keeper, ChannelSession)
+def _is_of_session(request: PendingRequest) -> bool:
+    return isinstance(request.owner, ChannelSession)
 
 
 _FOR_ALL: Final = frozenset(

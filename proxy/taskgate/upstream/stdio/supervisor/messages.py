@@ -4,7 +4,7 @@
     {"verb":"started","id":1,"pid":4711}                      to the gateway
 
 The three descriptors of a program's standard streams are sent with its `start`, in the same order.
-Bytes such as arguments and paths are text with one character per byte. `stdio.posting` and
+Bytes such as arguments and paths are text with one character per byte. `supervisor_client` and
 `program` use this.
 """
 

@@ -1,4 +1,4 @@
-"""Log of program output that is no message: `Chatter` for standard error, and `ProgramLog`.
+"""Log of program output that is no message: `StderrReader` for standard error, and `ProgramLog`.
 
 That is standard error, and invalid lines of standard output. Neither is a sign of a fault
 (U-STDIO-1). Lines are redacted (`redaction`) and logged at a limited rate. A program that writes
@@ -12,7 +12,7 @@ from logging import getLogger
 from typing import Final
 
 from taskgate.upstream.redaction import SecretRedaction
-from taskgate.upstream.stdio.pipes import Reading
+from taskgate.upstream.stdio.pipes import PipeReader
 
 log = getLogger("taskgate.upstream.stderr")
 
@@ -85,14 +85,14 @@ class ProgramLog:
         log.info("output of a server's program", extra=fields)
 
 
-class Chatter:
+class StderrReader:
     """The standard error of one program, read and logged line by line. `ended` is called once at
     its end."""
 
-    def __init__(self, told: ProgramLog, ended: Callable[[], None]) -> None:
-        self._told = told
+    def __init__(self, output_log: ProgramLog, ended: Callable[[], None]) -> None:
+        self._output_log = output_log
         self._ended = ended
-        self.reading = Reading(self._received, self._end)
+        self.reading = PipeReader(self._received, self._end)
         self.pid = 0
         """The process id, for the log; 0 before the start."""
         # The unfinished line. If it is cut, it was logged, and the rest of it is ignored.
@@ -111,28 +111,28 @@ class Chatter:
     def _received(self, said: bytes) -> None:
         """Log the complete lines, as many as the log has room for; count the others as dropped."""
         self._pace(len(said))
-        *lines, rest = said.split(b"\n", self._told.room)
+        *lines, rest = said.split(b"\n", self._output_log.room)
         for line in lines:
             self._add(line)
             self._end_line()
         if b"\n" in rest:
             skipped, _, rest = rest.rpartition(b"\n")
-            self._told.drop(skipped.count(b"\n") + 1)
+            self._output_log.drop(skipped.count(b"\n") + 1)
             self._begun, self._is_cut = b"", False
         self._add(rest)
 
     def _add(self, said: bytes) -> None:
         if self._is_cut:
             return
-        needed = self._told.needed
+        needed = self._output_log.needed
         self._begun += said[: needed + 1 - len(self._begun)]
         if len(self._begun) > needed:
-            self._told.tell(self._begun[:needed], self.pid, is_whole=False)
+            self._output_log.tell(self._begun[:needed], self.pid, is_whole=False)
             self._begun, self._is_cut = b"", True
 
     def _end_line(self) -> None:
         if not self._is_cut:
-            self._told.tell(self._begun, self.pid)
+            self._output_log.tell(self._begun, self.pid)
         self._begun, self._is_cut = b"", False
 
     def _pace(self, size: int) -> None:
@@ -158,5 +158,5 @@ class Chatter:
     def _end(self) -> None:
         self._rest_no_more()
         self._end_line()
-        self._told.flush(self.pid)
+        self._output_log.flush(self.pid)
         self._ended()

@@ -1,8 +1,8 @@
-"""Answers on a channel: `ChannelReply` is that of one request, `Status` is a status alone.
+"""Requests that wait for an answer on a channel: `PendingRequest`; `Status` is a status alone.
 
-Both are `Incoming`, so sessions read them like HTTP answers. `Channel` adds the messages of a
-request to its reply, until the answer, a failure, or the end of the channel. The reader takes them,
-and must `end` or `release` the reply in any case. Messages that arrived before a failure are read
+Both are `Incoming`, so sessions read them like HTTP answers. `Dispatcher` adds the messages of a
+request to its request, until the answer, a failure, or the end of the channel. The reader takes them,
+and must `end` or `release` the request in any case. Messages that arrived before a failure are read
 before it.
 """
 
@@ -18,8 +18,8 @@ from taskgate.upstream import failures
 OK: Final = 200
 
 
-class ReplyObserver(Protocol):
-    """Owner of a reply: a `ChannelSession` or a `PendingRequest`.
+class RequestOwner(Protocol):
+    """Owner of a request: a `ChannelSession` or a `ModernRequest`.
 
     `id` is the id of its session, empty without one; `context` is its auth context.
     """
@@ -28,15 +28,15 @@ class ReplyObserver(Protocol):
     context: str
 
     def keep(self, size: int) -> None:
-        """Count bytes that were stored in the reply and wait to be read."""
+        """Count bytes that were stored in the request and wait to be read."""
         ...
 
     def read(self, size: int) -> None:
-        """Count bytes that left the reply: they were read, or dropped at its end."""
+        """Count bytes that left the request: they were read, or dropped at its end."""
         ...
 
-    def let_go(self, reply: "ChannelReply") -> None:
-        """The reply has ended: its reader is done with it, whether or not it was answered. Called
+    def let_go(self, request: "PendingRequest") -> None:
+        """The request has ended: its reader is done with it, whether or not it was answered. Called
         once."""
         ...
 
@@ -71,11 +71,11 @@ class Status:
         """Do nothing."""
 
 
-class ChannelReply:
+class PendingRequest:
     """The answer to the request `id`. It is its own iterator, so that abandoning it half read costs
     nothing.
 
-    `keeper` is its observer. `idle` is the allowed silence within it. `status` is an HTTP status:
+    `owner` is its observer. `idle` is the allowed silence within it. `status` is an HTTP status:
     200, or one by which an SSE server refused the request. `streams`: messages came before the
     answer, or none has arrived. `session` is set in the answer to `initialize`.
     """
@@ -90,7 +90,7 @@ class ChannelReply:
         "id",
         "is_answered",
         "is_over",
-        "keeper",
+        "owner",
         "session",
         "status",
         "streams",
@@ -101,7 +101,7 @@ class ChannelReply:
     retry: Final = None
     unfinished: Final = 0
 
-    def __init__(self, id: RequestId, keeper: ReplyObserver, idle: timedelta | None) -> None:
+    def __init__(self, id: RequestId, owner: RequestOwner, idle: timedelta | None) -> None:
         self.id = id
         self.status = OK
         self.streams = True
@@ -115,7 +115,7 @@ class ChannelReply:
         """Whether its reader is done with it (`end`)."""
         self.was_sent = False
         """Whether the server may be working on the request: it was sent, or is being sent."""
-        self.keeper = keeper
+        self.owner = owner
         self._idle = None if idle is None else idle.total_seconds()
         self._ready: deque[bytes] = deque()
         self._has_begun = False
@@ -128,7 +128,7 @@ class ChannelReply:
         """Add a message that comes before the answer."""
         self._has_begun = True
         self._ready.append(message)
-        self.keeper.keep(len(message))
+        self.owner.keep(len(message))
         self._wake()
 
     def answer(self, message: bytes) -> None:
@@ -192,7 +192,7 @@ class ChannelReply:
             if not ready:
                 raise StopAsyncIteration
         message = ready.popleft()
-        self.keeper.read(len(message))
+        self.owner.read(len(message))
         return message
 
     def release(self, *, answered: bool = False) -> None:
@@ -205,8 +205,8 @@ class ChannelReply:
             return
         self.is_over = True
         kept, self._ready = self._ready, deque()
-        self.keeper.read(sum(map(len, kept)))
-        self.keeper.let_go(self)
+        self.owner.read(sum(map(len, kept)))
+        self.owner.let_go(self)
 
     async def _more(self, until: float | None) -> None:
         """Wait for a message or the end, until the loop time `until` at most. Raises
