@@ -5,8 +5,9 @@ from typing import Any, cast
 
 from taskgate.domain.versions import Era
 from taskgate.protocol.jsonrpc import parse
-from taskgate.protocol.messages import Params, Response
+from taskgate.protocol.messages import Response
 from taskgate.upstream.base import UpstreamSession, Vitals
+from taskgate.upstream.calls import UpstreamCall
 
 
 def response(text: str = '"result":{}') -> Response:
@@ -31,12 +32,8 @@ class Session:
 
         return note
 
-    async def relay(self, method: str, params: Params | None, **more: Any) -> Response:
-        self.asked.append(("relay", method, params, more))
-        return await self.answer()
-
-    async def run(self, tool: str, params: str, **more: Any) -> Response:
-        self.asked.append(("run", tool, params, more))
+    async def call(self, call: UpstreamCall, listener: Any) -> Response:
+        self.asked.append(("call", call, listener))
         return await self.answer()
 
     def listed(self, tool: str) -> Any:

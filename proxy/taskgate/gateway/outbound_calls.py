@@ -13,7 +13,6 @@ disposition:
 
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
@@ -30,13 +29,11 @@ from taskgate.sessions.binding import CallSite
 from taskgate.streams.exchange import Exchange
 from taskgate.telemetry.events import EventSink, ToolCalled
 from taskgate.upstream.call_listener import CallListener
+from taskgate.upstream.calls import UpstreamCall
 
 SLOW_METHODS: Final = frozenset({TOOLS_CALL, "prompts/get", "resources/read"})
 """The methods that can be slow, and so need a permit. Modern servers may ask for input before they
 answer these (M-MRTR-1)."""
-
-_NO_BOUND: Final = timedelta(days=36_500)
-"""The time limit of a call that is not a task yet: only the server's own limits apply."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -50,7 +47,7 @@ class OutboundCall:
       for one; always False for legacy hosts.
     - `task_params`: how the server gets the parameters of a call that may become a task; None for a
       call that is relayed in any case.
-    - `log_level`, `repeated`: as `UpstreamSession.relay` takes them.
+    - `log_level`, `repeated`: as in `UpstreamCall`.
     """
 
     exchange: Exchange
@@ -67,29 +64,15 @@ class OutboundCall:
     repeated: Mapping[str, str] | None = None
 
     def send(self, listener: CallListener) -> Coroutine[Any, Any, Response]:
-        """Send the request, and return the server's response. Raises what `UpstreamSession.relay`
+        """Send the request, and return the server's response. Raises what `UpstreamSession.call`
         raises.
         """
+        principal = principal_of(self.caller)
+        call = UpstreamCall(self.method, self.params, self.tool, principal, self.log_level, self.repeated)
         if self.may_become_task and self.tool is not None and self.task_params is not None:
-            # A task reports progress: `run` asks the server for it though the host gave no token.
-            return self.session.upstream.run(
-                self.tool,
-                self.task_params,
-                within=_NO_BOUND,
-                listener=listener,
-                principal=principal_of(self.caller),
-                log_level=self.log_level,
-                repeated=self.repeated,
-            )
-        return self.session.upstream.relay(
-            self.method,
-            self.params,
-            listener=listener,
-            tool=self.tool,
-            principal=principal_of(self.caller),
-            log_level=self.log_level,
-            repeated=self.repeated,
-        )
+            # A task reports progress: the server is asked for it though the host gave no token.
+            call.params, call.as_task = Params(self.task_params), True
+        return self.session.upstream.call(call, listener)
 
 
 class CallSender:

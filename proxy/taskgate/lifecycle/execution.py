@@ -44,12 +44,14 @@ from taskgate.lifecycle.reports import report
 from taskgate.lifecycle.task_runs import TaskRun
 from taskgate.lifecycle.transitions import Changes
 from taskgate.protocol.faults import CUT_OFF, call_ended, call_failed
-from taskgate.protocol.messages import Response
+from taskgate.protocol.messages import Params, Response
+from taskgate.protocol.vocabulary import TOOLS_CALL
 from taskgate.stores.base import TaskStore
 from taskgate.system.cancel_scope import ScopeCancelled
 from taskgate.telemetry.events import CallsRunning, EventSink, TaskDispatched
 from taskgate.upstream import failures
 from taskgate.upstream.base import UpstreamSession
+from taskgate.upstream.calls import UpstreamCall
 from taskgate.upstream.principal import Principal
 from taskgate.upstream.resume_points import NextRound, Resumed
 
@@ -119,14 +121,15 @@ class TaskExecutor:
         left = _time_left(record, now)
         # As the caller of the task, not the last user of the session: their token may be valid for
         # longer.
-        call: Call = partial(
-            route.upstream.run,
+        asked = UpstreamCall(
+            TOOLS_CALL,
+            Params(record.call.params),
             record.call.tool,
-            record.call.params,
+            route.principal_source,
+            as_task=True,
             within=left,
-            listener=run.listener,
-            principal=route.principal_source,
         )
+        call: Call = partial(route.upstream.call, asked, run.listener)
         if record.deadline is not None and record.deadline < left:
             call = partial(_within, call, record.deadline, _past_deadline)
         # A running call holds little memory: its record is in the store.
@@ -151,14 +154,17 @@ class TaskExecutor:
             left = max(ends - self._clock.now(), timedelta())
             if not route.ticket.is_granted:
                 await route.ticket.wait(min(route.ticket.max_wait, left))
-            return await route.upstream.run(
+            next_round = NextRound(rest.state, answers, waiter.leave)
+            asked = UpstreamCall(
+                TOOLS_CALL,
+                Params(params),
                 tool,
-                params,
+                run.listener.principal,
+                as_task=True,
                 within=left,
-                listener=run.listener,
-                principal=run.listener.principal,
-                resumes=NextRound(rest.state, answers, waiter.leave),
+                resumes=next_round,
             )
+            return await route.upstream.call(asked, run.listener)
 
         limited = wholly_bounded(call, record, self._clock.now())
         return self.see_through(run, limited, route.upstream.outcome, route.ticket)
@@ -182,14 +188,15 @@ class TaskExecutor:
         # Whether no other task uses the upstream session; asked when the call is over.
         is_last = partial(self._takeovers.is_last_in, record, call_checkpoint.resume_point.session)
         asked, now = run.listener.stands(record, call_checkpoint), self._clock.now()
-        call = partial(
-            route.upstream.run,
+        resumed = UpstreamCall(
+            TOOLS_CALL,
+            Params(record.call.params),
             record.call.tool,
-            record.call.params,
+            as_task=True,
             within=_time_left(record, now),
-            listener=run.listener,
             resumes=Resumed(call_checkpoint.resume_point, asked, is_last, record.owner.context),
         )
+        call = partial(route.upstream.call, resumed, run.listener)
         try:
             await self.see_through(run, wholly_bounded(call, record, now), route.upstream.outcome, route.ticket)
         except failures.Gone:

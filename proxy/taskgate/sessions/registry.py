@@ -32,6 +32,7 @@ from taskgate.stores.base import SessionRecord, SessionStore
 from taskgate.system.background import Background
 from taskgate.telemetry.events import CapRefused, EventSink
 from taskgate.upstream.base import UpstreamSession
+from taskgate.upstream.calls import UpstreamCall
 
 ID_BYTES: Final = 24
 
@@ -293,4 +294,4 @@ class HostSessions:
 
 async def _send(host_session: HostSession, method: str, params: Params) -> None:
     with suppress(UpstreamFailed):
-        await host_session.upstream.relay(method, params, listener=host_session)
+        await host_session.upstream.call(UpstreamCall(method, params), host_session)

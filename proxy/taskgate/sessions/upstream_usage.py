@@ -9,19 +9,17 @@ request also has a span (`upstream_tracing`).
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping
-from datetime import timedelta
+from collections.abc import Callable
+from dataclasses import replace
 
 from taskgate.domain.versions import Era, Peer
-from taskgate.jsontext.spans import RawJson
-from taskgate.protocol.messages import Params, Response
+from taskgate.protocol.messages import Response
 from taskgate.protocol.meta import with_trace_keys
-from taskgate.protocol.vocabulary import TOOLS_CALL
 from taskgate.sessions.upstream_tracing import CallSpans, keys_of, traced
 from taskgate.upstream.base import Upstream, UpstreamSession, Vitals
 from taskgate.upstream.call_listener import CallListener, SessionCallListener
-from taskgate.upstream.principal import Principal, PrincipalSource
-from taskgate.upstream.resume_points import Resumes
+from taskgate.upstream.calls import UpstreamCall
+from taskgate.upstream.principal import PrincipalSource
 
 
 class RequestCounter:
@@ -156,67 +154,15 @@ class _CountedSession:
     def era(self) -> Era:
         return self._inner.era
 
-    async def relay(
-        self,
-        method: str,
-        params: Params | None,
-        *,
-        listener: CallListener,
-        tool: str | None = None,
-        principal: Principal | None = None,
-        log_level: str | None = None,
-        repeated: Mapping[str, str] | None = None,
-    ) -> Response:
+    async def call(self, call: UpstreamCall, listener: CallListener) -> Response:
         requests, name = self._requests, self._name
         requests.in_flight[name] += 1
         try:
-            span = None if self._spans is None else self._spans.start(method, tool, self.listed)
-            if span is not None:
-                params = with_trace_keys(params, keys_of(span))
-            call = self._inner.relay(
-                method,
-                params,
-                listener=listener,
-                tool=tool,
-                principal=principal,
-                log_level=log_level,
-                repeated=repeated,
-            )
-            return await (call if span is None else traced(span, call))
-        finally:
-            requests.in_flight[name] -= 1
-            if requests.ended is not None:
-                requests.ended.set()
-
-    async def run(
-        self,
-        tool: str,
-        params: RawJson,
-        *,
-        within: timedelta,
-        listener: CallListener,
-        principal: Principal | None = None,
-        log_level: str | None = None,
-        repeated: Mapping[str, str] | None = None,
-        resumes: Resumes | None = None,
-    ) -> Response:
-        requests, name = self._requests, self._name
-        requests.in_flight[name] += 1
-        try:
-            span = None if self._spans is None else self._spans.start(TOOLS_CALL, tool, self.listed)
-            if span is not None:
-                params = with_trace_keys(Params(params), keys_of(span)).head
-            call = self._inner.run(
-                tool,
-                params,
-                within=within,
-                listener=listener,
-                principal=principal,
-                log_level=log_level,
-                repeated=repeated,
-                resumes=resumes,
-            )
-            return await (call if span is None else traced(span, call))
+            span = None if self._spans is None else self._spans.start(call.method, call.tool, self.listed)
+            if span is None:
+                return await self._inner.call(call, listener)
+            call = replace(call, params=with_trace_keys(call.params, keys_of(span)))
+            return await traced(span, self._inner.call(call, listener))
         finally:
             requests.in_flight[name] -= 1
             if requests.ended is not None:

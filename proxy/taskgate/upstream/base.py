@@ -12,21 +12,19 @@ from typing import Final, NamedTuple, Protocol
 
 from taskgate.domain.events import CallFaulted, CallSucceeded
 from taskgate.domain.versions import Era, Peer
-from taskgate.jsontext.spans import RawJson
 from taskgate.protocol.discovery import ListedTool, ServerDescription
-from taskgate.protocol.messages import Notification, Params, Response
+from taskgate.protocol.messages import Notification, Response
 from taskgate.upstream.call_listener import CallListener, SessionCallListener
+from taskgate.upstream.calls import UpstreamCall
 from taskgate.upstream.principal import Principal, PrincipalSource
-from taskgate.upstream.resume_points import Resumes
 
 
 class UpstreamSession(Protocol):
     """One session with one server, for one host session or one task.
 
     It opens on first use. If the server ends it, the next call opens it again. Every failure is
-    UpstreamFailed. If an await of `relay` or `run` is cancelled, the call is cancelled at the
-    server too, unless another process resumes it (`CallListener.leaves`). `close` must be called at
-    the end.
+    UpstreamFailed. If an await of `call` is cancelled, the call is cancelled at the server too,
+    unless another process resumes it (`CallListener.leaves`). `close` must be called at the end.
     """
 
     async def open(self) -> ServerDescription:
@@ -43,51 +41,11 @@ class UpstreamSession(Protocol):
         """
         ...
 
-    async def relay(
-        self,
-        method: str,
-        params: Params | None,
-        *,
-        listener: CallListener,
-        tool: str | None = None,
-        principal: Principal | None = None,
-        log_level: str | None = None,
-        repeated: Mapping[str, str] | None = None,
-    ) -> Response:
+    async def call(self, call: UpstreamCall, listener: CallListener) -> Response:
         """Send one request and return the server's response.
 
-        `run` takes the same arguments.
-
-        - `method` and `params` are in the words of the legacy era, whatever the era of the server.
-        - `listener` gets notifications and questions of the server about the call.
-        - `tool` is the tool of a `tools/call`, whose timeouts may differ.
-        - `principal` is the caller that the request is made for, None for that of the session.
-        - `log_level` is the least severe log line that the host wants with this request. The
-          listener may get others too.
-        - `repeated` are the `Mcp-Param-*` headers of the host's request, which repeat arguments, by
-          the rest of their names in lower case. Those that the tool is not known to want go to a
-          modern server as they came (H-MOD-6); the gateway writes the others itself.
-        """
-        ...
-
-    async def run(
-        self,
-        tool: str,
-        params: RawJson,
-        *,
-        within: timedelta,
-        listener: CallListener,
-        principal: Principal | None = None,
-        log_level: str | None = None,
-        repeated: Mapping[str, str] | None = None,
-        resumes: Resumes | None = None,
-    ) -> Response:
-        """Send a `tools/call` for a task and return the server's response.
-
-        Raises UpstreamFailed with the reason timeout after `within`, if the call's own timeouts are
-        not sooner. `params` hold no progress token: the gateway always asks the server for
-        progress. With `resumes`, a call goes on that another process began. Then the next round of
-        a modern call is sent, or nothing is sent and the answer is awaited.
+        `listener` gets notifications and questions of the server about the call. Raises
+        UpstreamFailed with the reason timeout when the time of the call is over.
         """
         ...
 

@@ -1,31 +1,22 @@
-"""A request that waits for its answer, `Call`, with its timeouts.
+"""A request to a server, `UpstreamCall`, and its wait for the answer, `Call`, with its timeouts.
 
-A legacy session makes an `UpstreamRequest`, a modern one a `RequestDraft`
-(`protocol.server_messages`). Both send it under the id of a `Call`. After `begin` they wait for the
-answer in the block `with call`. The block ends early if the time is up, or by `cancel`. `Patience`
-has the timeouts of each tool; sessions of both eras ask it for each request. `UpstreamContext` is
-the state shared by all legacy sessions with one server; modern sessions have `modern.context`.
+A session gets an `UpstreamCall`, and sends it under the id of a `Call`. After `begin` it waits for
+the answer in the block `with call`. The block ends early if the time is up, or by `cancel`.
+A session asks `context.Patience` for its timeouts.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from fnmatch import fnmatchcase
-from typing import Final, NamedTuple
+from typing import Final
 
-from taskgate.clock import Entropy
-from taskgate.protocol.legacy.upstream import LegacyUpstream
-from taskgate.protocol.messages import Notification, Response
-from taskgate.protocol.vocabulary import TOOLS_CALL
+from taskgate.protocol.messages import Notification, Params, Response
 from taskgate.system.cancel_scope import CancelScope
 from taskgate.system.timer_wheel import TimerWheel
-from taskgate.upstream.base import Transport
 from taskgate.upstream.call_listener import CallListener
 from taskgate.upstream.principal import Principal
-from taskgate.upstream.reception import Reception
-from taskgate.upstream.resume_points import NextRound
-from taskgate.upstream.settings import ToolTimeouts, UpstreamObserver, UpstreamSettings
+from taskgate.upstream.resume_points import NextRound, Resumes
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,81 +46,39 @@ def briefly(span: timedelta) -> CallBounds:
     return CallBounds(span.total_seconds(), span.total_seconds())
 
 
-class Patience:
-    """The timeouts of calls to one server."""
-
-    def __init__(self, settings: UpstreamSettings) -> None:
-        self.usual = _bounds(settings)
-        """The timeouts of a request that no rule changes."""
-        self.has_rules = bool(settings.tools or settings.extensions.streams)
-        """Whether a tool or a method may have other timeouts, so that `of` must be asked."""
-        self._streams = settings.extensions.streams
-        self._tools = tuple((rule.tool, _bounds(rule)) for rule in settings.tools)
-
-    def of(self, tool: str | None = None, method: str = TOOLS_CALL) -> CallBounds:
-        """Return the timeouts of a call to `tool`, by the first rule that matches; without a tool,
-        of any request.
-
-        A request of a method that lasts as long as its host listens has no timeout (X-EXT-32).
-        """
-        if tool is not None:
-            for glob, bounds in self._tools:
-                if fnmatchcase(tool, glob):
-                    return bounds
-        return self.usual if method not in self._streams else _ENDLESS
-
-
-def _bounds(settings: UpstreamSettings | ToolTimeouts) -> CallBounds:
-    return CallBounds(settings.call.total_seconds(), settings.ceiling.total_seconds(), settings.idle)
-
-
-_ENDLESS: Final = briefly(timedelta(days=3650))
-"""Longer than any process lives, and short enough for every clock."""
-
-
 @dataclass(slots=True)
-class Running:
-    """Number of requests that wait for an answer of one server now."""
+class UpstreamCall:
+    """One request to a server, as its host or task wants it. It has no id, and knows no era.
 
-    count: int = 0
+    The session that gets it takes it over: it may set `bounds`.
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UpstreamContext:
-    """Shared state of all legacy sessions with one server.
-
-    `ids` gives the request ids, which are progress tokens too and unique among all sessions.
-    `alarms` are the timers of calls, `patience` has their timeouts, and `running` counts the calls.
-    `reception` logs how the server answers `initialize`. `transport` is one session's own if the
-    server needs its principal (`sending`). `outlives`: the server and its state of a call survive
-    the end of this process, so another process can resume the call.
-    """
-
-    transport: Transport
-    settings: UpstreamSettings
-    dialect: LegacyUpstream
-    observer: UpstreamObserver
-    ids: Iterator[int]
-    alarms: TimerWheel
-    patience: Patience
-    running: Running = field(default_factory=Running)
-    reception: Reception = field(default_factory=Reception)
-    outlives: bool = True
-
-
-class UpstreamRequest(NamedTuple):
-    """A request before it has an id; `write` returns its text under an id.
-
-    `write` is called once for each attempt, right before it is sent. `listener` gets what the
-    server sends about it besides the answer. `log_level` None leaves the log level unchanged.
+    - `method` and `params` are in the words of the legacy era, whatever the era of the server.
+    - `tool` is the tool of a `tools/call`, whose timeouts may differ.
+    - `principal` is the caller that the request is made for, None for that of the session.
+    - `log_level` is the least severe log line that the host wants with this request. The listener
+      may get others too.
+    - `repeated` are the `Mcp-Param-*` headers of the host's request, which repeat arguments, by the
+      rest of their names in lower case. Those that the tool is not known to want go to a modern
+      server as they came (H-MOD-6); the gateway writes the others itself.
+    - `as_task`: the `tools/call` of a task. The gateway always asks the server for progress, so
+      `params` hold no progress token.
+    - `within` is the time that a task has for it, if its own timeouts are not sooner. None: these
+      alone apply.
+    - `resumes`: the call of a task goes on that another process began. Then the next round of a
+      modern call is sent, or nothing is sent and the answer is awaited.
+    - `bounds` are its timeouts; None until the session knows them.
     """
 
     method: str
-    write: Callable[[int], str]
-    bounds: CallBounds
-    listener: CallListener | None = None
+    params: Params | None = None
+    tool: str | None = None
     principal: Principal | None = None
     log_level: str | None = None
+    repeated: Mapping[str, str] | None = None
+    as_task: bool = False
+    within: timedelta | None = None
+    resumes: Resumes | None = None
+    bounds: "CallBounds | None" = None
 
 
 class Call(CancelScope):
@@ -221,16 +170,3 @@ class Call(CancelScope):
 
 _NO_TIME: Final = 0.001
 """Seconds that are not worth another timer."""
-
-
-def first_id(entropy: Entropy) -> int:
-    """Return the random id that a process begins with: no host can guess ids and progress tokens
-    (T17).
-
-    It has 52 random bits. JavaScript servers read integers exactly only below 2**53, and a process
-    never counts that far.
-    """
-    return int.from_bytes(entropy.token(7)) % _FIRST_IDS + 1
-
-
-_FIRST_IDS: Final = 2**52

@@ -18,7 +18,7 @@ from taskgate.protocol.classify import era_of_discovery, era_of_refusal
 from taskgate.protocol.modern.upstream import ModernUpstream
 from taskgate.upstream import failures
 from taskgate.upstream.base import POSTED, Incoming, Outgoing
-from taskgate.upstream.calls import UpstreamContext
+from taskgate.upstream.context import UpstreamContext
 from taskgate.upstream.legacy.session import HttpSession
 
 PATIENCE: Final = timedelta(seconds=5)

@@ -21,6 +21,7 @@ from taskgate.protocol.messages import Notification
 from taskgate.protocol.vocabulary import PING
 from taskgate.upstream.base import UpstreamSession
 from taskgate.upstream.call_listener import ServerQuestion, UnsavedCallListener
+from taskgate.upstream.calls import UpstreamCall
 from taskgate.upstream.pauses import share
 from taskgate.upstream.principal import Principal
 from taskgate.upstream.settings import HealthSettings, UpstreamObserver
@@ -168,7 +169,7 @@ class Checks:
             self._session = self._new_session()
             await self._session.open()
             return
-        await self._session.relay(self._health.method, None, listener=DEAF)
+        await self._session.call(UpstreamCall(self._health.method), DEAF)
 
     def _note(self, result: ProbeResult) -> None:
         good = result.good

@@ -19,7 +19,7 @@ from taskgate.protocol.modern.upstream import ModernUpstream
 from taskgate.system.timer_wheel import TimerWheel
 from taskgate.upstream.base import UpstreamSession, Vitals
 from taskgate.upstream.call_listener import SessionCallListener
-from taskgate.upstream.calls import Patience, Running, UpstreamContext, first_id
+from taskgate.upstream.context import ModernUpstreamContext, Patience, Running, UpstreamContext, first_id
 from taskgate.upstream.credentials.speaking import Credentials
 from taskgate.upstream.era import EraFinder
 from taskgate.upstream.health import DEAF, GATEWAY, QUIET, Checks, HealthProbe, ProbeResult
@@ -27,7 +27,6 @@ from taskgate.upstream.last_welcomes import LastWelcomes, Welcome, key_of, knows
 from taskgate.upstream.lasting import Lasting
 from taskgate.upstream.legacy.adopting import Adoptions
 from taskgate.upstream.legacy.session import HttpSession
-from taskgate.upstream.modern.context import ModernUpstreamContext
 from taskgate.upstream.modern.session import ModernSession
 from taskgate.upstream.principal import PrincipalSource
 from taskgate.upstream.sending import CircuitGuard, SessionTransport

@@ -1,8 +1,8 @@
 """Values from which another process resumes a call: `NextRound`, `Resumed` and `ResumePoint`.
 
 A session gives a `ResumePoint` to the listener of a call, and `lifecycle.checkpoints` stores it.
-When another process takes the task over, `UpstreamSession.run` gets it in a `Resumed`. A
-`NextRound` is the same for a modern call between two rounds. `run` does not send the call from its
+When another process takes the task over, its `UpstreamCall` has it in a `Resumed`. A
+`NextRound` is the same for a modern call between two rounds. The call is not sent from its
 beginning.
 """
 

@@ -15,18 +15,17 @@ from typing import Any
 from taskgate.domain.events import CallFaulted, CallSucceeded
 from taskgate.domain.versions import Era, find_revision
 from taskgate.errors import UpstreamFailed
-from taskgate.jsontext.spans import RawJson
 from taskgate.protocol.discovery import ListedTool, ServerDescription
-from taskgate.protocol.messages import Notification, Params, Response
+from taskgate.protocol.messages import Notification, Response
 from taskgate.upstream import failures
 from taskgate.upstream.base import UpstreamSession
 from taskgate.upstream.call_listener import CallListener
-from taskgate.upstream.calls import UpstreamContext
+from taskgate.upstream.calls import UpstreamCall
+from taskgate.upstream.context import UpstreamContext
 from taskgate.upstream.era import EraFinder, EraProbe
 from taskgate.upstream.last_welcomes import Welcome
 from taskgate.upstream.legacy.session import HttpSession
-from taskgate.upstream.principal import Principal
-from taskgate.upstream.resume_points import Resumed, ResumePoint, Resumes
+from taskgate.upstream.resume_points import Resumed, ResumePoint
 from taskgate.upstream.single import Abandoned, SingleFlight
 
 
@@ -76,54 +75,11 @@ class EraSession:
     async def welcome(self) -> ServerDescription:
         return await self._welcome.told(self.open())
 
-    def relay(
-        self,
-        method: str,
-        params: Params | None,
-        *,
-        listener: CallListener,
-        tool: str | None = None,
-        principal: Principal | None = None,
-        log_level: str | None = None,
-        repeated: Mapping[str, str] | None = None,
-    ) -> Coroutine[Any, Any, Response]:
-        # Returns the coroutine: nearly every call of the gateway goes this way.
-        relay = self._find_and_relay if self._inner is None else self._inner.relay
-        return relay(
-            method, params, listener=listener, tool=tool, principal=principal, log_level=log_level, repeated=repeated
-        )
-
-    async def run(
-        self,
-        tool: str,
-        params: RawJson,
-        *,
-        within: timedelta,
-        listener: CallListener,
-        principal: Principal | None = None,
-        log_level: str | None = None,
-        repeated: Mapping[str, str] | None = None,
-        resumes: Resumes | None = None,
-    ) -> Response:
+    async def call(self, call: UpstreamCall, listener: CallListener) -> Response:
         inner = self._inner
-        if inner is None and self._bound is None and isinstance(resumes, Resumed):
-            # The era is that in which the server took the call; no detection is needed. For other
-            # calls the era is still to be found, so `_inner` is not set.
-            self._bound = inner = self._new_session(_era_of(resumes.resume_point))
-            self.era = inner.era
-        elif inner is None:
-            inner, spent = await self._found_within(self._upstream_context.patience.of(tool).within(within).first)
-            within -= spent
-        return await inner.run(
-            tool,
-            params,
-            within=within,
-            listener=listener,
-            principal=principal,
-            log_level=log_level,
-            repeated=repeated,
-            resumes=resumes,
-        )
+        if inner is None:
+            inner = await self._session_for(call)
+        return await inner.call(call, listener)
 
     def outcome(self, response: Response) -> CallSucceeded | CallFaulted:
         assert self._bound is not None, "a response belongs to a session"
@@ -150,9 +106,20 @@ class EraSession:
         sessions = [session for session in (self._bound, self._retired) if session is not None]
         await asyncio.gather(*(session.close() for session in sessions))
 
-    async def _find_and_relay(self, method: str, params: Params | None, *, tool: str | None, **more: Any) -> Response:
-        inner, _ = await self._found_within(self._upstream_context.patience.of(tool).first)
-        return await inner.relay(method, params, tool=tool, **more)
+    async def _session_for(self, call: UpstreamCall) -> UpstreamSession:
+        """Return the session for a call whose server's era is unknown; the search takes of its time."""
+        if self._bound is None and isinstance(call.resumes, Resumed):
+            # The era is that in which the server took the call; no detection is needed. For other
+            # calls the era is still to be found, so `_inner` is not set.
+            self._bound = bound = self._new_session(_era_of(call.resumes.resume_point))
+            self.era = bound.era
+            return bound
+        bounds = self._upstream_context.patience.of(call.tool)
+        if call.within is None:
+            return (await self._found_within(bounds.first))[0]
+        inner, spent = await self._found_within(bounds.within(call.within).first)
+        call.within -= spent
+        return inner
 
     async def _found_session(self) -> UpstreamSession:
         """Return the session of the server's era, after finding the era. Raises UpstreamFailed."""

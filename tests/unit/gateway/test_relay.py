@@ -30,7 +30,7 @@ class Silent:
     def __init__(self) -> None:
         self.was_cancelled = False
 
-    async def relay(self, *_: Any, **__: Any) -> None:
+    async def call(self, *_: Any) -> None:
         try:
             await asyncio.get_running_loop().create_future()
         except asyncio.CancelledError:

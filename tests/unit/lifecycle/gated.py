@@ -14,6 +14,7 @@ from taskgate.errors import StoreUnavailable
 from taskgate.gateway.sweeper import Sweeper
 from taskgate.lifecycle.leases import Leasing
 from taskgate.lifecycle.runner import Runner
+from taskgate.upstream.calls import UpstreamCall
 from unit.lifecycle.recorded_events import RecordedEvents
 
 HERE: ContextVar["Replica | None"] = ContextVar("HERE", default=None)
@@ -104,10 +105,11 @@ class Server:
         self.sent: Counter[str] = Counter()
         self.open: list[asyncio.Future[str]] = []
 
-    async def run(self, tool: str, params: str, **_: Any) -> str:
+    async def call(self, call: UpstreamCall, _: Any) -> str:
         # A moment passes between the last line of the gateway and the first byte.
         await self._world.gates.pass_()
-        self.sent[params] += 1
+        assert call.params is not None
+        self.sent[call.params.head] += 1
         answer = asyncio.get_running_loop().create_future()
         self.open.append(answer)
         try:

@@ -14,6 +14,7 @@ from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.sessions.host_session import HostSession, SessionServices
 from taskgate.sessions.registry import HostSessions
 from taskgate.streams.event_log import EventBudget
+from taskgate.upstream.calls import UpstreamCall
 from unit.admission.live_rules import live
 from unit.cluster.recording_bus import A, RecordingBus
 
@@ -33,8 +34,9 @@ class Upstream:
     async def welcome(self) -> str:
         return "welcome"
 
-    async def relay(self, method: str, params: Any, **_: Any) -> None:
-        self.asked.append((method, params.head))
+    async def call(self, call: UpstreamCall, _: Any) -> None:
+        assert call.params is not None
+        self.asked.append((call.method, call.params.head))
         if self.is_away:
             raise UpstreamFailed(UpstreamReason.UNREACHABLE, "The server is away", dispatched=False)
 

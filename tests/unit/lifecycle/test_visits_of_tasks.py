@@ -140,13 +140,13 @@ async def house(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[turning.House]
 def met(house: turning.House) -> list[RequestContext | None]:
     """The visits in which the server is called from now on."""
     request_contexts: list[RequestContext | None] = []
-    run = house.server.run
+    call = house.server.call
 
     async def watched(*args: Any, **kwargs: Any) -> Any:
         request_contexts.append(current())
-        return await run(*args, **kwargs)
+        return await call(*args, **kwargs)
 
-    house.server.run = watched  # type: ignore[method-assign]
+    house.server.call = watched  # type: ignore[method-assign]
     return request_contexts
 
 

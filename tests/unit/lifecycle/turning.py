@@ -24,6 +24,7 @@ from taskgate.lifecycle.transitions import Changes
 from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.stores.base import Store
 from taskgate.stores.open import open_store
+from taskgate.upstream.calls import UpstreamCall
 from unit.admission.live_rules import live
 from unit.lifecycle.recorded_events import RecordedEvents
 
@@ -46,9 +47,11 @@ class Server:
     def session(self, *_: Any) -> "Server":
         return self
 
-    async def run(self, tool: str, params: str, *, within: timedelta, **_: Any) -> Any:
-        self.called.append(tool)
-        self.withins.append(within)
+    async def call(self, call: UpstreamCall, _: Any) -> Any:
+        assert call.tool is not None
+        assert call.within is not None
+        self.called.append(call.tool)
+        self.withins.append(call.within)
         try:
             return await asyncio.shield(self.answer)
         except asyncio.CancelledError:

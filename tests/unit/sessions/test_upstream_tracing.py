@@ -1,6 +1,7 @@
 """Each call to a server has a client span, and sends its trace context to the server."""
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, cast
 
@@ -9,6 +10,7 @@ import pytest
 from helpers.noted_spans import NotedSpan, NotedTracing
 from helpers.noted_upstream import Server, response
 from helpers.records import new_record
+from helpers.upstream_calls import task_call
 from helpers.waiting import bounded
 from taskgate.domain.versions import Era
 from taskgate.errors import UpstreamFailed, UpstreamReason
@@ -21,6 +23,7 @@ from taskgate.telemetry.request_context import RequestContext, in_request
 from taskgate.telemetry.span_annotations import SpanAnnotator
 from taskgate.telemetry.tracing import NO_TRACING
 from taskgate.upstream.base import Upstream, UpstreamSession
+from taskgate.upstream.calls import UpstreamCall
 from taskgate.upstream.principal import Principal
 
 PRINCIPAL = Principal(context="c")
@@ -56,9 +59,11 @@ async def test_the_span_of_a_call_is_a_child_of_the_hosts_request(
     session: UpstreamSession, server: Server, tracing: NotedTracing
 ) -> None:
     request_context, serving = host_request()
-    more: dict[str, Any] = {"listener": NOBODY, "principal": PRINCIPAL, "log_level": "info", "repeated": {"a": "1"}}
+    call = UpstreamCall(
+        "tools/call", Params('{"name":"add"}'), "add", principal=PRINCIPAL, log_level="info", repeated={"a": "1"}
+    )
     with in_request(request_context):
-        answered = await session.relay("tools/call", Params('{"name":"add"}'), tool="add", **more)
+        answered = await session.call(call, NOBODY)
     (span,) = tracing.spans
     assert (span.name, span.parent, span.links, span.ends) == ("calling tools/call", serving, [], [None])
     assert span.said == {
@@ -70,7 +75,7 @@ async def test_the_span_of_a_call_is_a_child_of_the_hosts_request(
         "server.port": 443,
     }
     sent = Params(f'{{"name":"add","_meta":{{"traceparent":"{span.traceparent}"}}}}')
-    assert server.inner.asked == [("relay", "tools/call", sent, {**more, "tool": "add"})]
+    assert server.inner.asked == [("call", replace(call, params=sent), NOBODY)]
     assert answered == response()
 
 
@@ -78,9 +83,11 @@ async def test_the_trace_context_of_the_host_is_replaced_and_its_baggage_dropped
     session: UpstreamSession, server: Server, tracing: NotedTracing
 ) -> None:
     head = f'{{"_meta":{{"traceparent":"{HOST_TRACEPARENT}","tracestate":"a=1","baggage":"b=2","progressToken":'
-    await session.relay("tools/list", Params(head, "}}"), listener=NOBODY)
+    await session.call(UpstreamCall("tools/list", Params(head, "}}")), NOBODY)
     (span,) = tracing.spans
-    assert server.inner.asked[0][2] == Params(f'{{"_meta":{{"traceparent":"{span.traceparent}","progressToken":', "}}")
+    assert server.inner.asked[0][1].params == Params(
+        f'{{"_meta":{{"traceparent":"{span.traceparent}","progressToken":', "}}"
+    )
 
 
 async def test_the_tracestate_is_sent_with_the_traceparent(
@@ -95,9 +102,9 @@ async def test_the_tracestate_is_sent_with_the_traceparent(
         return span
 
     tracing.begin = begun  # type: ignore[method-assign]
-    await session.relay("ping", None, listener=NOBODY)
+    await session.call(UpstreamCall("ping", None), NOBODY)
     place = tracing.spans[0].traceparent
-    assert server.inner.asked[0][2] == Params(f'{{"_meta":{{"traceparent":"{place}","tracestate":"a=1"}}}}')
+    assert server.inner.asked[0][1].params == Params(f'{{"_meta":{{"traceparent":"{place}","tracestate":"a=1"}}}}')
 
 
 async def test_the_span_of_a_tasks_call_links_to_the_request_that_created_the_task(
@@ -106,17 +113,17 @@ async def test_the_span_of_a_tasks_call_links_to_the_request_that_created_the_ta
     request_context, serving = host_request()
     background = request_context.for_background()
     background.task = "task-1"
-    more: dict[str, Any] = {"listener": NOBODY, "principal": None, "log_level": None, "repeated": None, "resumes": None}
+    call = task_call("add", '{"name":"add"}', timedelta(seconds=9))
     event_sink = EventFanout()
     SpanAnnotator(event_sink)
     with in_request(background):
         event_sink.emit(TaskDispatched(new_record(), timedelta(seconds=1.5)))
-        await session.run("add", '{"name":"add"}', within=timedelta(seconds=9), **more)
+        await session.call(call, NOBODY)
     (span,) = tracing.spans
     assert (span.parent, span.links, span.tasks) == (None, [serving.traceparent], ["task-1"])
     assert span.said["taskgate.queue_wait_s"] == 1.5
-    sent = f'{{"name":"add","_meta":{{"traceparent":"{span.traceparent}"}}}}'
-    assert server.inner.asked == [("run", "add", sent, {**more, "within": timedelta(seconds=9)})]
+    sent = Params(f'{{"name":"add","_meta":{{"traceparent":"{span.traceparent}"}}}}')
+    assert server.inner.asked == [("call", replace(call, params=sent), NOBODY)]
 
 
 async def test_the_span_of_a_task_whose_request_is_unknown_has_no_parent_and_no_link(
@@ -128,16 +135,16 @@ async def test_the_span_of_a_task_whose_request_is_unknown_has_no_parent_and_no_
     background.span = None
     for each in (background, None):
         with in_request(each):
-            await session.run("add", "{}", within=timedelta(seconds=9), listener=NOBODY)
+            await session.call(task_call("add", "{}", timedelta(seconds=9)), NOBODY)
     for span in tracing.spans:
         assert (span.parent, span.links, span.tasks) == (None, [], [])
         assert "taskgate.queue_wait_s" not in span.said
 
 
 async def test_a_span_names_only_tools_that_the_server_lists(session: UpstreamSession, tracing: NotedTracing) -> None:
-    await session.relay("tools/call", None, tool="made up", listener=NOBODY)
-    await session.run("made up", "{}", within=timedelta(seconds=9), listener=NOBODY)
-    await session.relay("tools/list", None, listener=NOBODY)
+    await session.call(UpstreamCall("tools/call", None, tool="made up"), NOBODY)
+    await session.call(task_call("made up", "{}", timedelta(seconds=9)), NOBODY)
+    await session.call(UpstreamCall("tools/list", None), NOBODY)
     assert [span.said["tool"] for span in tracing.spans] == [None, None, None]
 
 
@@ -159,7 +166,7 @@ async def test_a_span_ends_with_the_error_of_the_response(
         return response(text)
 
     server.inner.answer = answer
-    await session.relay("tools/call", None, listener=NOBODY)
+    await session.call(UpstreamCall("tools/call", None), NOBODY)
     assert tracing.spans[0].ends == [error]
 
 
@@ -175,7 +182,7 @@ async def test_a_span_ends_with_the_reason_of_a_failure(
 
     server.inner.answer = answer
     with pytest.raises(type(failure)):
-        await session.run("add", "{}", within=timedelta(seconds=9), listener=NOBODY)
+        await session.call(task_call("add", "{}", timedelta(seconds=9)), NOBODY)
     assert tracing.spans[0].ends == [error]
 
 
@@ -188,7 +195,7 @@ async def test_a_cancelled_call_ends_its_span(session: UpstreamSession, server: 
         raise AssertionError("the call was not cancelled")
 
     server.inner.answer = answer
-    calling = asyncio.ensure_future(session.relay("tools/call", None, listener=NOBODY))
+    calling = asyncio.ensure_future(session.call(UpstreamCall("tools/call", None), NOBODY))
     async with bounded():
         await begun.wait()
         calling.cancel()
@@ -202,9 +209,9 @@ async def test_a_call_without_a_span_is_sent_unchanged(
 ) -> None:
     tracing.is_off = True
     params = Params(f'{{"_meta":{{"traceparent":"{HOST_TRACEPARENT}","baggage":"a=1"}}}}')
-    assert await session.relay("tools/list", params, listener=NOBODY) == response()
-    await session.run("add", params.head, within=timedelta(seconds=9), listener=NOBODY)
-    assert [asked[2] for asked in server.inner.asked] == [params, params.head]
+    assert await session.call(UpstreamCall("tools/list", params), NOBODY) == response()
+    await session.call(task_call("add", params, timedelta(seconds=9)), NOBODY)
+    assert [asked[1].params for asked in server.inner.asked] == [params, params]
 
 
 def test_without_tracing_nothing_starts_spans() -> None:
@@ -226,14 +233,14 @@ async def test_everything_but_calls_is_delegated_to_the_server(server: Server, t
     assert session.listed("add") == cast("Any", "add")
     session.tell(cast("Any", "note"))
     session.outcome(cast("Any", "response"))
-    await session.relay("ping", None, listener=NOBODY)
+    await session.call(UpstreamCall("ping", None), NOBODY)
     await session.close()
     await upstream.close()
     assert server.told == ["open", (NOBODY, host), "close"]
     assert [asked[:2] for asked in server.inner.asked] == [
         ("tell", "note"),
         ("outcome", "response"),
-        ("relay", "ping"),
+        ("call", UpstreamCall("ping", Params(f'{{"_meta":{{"traceparent":"{tracing.spans[0].traceparent}"}}}}'))),
         ("close",),
     ]
     assert (tracing.spans[0].said["server.address"], tracing.spans[0].said["server.port"]) == ("127.0.0.1", 80)
@@ -241,5 +248,5 @@ async def test_everything_but_calls_is_delegated_to_the_server(server: Server, t
 
 async def test_a_program_has_the_transport_pipe_and_no_address(server: Server, tracing: NotedTracing) -> None:
     session = traced(server, tracing, None).session(NOBODY, lambda: PRINCIPAL)
-    await session.relay("ping", None, listener=NOBODY)
+    await session.call(UpstreamCall("ping", None), NOBODY)
     assert tracing.spans[0].said == {"mount": "reports", "tool": None, "network.transport": "pipe"}

@@ -1,7 +1,6 @@
 """An upstream counts its open sessions and requests, and redirects new sessions to its successor."""
 
 import asyncio
-from datetime import timedelta
 from typing import Any, cast
 
 import pytest
@@ -11,6 +10,7 @@ from taskgate.domain.versions import Era
 from taskgate.lifecycle.task_listener import NOBODY
 from taskgate.sessions.upstream_usage import CountedUpstream, RequestCounter
 from taskgate.upstream.base import Upstream, UpstreamSession, Vitals
+from taskgate.upstream.calls import UpstreamCall
 from taskgate.upstream.principal import Principal
 
 PRINCIPAL = Principal(context="c")
@@ -25,13 +25,9 @@ class Session:
         self.asked: list[tuple[Any, ...]] = []
         self.fault = fault
 
-    async def relay(self, *arguments: Any, **more: Any) -> Any:
-        self.asked.append(("relay", *arguments, more))
-        return "relay"
-
-    async def run(self, *arguments: Any, **more: Any) -> Any:
-        self.asked.append(("run", *arguments, more))
-        return "run"
+    async def call(self, call: UpstreamCall, listener: Any) -> Any:
+        self.asked.append(("call", call, listener))
+        return "called"
 
     def __getattr__(self, name: str) -> Any:
         def note(*arguments: Any, **more: Any) -> Any:
@@ -143,13 +139,11 @@ async def test_everything_is_delegated_to_the_server_unchanged() -> None:
     await upstream.close()
     assert (upstream.name, upstream.vitals(), server.told) == ("reports", Vitals(True, "closed"), ["open", "close"])
     session = cast("Any", session_of(upstream))
-    more = {"listener": NOBODY, "principal": PRINCIPAL, "log_level": "info", "repeated": {"a": "b"}}
-    round_ = object()
+    call = UpstreamCall("ping")
     assert session.era is Era.MODERN
     assert session.open() == "open"
     assert session.welcome() == "welcome"
-    assert await session.relay("ping", None, tool="t", **more) == "relay"
-    assert await session.run("t", "{}", within=timedelta(1), resumes=round_, **more) == "run"
+    assert await session.call(call, NOBODY) == "called"
     assert session.outcome("response") == "outcome"
     assert session.tools() == "tools"
     assert session.listed("t") == "listed"
@@ -157,8 +151,7 @@ async def test_everything_is_delegated_to_the_server_unchanged() -> None:
     assert server.sessions[0].asked == [
         ("open", {}),
         ("welcome", {}),
-        ("relay", "ping", None, {"tool": "t", **more}),
-        ("run", "t", "{}", {"within": timedelta(1), "resumes": round_, **more}),
+        ("call", call, NOBODY),
         ("outcome", "response", {}),
         ("tools", {}),
         ("listed", "t", {}),
@@ -180,24 +173,18 @@ class Pending(Server):
         server = self
 
         class Slow(Session):
-            async def relay(self, *arguments: Any, **more: Any) -> Any:
+            async def call(self, call: UpstreamCall, listener: Any) -> Any:
                 await server.answers.wait()
                 if self.fault is not None:
                     raise self.fault
-
-            run = relay
 
         return cast("UpstreamSession", Slow(self.fault))
 
 
 def calls(session: UpstreamSession) -> list[asyncio.Task[Any]]:
     """A request and a task's call, both started."""
-    session_, more = cast("Any", session), {"listener": NOBODY}
-    loop = asyncio.get_running_loop()
-    return [
-        loop.create_task(session_.relay("ping", None, **more)),
-        loop.create_task(session_.run("t", "{}", within=timedelta(1), **more)),
-    ]
+    running = UpstreamCall("ping"), UpstreamCall("tools/call", tool="t", as_task=True)
+    return [asyncio.create_task(cast("Any", session).call(call, NOBODY)) for call in running]
 
 
 @pytest.mark.parametrize("ends", ["answer", "fault", "cancel"])
@@ -235,5 +222,5 @@ async def test_a_replaced_server_counts_together_with_its_successor() -> None:
 async def test_a_request_that_did_not_start_is_not_counted() -> None:
     requests = RequestCounter()
     session = session_of(CountedUpstream(Pending(), requests))
-    cast("Any", session).relay("ping", None, listener=NOBODY).close()
+    cast("Any", session).call(UpstreamCall("ping", None), NOBODY).close()
     assert requests.read() == {}

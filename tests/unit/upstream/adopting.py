@@ -9,6 +9,7 @@ import pytest
 
 from helpers.lasting_tool import LastingCall, LastingTool
 from helpers.scripted_upstream import ScriptedServer
+from helpers.upstream_calls import task_call
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
 from taskgate.protocol.server_messages import Question
@@ -74,7 +75,10 @@ async def after(server: ScriptedServer, before: Before) -> AsyncIterator[Caller]
 def going_on(caller: Caller, resumed: Resumed, ear: Ear | None = None) -> asyncio.Task[Any]:
     """The call, as the process that took it over goes on with it."""
     listener = ear or caller.heard.of_calls
-    run = caller.session.run("long", "{}", within=timedelta(seconds=60), listener=listener, resumes=resumed)
+    run = caller.session.call(
+        task_call("long", "{}", timedelta(seconds=60), resumes=resumed),
+        listener,
+    )
     return asyncio.create_task(run)
 
 

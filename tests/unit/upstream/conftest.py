@@ -10,6 +10,7 @@ import pytest
 from helpers.exchange_server import ExchangeServer
 from helpers.scripted_tasks import ScriptedTasks
 from helpers.scripted_upstream import ScriptedServer
+from helpers.upstream_calls import task_call
 from taskgate.clock import Clock, SystemClock, SystemEntropy
 from taskgate.domain.versions import Peer, Revision
 from taskgate.protocol.discovery import ServerDescription
@@ -19,6 +20,7 @@ from taskgate.protocol.messages import Notification, Params, Response
 from taskgate.protocol.modern.upstream import ModernUpstream
 from taskgate.upstream.base import UpstreamSession
 from taskgate.upstream.call_listener import ServerQuestion
+from taskgate.upstream.calls import UpstreamCall
 from taskgate.upstream.http import HttpTransport, HttpUpstream, UpstreamObserver, UpstreamSettings
 from taskgate.upstream.principal import Principal
 from taskgate.upstream.resume_points import ResumePoint
@@ -114,12 +116,12 @@ class Caller:
     async def call(self, tool: str = "echo", *, progress: bool = False, ear: Ear | None = None) -> Response:
         """Relay a `tools/call`; `progress` asks to hear of it, and `ear` hears instead of the one of all calls."""
         params, listener = call_params(tool, progress=progress), ear or self.heard.of_calls
-        return await self.session.relay("tools/call", params, listener=listener, tool=tool)
+        return await self.session.call(UpstreamCall("tools/call", params, tool=tool), listener)
 
     async def run(self, tool: str = "echo", *, within: float = 60, ear: Ear | None = None) -> Any:
         """Run a `tools/call` as a task does, for what it means."""
         params, listener = call_params(tool).head, ear or self.heard.of_calls
-        response = await self.session.run(tool, params, within=timedelta(seconds=within), listener=listener)
+        response = await self.session.call(task_call(tool, params, timedelta(seconds=within)), listener)
         return self.session.outcome(response)
 
     async def close(self) -> None:

@@ -17,12 +17,12 @@ from taskgate.protocol.messages import Params, Response
 from taskgate.protocol.modern.upstream import ModernUpstream
 from taskgate.system.timer_wheel import TimerWheel
 from taskgate.upstream.base import Transport, UpstreamSession
-from taskgate.upstream.calls import Patience, UpstreamContext
+from taskgate.upstream.calls import UpstreamCall
+from taskgate.upstream.context import ModernUpstreamContext, Patience, UpstreamContext
 from taskgate.upstream.credentials.speaking import Credentials
 from taskgate.upstream.era import EraFinder
 from taskgate.upstream.lasting import Lasting
 from taskgate.upstream.legacy.session import HttpSession
-from taskgate.upstream.modern.context import ModernUpstreamContext
 from taskgate.upstream.modern.session import ModernSession
 from taskgate.upstream.principal import Principal
 from taskgate.upstream.sending import SessionTransport
@@ -41,7 +41,7 @@ class Guest:
     async def call(self, tool: str = "echo", *, progress: bool = False, ear: Ear | None = None) -> Response:
         """Relay a `tools/call`."""
         params, listener = call_params(tool, progress=progress), ear or self.heard.of_calls
-        return await self.session.relay("tools/call", params, listener=listener, tool=tool)
+        return await self.session.call(UpstreamCall("tools/call", params, tool=tool), listener)
 
     def calling(self, tool: str = "echo", **more: Any) -> "asyncio.Task[Response]":
         """The same, in the background."""
@@ -49,7 +49,7 @@ class Guest:
 
     async def ask(self, method: str, params: Any = None) -> Response:
         """Relay any other request."""
-        return await self.session.relay(method, params, listener=self.heard.of_calls)
+        return await self.session.call(UpstreamCall(method, params), self.heard.of_calls)
 
     def ask_later(self, method: str, params: str) -> "asyncio.Task[Response]":
         """The same, in the background."""

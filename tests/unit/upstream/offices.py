@@ -16,6 +16,7 @@ from taskgate.protocol.legacy.upstream import LegacyUpstream
 from taskgate.protocol.messages import Params
 from taskgate.protocol.modern.upstream import ModernUpstream
 from taskgate.upstream.base import UpstreamSession
+from taskgate.upstream.calls import UpstreamCall
 from taskgate.upstream.http import HttpUpstream, UpstreamObserver, UpstreamSettings
 from taskgate.upstream.principal import Principal
 from taskgate.upstream.settings import GrantKind, GrantSettings
@@ -87,7 +88,7 @@ class Office:
 async def relay(session: UpstreamSession) -> Any:
     """One call in that session."""
     async with bounded():
-        return await session.relay("tools/call", CALL, listener=Deaf())
+        return await session.call(UpstreamCall("tools/call", CALL), Deaf())
 
 
 async def failure(session: UpstreamSession) -> UpstreamFailed:

@@ -11,11 +11,12 @@ from aiohttp import web
 from helpers.lasting_tool import LastingTool
 from helpers.manual_clock import SeededEntropy
 from helpers.scripted_upstream import ScriptedServer
+from helpers.upstream_calls import task_call
 from helpers.waiting import bounded, eventually
 from taskgate.domain.versions import Era, Peer, Revision
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream import failures
-from taskgate.upstream.calls import first_id
+from taskgate.upstream.context import first_id
 from taskgate.upstream.legacy import resuming
 from taskgate.upstream.resume_points import Resumed, ResumePoint
 from taskgate.upstream.settings import TransportKind
@@ -85,7 +86,7 @@ async def test_the_last_of_those_who_go_on_in_a_session_ends_it_where_nobody_els
     await before.call.listened_to(2)
     within, ear = timedelta(seconds=60), Ear()
     second = resumed._replace(resume_point=before.resume_point._replace(request=-1))
-    waiting = asyncio.create_task(other.run("long", "{}", within=within, listener=ear, resumes=second))
+    waiting = asyncio.create_task(other.call(task_call("long", "{}", within, resumes=second), ear))
     await before.call.listened_to(3)
     before.call.answer(DONE)
     async with bounded():
@@ -190,7 +191,10 @@ async def test_a_call_is_gone_on_with_in_the_era_that_it_was_made_in_and_nothing
     session, ear = anew().session, Ear()
     resumed = Resumed(ResumePoint(revision=revision), {})
     with pytest.raises(UpstreamFailed) as failed:
-        await session.run("echo", "{}", within=timedelta(seconds=20), listener=ear, resumes=resumed)
+        await session.call(
+            task_call("echo", "{}", timedelta(seconds=20), resumes=resumed),
+            ear,
+        )
     assert isinstance(failed.value, failures.Gone)
     assert (arrived(plain), session.era) == ([], Era.MODERN if revision == "2026-07-28" else Era.LEGACY)
     await session.close()

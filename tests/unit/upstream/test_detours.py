@@ -15,6 +15,7 @@ from helpers.waiting import bounded, eventually
 from taskgate.domain.versions import Peer, Revision
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream.call_listener import ServerQuestion
+from taskgate.upstream.calls import UpstreamCall
 from taskgate.upstream.legacy.detours import MAX_ROUNDS
 from unit.upstream.conftest import EVERYTHING, Caller, Ear, new_caller
 from unit.upstream.eras import in_turn, refuses
@@ -90,7 +91,7 @@ async def test_a_task_is_sent_again_too_and_tells_its_progress_under_the_new_id(
 async def test_other_requests_are_sent_again_too(server: ScriptedServer, modern: Caller) -> None:
     server.methods["resources/read"] = in_turn(wants(request_context()), result({"contents": []}))
     async with bounded():
-        response = await modern.session.relay("resources/read", None, listener=Answering(answers=[ACCEPTED]))
+        response = await modern.session.call(UpstreamCall("resources/read", None), Answering(answers=[ACCEPTED]))
     assert response.error is None
 
 
@@ -195,9 +196,9 @@ async def test_the_second_try_has_what_is_left_of_the_calls_time(
     natives = modern.session._natives  # type: ignore[attr-defined]
     reach = natives._reach
 
-    async def recording(errand: Any, *spent: float) -> Any:
-        ceilings.append(errand.bounds.ceiling)
-        return await reach.ask(errand, *spent)
+    async def recording(call: Any, *listener: Any, **more: Any) -> Any:
+        ceilings.append(call.bounds.ceiling)
+        return await reach.ask(call, *listener, **more)
 
     monkeypatch.setattr(natives, "_reach", reach._replace(ask=recording))
     async with bounded():

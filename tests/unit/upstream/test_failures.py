@@ -24,6 +24,7 @@ from helpers.scripted_upstream import (
 from helpers.waiting import bounded
 from taskgate.domain.events import CallFaulted, CallSucceeded
 from taskgate.errors import UpstreamFailed
+from taskgate.upstream.calls import UpstreamCall
 
 FINE = {"content": []}
 
@@ -149,7 +150,7 @@ async def test_a_request_whose_answer_does_not_begin_in_time_fails(server: Scrip
     await caller.session.open()
     server.methods["prompts/list"] = Hold()
     with pytest.raises(UpstreamFailed) as failed:
-        await caller.session.relay("prompts/list", None, listener=caller.heard.of_calls)
+        await caller.session.call(UpstreamCall("prompts/list", None), caller.heard.of_calls)
     assert (failed.value.reason, failed.value.dispatched) == ("timeout", True)
 
 

@@ -13,6 +13,7 @@ from taskgate.domain.versions import Era
 from taskgate.errors import UpstreamFailed
 from taskgate.protocol.messages import Params
 from taskgate.upstream import lasting
+from taskgate.upstream.calls import UpstreamCall
 from taskgate.upstream.lasting import Lasting
 from taskgate.upstream.legacy import talk as talking
 from unit.upstream.conftest import Caller
@@ -23,7 +24,7 @@ ALL = {"resources": {"subscribe": True}, "logging": {}, "tools": {}}
 async def ask(caller: Caller, method: str, **params: Any) -> Any:
     """Relay a request of the host."""
     async with bounded():
-        return await caller.session.relay(method, Params(json.dumps(params)), listener=caller.heard.of_calls)
+        return await caller.session.call(UpstreamCall(method, Params(json.dumps(params))), caller.heard.of_calls)
 
 
 async def subscribe(caller: Caller, *uris: str) -> None:

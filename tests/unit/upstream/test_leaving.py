@@ -9,6 +9,7 @@ import pytest
 
 from helpers.exchange_server import ExchangeServer
 from helpers.scripted_upstream import Hold, ScriptedServer
+from helpers.upstream_calls import task_call
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream.base import UpstreamSession
@@ -27,7 +28,7 @@ class Way:
         self.session, self.begun, self.gate = session, begun, gate
 
     def run(self, within: timedelta = LONG) -> "asyncio.Task[Any]":
-        return asyncio.create_task(self.session.run("echo", CALL.head, within=within, listener=Deaf()))
+        return asyncio.create_task(self.session.call(task_call("echo", CALL, within), Deaf()))
 
 
 async def wait_for_a_token(office: Callable[..., Office], endpoint: ExchangeServer, _: pytest.MonkeyPatch) -> Way:

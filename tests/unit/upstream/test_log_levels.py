@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 
 from helpers.scripted_upstream import Hold, ScriptedServer, error, resets, status
+from helpers.upstream_calls import task_call
 from helpers.waiting import bounded
 from taskgate.errors import UpstreamFailed
+from taskgate.upstream.calls import UpstreamCall
 from taskgate.upstream.legacy import talk as talking
 from unit.upstream.conftest import Caller, call_params
 
@@ -23,7 +25,7 @@ async def call(caller: Caller, level: str | None) -> Any:
     """A call that wants so much of a log."""
     params = call_params("echo")
     async with bounded():
-        return await caller.session.relay("tools/call", params, listener=caller.heard.of_calls, log_level=level)
+        return await caller.session.call(UpstreamCall("tools/call", params, log_level=level), caller.heard.of_calls)
 
 
 def levels(server: ScriptedServer) -> list[str]:
@@ -55,8 +57,9 @@ async def test_the_level_is_told_before_the_request(logging: ScriptedServer, cal
 
 
 async def test_a_task_has_its_level_too(logging: ScriptedServer, caller: Caller) -> None:
-    await caller.session.run(
-        "echo", call_params("echo").head, within=talking.SIGN_OF_LIFE, listener=caller.heard.of_calls, log_level="debug"
+    await caller.session.call(
+        task_call("echo", call_params("echo"), talking.SIGN_OF_LIFE, log_level="debug"),
+        caller.heard.of_calls,
     )
     assert levels(logging) == ["debug"]
 
@@ -101,7 +104,10 @@ async def test_a_call_is_not_sent_whose_time_was_over_before_the_level_was_set(
     logging.methods["logging/setLevel"] = Hold()
     params, within = call_params("echo").head, talking.SIGN_OF_LIFE / 50
     with pytest.raises(UpstreamFailed) as failed:
-        await caller.session.run("echo", params, within=within, listener=caller.heard.of_calls, log_level="info")
+        await caller.session.call(
+            task_call("echo", params, within, log_level="info"),
+            caller.heard.of_calls,
+        )
     assert (failed.value.reason, failed.value.dispatched) == ("timeout", False)
     assert logging.heard("tools/call") == []
 

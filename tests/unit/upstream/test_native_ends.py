@@ -140,7 +140,7 @@ async def test_a_call_that_is_given_up_before_it_left_does_not_leave(
     natives, begun, ends = caller.session._natives, asyncio.Event(), asyncio.Event()  # type: ignore[attr-defined]
     reach = natives._reach
 
-    async def slowly(errand: Any, *spent: float) -> Any:
+    async def slowly(*_: Any, **__: Any) -> Any:
         begun.set()
         try:
             await asyncio.get_running_loop().create_future()

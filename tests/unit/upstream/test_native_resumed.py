@@ -8,6 +8,7 @@ import pytest
 
 from helpers.scripted_tasks import ScriptedTask, ScriptedTasks
 from helpers.scripted_upstream import ScriptedServer, event, open_stream
+from helpers.upstream_calls import task_call
 from helpers.waiting import eventually
 from taskgate.domain.events import CallSucceeded
 from taskgate.protocol.messages import Params
@@ -62,7 +63,10 @@ def goes_on(caller: Caller, ear: Ear, resumed: Resumed) -> "asyncio.Task[Any]":
     async def call() -> Any:
         params, within = call_params("research").head, timedelta(seconds=60)
         return caller.session.outcome(
-            await caller.session.run("research", params, within=within, listener=ear, resumes=resumed)
+            await caller.session.call(
+                task_call("research", params, within, resumes=resumed),
+                ear,
+            )
         )
 
     return asyncio.create_task(call())

@@ -13,7 +13,8 @@ from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.errors import UpstreamFailed
 from taskgate.protocol.extensions import BUILT_IN, EVENTS, Extension, ExtensionPolicy
-from taskgate.upstream.calls import Call, CallBounds, Patience, briefly
+from taskgate.upstream.calls import Call, CallBounds, briefly
+from taskgate.upstream.context import Patience
 from taskgate.upstream.settings import ToolTimeouts
 from unit.upstream.conftest import Caller, settings_for, speaks_for_anybody
 

@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 
 from helpers.scripted_upstream import ScriptedServer
+from helpers.upstream_calls import task_call
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream.resume_points import NextRound
 from unit.upstream.conftest import Caller
@@ -19,8 +20,9 @@ async def test_a_round_of_a_server_that_was_of_the_other_era_is_refused_and_noth
 ) -> None:
     span = timedelta(seconds=9)
     with pytest.raises(UpstreamFailed, match="rounds") as failed:
-        await caller.session.run(
-            "echo", "{}", within=span, listener=caller.heard.of_calls, resumes=NextRound(None, {}, yes)
+        await caller.session.call(
+            task_call("echo", "{}", span, resumes=NextRound(None, {}, yes)),
+            caller.heard.of_calls,
         )
     assert (failed.value.reason, failed.value.dispatched) == ("refused", True)
     assert server.heard("tools/call") == []

@@ -7,6 +7,7 @@ import pytest
 
 from helpers.modern_server import ModernServer
 from helpers.scripted_upstream import Hold, ScriptedServer, error, result, status
+from helpers.upstream_calls import task_call
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.domain.events import CallSucceeded
@@ -113,8 +114,8 @@ async def test_the_time_that_the_era_took_is_time_of_the_call(plain: ScriptedSer
     class Recording:
         era = Era.LEGACY
 
-        async def run(self, tool, params, *, within, **more):
-            given.append(within)
+        async def call(self, call, listener):
+            given.append(call.within)
 
         async def close(self) -> None:
             pass
@@ -123,7 +124,10 @@ async def test_the_time_that_the_era_took_is_time_of_the_call(plain: ScriptedSer
         return Recording(), timedelta(seconds=7)
 
     monkeypatch.setattr(caller.session, "_found_within", found)
-    await caller.session.run("echo", "{}", within=timedelta(seconds=10), listener=caller.heard.of_calls)
+    await caller.session.call(
+        task_call("echo", "{}", timedelta(seconds=10)),
+        caller.heard.of_calls,
+    )
     assert given == [timedelta(seconds=3)]
 
 

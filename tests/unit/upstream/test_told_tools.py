@@ -7,6 +7,7 @@ import pytest
 from helpers.scripted_upstream import ScriptedServer, note
 from helpers.waiting import eventually
 from taskgate.protocol.messages import Params, Response
+from taskgate.upstream.calls import UpstreamCall
 from unit.upstream.conftest import Caller
 
 TOOL: dict[str, Any] = {"name": "echo", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}
@@ -20,7 +21,7 @@ def tools(server: ScriptedServer) -> None:
 
 async def host_lists(caller: Caller, params: str | None = None) -> Response:
     found = None if params is None else Params(params)
-    return await caller.session.relay("tools/list", found, listener=caller.heard.of_calls)
+    return await caller.session.call(UpstreamCall("tools/list", found), caller.heard.of_calls)
 
 
 @pytest.mark.parametrize("params", [None, "{}", '{"_meta":{}}'])

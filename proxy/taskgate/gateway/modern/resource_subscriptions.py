@@ -20,6 +20,7 @@ from taskgate.lifecycle.task_listener import NOBODY
 from taskgate.protocol.messages import Params
 from taskgate.protocol.vocabulary import RESOURCES_SUBSCRIBE, RESOURCES_UNSUBSCRIBE
 from taskgate.system.background import Background
+from taskgate.upstream.calls import UpstreamCall
 
 
 class _Interest:
@@ -61,9 +62,8 @@ class ResourceSubscriptions:
                 if not interest.has_agreed:
                     # The request may reach the server even if it fails here.
                     interest.may_be_subscribed = True
-                    response = await session.upstream.relay(
-                        RESOURCES_SUBSCRIBE, _uri_params(uri), listener=NOBODY, principal=principal_of(caller)
-                    )
+                    call = UpstreamCall(RESOURCES_SUBSCRIBE, _uri_params(uri), principal=principal_of(caller))
+                    response = await session.upstream.call(call, NOBODY)
                     interest.has_agreed = interest.may_be_subscribed = response.error is None
         except BaseException:
             self.part(session, uri)
@@ -93,7 +93,7 @@ class ResourceSubscriptions:
                     with suppress(UpstreamFailed):
                         # As the session's current caller: the token of the first subscriber may
                         # have expired.
-                        await session.upstream.relay(RESOURCES_UNSUBSCRIBE, _uri_params(uri), listener=NOBODY)
+                        await session.upstream.call(UpstreamCall(RESOURCES_UNSUBSCRIBE, _uri_params(uri)), NOBODY)
         if not interest.streams and self._interests.get((session, uri)) is interest:
             del self._interests[session, uri]
 

@@ -17,7 +17,7 @@ from taskgate.jsontext.edits import dump, splice
 from taskgate.jsontext.spans import Members, skip_space
 from taskgate.protocol import vocabulary as names
 from taskgate.protocol.faults import protocol_violation
-from taskgate.protocol.jsonrpc import request_text, result_text
+from taskgate.protocol.jsonrpc import result_text
 from taskgate.protocol.legacy.results import WITHOUT_TASK
 from taskgate.protocol.messages import Notification, Params, Response, value_of
 from taskgate.protocol.meta import edits_for
@@ -44,7 +44,7 @@ class LegacyServerTasks:
     - `is_supported`: whether the server makes tasks of calls on request.
     - `with_task`: the parameters of a call with a `task` member. Parameters that are no object stay
       as they are.
-    - `request`: the text of a `tasks/*` request about a task.
+    - `params`: the parameters of a `tasks/*` request about a task.
     - `read_created`: the first state of the task in the answer to the call; None if the answer is
       the call's own response.
     - `read_state`: the task in the answer to `tasks/get`; None if the server does not know it.
@@ -79,11 +79,11 @@ class LegacyServerTasks:
         member = f'"task":{{"ttl":{max(1, min(ttl, MAX_TTL) // _MILLISECOND)}}}{comma}'
         return params._replace(head=head[:at] + member + head[at:])
 
-    def request(self, id: RequestId, method: str, task: str) -> str:
-        """The request `method`, one of `tasks/*`, about that task."""
+    def params(self, task: str) -> Params:
+        """The parameters of a `tasks/*` request about that task."""
         # The related-task key is not sent: servers that find it send the answer on the stream of
         # the task. Only `taskId` selects the task (L-GET-3).
-        return request_text(id, method, dump({"taskId": task}))
+        return Params(dump({"taskId": task}))
 
     def read_created(self, response: Response) -> ServerTask | None:
         """The task that a response announces; None for any other response, which is the call's

@@ -48,7 +48,8 @@ class LegacyUpstream:
     messages raise UpstreamFailed.
 
     - `handshake`, `read_welcome`, `initialized`: the start of a session, in that order.
-    - `call`, `list_tools`, `cancel`: requests, and the notification that one is given up.
+    - `call`, `cancel`: a request, and the notification that one is given up.
+    - `page_of_tools`: the parameters for one page of `tools/list`.
     - `with_token_slot`: parameters of a call, split where `call` puts its id as progress token.
     - `decode`: any message of the server; None for one that is ignored.
     - `answer`: the response to a question of the server.
@@ -146,9 +147,9 @@ class LegacyUpstream:
             return Params(params[: token.start], params[token.end :])
         return _with_slot(params, meta.start + 1, '"progressToken":', "", has_more=bool(meta.members))
 
-    def list_tools(self, id: RequestId, cursor: RawJson | None) -> str:
-        """The request for a page of `tools/list`."""
-        return request_text(id, names.TOOLS_LIST, "{}" if cursor is None else f'{{"cursor":{cursor}}}')
+    def page_of_tools(self, cursor: RawJson | None) -> Params:
+        """The parameters of a request for a page of `tools/list`."""
+        return Params("{}" if cursor is None else f'{{"cursor":{cursor}}}')
 
     def read_tools(self, response: Response) -> ToolPage:
         """The tools and next cursor of a page of `tools/list`; UpstreamFailed if the server

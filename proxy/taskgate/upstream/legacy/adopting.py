@@ -14,7 +14,9 @@ from typing import NamedTuple
 from taskgate.errors import UpstreamFailed
 from taskgate.protocol.messages import Response
 from taskgate.upstream import failures
-from taskgate.upstream.calls import Call, UpstreamContext, UpstreamRequest
+from taskgate.upstream.call_listener import CallListener
+from taskgate.upstream.calls import Call, UpstreamCall
+from taskgate.upstream.context import UpstreamContext
 from taskgate.upstream.legacy.talk import Talk
 from taskgate.upstream.resume_points import Resumed, ResumePoint
 from taskgate.upstream.single import SingleFlight
@@ -112,15 +114,15 @@ class Adopting:
         self._adopted: Adopted | None = None
         self._resumed: Resumed | None = None
 
-    async def go_on(self, request: UpstreamRequest, resumed: Resumed) -> Response:
+    async def go_on(self, call: UpstreamCall, listener: CallListener, resumed: Resumed) -> Response:
         """Resume a call of another process and return its answer.
 
-        `request` is the call as this process would send it. It is not sent: its bounds, listener
-        and principal are used. Raises UpstreamFailed, always as `dispatched`, because the other
+        `call` is the call as this process would send it. It is not sent: its bounds and principal
+        are used. Raises UpstreamFailed, always as `dispatched`, because the other
         process sent the call. Gone: the server no longer knows the call.
         """
         try:
-            return await self._resume(request, self.stand(resumed), resumed)
+            return await self._resume(call, listener, self.stand(resumed), resumed)
         except UpstreamFailed as failure:
             raise failures.sent(failure) from None
 
@@ -155,24 +157,25 @@ class Adopting:
         await adopted.give_back(resumed)
         return True
 
-    async def _resume(self, request: UpstreamRequest, talk: Talk, resumed: Resumed) -> Response:
+    async def _resume(self, call: UpstreamCall, listener: CallListener, talk: Talk, resumed: Resumed) -> Response:
         """Reopen the stream of the call after its last event, and return the answer."""
         resume_point = resumed.resume_point
         # Without both, the stream with the answer cannot be reopened.
         if resume_point.event is None or resume_point.request is None:
             raise failures.Gone
-        call = Call(resume_point.request, request.listener, request.bounds, principal=request.principal)
-        call.is_lasting = True
+        assert call.bounds is not None, "the session has set its timeouts"
+        pending = Call(resume_point.request, listener, call.bounds, principal=call.principal)
+        pending.is_lasting = True
         began = asyncio.get_running_loop().time()
         error: str | None = "cancelled"
         try:
-            response = await talk.conversation.ask(call, resumed)
+            response = await talk.conversation.ask(pending, resumed)
             error = None if response.error is None else str(response.error_code)
         except UpstreamFailed as failure:
             error = failure.reason
             raise
         finally:
-            self._upstream_context.observer.answered(request.method, asyncio.get_running_loop().time() - began, error)
+            self._upstream_context.observer.answered(call.method, asyncio.get_running_loop().time() - began, error)
         if self._upstream_context.dialect.url_questions(response, talk.conversation.host):
             # It is unknown whether the call was sent again after its host had visited the URL.
             raise failures.Gone

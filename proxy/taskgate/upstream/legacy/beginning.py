@@ -17,7 +17,7 @@ from taskgate.errors import UpstreamFailed
 from taskgate.protocol.discovery import ServerDescription
 from taskgate.protocol.vocabulary import INITIALIZE
 from taskgate.upstream import failures
-from taskgate.upstream.calls import UpstreamContext
+from taskgate.upstream.context import UpstreamContext
 from taskgate.upstream.lasting import Lasting
 from taskgate.upstream.legacy.audience import Audience
 from taskgate.upstream.legacy.conversation import Conversation

@@ -33,7 +33,8 @@ from taskgate.system.offload import LARGE
 from taskgate.upstream import failures
 from taskgate.upstream.beside import heard_aside
 from taskgate.upstream.call_listener import CallListener
-from taskgate.upstream.calls import Call, UpstreamContext
+from taskgate.upstream.calls import Call
+from taskgate.upstream.context import UpstreamContext
 from taskgate.upstream.legacy.asides import BackgroundPosts
 from taskgate.upstream.legacy.attribution import Attribution
 from taskgate.upstream.legacy.audience import Audience, is_left

@@ -8,6 +8,7 @@ not wait. If the host agrees to all of them, the same request is sent again (doc
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
@@ -17,7 +18,7 @@ from taskgate.protocol.messages import Notification, Response
 from taskgate.protocol.server_messages import Answer, Question
 from taskgate.upstream import failures
 from taskgate.upstream.call_listener import CallListener
-from taskgate.upstream.calls import UpstreamRequest
+from taskgate.upstream.calls import UpstreamCall
 from taskgate.upstream.principal import Principal
 
 MAX_ROUNDS: Final = 4
@@ -88,7 +89,11 @@ class Detours:
         self._ended = False
 
     async def after(
-        self, request: UpstreamRequest, response: Response, ask: Callable[[UpstreamRequest], Awaitable[Response]]
+        self,
+        call: UpstreamCall,
+        listener: CallListener,
+        response: Response,
+        ask: Callable[[UpstreamCall, CallListener], Awaitable[Response]],
     ) -> Response:
         """Handle an error response: ask the host, send the request again by `ask`, and so on.
 
@@ -96,17 +101,16 @@ class Detours:
         agree to all of them. Asking and sending share the time of the request, its ceiling. Raises
         UpstreamFailed.
         """
-        if request.listener is None:
-            return response
-        loop = asyncio.get_running_loop()
-        ends = loop.time() + request.bounds.ceiling
+        bounds, loop = call.bounds, asyncio.get_running_loop()
+        assert bounds is not None, "the request was sent"
+        ends = loop.time() + bounds.ceiling
         for _ in range(MAX_ROUNDS):
             questions = self._dialect.url_questions(response, self._host)
-            if not questions or not await self._agreed_before(ends, questions, request.listener):
+            if not questions or not await self._agreed_before(ends, questions, listener):
                 break
             # The server refused before it acted, so a repeated request acts only once.
             left = timedelta(seconds=ends - loop.time())
-            response = await ask(request._replace(bounds=request.bounds.within(left)))
+            response = await ask(replace(call, bounds=bounds.within(left)), listener)
         return response
 
     async def _agreed_before(self, ends: float, questions: Sequence[Question], listener: CallListener) -> bool:

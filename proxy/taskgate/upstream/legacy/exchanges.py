@@ -23,7 +23,8 @@ from taskgate.protocol.vocabulary import SESSION_HEADER, VERSION_HEADER
 from taskgate.system.offload import LARGE, in_thread
 from taskgate.upstream import failures
 from taskgate.upstream.base import POSTED, Incoming, Outgoing
-from taskgate.upstream.calls import Call, UpstreamContext
+from taskgate.upstream.calls import Call
+from taskgate.upstream.context import UpstreamContext
 from taskgate.upstream.legacy.resuming import EventPosition, behind, end_of, go_on
 from taskgate.upstream.principal import Principal
 

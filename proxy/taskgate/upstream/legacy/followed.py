@@ -10,7 +10,8 @@ from collections.abc import Iterator
 
 from taskgate.domain.record import TaskStatus
 from taskgate.protocol.server_messages import ServerTask, progress_done, text_progress
-from taskgate.upstream.calls import Call, UpstreamRequest
+from taskgate.upstream.call_listener import CallListener
+from taskgate.upstream.calls import Call, UpstreamCall
 
 
 class TaskCall(Call):
@@ -22,8 +23,18 @@ class TaskCall(Call):
     sent as progress too.
     """
 
-    def __init__(self, id: int, request: UpstreamRequest, task: ServerTask, *, tells: bool, spent: float = 0) -> None:
-        super().__init__(id, request.listener, request.bounds, principal=request.principal, spent=spent)
+    def __init__(
+        self,
+        id: int,
+        call: UpstreamCall,
+        listener: CallListener,
+        task: ServerTask,
+        *,
+        tells: bool,
+        spent: float = 0,
+    ) -> None:
+        assert call.bounds is not None, "the session has set its timeouts"
+        super().__init__(id, listener, call.bounds, principal=call.principal, spent=spent)
         self.sent = True
         self.stirs = asyncio.Event()
         self.task = task._replace(message=None)

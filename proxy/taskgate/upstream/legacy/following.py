@@ -21,13 +21,15 @@ from taskgate.protocol.server_messages import ServerTask
 from taskgate.protocol.vocabulary import TASKS_GET, TASKS_RESULT
 from taskgate.system.offload import offload
 from taskgate.upstream import failures
-from taskgate.upstream.calls import CallBounds, UpstreamContext, UpstreamRequest, briefly
+from taskgate.upstream.calls import CallBounds, UpstreamCall, briefly
+from taskgate.upstream.context import UpstreamContext
 from taskgate.upstream.legacy.followed import TaskCall
 from taskgate.upstream.legacy.talk import Talk
 from taskgate.upstream.looks import Looks
 
-Ask = Callable[[UpstreamRequest], Coroutine[Any, Any, Response]]
-"""Sends one request of a session, in its current connection; opens one if there is none."""
+Ask = Callable[..., Coroutine[Any, Any, Response]]
+"""Sends one request of a session, in its current connection; opens one if there is none. It is
+`HttpSession._ask`."""
 
 _FOR_GOOD: Final = frozenset(
     {UpstreamReason.MALFORMED.value, UpstreamReason.TOO_LARGE.value, UpstreamReason.REDIRECT.value}
@@ -52,6 +54,7 @@ class TaskFollower:
         self._talk = talk
         # The connection in which the call was registered last.
         self._registered_in: Talk | None = None
+        self._about = upstream_context.dialect.tasks.params(call.task.id)
         self._looks = Looks(call.task.id)
         # The loop times before which neither is sent: the next poll, and the next `tasks/result`.
         self._poll_due = self._result_due = 0.0
@@ -93,17 +96,15 @@ class TaskFollower:
         call = self._call
         if self._result_request is not None or call.is_working() or self._now() < self._result_due:
             return
-        write_it = self._writer_of(TASKS_RESULT)
 
         # Called at the moment of sending: the connection may be a new one.
-        def write(id: int) -> str:
+        def numbered(id: int) -> None:
             self._register()
             if self._registered_in is not None:
                 self._registered_in.conversation.followed.has_part(id, call)
-            return write_it(id)
 
-        request = UpstreamRequest(TASKS_RESULT, write, CallBounds(_ENDLESS, _ENDLESS, call.bounds.idle))
-        self._result_request = asyncio.get_running_loop().create_task(self._ask(request))
+        request = UpstreamCall(TASKS_RESULT, self._about, bounds=CallBounds(_ENDLESS, _ENDLESS, call.bounds.idle))
+        self._result_request = asyncio.get_running_loop().create_task(self._ask(request, numbered=numbered))
         self._result_request.add_done_callback(lambda _: call.stirs.set())
 
     async def _wait(self) -> None:
@@ -166,7 +167,7 @@ class TaskFollower:
         bounds = briefly(upstream_context.settings.first_byte)
         try:
             # Asked for the principal of the session: the caller and their token may be gone by now.
-            response = await self._ask(UpstreamRequest(TASKS_GET, self._writer_of(TASKS_GET), bounds))
+            response = await self._ask(UpstreamCall(TASKS_GET, self._about, bounds=bounds))
             task = upstream_context.dialect.tasks.read_state(call.task.id, response)
         except UpstreamFailed as failure:
             self._plan_retry(failure)
@@ -218,10 +219,6 @@ class TaskFollower:
         if failure.retry_after is not None:
             pause = max(pause, failure.retry_after.total_seconds())
         self._poll_due = self._result_due = now + pause
-
-    def _writer_of(self, method: str) -> Callable[[int], str]:
-        """Return the function that writes a request about the task, under a request id."""
-        return partial(self._upstream_context.dialect.tasks.request, method=method, task=self._call.task.id)
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()

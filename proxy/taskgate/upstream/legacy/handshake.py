@@ -10,7 +10,8 @@ from taskgate.errors import UpstreamFailed
 from taskgate.protocol.discovery import ServerDescription
 from taskgate.protocol.messages import Response, value_of
 from taskgate.upstream import failures
-from taskgate.upstream.calls import Call, UpstreamContext, briefly
+from taskgate.upstream.calls import Call, briefly
+from taskgate.upstream.context import UpstreamContext
 from taskgate.upstream.failures import Unwelcome
 from taskgate.upstream.settings import TransportKind
 

@@ -9,6 +9,7 @@ server, unless another process resumes the call. Each `HttpSession` has one `Nat
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -18,12 +19,14 @@ from taskgate.domain.record import TaskStatus
 from taskgate.errors import UpstreamFailed
 from taskgate.protocol.discovery import ListedTool
 from taskgate.protocol.faults import protocol_violation
-from taskgate.protocol.messages import Params, Response
+from taskgate.protocol.messages import Response
 from taskgate.protocol.server_messages import Question, ServerTask
-from taskgate.protocol.vocabulary import TASKS_CANCEL, TOOLS_CALL
+from taskgate.protocol.vocabulary import TASKS_CANCEL
 from taskgate.system.cancel_scope import ScopeCancelled
 from taskgate.upstream import failures
-from taskgate.upstream.calls import UpstreamContext, UpstreamRequest
+from taskgate.upstream.call_listener import CallListener
+from taskgate.upstream.calls import CallBounds, UpstreamCall
+from taskgate.upstream.context import UpstreamContext
 from taskgate.upstream.legacy.adopting import Adopting
 from taskgate.upstream.legacy.audience import is_left
 from taskgate.upstream.legacy.conversation import Conversation
@@ -41,15 +44,14 @@ MAY_BE: Final = frozenset({TaskSupport.REQUIRED, TaskSupport.OPTIONAL})
 class Reach(NamedTuple):
     """Functions of the `HttpSession` that its `Natives` uses.
 
-    `ask(request, spent)` sends a plain request; `spent` are the seconds of its time that have
-    passed. `talk` returns the current connection, None without one. `ready` opens one for a
-    request, and returns it with the seconds that it took. `listed` and `tools` are those of
-    UpstreamSession.
+    `ask` sends a plain request, as `HttpSession._ask`. `talk` returns the current connection, None
+    without one. `ready` opens one for a request, and returns it with the seconds that it took.
+    `listed` and `tools` are those of UpstreamSession.
     """
 
     ask: Callable[..., Coroutine[Any, Any, Response]]
     talk: Callable[[], Talk | None]
-    ready: Callable[[UpstreamRequest], Awaitable[tuple[Talk, float]]]
+    ready: Callable[[UpstreamCall, CallBounds], Awaitable[tuple[Talk, float]]]
     listed: Callable[[str], ListedTool | None]
     tools: Callable[[], Awaitable[Mapping[str, ListedTool]]]
 
@@ -68,22 +70,22 @@ class Natives:
         self._late: set[asyncio.Task[Response]] = set()
         self._is_closed = False
 
-    async def ask(
-        self, request: UpstreamRequest, *, tool: str, params: Params, kinds: Collection[TaskSupport]
-    ) -> Response:
+    async def ask(self, call: UpstreamCall, listener: CallListener, *, kinds: Collection[TaskSupport]) -> Response:
         """Send a call to a server that may have tasks. Ask for one if it has, and the tool's task
         support is one of `kinds`, MUST_BE or MAY_BE."""
-        loop = asyncio.get_running_loop()
+        loop, bounds, tool = asyncio.get_running_loop(), call.bounds, call.tool
+        assert bounds is not None, "the session has set its timeouts"
+        assert tool is not None, "only calls of a tool become tasks"
         began = loop.time()
         try:
-            async with asyncio.timeout(request.bounds.first):
-                talk = self._reach.talk() or (await self._reach.ready(request))[0]
+            async with asyncio.timeout(bounds.first):
+                talk = self._reach.talk() or (await self._reach.ready(call, bounds))[0]
                 is_native = talk.makes_tasks and await self._support(tool) in kinds
         except TimeoutError:
             raise failures.too_late(dispatched=False) from None
         if is_native:
-            return await self._call(request, params, began)
-        response = await self._reach.ask(request, loop.time() - began)
+            return await self._call(call, listener, bounds, began)
+        response = await self._reach.ask(call, listener, spent=loop.time() - began)
         if talk.makes_tasks and (task := self._upstream_context.dialect.tasks.read_created(response)) is not None:
             # Hosts are not told of server tasks (docs/decisions/0041), and this one has no
             # follower.
@@ -100,23 +102,17 @@ class Natives:
                 listed = (await self._reach.tools()).get(tool)
         return None if listed is None else listed.support
 
-    async def _call(self, request: UpstreamRequest, params: Params, began: float) -> Response:
+    async def _call(self, call: UpstreamCall, listener: CallListener, bounds: CallBounds, began: float) -> Response:
         """Send a `tools/call` that asks for a task, and return the response of the call.
 
         Raises UpstreamFailed. If the await is cancelled, so is the task at the server.
         """
-        dialect = self._upstream_context.dialect
-        with_task = dialect.tasks.with_task(params, timedelta(seconds=request.bounds.ceiling))
+        params = call.params
+        assert params is not None, "the call of a tool names it"
+        with_task = self._upstream_context.dialect.tasks.with_task(params, timedelta(seconds=bounds.ceiling))
         # With a progress token (a tail), the host wants progress.
-        undecided = _UndecidedCall(request, began, tells=params.tail is not None)
-
-        # Called at the moment of sending: only then id and connection are known.
-        def write(id: int) -> str:
-            talk = self._reach.talk()
-            undecided.register(id, None if talk is None else talk.conversation)
-            return dialect.call(id, TOOLS_CALL, with_task)
-
-        return await self._after_answer(undecided, await self._first_answer(undecided, write))
+        undecided = _UndecidedCall(replace(call, params=with_task), listener, began, tells=params.tail is not None)
+        return await self._after_answer(undecided, await self._first_answer(undecided))
 
     async def _after_answer(self, undecided: "_UndecidedCall", response: Response) -> Response:
         """Return the response of a call after its first answer, which may be a task handle."""
@@ -136,16 +132,16 @@ class Natives:
             raise failures.let_go(dispatched=True)
         return await self._follow_to_end(call, task)
 
-    async def go_on(self, request: UpstreamRequest, resumed: Resumed, adopting: Adopting) -> Response:
+    async def go_on(self, call: UpstreamCall, listener: CallListener, resumed: Resumed, adopting: Adopting) -> Response:
         """Resume a call of another process, and return its response. Raises UpstreamFailed.
 
-        `request` is the call as this process would send it; it is not sent. If it was a task
+        `call` is the call as this process would send it; it is not sent. If it was a task
         already, the task is followed. If not, its stream is read on, where a task handle may come.
         Raises Gone if the server no longer knows the call.
         """
         resume_point, undecided = (
             resumed.resume_point,
-            _UndecidedCall(request, asyncio.get_running_loop().time(), tells=True),
+            _UndecidedCall(call, listener, asyncio.get_running_loop().time(), tells=True),
         )
         id_ = next(self._upstream_context.ids) if resume_point.request is None else resume_point.request
         undecided.register(id_, adopting.stand(resumed).conversation)
@@ -153,7 +149,7 @@ class Natives:
             task = ServerTask(resume_point.task, TaskStatus.WORKING)
             return await self._follow_to_end(undecided.task_call(task), None, resumed.asked)
         try:
-            response = await adopting.go_on(request, resumed)
+            response = await adopting.go_on(call, listener, resumed)
         except BaseException:
             undecided.became_none()
             raise
@@ -180,7 +176,7 @@ class Natives:
         if late:
             await asyncio.wait(late)
 
-    async def _first_answer(self, undecided: "_UndecidedCall", write: Callable[[int], str]) -> Response:
+    async def _first_answer(self, undecided: "_UndecidedCall") -> Response:
         """Send the request for a task, and return the first answer.
 
         If the await is cancelled after sending, the request runs on for a short time: only with the
@@ -188,8 +184,14 @@ class Natives:
         any other.
         """
         loop = asyncio.get_running_loop()
-        request, spent = undecided.request._replace(write=write), loop.time() - undecided.began
-        asking = loop.create_task(self._reach.ask(request, spent))
+
+        # Called at the moment of sending: only then id and connection are known.
+        def numbered(id: int) -> None:
+            talk = self._reach.talk()
+            undecided.register(id, None if talk is None else talk.conversation)
+
+        spent = loop.time() - undecided.began
+        asking = loop.create_task(self._reach.ask(undecided.call, undecided.listener, spent=spent, numbered=numbered))
         self._first_requests.add(asking)
         asking.add_done_callback(self._first_requests.discard)
         try:
@@ -260,8 +262,9 @@ class Natives:
         """Send `tasks/cancel` in the background, in the current connection if there is one."""
         talk = self._reach.talk()
         if talk is not None:
-            native = self._upstream_context.dialect.tasks
-            talk.conversation.say(native.request(next(self._upstream_context.ids), TASKS_CANCEL, task), insists=True)
+            dialect = self._upstream_context.dialect
+            text = dialect.call(next(self._upstream_context.ids), TASKS_CANCEL, dialect.tasks.params(task))
+            talk.conversation.say(text, insists=True)
 
 
 class _UndecidedCall:
@@ -272,10 +275,11 @@ class _UndecidedCall:
     `began` is the loop time of the call's start. `tells` is as in `TaskCall`.
     """
 
-    __slots__ = ("_conversation", "_id", "_tells", "began", "request")
+    __slots__ = ("_conversation", "_id", "_tells", "began", "call", "listener")
 
-    def __init__(self, request: UpstreamRequest, began: float, *, tells: bool) -> None:
-        self.request = request
+    def __init__(self, call: UpstreamCall, listener: CallListener, began: float, *, tells: bool) -> None:
+        self.call = call
+        self.listener = listener
         self.began = began
         self._tells = tells
         self._id = 0
@@ -290,7 +294,7 @@ class _UndecidedCall:
     def task_call(self, task: ServerTask) -> TaskCall:
         """Return the call to follow, or to cancel: it became this task."""
         spent = asyncio.get_running_loop().time() - self.began
-        return TaskCall(self._id, self.request, task, tells=self._tells, spent=spent)
+        return TaskCall(self._id, self.call, self.listener, task, tells=self._tells, spent=spent)
 
     def became_none(self) -> None:
         """Tell the conversation that it became no task, or one that is not followed."""

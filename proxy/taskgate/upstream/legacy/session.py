@@ -8,7 +8,6 @@ server when the session is closed. Created by `http` and `session_of_any_era`.
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
-from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
@@ -18,13 +17,14 @@ from taskgate.errors import UpstreamFailed
 from taskgate.jsontext.spans import RawJson
 from taskgate.protocol.classify import era_of_refusal
 from taskgate.protocol.discovery import ListedTool, ServerDescription
-from taskgate.protocol.messages import Notification, Params, Response
+from taskgate.protocol.messages import Notification, Response
 from taskgate.protocol.vocabulary import TASKS_RESULT, TOOLS_CALL, TOOLS_LIST
 from taskgate.system.offload import LARGE, in_thread
 from taskgate.upstream import failures
 from taskgate.upstream.call_listener import CallListener
-from taskgate.upstream.calls import Call, UpstreamContext, UpstreamRequest
+from taskgate.upstream.calls import Call, CallBounds, UpstreamCall
 from taskgate.upstream.catalogue import read_catalogue, what_is_left
+from taskgate.upstream.context import UpstreamContext
 from taskgate.upstream.last_welcomes import Welcome
 from taskgate.upstream.lasting import LASTING, Lasting
 from taskgate.upstream.legacy.adopting import Adopting, Adoptions
@@ -32,12 +32,10 @@ from taskgate.upstream.legacy.audience import Audience
 from taskgate.upstream.legacy.beginning import Beginnings
 from taskgate.upstream.legacy.conversation import Conversation
 from taskgate.upstream.legacy.detours import Detours
-from taskgate.upstream.legacy.following import Ask
 from taskgate.upstream.legacy.native import MAY_BE, MUST_BE, Natives, Reach
 from taskgate.upstream.legacy.talk import Talk, is_strange
 from taskgate.upstream.legacy.told import ToldTools
-from taskgate.upstream.principal import Principal
-from taskgate.upstream.resume_points import NextRound, Resumes
+from taskgate.upstream.resume_points import NextRound
 from taskgate.upstream.single import Abandoned, SingleFlight
 
 _TAKING_LONG: Final = frozenset({TOOLS_CALL, TASKS_RESULT})
@@ -100,67 +98,36 @@ class HttpSession:
     async def welcome(self) -> ServerDescription:
         return await self._welcome.told(self.open())
 
-    async def relay(
-        self,
-        method: str,
-        params: Params | None,
-        *,
-        listener: CallListener,
-        tool: str | None = None,
-        principal: Principal | None = None,
-        log_level: str | None = None,
-        repeated: Mapping[str, str] | None = None,
-    ) -> Response:
-        upstream_context, talk = self._upstream_context, self._talk.value
-        write = partial(upstream_context.dialect.call, method=method, params=params)
+    async def call(self, call: UpstreamCall, listener: CallListener) -> Response:
+        upstream_context, params, method = self._upstream_context, call.params, call.method
         patience = upstream_context.patience
-        bounds = patience.of(tool, method) if patience.has_rules else patience.usual
-        request = UpstreamRequest(method, write, bounds, listener, principal, log_level)
-        ask: Ask = self._ask
-        if tool is not None and params is not None and (talk is None or talk.makes_tasks):
-            # Here only tools that require it are called as tasks of the server; in `run` all that
-            # may be.
-            ask = partial(self._natives.ask, tool=tool, params=params, kinds=MUST_BE)
-        response = await ask(request)
+        call.bounds = patience.of(call.tool, method) if patience.has_rules else patience.usual
+        # Only tools that require it are called as tasks of the server, for a task all that may be.
+        kinds = MUST_BE
+        if call.as_task:
+            if isinstance(call.resumes, NextRound):
+                # The call was begun while the server was a modern one.
+                raise failures.no_rounds()
+            if call.within is not None:
+                call.bounds = call.bounds.within(call.within)
+            assert params is not None, "the call of a task names its tool"
+            track, text, kinds = upstream_context.dialect.with_token_slot, params.head, MAY_BE
+            call.params = params = track(text) if len(text) <= LARGE else await in_thread(partial(track, text))
+            if call.resumes is not None:
+                return await self._natives.go_on(call, listener, call.resumes, self._adopting)
+        talk, ask = self._talk.value, self._ask
+        if call.tool is not None and params is not None and (talk is None or talk.makes_tasks):
+            ask = partial(self._natives.ask, kinds=kinds)
+        response = await ask(call, listener)
         if response.error is not None:
-            response = await self._detours.after(request, response, ask)
+            response = await self._detours.after(call, listener, response, ask)
         if response.error is None:
             if method in LASTING:
                 self._lasting.note(method, params)
             if method == TOOLS_LIST:
-                what_is_left(self._upstream_context.settings.catalogue, response)
+                what_is_left(upstream_context.settings.catalogue, response)
                 await self._told.note(params, response)
         return response
-
-    async def run(
-        self,
-        tool: str,
-        params: RawJson,
-        *,
-        within: timedelta,
-        listener: CallListener,
-        principal: Principal | None = None,
-        log_level: str | None = None,
-        repeated: Mapping[str, str] | None = None,
-        resumes: Resumes | None = None,
-    ) -> Response:
-        if isinstance(resumes, NextRound):
-            # The call was begun while the server was a modern one.
-            raise failures.no_rounds()
-        dialect = self._upstream_context.dialect
-        bounds = self._upstream_context.patience.of(tool).within(within)
-        track = dialect.with_token_slot
-        tracked = track(params) if len(params) <= LARGE else await in_thread(partial(track, params))
-        write = partial(dialect.call, method=TOOLS_CALL, params=tracked)
-        request = UpstreamRequest(TOOLS_CALL, write, bounds, listener, principal, log_level)
-        if resumes is not None:
-            return await self._natives.go_on(request, resumes, self._adopting)
-        ask: Ask = self._ask
-        talk = self._talk.value
-        if talk is None or talk.makes_tasks:
-            ask = partial(self._natives.ask, tool=tool, params=tracked, kinds=MAY_BE)
-        response = await ask(request)
-        return response if response.error is None else await self._detours.after(request, response, ask)
 
     def tell(self, notification: Notification) -> None:
         """Drops also notifications that need a capability which the host did not declare."""
@@ -211,28 +178,38 @@ class HttpSession:
         except Abandoned:
             raise failures.let_go(dispatched=False) from None
 
-    async def _ask(self, request: UpstreamRequest, spent: float = 0.0, *, is_again: bool = False) -> Response:
+    async def _ask(
+        self,
+        call: UpstreamCall,
+        listener: CallListener | None = None,
+        *,
+        spent: float = 0.0,
+        numbered: Callable[[int], None] | None = None,
+        is_again: bool = False,
+    ) -> Response:
         """Send a request and return the response; open a connection if there is none.
 
         If the server has ended the session, the connection is dropped. If nothing was sent in it,
         the request is sent in another one, but only once. `spent` are the seconds of its time that
-        have passed before.
+        have passed before. `numbered` is called with its id, right before it is sent.
         """
-        upstream_context, clock = self._upstream_context, self._clock
+        upstream_context, clock, bounds = self._upstream_context, self._clock, call.bounds
+        assert bounds is not None, "a request has its timeouts before it is sent"
         began, talk = clock.elapsed(), self._talk.value
         asked_at = asyncio.get_running_loop().time()
         # The last condition: there were cancellations, and the session may have died of one.
-        if talk is None or self._closed or request.log_level is not None or talk.conversation.cancels != talk.outlived:
-            talk, opening = await self._made_ready(request)
+        if talk is None or self._closed or call.log_level is not None or talk.conversation.cancels != talk.outlived:
+            talk, opening = await self._made_ready(call, bounds)
             spent += opening
-        first_byte = None if request.method in _TAKING_LONG else upstream_context.settings.first_byte
-        call = Call(
-            next(upstream_context.ids), request.listener, request.bounds, principal=request.principal, spent=spent
-        )
-        call.is_lasting = request.method == TOOLS_CALL
+        first_byte = None if call.method in _TAKING_LONG else upstream_context.settings.first_byte
+        pending = Call(next(upstream_context.ids), listener, bounds, principal=call.principal, spent=spent)
+        pending.is_lasting = call.method == TOOLS_CALL
         error: str | None = "cancelled"
         try:
-            response = await talk.conversation.ask(call, request.write(call.id), first_byte=first_byte)
+            if numbered is not None:
+                numbered(pending.id)
+            text = upstream_context.dialect.call(pending.id, call.method, call.params)
+            response = await talk.conversation.ask(pending, text, first_byte=first_byte)
             error = None if response.error is None else str(response.error_code)
             if response.error is not None:
                 self._expect_era(response)
@@ -243,15 +220,16 @@ class HttpSession:
                 self._lose(talk)
             elif isinstance(failure, failures.Unwelcome):
                 await self._check_era(talk)
-            if is_again or call.sent or not is_over:
+            if is_again or pending.sent or not is_over:
                 raise
             response = None
         finally:
-            upstream_context.observer.answered(request.method, clock.elapsed() - began, error)
+            upstream_context.observer.answered(call.method, clock.elapsed() - began, error)
         if response is None:
             # The server had ended the session before, and none of the request was sent.
-            return await self._ask(request, spent + asyncio.get_running_loop().time() - asked_at, is_again=True)
-        if response.error is not None and is_strange(call, response):
+            spent += asyncio.get_running_loop().time() - asked_at
+            return await self._ask(call, listener, spent=spent, numbered=numbered, is_again=True)
+        if response.error is not None and is_strange(pending, response):
             await self._check_era(talk)
         return response
 
@@ -267,7 +245,7 @@ class HttpSession:
             self._unwelcome()
             raise failures.session_lost()
 
-    async def _made_ready(self, request: UpstreamRequest) -> tuple[Talk, float]:
+    async def _made_ready(self, call: UpstreamCall, bounds: CallBounds) -> tuple[Talk, float]:
         """Return a connection that can take the request, and the seconds that this took.
 
         It is open, has survived all cancellations, and logs as the request wants. Raises
@@ -276,13 +254,13 @@ class HttpSession:
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:
-            async with asyncio.timeout(request.bounds.first):
+            async with asyncio.timeout(bounds.first):
                 talk = await self._open()
                 if not await talk.outlives_cancels():
                     self._lose(talk)
                     talk = await self._open()
-                if request.log_level is not None:
-                    await talk.log_from(request.log_level, request.principal)
+                if call.log_level is not None:
+                    await talk.log_from(call.log_level, call.principal)
         except TimeoutError:
             raise failures.too_late(dispatched=False) from None
         return talk, loop.time() - began
@@ -299,8 +277,8 @@ class HttpSession:
         return await read(self._upstream_context.settings.catalogue)
 
     def _ask_for_page(self, cursor: RawJson | None) -> Coroutine[Any, Any, Response]:
-        write = partial(self._upstream_context.dialect.list_tools, cursor=cursor)
-        return self._ask(UpstreamRequest(TOOLS_LIST, write, self._upstream_context.patience.of()))
+        params = self._upstream_context.dialect.page_of_tools(cursor)
+        return self._ask(UpstreamCall(TOOLS_LIST, params, bounds=self._upstream_context.patience.of()))
 
     def _forget_tools(self) -> None:
         self._catalogue.forget()

@@ -13,7 +13,8 @@ from typing import Final
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.protocol.messages import Params, Response
 from taskgate.protocol.vocabulary import LOG_LEVELS, LOGGING_SET_LEVEL, MODERN_ERRORS, PING, RESOURCES_SUBSCRIBE
-from taskgate.upstream.calls import Call, UpstreamContext, briefly
+from taskgate.upstream.calls import Call, briefly
+from taskgate.upstream.context import UpstreamContext
 from taskgate.upstream.failures import Unwelcome
 from taskgate.upstream.lasting import Lasting, level_params, uri_params
 from taskgate.upstream.legacy.conversation import Conversation

@@ -17,7 +17,7 @@ from taskgate.protocol.messages import Response
 from taskgate.protocol.server_messages import EncodedRequest
 from taskgate.upstream.calls import Call
 from taskgate.upstream.catalogue import read_catalogue
-from taskgate.upstream.modern.context import ModernUpstreamContext
+from taskgate.upstream.context import ModernUpstreamContext
 from taskgate.upstream.single import Abandoned, SingleFlight
 
 MOST_NAMED: Final = 16

@@ -18,8 +18,8 @@ from taskgate.protocol.messages import Response
 from taskgate.protocol.vocabulary import MODERN_ERRORS, SERVER_DISCOVER, UNSUPPORTED_VERSION
 from taskgate.upstream import failures
 from taskgate.upstream.calls import Call, briefly
+from taskgate.upstream.context import ModernUpstreamContext
 from taskgate.upstream.legacy.talk import SIGN_OF_LIFE
-from taskgate.upstream.modern.context import ModernUpstreamContext
 from taskgate.upstream.modern.exchanges import ModernExchanges
 from taskgate.upstream.single import Abandoned, SingleFlight
 

@@ -24,7 +24,7 @@ from taskgate.upstream import failures
 from taskgate.upstream.base import POSTED, Incoming, Outgoing
 from taskgate.upstream.beside import heard_aside
 from taskgate.upstream.calls import Call
-from taskgate.upstream.modern.context import ModernUpstreamContext
+from taskgate.upstream.context import ModernUpstreamContext
 
 
 class ModernExchanges:

@@ -17,7 +17,7 @@ from taskgate.protocol.messages import Response
 from taskgate.protocol.server_messages import EncodedRequest
 from taskgate.protocol.vocabulary import TASKS_CANCEL, TASKS_GET, TASKS_UPDATE
 from taskgate.upstream.calls import Call, briefly
-from taskgate.upstream.modern.context import ModernUpstreamContext
+from taskgate.upstream.context import ModernUpstreamContext
 from taskgate.upstream.modern.exchanges import ModernExchanges
 
 FOR_GOOD: Final = frozenset(

@@ -27,8 +27,8 @@ from taskgate.protocol.vocabulary import (
 from taskgate.system.offload import offload
 from taskgate.upstream import failures
 from taskgate.upstream.calls import Call
+from taskgate.upstream.context import ModernUpstreamContext
 from taskgate.upstream.looks import LEAST, Looks
-from taskgate.upstream.modern.context import ModernUpstreamContext
 from taskgate.upstream.modern.follow_ups import FOR_GOOD, FollowUps
 from taskgate.upstream.modern.listen_stream import SubscriptionStream
 from taskgate.upstream.modern.task_news import ServerTaskNews

@@ -16,8 +16,8 @@ from taskgate.errors import UpstreamFailed
 from taskgate.protocol.messages import Response
 from taskgate.protocol.vocabulary import TOOLS_CALL
 from taskgate.upstream.calls import Call
+from taskgate.upstream.context import ModernUpstreamContext
 from taskgate.upstream.legacy.talk import SIGN_OF_LIFE
-from taskgate.upstream.modern.context import ModernUpstreamContext
 
 
 class Late:

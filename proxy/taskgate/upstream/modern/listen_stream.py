@@ -29,7 +29,7 @@ from taskgate.protocol.server_messages import (
 from taskgate.system.offload import LARGE
 from taskgate.upstream.base import POSTED, Incoming, Outgoing
 from taskgate.upstream.beside import heard_aside
-from taskgate.upstream.modern.context import ModernUpstreamContext
+from taskgate.upstream.context import ModernUpstreamContext
 from taskgate.upstream.pauses import FOR_NOW, PAUSE_FIRST, PAUSE_MOST, share
 
 

@@ -14,8 +14,8 @@ from taskgate.domain.versions import Era, Peer, era_of
 from taskgate.protocol.discovery import ServerDescription
 from taskgate.protocol.messages import Notification
 from taskgate.protocol.server_messages import ServerSubscription
+from taskgate.upstream.context import ModernUpstreamContext
 from taskgate.upstream.lasting import MAX_URIS, Lasting
-from taskgate.upstream.modern.context import ModernUpstreamContext
 from taskgate.upstream.modern.listen_stream import SubscriptionStream
 
 STREAM_PATIENCE: Final = 0.1

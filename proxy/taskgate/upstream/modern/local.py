@@ -1,7 +1,7 @@
 """Legacy requests that modern servers lack, answered by the gateway: `LocalWords`.
 
 They are `ping`, `logging/setLevel`, `resources/subscribe` and `resources/unsubscribe`.
-`ModernSession.relay` calls it. Subscriptions are served by `listening`.
+`ModernSession.call` calls it. Subscriptions are served by `listening`.
 """
 
 from collections.abc import Awaitable, Callable
@@ -17,8 +17,8 @@ from taskgate.protocol.vocabulary import (
     RESOURCES_SUBSCRIBE,
     RESOURCES_UNSUBSCRIBE,
 )
+from taskgate.upstream.context import ModernUpstreamContext
 from taskgate.upstream.lasting import Lasting, level_of, uri_of
-from taskgate.upstream.modern.context import ModernUpstreamContext
 from taskgate.upstream.modern.listening import SubscriptionListener
 
 _SUBSCRIPTIONS: Final = (RESOURCES_SUBSCRIBE, RESOURCES_UNSUBSCRIBE)

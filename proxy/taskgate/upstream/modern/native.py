@@ -21,8 +21,8 @@ from taskgate.protocol.messages import Response
 from taskgate.protocol.server_messages import Question, ServerTask
 from taskgate.upstream import failures
 from taskgate.upstream.calls import Call
+from taskgate.upstream.context import ModernUpstreamContext
 from taskgate.upstream.legacy.talk import SIGN_OF_LIFE
-from taskgate.upstream.modern.context import ModernUpstreamContext
 from taskgate.upstream.modern.exchanges import ModernExchanges
 from taskgate.upstream.modern.follow_ups import FOR_GOOD, FollowUps
 from taskgate.upstream.modern.followed import FollowedTask

@@ -24,8 +24,8 @@ from taskgate.protocol.vocabulary import HEADER_MISMATCH, TOOLS_CALL
 from taskgate.system.offload import LARGE, in_thread
 from taskgate.upstream import failures
 from taskgate.upstream.calls import Call
+from taskgate.upstream.context import ModernUpstreamContext
 from taskgate.upstream.modern.catalogue import Catalogue
-from taskgate.upstream.modern.context import ModernUpstreamContext
 from taskgate.upstream.modern.discovery import Discovery
 from taskgate.upstream.modern.exchanges import ModernExchanges
 from taskgate.upstream.modern.native import ServerTasks

@@ -1,44 +1,40 @@
 """Session with a modern server as the gateway uses it: `ModernSession`, an `UpstreamSession`.
 
-`relay` sends a request of a host, `run` the call of a task. The first request asks the server who
-it is (`server/discover`); later ones use the stored answer until it is forgotten. While the tool
-list is unknown, a call first reads it, since headers may have to repeat some arguments. Then
-`rounds` sends the request, again after each round of questions, within its time limits
+The first request asks the server who it is (`server/discover`); later ones use the stored answer
+until it is forgotten. While the tool list is unknown, a call first reads it, since headers may have
+to repeat some arguments. Then `rounds` sends the request, again after each round of questions, within its time limits
 (`exchanges`). A server refuses a request of the wrong form before it acts, so that one is sent
 again (H-MOD-7); no other is. Notifications outside of requests come by `listening`. The server
 itself has no session: `close` only ends what runs in the gateway. Created by `http`.
 """
 
 from collections.abc import Awaitable, Coroutine, Mapping
-from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
 from taskgate.clock import Clock
 from taskgate.domain.versions import Era, Peer
 from taskgate.errors import UpstreamFailed
-from taskgate.jsontext.spans import RawJson
 from taskgate.protocol.discovery import ListedTool, ServerDescription
-from taskgate.protocol.messages import Notification, Params, Response
+from taskgate.protocol.messages import Notification, Response
 from taskgate.protocol.server_messages import EncodedRequest, RequestDraft
 from taskgate.protocol.vocabulary import NOTE_TOOLS_CHANGED, TOOLS_CALL, TOOLS_LIST
 from taskgate.system.offload import offload
 from taskgate.upstream import failures
 from taskgate.upstream.call_listener import CallListener
-from taskgate.upstream.calls import Call
+from taskgate.upstream.calls import Call, UpstreamCall
 from taskgate.upstream.catalogue import what_is_left
+from taskgate.upstream.context import ModernUpstreamContext
 from taskgate.upstream.last_welcomes import Welcome
 from taskgate.upstream.lasting import Lasting
 from taskgate.upstream.modern.catalogue import Catalogue
-from taskgate.upstream.modern.context import ModernUpstreamContext
 from taskgate.upstream.modern.discovery import Discovery
 from taskgate.upstream.modern.exchanges import ModernExchanges
 from taskgate.upstream.modern.listening import SubscriptionListener
 from taskgate.upstream.modern.local import SERVED_HERE, LocalWords
 from taskgate.upstream.modern.native import ServerTasks
 from taskgate.upstream.modern.rounds import RoundRunner
-from taskgate.upstream.principal import Principal
-from taskgate.upstream.resume_points import Resumed, Resumes
+from taskgate.upstream.resume_points import Resumed
 from taskgate.upstream.single import Abandoned
 
 
@@ -94,7 +90,7 @@ class ModernSession:
         self._rounds = RoundRunner(
             upstream_context, self._exchanges, self._natives, host, self._discovery, self._catalogue
         )
-        # Every request of `relay` and `run` waits in it, except a resumed call.
+        # Every request of `call` waits in it, except a resumed one.
         self._bounded = partial(
             self._exchanges.bounded,
             judge=self._discovery.expect_era,
@@ -113,63 +109,36 @@ class ModernSession:
     async def welcome(self) -> ServerDescription:
         return await self._welcome.told(self.open())
 
-    def relay(
-        self,
-        method: str,
-        params: Params | None,
-        *,
-        listener: CallListener,
-        tool: str | None = None,
-        principal: Principal | None = None,
-        log_level: str | None = None,
-        repeated: Mapping[str, str] | None = None,
-    ) -> Coroutine[Any, Any, Response]:
+    async def call(self, call: UpstreamCall, listener: CallListener) -> Response:
+        upstream_context, method = self._upstream_context, call.method
         if method in SERVED_HERE:
-            return self._local.answer(method, params)
-        level = log_level or self._lasting.level
-        # For other hosts the call becomes a task only if the tool requires it (`RoundRunner`).
-        follows = method == TOOLS_CALL and self._host_knows_tasks
+            return await self._local.answer(method, call.params)
+        patience = upstream_context.patience
+        bounds = patience.of(call.tool, method) if patience.has_rules else patience.usual
+        if call.within is not None:
+            bounds = bounds.within(call.within)
+        pending = Call(next(upstream_context.ids), listener, bounds, principal=call.principal)
+        if call.resumes is not None:
+            if isinstance(call.resumes, Resumed):
+                # The call became a task of the server, which is only polled. Neither discovery nor
+                # the tool list comes first: the server may still be restarting, as this process
+                # was. Failed polls are repeated, but a failed discovery would fail the call.
+                resumed = self._natives.resume(pending, call.resumes)
+                return await self._exchanges.bounded(pending, method, resumed, self._discovery.expect_era)
+            # The call starts with the round that another process prepared.
+            pending.resumes = call.resumes
         draft = RequestDraft(
-            method=method, params=params, log_level=level, host_headers=repeated, follows_tasks=follows
+            method=method,
+            params=call.params,
+            wants_progress=call.as_task,
+            log_level=call.log_level or self._lasting.level,
+            host_headers=call.repeated,
+            # For hosts without tasks the call becomes one only if the tool requires it
+            # (`RoundRunner`).
+            follows_tasks=call.as_task or (method == TOOLS_CALL and self._host_knows_tasks),
         )
-        patience = self._upstream_context.patience
-        bounds = patience.of(tool, method) if patience.has_rules else patience.usual
-        call = Call(next(self._upstream_context.ids), listener, bounds, principal=principal)
-        asking = self._bounded(call, method, self._rounds.ask(call, draft, tool))
-        return self._sound_tools(asking) if method == TOOLS_LIST else asking
-
-    async def run(
-        self,
-        tool: str,
-        params: RawJson,
-        *,
-        within: timedelta,
-        listener: CallListener,
-        principal: Principal | None = None,
-        log_level: str | None = None,
-        repeated: Mapping[str, str] | None = None,
-        resumes: Resumes | None = None,
-    ) -> Response:
-        bounds = self._upstream_context.patience.of(tool).within(within)
-        call = Call(next(self._upstream_context.ids), listener, bounds, principal=principal)
-        if isinstance(resumes, Resumed):
-            # The call became a task of the server, which is only polled. Neither discovery nor the
-            # tool list comes first: the server may still be restarting, as this process was.
-            # Failed polls are repeated, but a failed discovery would fail the call.
-            resumed = self._natives.resume(call, resumes)
-            return await self._exchanges.bounded(call, TOOLS_CALL, resumed, self._discovery.expect_era)
-        # None, or a `NextRound`: the call starts with the round that another process prepared.
-        call.resumes = resumes
-        level = log_level or self._lasting.level
-        draft = RequestDraft(
-            method=TOOLS_CALL,
-            params=Params(params),
-            wants_progress=True,
-            log_level=level,
-            host_headers=repeated,
-            follows_tasks=True,
-        )
-        return await self._bounded(call, TOOLS_CALL, self._rounds.ask(call, draft, tool))
+        asking = self._bounded(pending, method, self._rounds.ask(pending, draft, call.tool))
+        return await (self._sound_tools(asking) if method == TOOLS_LIST else asking)
 
     def tell(self, notification: Notification) -> None:
         """Ignored: a modern server gets no notifications of the host; it asks when it wants to know

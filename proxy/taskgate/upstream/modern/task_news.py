@@ -13,7 +13,7 @@ from taskgate.clock import Clock
 from taskgate.domain.versions import Peer
 from taskgate.protocol.messages import Notification
 from taskgate.protocol.server_messages import ServerSubscription
-from taskgate.upstream.modern.context import ModernUpstreamContext
+from taskgate.upstream.context import ModernUpstreamContext
 from taskgate.upstream.modern.listen_stream import SubscriptionStream
 
 RARE: Final = 2.0

@@ -15,7 +15,7 @@ from taskgate.protocol.messages import Response
 from taskgate.protocol.server_messages import Answer, Question
 from taskgate.protocol.vocabulary import INVALID_PARAMS
 from taskgate.upstream.calls import Call
-from taskgate.upstream.modern.context import ModernUpstreamContext
+from taskgate.upstream.context import ModernUpstreamContext
 from taskgate.upstream.modern.open_question import RoundQuestion
 from taskgate.upstream.principal import Principal
 

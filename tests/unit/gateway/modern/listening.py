@@ -29,6 +29,7 @@ from taskgate.protocol.modern.downstream import ModernDownstream
 from taskgate.streams.event_stream import EventStream
 from taskgate.streams.exchange import HttpReply
 from taskgate.streams.sse_connection import SseConnection as Wire
+from taskgate.upstream.calls import UpstreamCall
 from unit.lifecycle.asked import Asked
 from unit.lifecycle.guarding import Guard
 from unit.lifecycle.recorded_events import RecordedEvents
@@ -136,10 +137,11 @@ class Counterpart:
         self.filters.append(filters)
         return self.granted & filters
 
-    async def relay(self, method: str, params: Any, *, listener: Any, principal: Any = None) -> Response:
-        uri = json.loads(params.with_token(""))["uri"]
-        self.asked.append((method, uri))
-        self.spoke_for.append(principal)
+    async def call(self, call: UpstreamCall, listener: Any) -> Response:
+        assert call.params is not None
+        uri = json.loads(call.params.with_token(""))["uri"]
+        self.asked.append((call.method, uri))
+        self.spoke_for.append(call.principal)
         await self.gate.wait()
         if self.failure is not None:
             raise self.failure

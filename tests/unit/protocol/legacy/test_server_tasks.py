@@ -77,7 +77,7 @@ def test_what_is_wanted_is_whole_and_fits_the_timers_of_released_servers(ttl: ti
 @covers("L-GET-3")
 @pytest.mark.parametrize("method", ["tasks/get", "tasks/result", "tasks/cancel"])
 def test_a_request_about_a_task_names_it_once_and_says_no_more(method: str) -> None:
-    text = NATIVE.request(7, method, 'a"b')
+    text = LegacyUpstream("1", ExtensionPolicy()).call(7, method, NATIVE.params('a"b'))
     assert json.loads(text) == {"jsonrpc": "2.0", "id": 7, "method": method, "params": {"taskId": 'a"b'}}
     check_client_message(text)
 

@@ -127,7 +127,7 @@ def test_a_call_without_parameters_has_none() -> None:
 )
 def test_a_cursor_goes_back_as_it_came(cursor: str | None, params: str) -> None:
     # L-LIST-1: opaque, and the empty one is one too.
-    text = DIALECT.list_tools(4, cursor)
+    text = DIALECT.call(4, "tools/list", DIALECT.page_of_tools(cursor))
     assert text == f'{{"jsonrpc":"2.0","id":4,"method":"tools/list","params":{params}}}'
     check_client_message(text)
 

@@ -9,6 +9,7 @@ import pytest
 from helpers.exchange_server import ExchangeServer
 from helpers.manual_clock import ManualClock
 from helpers.scripted_upstream import ScriptedServer
+from helpers.upstream_calls import task_call
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream.credentials.grants import Granted
@@ -166,7 +167,7 @@ async def test_a_call_has_no_more_time_for_having_to_ask(
     session = office(exchange(endpoint)).session(somebody())
     with pytest.raises(UpstreamFailed) as failed:
         async with bounded():
-            await session.run("echo", CALL.head, within=timedelta(milliseconds=50), listener=Deaf())
+            await session.call(task_call("echo", CALL, timedelta(milliseconds=50)), Deaf())
     assert (failed.value.reason, failed.value.dispatched) == ("timeout", False)
 
 

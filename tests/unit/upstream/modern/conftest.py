@@ -14,6 +14,7 @@ import pytest
 from helpers import modern_schema
 from helpers.modern_requests import check_client_message
 from helpers.modern_server import ModernServer
+from helpers.upstream_calls import task_call
 from helpers.welcomes import unheard_welcome
 from taskgate.clock import SystemClock
 from taskgate.domain.versions import Peer, Revision
@@ -22,11 +23,11 @@ from taskgate.protocol.messages import Notification, Params, Response
 from taskgate.protocol.modern.upstream import ModernUpstream
 from taskgate.system.timer_wheel import TimerWheel
 from taskgate.upstream.call_listener import ServerQuestion
-from taskgate.upstream.calls import Patience
+from taskgate.upstream.calls import UpstreamCall
+from taskgate.upstream.context import ModernUpstreamContext, Patience
 from taskgate.upstream.http import HttpTransport
 from taskgate.upstream.lasting import Lasting
 from taskgate.upstream.modern import listen_stream
-from taskgate.upstream.modern.context import ModernUpstreamContext
 from taskgate.upstream.modern.session import ModernSession
 from taskgate.upstream.principal import Principal
 from taskgate.upstream.resume_points import ResumePoint
@@ -126,18 +127,18 @@ class Guest:
     async def call(self, tool: str = "echo", arguments: str = "{}", *, ear: Ear | None = None, **more: Any) -> Response:
         """Relay a `tools/call` that wants no progress."""
         params = Params(f'{{"name":"{tool}","arguments":{arguments}}}')
-        return await self.session.relay("tools/call", params, listener=ear or self.ear, tool=tool, **more)
+        return await self.session.call(UpstreamCall("tools/call", params, tool=tool, **more), ear or self.ear)
 
     async def run(self, tool: str = "echo", *, within: float = 60, ear: Ear | None = None, **more: Any) -> Response:
         """Run a `tools/call` as a task does."""
         span = timedelta(seconds=within)
         params = f'{{"name":"{tool}","arguments":{{}}}}'
-        return await self.session.run(tool, params, within=span, listener=ear or self.ear, **more)
+        return await self.session.call(task_call(tool, params, span, **more), ear or self.ear)
 
     async def ask(self, method: str, params: str | None = None, **more: Any) -> Response:
         """Relay any other request."""
         found = None if params is None else Params(params)
-        return await self.session.relay(method, found, listener=self.ear, **more)
+        return await self.session.call(UpstreamCall(method, found, **more), self.ear)
 
     async def close(self) -> None:
         await self.session.close()

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from datetime import timedelta
 
 import pytest
 
@@ -17,6 +16,7 @@ from helpers.scripted_upstream import (
 from requirements import covers
 from taskgate.domain.versions import Era, Revision
 from taskgate.protocol.messages import Params
+from taskgate.upstream.calls import UpstreamCall
 from taskgate.upstream.modern.catalogue import MOST_NAMED
 from unit.upstream.modern.asking import failure_of, value_of
 from unit.upstream.modern.conftest import Guest
@@ -69,7 +69,7 @@ async def test_progress_of_another_call_is_not_heard(server: ModernServer, guest
 
 async def test_the_place_for_a_hosts_token_has_our_id(server: ModernServer, guest: Guest) -> None:
     params = Params('{"name":"echo","_meta":{"progressToken":', ',"traceparent":"00-1"}}')
-    response = await guest.session.relay("tools/call", params, listener=guest.ear, tool="echo")
+    response = await guest.session.call(UpstreamCall("tools/call", params, tool="echo"), guest.ear)
     (sent,) = server.heard("tools/call")
     assert sent["params"]["_meta"]["progressToken"] == sent["id"] == response.id
     assert sent["params"]["_meta"]["traceparent"] == "00-1"
@@ -85,19 +85,16 @@ async def test_arguments_that_a_tool_wants_repeated_are(server: ModernServer, gu
 
 
 @covers("H-MOD-6", "H-MOD-7")
-@pytest.mark.parametrize("way", ["relay", "run"])
+@pytest.mark.parametrize("as_task", [False, True])
 async def test_what_a_host_repeated_goes_on_unless_the_tool_wants_it(
-    server: ModernServer, guest: Guest, way: str
+    server: ModernServer, guest: Guest, as_task: bool
 ) -> None:
     await guest.session.tools()
     region = {"type": "string", "x-mcp-header": "Region"}
     server.tools = [{"name": "echo", "inputSchema": {"type": "object", "properties": {"region": region}}}]
-    more = {"listener": guest.ear, "repeated": {"region": "north", "zone": "b"}}
-    text = '{"name":"echo","arguments":{"region":"south"}}'
-    if way == "run":
-        await guest.session.run("echo", text, within=timedelta(seconds=60), **more)
-    else:
-        await guest.session.relay("tools/call", Params(text), tool="echo", **more)
+    params = Params('{"name":"echo","arguments":{"region":"south"}}')
+    call = UpstreamCall("tools/call", params, "echo", repeated={"region": "north", "zone": "b"}, as_task=as_task)
+    await guest.session.call(call, guest.ear)
     sent = [each.headers for each in server.requests if each.headers["mcp-method"] == "tools/call"]
     # The catalogue was out of date: the server refused the first.
     assert [each["mcp-param-region"] for each in sent] == ["north", "south"]

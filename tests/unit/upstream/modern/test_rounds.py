@@ -13,6 +13,7 @@ from requirements import covers
 from taskgate.errors import UpstreamFailed
 from taskgate.protocol.messages import Params
 from taskgate.protocol.server_messages import Question
+from taskgate.upstream.calls import UpstreamCall
 from taskgate.upstream.modern import rounds
 from taskgate.upstream.resume_points import NextRound
 from unit.upstream.modern.asking import ACCEPTED, ELICIT, ROOTS, SAMPLE, SAMPLED, Questioned, told
@@ -94,7 +95,7 @@ async def test_what_a_passed_round_left_is_replaced_by_the_next(server: ModernSe
     await guest.call("asks", ear=ear)
     ear.passes_rounds = False
     given = '{"name":"asks","inputResponses":{"a":{"action":"decline"}},"requestState":"s"}'
-    calling = asyncio.create_task(guest.session.relay("tools/call", Params(given), listener=ear, tool="asks"))
+    calling = asyncio.create_task(guest.session.call(UpstreamCall("tools/call", Params(given), tool="asks"), ear))
     await eventually(lambda: ear.questions)
     ear.questions[0].answer(ACCEPTED)
     async with bounded():
