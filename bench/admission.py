@@ -24,8 +24,7 @@ from taskgate.admission.rates import RateLimiter
 from taskgate.admission.rules import RuntimeConfig
 from taskgate.auth.context import AuthContext, Identity
 from taskgate.clock import SystemClock, SystemEntropy
-from taskgate.config.model import GatewayConfig
-from taskgate.config.settings import admission_rules, bulkhead_settings
+from taskgate.config.model import GatewayConfig, admission_rules, bulkhead_settings
 from taskgate.domain.record import OwnerKey, TaskRecord, TaskStatus, ToolCall
 from taskgate.domain.versions import Peer, Revision
 from taskgate.protocol.host_requests import CallTool

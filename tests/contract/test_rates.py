@@ -17,8 +17,7 @@ from taskgate.stores.base import RateJudgement, RateStep, RateStepMode, RateStor
 from taskgate.stores.rates import MemoryRateStore
 from taskgate.stores.redis.client import RedisClient
 from taskgate.stores.redis.connector import RedisConnector
-from taskgate.stores.redis.keys import KeyNames
-from taskgate.stores.redis.options import RedisOptions
+from taskgate.stores.redis.options import KeyNames, RedisOptions
 from taskgate.stores.redis.rates import RedisRateStore
 
 NEAR = 1e-5

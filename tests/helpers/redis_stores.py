@@ -9,8 +9,7 @@ from typing import Any
 from taskgate.errors import StoreUnavailable
 from taskgate.stores.redis.client import RedisClient, Script, Value
 from taskgate.stores.redis.connector import RedisConnector
-from taskgate.stores.redis.keys import KeyNames
-from taskgate.stores.redis.options import RedisOptions
+from taskgate.stores.redis.options import KeyNames, RedisOptions
 from taskgate.stores.redis.records.change_subscriber import ChangeSubscriber
 from taskgate.stores.redis.records.store import RedisStore
 from taskgate.stores.redis.sessions import RedisSessionStore

@@ -6,7 +6,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from taskgate.config.sections.metrics import MetricsSection
+from taskgate.config.sections.telemetry import MetricsSection
 from taskgate.telemetry.metrics.catalogue import FAMILIES, PARTS, Family, series_bound
 from taskgate.telemetry.metrics.labels import Label
 from taskgate.telemetry.metrics.settings import MetricsConfig

@@ -7,7 +7,7 @@ import pytest
 from opentelemetry.sdk.trace import export
 from opentelemetry.trace import span
 
-from taskgate.config.sections.tracing import TracingSection
+from taskgate.config.sections.telemetry import TracingSection
 from taskgate.sessions import upstream_tracing
 from taskgate.telemetry import span_annotations
 from taskgate.telemetry.opentelemetry import attributes, sdk, tracer

@@ -18,8 +18,7 @@ from helpers.waiting import bounded, eventually
 from interaction.questioning import ACCEPTED, CAPABLE, DONE, ELICIT
 from replicas.processes import LEASE, LOST, Start, counted, ended, host_of
 from requirements import covers
-from taskgate.stores.redis.keys import KeyNames
-from taskgate.stores.redis.options import RedisOptions
+from taskgate.stores.redis.options import KeyNames, RedisOptions
 
 
 async def test_what_a_killed_replica_ran_ends_at_another_as_one_of_unknown_outcome(

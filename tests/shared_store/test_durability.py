@@ -12,7 +12,7 @@ from helpers.records_in_time import record_of_now
 from helpers.shared_store import KINDS, Clustered, Kind, SharedServer
 from taskgate.errors import StoreUnavailable
 from taskgate.stores.open import open_shared
-from taskgate.stores.redis.keys import KeyNames
+from taskgate.stores.redis.options import KeyNames
 
 SHORT = timedelta(milliseconds=400)
 

@@ -15,7 +15,7 @@ from helpers.waiting import bounded
 from taskgate.errors import StoreUnavailable
 from taskgate.stores.base import OwnerWatch
 from taskgate.stores.open import open_shared
-from taskgate.stores.redis.keys import KeyNames
+from taskgate.stores.redis.options import KeyNames
 from taskgate.stores.shared import SharedBackend
 
 SHORT = timedelta(milliseconds=500)

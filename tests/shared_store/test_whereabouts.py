@@ -6,8 +6,7 @@ from pathlib import Path
 from helpers.shared_store import Clustered, Watched
 from helpers.waiting import bounded
 from taskgate.stores.redis.connector import RedisConnector
-from taskgate.stores.redis.keys import KeyNames
-from taskgate.stores.redis.options import RedisOptions
+from taskgate.stores.redis.options import KeyNames, RedisOptions
 from taskgate.stores.redis.topology import ClusterTopology, SentinelTopology, ServerAddress
 
 NOWHERE = ServerAddress("127.0.0.1", 1)

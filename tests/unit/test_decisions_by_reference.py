@@ -17,7 +17,7 @@ from helpers.examples import examples
 from taskgate.admission.rules import AdmissionRules
 from taskgate.auth.context import Identity
 from taskgate.config import GatewayConfig
-from taskgate.config.settings import admission_rules
+from taskgate.config.model import admission_rules
 from taskgate.domain.rates import RateSubject
 from taskgate.stores.rates import MemoryRateStore
 from unit.auth.identities import identity

@@ -2,8 +2,7 @@
 
 `serve` runs the gateway. `configuration` has the commands that read a configuration and print:
 `check`, `schema`, `explain` and `metrics`. `audit` verifies an audit log. `exits` has the exit
-codes, `file_watch` notices that the configuration file has changed. Commands parse options and
-print; `explain` and `wiring` do the work.
+codes. Commands parse options and print; `explain` and `wiring` do the work.
 """
 
 import click

@@ -11,11 +11,10 @@ from taskgate import config as settings
 from taskgate.auth.key_file import KeyFileRefused
 from taskgate.cli.exits import FAILED, WRONG_USE, AnyFile, fail, load
 from taskgate.config import ConfigurationError
-from taskgate.explain.checks import expect_key_files, missing_programs
+from taskgate.explain.checks import expect_key_files, metrics_text, missing_programs, series_warnings
 from taskgate.explain.evaluate import explanation
 from taskgate.explain.inputs import ServerNotAsked, TokenRefused, ask_server, identify, read_hints, read_token
 from taskgate.explain.render import render
-from taskgate.explain.series import metrics_text, series_warnings
 from taskgate.listener.tls import TlsRefused
 from taskgate.telemetry.opentelemetry.settings import Exporter, TracingUnavailable
 from taskgate.telemetry.opentelemetry.setup import require_exporter

@@ -1,4 +1,6 @@
-"""The `serve` command: start the gateway, handle signals and reloads, and stop it."""
+"""The `serve` command: start the gateway, handle signals and reloads, and stop it. `FileWatch`
+notices that the configuration file has changed.
+"""
 
 import asyncio
 import gc
@@ -17,7 +19,6 @@ import click
 from taskgate import config as settings
 from taskgate.auth.key_file import KeyFileRefused
 from taskgate.cli.exits import FAILED, WRONG_USE, AnyFile, fail, load
-from taskgate.cli.file_watch import FileWatch
 from taskgate.config import ConfigurationError, GatewayConfig, Problem
 from taskgate.errors import StoreUnavailable
 from taskgate.explain.checks import missing_programs
@@ -29,6 +30,35 @@ from taskgate.telemetry.opentelemetry.settings import TracingUnavailable
 from taskgate.upstream.wire.trust import TlsFileRefused
 from taskgate.wiring.app import ConfigSource, ListenFailed, Service
 from taskgate.wiring.shutdown import EndSignals
+
+
+class FileWatch:
+    """One file, watched from the creation of the object.
+
+    A file that is replaced as a whole is noticed. So is one behind a link that is switched to
+    another folder, as Kubernetes does with a ConfigMap. A file that is missing for a moment is no
+    change.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._stamp = self._current_stamp()
+
+    def has_changed(self) -> bool:
+        """Whether the file has changed since the last call that returned True, or since the start."""
+        stamp = self._current_stamp()
+        if stamp is None or stamp == self._stamp:
+            return False
+        self._stamp = stamp
+        return True
+
+    def _current_stamp(self) -> tuple[int, ...] | None:
+        try:
+            found = self._file.stat()
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
 
 WATCH_INTERVAL: Final = 2.0
 """Seconds between two checks whether the configuration file has changed."""

@@ -1,10 +1,10 @@
 """The configuration: its keys, how a file is read, and what is wrong with it.
 
 `model` has `GatewayConfig`; `sections` its sections, each with its rules and settings. `load` reads
-a file by `document` (YAML) and `references` (`${NAME}`). `fields`, `addresses` and `units` are the
-types of values; `raw` and `problems` serve the rules. `settings` converts what takes several
-sections, `reload` compares two configurations, `schema` is the JSON Schema. The users are the
-command line, `explain` and `wiring`; lower folders get settings of their own.
+a file by `document` (YAML and references such as `${NAME}`). `fields` and `addresses` are the types
+of values; `problems` serves the rules. `reload` compares two configurations, `schema` is the JSON
+Schema. The users are the command line, `explain` and `wiring`; lower folders get settings of their
+own.
 """
 
 from taskgate.config.addresses import BindAddress

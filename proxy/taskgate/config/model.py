@@ -1,7 +1,9 @@
-"""The whole configuration: `GatewayConfig`, its defaults, and the conflicts between its sections.
+"""The whole configuration: `GatewayConfig`, its defaults, conflicts between its sections, and the
+settings that take keys of several sections.
 
 A GatewayConfig is frozen and valid in itself: files, programs and servers that it names are checked
-where a gateway starts. `model_dump(mode="json")` writes it in the notations of the file.
+where a gateway starts. `model_dump(mode="json")` writes it in the notations of the file. Settings
+from one section are made by its own `to_settings`.
 """
 
 from __future__ import annotations
@@ -13,21 +15,32 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
+from taskgate.admission.concurrency import BulkheadSettings
+from taskgate.admission.rules import AdmissionRules, OnStoreError, RejectAs
 from taskgate.config.fields import Name, Section
-from taskgate.config.raw import Conflict, list_at, mapping_at
+from taskgate.config.problems import Conflict, list_at, mapping_at
 from taskgate.config.sections.audit import AuditSection, audit_conflicts, with_sink_defaults
 from taskgate.config.sections.auth import AuthorizationSection, AuthSection, auth_conflicts
 from taskgate.config.sections.credentials import credential_conflicts
 from taskgate.config.sections.extensions import extension_conflicts
 from taskgate.config.sections.limits import LimitsSection, limit_conflicts
-from taskgate.config.sections.logging import LoggingSection
-from taskgate.config.sections.metrics import MetricsSection, metrics_conflicts
 from taskgate.config.sections.protection import RetriesSection, protection_conflicts
 from taskgate.config.sections.server import AdminSection, ServerSection, server_conflicts
 from taskgate.config.sections.store import StoreSection, store_conflicts
 from taskgate.config.sections.tasks import TasksSection, default_ttl_max, task_conflicts, with_ttl_max
-from taskgate.config.sections.tracing import TracingSection, tracing_conflicts
+from taskgate.config.sections.telemetry import (
+    LoggingSection,
+    MetricsSection,
+    TracingSection,
+    metrics_conflicts,
+    tracing_conflicts,
+)
 from taskgate.config.sections.upstreams import UpstreamSection, upstream_conflicts, with_check_defaults
+from taskgate.protocol.extensions import KNOWN_METHODS
+from taskgate.streams.bytes_in_flight import ByteBounds
+from taskgate.streams.event_log import EventBounds
+from taskgate.telemetry.metrics.settings import MetricsConfig
+from taskgate.upstream.settings import UpstreamSettings
 
 CONFLICT: Final = "conflict"
 """The type of pydantic's errors for conflicts."""
@@ -121,3 +134,73 @@ def _unknown_upstreams(raw: object) -> Iterator[Conflict]:
             name = mapping_at(rule).get("upstream")
             if isinstance(name, str) and name not in known:
                 yield (*keys, index, "upstream"), "must be the name of an upstream of this file"
+
+
+def upstream_settings(config: GatewayConfig, name: str) -> UpstreamSettings:
+    """Return the settings of the upstream of that name."""
+    return config.upstreams[name].to_settings(
+        name, max_result=config.tasks.max_result, catalogue=config.limits.catalogue.to_bounds()
+    )
+
+
+def bulkhead_settings(config: GatewayConfig, name: str) -> BulkheadSettings:
+    """Return the limits of concurrent and queued calls of the upstream of that name."""
+    section = config.upstreams[name]
+    return BulkheadSettings(
+        concurrency=section.concurrency,
+        queue=section.queue.size,
+        max_wait=section.queue.max_wait,
+        share=config.limits.concurrency.calls_per_context,
+        is_shared=config.auth.mode != "none",
+    )
+
+
+def admission_rules(config: GatewayConfig) -> AdmissionRules:
+    """Return one generation of the rules that may change while the gateway runs."""
+    limits, concurrency = config.limits, config.limits.concurrency
+    return AdmissionRules(
+        policy=config.tasks.to_policy(config.longest_ttl),
+        polling=config.tasks.to_polling(),
+        access=config.authorization.to_policy(config.upstreams),
+        rates=limits.to_rate_policies(),
+        caps=concurrency.to_caps(),
+        overrides=limits.to_overrides(),
+        questions=config.tasks.input_required.to_bounds(),
+        reject_as=RejectAs(limits.reject_as),
+        exposes_quota=limits.expose_quota,
+        on_store_error=OnStoreError(limits.on_store_error),
+        sessions=concurrency.sessions_per_context,
+        streams=config.server.max_streams_per_context,
+        in_flight=ByteBounds(concurrency.bytes_in_flight_per_context, concurrency.bytes_in_flight_global),
+        events=EventBounds(concurrency.streams_kept_per_context, concurrency.streams_kept_global),
+        waits=concurrency.waits_per_context,
+        all_waits=concurrency.waits_global,
+    )
+
+
+def extension_methods(config: GatewayConfig) -> frozenset[str]:
+    """Return the methods of extensions that cross at any upstream."""
+    policies = [section.extensions.to_policy() for section in config.upstreams.values()]
+    return frozenset(method for policy in policies for each in policy.allowed.values() for method in each.methods)
+
+
+def metrics_config(config: GatewayConfig) -> MetricsConfig:
+    """Return the names and limits that the metrics of the gateway show."""
+    audit, upstreams = config.audit, config.upstreams
+    uses_tokens = ("client_credentials", "token_exchange")
+    return MetricsConfig(
+        backend=config.store.backend,
+        upstreams={name: name for name in upstreams},
+        issuers=tuple(config.auth.issuers),
+        policies=tuple(policy.name for policy in config.limits.rate),
+        sinks=tuple(sink.name for sink in audit.sinks) if audit.enabled else (),
+        extensions=tuple(sorted({name for each in upstreams.values() for name in each.extensions.named})),
+        methods=tuple(sorted(extension_methods(config) - KNOWN_METHODS)),
+        token_users=tuple(name for name, each in upstreams.items() if each.credentials.mode in uses_tokens),
+        programs=tuple(name for name, each in upstreams.items() if each.transport == "stdio"),
+        task_limit=config.limits.concurrency.tasks_global,
+        queue_limits={name: upstream.queue.size for name, upstream in upstreams.items()},
+        store_limit=config.store.sqlite.max_size if config.store.backend == "sqlite" else None,
+        audit_queue=audit.queue if audit.enabled else None,
+        settings=config.metrics.to_settings(shares_store=config.store.backend == "redis"),
+    )

@@ -1,17 +1,27 @@
-"""Problems of a configuration as values, and their wording: `Problem` and `ConfigurationError`.
+"""Problems of a configuration, and look-ups in its plain values for the rules between keys.
 
-A message never quotes a value of the file, because the value may have come from a secret. Names of
-keys, variables and secret files may appear.
+`Problem` and `ConfigurationError` have the wording. A message never quotes a value of the file,
+because the value may have come from a secret. Names of keys, variables and secret files may appear.
+
+The rules between keys read the file rather than a model, so that its author sees conflicts together
+with what is wrong in single keys. A key that the file lacks has its default. Malformed parts read as
+absent, because the models report them. Only `value_at` and `order_conflict` raise: StopIteration for
+a key that neither the file nor the defaults have. In them `raw` is always the file's whole tree, or
+a part of it, and `defaults` a tree of the same form.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from difflib import get_close_matches
+from typing import TypeVar
 
 from pydantic_core import ErrorDetails
+
+from taskgate.config.fields import DurationIn
 
 Location = tuple[str | int, ...]
 """The keys and indices that lead to a value."""
@@ -94,3 +104,72 @@ def _quoted(key: str) -> str:
     if len(key) > _MAX_KEY:
         key = f"{key[:_MAX_KEY]}…"
     return key if _PLAIN_KEY.fullmatch(key) else f'"{key}"'
+
+
+Conflict = tuple[Location, str]
+"""The location of a key, and what its value must be, given other keys."""
+_Value = TypeVar("_Value")
+_ANY_DURATION = DurationIn()
+
+
+def mapping_at(raw: object, *keys: str) -> Mapping[str, object]:
+    """Return the mapping at `keys`, empty where there is none."""
+    for key in keys:
+        raw = raw.get(key) if isinstance(raw, Mapping) else None
+    return raw if isinstance(raw, Mapping) else {}
+
+
+def list_at(raw: object, *keys: str) -> list[object]:
+    """Return the list at `keys`, empty where there is none."""
+    *above, last = keys
+    found = mapping_at(raw, *above).get(last)
+    return found if isinstance(found, list) else []
+
+
+def value_at(trees: tuple[object, object], keys: tuple[str, ...], reader: Callable[[object], _Value]) -> _Value | None:
+    """Return the value at `keys` in the first tree that has it, None where it is malformed."""
+    *above, last = keys
+    holder = next(found for tree in trees if last in (found := mapping_at(tree, *above)))
+    try:
+        return reader(holder[last])
+    except ValueError:
+        return None
+
+
+def duration(value: object) -> timedelta | None:
+    """Return the duration that is written, None where it is null, malformed or out of bounds."""
+    try:
+        return None if value is None else _ANY_DURATION.read(value)
+    except ValueError:
+        return None
+
+
+def conflict_between(
+    raw: object, defaults: object, one: tuple[str, ...], other: tuple[str, ...], words: tuple[str, str]
+) -> Conflict:
+    """Return the conflict of two keys at the one that the file has.
+
+    `words` say what `one` must be compared with `other`, and the other way round. Where the file
+    has only one of the keys, the message quotes the default of the other.
+    """
+    if one[-1] not in mapping_at(raw, *one[:-1]):
+        one, other, words = other, one, (words[1], words[0])
+    is_default = other[-1] not in mapping_at(raw, *other[:-1])
+    hint = f", which is {mapping_at(defaults, *other[:-1])[other[-1]]} unless given" if is_default else ""
+    return one, f"{words[0]} {dotted(other)}{hint}"
+
+
+def order_conflict(
+    trees: tuple[object, object],
+    lower: tuple[str, ...],
+    upper: tuple[str, ...],
+    bounds: DurationIn = _ANY_DURATION,
+) -> Conflict | None:
+    """Return the conflict of two durations where the lower one is longer than the upper one.
+
+    None where they are in order, and where one is null, malformed or outside of `bounds`.
+    """
+    least, most = (value_at(trees, keys, bounds.read) for keys in (lower, upper))
+    if least and most and least > most:
+        return conflict_between(*trees, lower, upper, ("must be at most", "must be at least"))
+    return None

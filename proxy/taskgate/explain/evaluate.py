@@ -5,26 +5,58 @@ key that it comes from (`from`), and whether that is a default (`default`). The 
 objects that a running gateway asks. `taskgate explain` prints the result, as JSON or by `render`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
+from pydantic import BaseModel
+
 from taskgate.admission.rules import AdmissionRules
 from taskgate.auth.context import Identity
 from taskgate.config import GatewayConfig
+from taskgate.config.fields import write_duration, write_size
+from taskgate.config.model import admission_rules, upstream_settings
+from taskgate.config.problems import Location, dotted
 from taskgate.config.sections.extensions import ERAS, MAX_IDENTIFIER
 from taskgate.config.sections.tasks import default_ttl_max
-from taskgate.config.settings import admission_rules, upstream_settings
-from taskgate.config.units import write_duration, write_size
 from taskgate.domain.limits import Cap, CapScope, Override
 from taskgate.domain.policy import PromotionDecision
 from taskgate.domain.rates import Demand, RateEvent, RateSubject
 from taskgate.domain.versions import Era, Peer, era_of
-from taskgate.explain.config_paths import source, value_at, with_source
 from taskgate.protocol.extensions import AUTHORIZATION, BUILT_IN, Extension, ExtensionPolicy, is_declared
 from taskgate.protocol.vocabulary import TASKS_EXTENSION, TASKS_GET, TOOLS_CALL
+
+
+def source(config: GatewayConfig, *location: str | int) -> dict[str, Any]:
+    """Return the source of the key at a location."""
+    return {"from": dotted(location), "default": _is_default(config, location)}
+
+
+def with_source(config: GatewayConfig, value: Any, *location: str | int) -> dict[str, Any]:
+    """Return a value, a duration as the file writes it, with the source of the key at a location."""
+    return {"value": write_duration(value) if isinstance(value, timedelta) else value, **source(config, *location)}
+
+
+def value_at(config: GatewayConfig, *location: str | int) -> dict[str, Any]:
+    """Return the value of the key at a location, with its source."""
+    value: Any = config
+    for part in location:
+        value = value[part] if isinstance(part, int) or isinstance(value, Mapping) else getattr(value, part)
+    return with_source(config, value, *location)
+
+
+def _is_default(node: object, location: Location) -> bool:
+    for part in location:
+        if isinstance(node, BaseModel) and isinstance(part, str):
+            if part not in node.model_fields_set:
+                return True
+            node = getattr(node, part)
+        elif isinstance(node, Mapping | Sequence):
+            node = node[part]  # type: ignore[index]  # a mapping has names, a sequence numbers
+    return False
+
 
 MAX_DECLARED: Final = 64
 """Identifiers of a server's declaration that are listed."""

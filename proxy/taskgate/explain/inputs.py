@@ -14,8 +14,8 @@ from taskgate.auth.jwks import IssuerKeys
 from taskgate.auth.jwt import TokenVerifier
 from taskgate.clock import SystemClock, SystemEntropy
 from taskgate.config import GatewayConfig
+from taskgate.config.model import upstream_settings
 from taskgate.config.sections.tasks import Hint
-from taskgate.config.settings import upstream_settings
 from taskgate.domain.policy import APP_ONLY
 from taskgate.domain.versions import Peer
 from taskgate.errors import KeysUnavailable, Unauthenticated, UpstreamFailed

@@ -27,7 +27,7 @@ from taskgate.clock import Clock, Entropy, SharedClock, SystemClock, SystemEntro
 from taskgate.cluster.bus import ClusterBus
 from taskgate.cluster.message_auth import LoggedSeals, new_replica_name
 from taskgate.config import GatewayConfig
-from taskgate.config.settings import admission_rules
+from taskgate.config.model import admission_rules
 from taskgate.gateway.denied_extensions import DeniedExtensions
 from taskgate.gateway.extension_requests import ExtensionRequests
 from taskgate.gateway.legacy import InSessionMessages, LegacyServices

@@ -17,8 +17,8 @@ from taskgate import __version__
 from taskgate.auth.key_file import KeyFileRefused, read_keys, read_or_make_keys
 from taskgate.clock import Clock, Entropy
 from taskgate.config import GatewayConfig
+from taskgate.config.model import extension_methods, metrics_config
 from taskgate.config.sections.audit import AuditSection, AuditSinkSection
-from taskgate.config.settings import extension_methods, metrics_config
 from taskgate.protocol.extensions import KNOWN_METHODS
 from taskgate.system.secret_files import ADVICE, is_exposed
 from taskgate.telemetry.auditlog.formats.digests import task_ref

@@ -15,8 +15,8 @@ from typing import Final
 
 from taskgate.auth.key_file import KeyFileRefused
 from taskgate.config import ConfigurationError, GatewayConfig
+from taskgate.config.model import admission_rules
 from taskgate.config.reload import fingerprint, restart_needed, without_restart
-from taskgate.config.settings import admission_rules
 from taskgate.listener.listener import PublicListener
 from taskgate.telemetry.auditlog.settings import AuditUnavailable
 from taskgate.telemetry.events import ConfigReloaded

@@ -25,7 +25,7 @@ from taskgate.admission.quota import QuotaSubjects
 from taskgate.admission.rules import AdmissionRules, RuntimeConfig
 from taskgate.clock import Clock, Entropy
 from taskgate.config import GatewayConfig
-from taskgate.config.settings import bulkhead_settings, upstream_settings
+from taskgate.config.model import bulkhead_settings, upstream_settings
 from taskgate.domain.policy import TaskSupport
 from taskgate.protocol.discovery import gateway_info
 from taskgate.protocol.legacy.upstream import LegacyUpstream

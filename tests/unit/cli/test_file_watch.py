@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from taskgate.cli.file_watch import FileWatch
+from taskgate.cli.serve import FileWatch
 
 
 def write(path: Path, text: str) -> Path:

@@ -8,7 +8,7 @@ import pytest
 
 from taskgate.admission.rules import OnStoreError, QuestionBounds, RejectAs
 from taskgate.config import GatewayConfig, load
-from taskgate.config.settings import admission_rules, bulkhead_settings
+from taskgate.config.model import admission_rules, bulkhead_settings
 from taskgate.domain.limits import Caps, Override
 from taskgate.domain.policy import DEFAULT_RESPONSE, OnLost, PromotionMode, PromotionPolicy, PromotionRule
 from taskgate.domain.polling import PollPolicy

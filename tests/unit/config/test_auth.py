@@ -11,8 +11,8 @@ from taskgate.auth.authorization import AccessEffect, AccessPolicy, AccessRule
 from taskgate.auth.jwt import ALGORITHMS
 from taskgate.auth.settings import IssuerSettings, KeySettings, TokenProfile
 from taskgate.config import BindAddress, GatewayConfig
+from taskgate.config.model import admission_rules
 from taskgate.config.sections.auth import Algorithm
-from taskgate.config.settings import admission_rules
 
 # --- values -----------------------------------------------------------------------------------------------------------
 

@@ -8,8 +8,7 @@ import pytest
 
 from taskgate.config import GatewayConfig, effective
 from taskgate.config.fields import MASK
-from taskgate.config.model import DEFAULTS, conflicts
-from taskgate.config.settings import upstream_settings
+from taskgate.config.model import DEFAULTS, conflicts, upstream_settings
 from taskgate.upstream.settings import FixedHeader, GrantKind, GrantSettings, IdentityHeaders, UpstreamTls
 
 Loads = Callable[..., GatewayConfig]

@@ -6,8 +6,7 @@ import pytest
 
 from requirements import covers
 from taskgate.config import GatewayConfig, effective
-from taskgate.config.model import DEFAULTS, conflicts
-from taskgate.config.settings import extension_methods, upstream_settings
+from taskgate.config.model import DEFAULTS, conflicts, extension_methods, upstream_settings
 from taskgate.domain.versions import Era
 from taskgate.protocol.extensions import (
     ALLOWED_BY_DEFAULT,

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from taskgate.config import GatewayConfig
+from taskgate.config.model import metrics_config
 from taskgate.config.reload import restart_needed
-from taskgate.config.settings import metrics_config
 from taskgate.telemetry.metrics.settings import MetricsConfig, MetricsSettings
 
 Tells = Callable[..., list[str]]

@@ -7,8 +7,7 @@ import pytest
 
 from taskgate.admission.concurrency import BulkheadSettings
 from taskgate.config import GatewayConfig
-from taskgate.config.model import DEFAULTS, conflicts
-from taskgate.config.settings import bulkhead_settings, upstream_settings
+from taskgate.config.model import DEFAULTS, bulkhead_settings, conflicts, upstream_settings
 from taskgate.upstream.settings import Breaker, HealthSettings, Retries
 
 Tells = Callable[..., list[str]]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from taskgate.config import GatewayConfig
-from taskgate.config.references import MAX_SECRET, expand
+from taskgate.config.document import MAX_SECRET, expand
 
 Loads = Callable[..., GatewayConfig]
 Tells = Callable[..., list[str]]

@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 
 from helpers.examples import examples
 from taskgate.config import ConfigurationError, GatewayConfig, effective, json_schema, load
-from taskgate.config.units import read_duration, read_rate, read_size, write_duration, write_size
+from taskgate.config.fields import read_duration, read_rate, read_size, write_duration, write_size
 
 Loads = Callable[..., GatewayConfig]
 

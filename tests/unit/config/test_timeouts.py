@@ -6,10 +6,9 @@ from datetime import timedelta
 import pytest
 
 from taskgate.config import GatewayConfig
-from taskgate.config.model import DEFAULTS, conflicts
+from taskgate.config.fields import write_duration
+from taskgate.config.model import DEFAULTS, conflicts, upstream_settings
 from taskgate.config.sections.upstreams import DEFAULT_CALL, TimeoutsSection
-from taskgate.config.settings import upstream_settings
-from taskgate.config.units import write_duration
 from taskgate.upstream.settings import ToolTimeouts
 
 Loads = Callable[..., GatewayConfig]

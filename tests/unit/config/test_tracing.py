@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from taskgate.config.sections.tracing import TracingSection, tracing_conflicts
+from taskgate.config.sections.telemetry import TracingSection, tracing_conflicts
 from taskgate.telemetry.opentelemetry.settings import Exporter, TracingSettings
 
 

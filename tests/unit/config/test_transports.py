@@ -9,9 +9,8 @@ import pytest
 from requirements import covers
 from taskgate.config import GatewayConfig, effective
 from taskgate.config.fields import MASK
-from taskgate.config.model import DEFAULTS, conflicts
+from taskgate.config.model import DEFAULTS, conflicts, upstream_settings
 from taskgate.config.sections.upstreams import PROGRAM_DEFAULTS, UpstreamSection
-from taskgate.config.settings import upstream_settings
 from taskgate.domain.versions import Revision
 from taskgate.upstream.settings import Breaker, Retries, StdioSettings, TransportKind
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from taskgate.config import GatewayConfig, load
-from taskgate.explain.series import metrics_text, series_bound, series_warnings
+from taskgate.explain.checks import metrics_text, series_bound, series_warnings
 from taskgate.telemetry.metrics.catalogue import FAMILIES, PARTS
 
 MINIMAL = "version: 1\nauth: {mode: none}\nupstreams:\n"

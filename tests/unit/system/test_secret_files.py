@@ -9,7 +9,7 @@ import pytest
 
 from helpers.authority import Authority
 from taskgate.auth.key_file import KeyFileRefused, read_keys
-from taskgate.config.references import expand
+from taskgate.config.document import expand
 from taskgate.listener.tls import TlsRefused, TlsSettings, made_context
 from taskgate.system.secret_files import is_exposed
 from taskgate.upstream.settings import UpstreamTls

@@ -13,7 +13,7 @@ import pytest
 import structlog
 
 import taskgate
-from taskgate.config.units import read_size
+from taskgate.config.fields import read_size
 from taskgate.telemetry import logs
 
 Lines = Callable[[], list[dict[str, Any]]]
@@ -120,7 +120,7 @@ def test_of_an_exception_there_is_its_class_its_causes_and_our_own_places(lines:
     ours, group, suppressed = lines()
     assert ours["exception"] == "ValueError"
     assert "causes" not in ours
-    assert [place.partition(":")[0] for place in ours["at"]] == ["config/units.py"] * 2
+    assert [place.partition(":")[0] for place in ours["at"]] == ["config/fields.py"] * 2
     assert (group["exception"], group["causes"]) == ("ExceptionGroup", ["KeyError", "OSError", "ValueError"])
     assert "at" not in group
     assert (suppressed["exception"], suppressed["error"]) == ("RuntimeError", "RuntimeError")

@@ -16,8 +16,7 @@ from taskgate import __version__
 from taskgate.admission.mounts import MOST_REMEMBERED
 from taskgate.admission.quota import QuotaSubjects
 from taskgate.admission.rules import RuntimeConfig
-from taskgate.config.model import GatewayConfig
-from taskgate.config.settings import admission_rules
+from taskgate.config.model import GatewayConfig, admission_rules
 from taskgate.lifecycle.task_listener import NOBODY
 from taskgate.protocol.discovery import gateway_info
 from taskgate.telemetry.events import CircuitChanged, ConcurrencyChanged, HealthChecked, UpstreamRetried

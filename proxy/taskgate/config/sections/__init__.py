@@ -1,7 +1,8 @@
-"""The sections of the file, one module each.
+"""The sections of the file, a module for each subject.
 
 A module has the models of its keys and the rules between them (`*_conflicts`), which read the plain
 values of the file. Methods such as `to_settings` convert a valid section into the settings of the
 part that uses it. `upstreams` is split: `credentials`, `extensions` and `protection` have
-the larger sections of an upstream; `server` also has `admin`. `taskgate.config.model` is the user.
+the larger sections of an upstream; `server` also has `admin`, `telemetry` has `logging`, `metrics`
+and `tracing`. `taskgate.config.model` is the user.
 """

@@ -9,10 +9,25 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, Field
 
 from taskgate.config.addresses import FilePath
-from taskgate.config.fields import NOT_EMPTY, UNIQUE, Count, Flag, Glob, Name, Section, Text
-from taskgate.config.problems import Location
-from taskgate.config.raw import Conflict, list_at, mapping_at
-from taskgate.config.units import GIB, HOUR, KIB, MIB, MINUTE, SECOND, DurationIn, SizeIn
+from taskgate.config.fields import (
+    GIB,
+    HOUR,
+    KIB,
+    MIB,
+    MINUTE,
+    NOT_EMPTY,
+    SECOND,
+    UNIQUE,
+    Count,
+    DurationIn,
+    Flag,
+    Glob,
+    Name,
+    Section,
+    SizeIn,
+    Text,
+)
+from taskgate.config.problems import Conflict, Location, list_at, mapping_at
 from taskgate.telemetry.auditlog.catalogue import matching
 from taskgate.telemetry.auditlog.formats.redaction import parse_paths
 

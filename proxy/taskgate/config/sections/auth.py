@@ -18,20 +18,25 @@ from taskgate.auth.authorization import AccessEffect, AccessPolicy, AccessRule
 from taskgate.auth.settings import IssuerSettings, KeySettings, TokenProfile
 from taskgate.config.addresses import FilePath, Issuer, SecureUrl, Url, read_listen
 from taskgate.config.fields import (
+    HOUR,
+    KIB,
+    MIB,
+    MINUTE,
     NOT_EMPTY,
+    SECOND,
     UNIQUE,
     Count,
+    DurationIn,
     Flag,
     Glob,
     Name,
     PositiveDuration,
     Scope,
     Section,
+    SizeIn,
     Text,
 )
-from taskgate.config.problems import dotted
-from taskgate.config.raw import Conflict, list_at, mapping_at, value_at
-from taskgate.config.units import HOUR, KIB, MIB, MINUTE, SECOND, DurationIn, SizeIn
+from taskgate.config.problems import Conflict, dotted, list_at, mapping_at, value_at
 
 Algorithm = Literal["ES256", "ES384", "ES512", "EdDSA", "PS256", "PS384", "PS512", "RS256", "RS384", "RS512"]
 

@@ -13,8 +13,7 @@ from pydantic import AfterValidator, Field
 
 from taskgate.config.addresses import FilePath, SecureUrl, Url, read_host
 from taskgate.config.fields import UNIQUE, Flag, Scope, Secret, Section, Text, json_pattern
-from taskgate.config.problems import Location, dotted
-from taskgate.config.raw import Conflict, list_at, mapping_at
+from taskgate.config.problems import Conflict, Location, dotted, list_at, mapping_at
 from taskgate.config.sections.auth import auth_mode
 from taskgate.upstream.settings import FixedHeader, GrantKind, GrantSettings, IdentityHeaders, UpstreamTls
 

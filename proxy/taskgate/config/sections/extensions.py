@@ -11,8 +11,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 from pydantic import AfterValidator, ConfigDict, Discriminator, Field, StringConstraints, Tag
 
 from taskgate.config.fields import NOT_EMPTY, UNIQUE, Section, json_pattern
-from taskgate.config.problems import Location, dotted
-from taskgate.config.raw import Conflict, list_at, mapping_at
+from taskgate.config.problems import Conflict, Location, dotted, list_at, mapping_at
 from taskgate.config.sections.auth import auth_mode
 from taskgate.domain.versions import Era
 from taskgate.protocol.extensions import (

@@ -8,12 +8,28 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
-from taskgate.config.fields import NOT_EMPTY, Count, Flag, Glob, MemorySize, Name, Section, Text
-from taskgate.config.problems import Location, dotted
-from taskgate.config.raw import Conflict, duration, list_at, mapping_at
+from taskgate.config.fields import (
+    GIB,
+    KIB,
+    MIB,
+    NOT_EMPTY,
+    Count,
+    DurationIn,
+    Flag,
+    Glob,
+    MemorySize,
+    Name,
+    Rate,
+    RateText,
+    Section,
+    SizeIn,
+    Text,
+    read_rate,
+    write_duration,
+)
+from taskgate.config.problems import Conflict, Location, dotted, duration, list_at, mapping_at
 from taskgate.config.sections.auth import auth_mode, has_tenants, without_tenants
 from taskgate.config.sections.tasks import MAX_TTL, ttl_ceiling
-from taskgate.config.units import GIB, KIB, MIB, DurationIn, Rate, RateText, SizeIn, read_rate, write_duration
 from taskgate.domain.limits import Caps, Override, Overrides
 from taskgate.domain.rates import RateEvent, RateLimit, RatePolicies, RatePolicy, RateScope
 from taskgate.protocol.discovery import CatalogueBounds

@@ -10,9 +10,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from taskgate.config.fields import UNIQUE, Count, PositiveDuration, Section
-from taskgate.config.raw import Conflict, mapping_at, order_conflict
-from taskgate.config.units import MILLISECOND, SECOND
+from taskgate.config.fields import MILLISECOND, SECOND, UNIQUE, Count, PositiveDuration, Section
+from taskgate.config.problems import Conflict, mapping_at, order_conflict
 from taskgate.upstream.settings import Breaker, HealthSettings, Retries
 
 _QueueSize = Annotated[int, Field(strict=True, ge=0, le=1_000_000)]

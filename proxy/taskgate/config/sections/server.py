@@ -17,9 +17,20 @@ from taskgate.config.addresses import (
     PublicUrl,
     read_listen,
 )
-from taskgate.config.fields import Count, Duration, Flag, MemorySize, PositiveDuration, Section
-from taskgate.config.raw import Conflict, conflict_between, mapping_at, value_at
-from taskgate.config.units import HOUR, KIB, MIB, SECOND, SizeIn
+from taskgate.config.fields import (
+    HOUR,
+    KIB,
+    MIB,
+    SECOND,
+    Count,
+    Duration,
+    Flag,
+    MemorySize,
+    PositiveDuration,
+    Section,
+    SizeIn,
+)
+from taskgate.config.problems import Conflict, conflict_between, mapping_at, value_at
 from taskgate.listener.connection_limits import ConnectionBounds
 from taskgate.listener.door import allowed_hosts, allowed_origins
 from taskgate.listener.listener import ListenerSettings

@@ -19,10 +19,22 @@ from taskgate.config.addresses import (
     read_sentinel,
     read_store_url,
 )
-from taskgate.config.fields import UNIQUE, PositiveDuration, Secret, Section, Text, json_pattern
-from taskgate.config.problems import Location
-from taskgate.config.raw import Conflict, conflict_between, list_at, mapping_at, value_at
-from taskgate.config.units import GIB, HOUR, MIB, MINUTE, SECOND, DurationIn, SizeIn
+from taskgate.config.fields import (
+    GIB,
+    HOUR,
+    MIB,
+    MINUTE,
+    SECOND,
+    UNIQUE,
+    DurationIn,
+    PositiveDuration,
+    Secret,
+    Section,
+    SizeIn,
+    Text,
+    json_pattern,
+)
+from taskgate.config.problems import Conflict, Location, conflict_between, list_at, mapping_at, value_at
 from taskgate.stores.open import RedisOptions, SqliteOptions
 
 _REDIS: Final = ("store", "redis")

@@ -8,20 +8,26 @@ from typing import Annotated, Final, Literal
 
 from taskgate.admission.rules import QuestionBounds
 from taskgate.config.fields import (
+    HOUR,
+    MIB,
+    MILLISECOND,
+    MINUTE,
+    SECOND,
     Count,
     Duration,
+    DurationIn,
     Flag,
     Glob,
     LongText,
     MemorySize,
+    NumberIn,
     PositiveDuration,
     Section,
     Text,
+    write_duration,
 )
-from taskgate.config.problems import Location, dotted
-from taskgate.config.raw import Conflict, duration, list_at, mapping_at, order_conflict, value_at
+from taskgate.config.problems import Conflict, Location, dotted, duration, list_at, mapping_at, order_conflict, value_at
 from taskgate.config.sections.auth import auth_mode
-from taskgate.config.units import HOUR, MIB, MILLISECOND, MINUTE, SECOND, DurationIn, NumberIn, write_duration
 from taskgate.domain.policy import DEFAULT_RESPONSE, OnLost, PromotionMode, PromotionPolicy, PromotionRule
 from taskgate.domain.polling import PollPolicy
 

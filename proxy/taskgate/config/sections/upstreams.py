@@ -14,13 +14,11 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 
 from taskgate.config.addresses import FolderPath, MountPath, Url
-from taskgate.config.fields import HIDDEN, MASK, Count, Glob, PositiveDuration, Section, json_pattern
-from taskgate.config.problems import Location, dotted
-from taskgate.config.raw import Conflict, duration, list_at, mapping_at, order_conflict
+from taskgate.config.fields import HIDDEN, HOUR, MASK, SECOND, Count, Glob, PositiveDuration, Section, json_pattern
+from taskgate.config.problems import Conflict, Location, dotted, duration, list_at, mapping_at, order_conflict
 from taskgate.config.sections.credentials import CredentialsSection, IdentityHeadersSection, ServerTlsSection
 from taskgate.config.sections.extensions import ExtensionsSection
 from taskgate.config.sections.protection import CircuitBreakerSection, HealthSection, QueueSection, RetriesSection
-from taskgate.config.units import HOUR, SECOND
 from taskgate.domain.versions import Revision
 from taskgate.protocol.discovery import CatalogueBounds
 from taskgate.upstream.settings import StdioSettings, ToolTimeouts, TransportKind, UpstreamSettings

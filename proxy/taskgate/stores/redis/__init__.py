@@ -2,6 +2,6 @@
 
 `client` runs commands and scripts over the connections of `pipeline`, `connector`, `topology` and
 `health`. Tasks are in `records`; host sessions, leases, rate budgets, the cluster bus and resumable
-streams have one module each. All keys of a deployment share one hash tag, see `keys`. Each Lua file
+streams have one module each. All keys of a deployment share one hash tag (`options.KeyNames`). Each Lua file
 is a script that one of these modules runs. `stores.open` is the only user.
 """

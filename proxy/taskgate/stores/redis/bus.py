@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from taskgate.errors import StoreUnavailable
 from taskgate.stores.redis.client import BlockingConnection, RedisClient, read_script
-from taskgate.stores.redis.keys import KeyNames
+from taskgate.stores.redis.options import KeyNames
 from taskgate.system.log_throttle import ThrottledLog
 
 _SEND: Final = read_script("post_send.lua")

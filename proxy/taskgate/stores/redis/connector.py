@@ -18,8 +18,7 @@ from redis.exceptions import ConnectionError, MovedError, NoPermissionError, Rea
 from taskgate.clock import SharedClock
 from taskgate.stores.codec import unpack_time
 from taskgate.stores.redis.health import UnfitServerError, log
-from taskgate.stores.redis.keys import KeyNames
-from taskgate.stores.redis.options import RedisOptions
+from taskgate.stores.redis.options import KeyNames, RedisOptions
 from taskgate.stores.redis.topology import (
     ClusterTopology,
     SentinelTopology,

@@ -15,7 +15,7 @@ from typing import Final
 from taskgate.domain.record import TaskId, TaskRecord
 from taskgate.stores.codec import MICROSECOND, pack_text, unpack_text, unpack_time
 from taskgate.stores.redis.client import RedisClient, Value, read_script
-from taskgate.stores.redis.keys import KeyNames
+from taskgate.stores.redis.options import KeyNames
 from taskgate.stores.redis.records import rows
 from taskgate.stores.shared import HeartbeatReply
 

@@ -1,7 +1,14 @@
-"""The settings of the shared store: `RedisOptions`. It imports without the client library."""
+"""The settings of the shared store, `RedisOptions`, and the names of its keys, `KeyNames`.
+
+The module imports without the client library. All key names begin with the operator's prefix and
+share one hash tag, so that a script may use any of them. A cluster only provides failover: all keys
+of one deployment are in one slot. Parts that hosts or operators choose are digested, so that a key
+name reveals nothing and no two names collide (T24).
+"""
 
 from dataclasses import dataclass, field
 from datetime import timedelta
+from hashlib import blake2s
 from pathlib import Path
 from typing import Literal
 
@@ -33,3 +40,29 @@ class RedisOptions:
     connect_timeout: timedelta = timedelta(seconds=2)
     command_timeout: timedelta = timedelta(seconds=2)
     wait_replicas: int = 0
+
+
+class KeyNames:
+    """The names of one deployment."""
+
+    def __init__(self, prefix: str) -> None:
+        self._root = f"{prefix}{{taskgate}}:"
+
+    def of(self, kind: str, *parts: str) -> str:
+        """The key of a kind, for one set of `parts` of any content."""
+        return f"{self._root}{kind}:{digest(*parts)}" if parts else f"{self._root}{kind}"
+
+    @property
+    def every(self) -> str:
+        """A pattern that matches all keys."""
+        return f"{self._root}*"
+
+
+def digest(*parts: str) -> str:
+    """A digest of the parts, of 128 bits in hexadecimal."""
+    hashed = blake2s(digest_size=16)
+    for part in parts:
+        text = part.encode(errors="surrogatepass")
+        hashed.update(len(text).to_bytes(8, "big"))
+        hashed.update(text)
+    return hashed.hexdigest()

@@ -14,7 +14,7 @@ from typing import Final
 from taskgate.domain.rates import RateVerdict
 from taskgate.stores.base import RateJudgement, RateStep, RateStore
 from taskgate.stores.redis.client import RedisClient, read_script
-from taskgate.stores.redis.keys import KeyNames
+from taskgate.stores.redis.options import KeyNames
 
 _TAKE: Final = read_script("take.lua")
 _DEMAND: Final = Struct("<BBBddd")

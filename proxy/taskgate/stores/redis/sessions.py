@@ -15,7 +15,7 @@ from taskgate.errors import StoreUnavailable
 from taskgate.stores.base import SessionRecord
 from taskgate.stores.codec import pack_peer, pack_time, unpack_peer
 from taskgate.stores.redis.client import RedisClient, read_script
-from taskgate.stores.redis.keys import KeyNames, digest
+from taskgate.stores.redis.options import KeyNames, digest
 from taskgate.stores.redis.records.rows import unpack_moment
 
 _PUT: Final = read_script("session_put.lua")

@@ -23,7 +23,7 @@ from redis.exceptions import RedisError
 
 from taskgate.stores.codec import pack_text, unpack_text
 from taskgate.stores.redis.client import RedisClient, Value, read_script
-from taskgate.stores.redis.keys import KeyNames
+from taskgate.stores.redis.options import KeyNames
 from taskgate.stores.shared import StreamSegment
 from taskgate.system.log_throttle import ThrottledLog
 

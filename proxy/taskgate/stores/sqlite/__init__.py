@@ -1,7 +1,7 @@
 """The store in one SQLite file that one process holds: `store.SqliteStore`, in the file that
 `file.open_file` opens.
 
-`reader` and `writer` own the connections and threads. `writes` and `queries` are the operations
-that they run, in the SQL of `statements` and the layout of `schema.sql`. `faults` turns SQLite's
-errors into StoreUnavailable. `stores.open` is the only user.
+`reader` and `writer` own the connections and threads. The queries in `reader`, and `writes`, are
+the operations that they run, in the SQL of `statements` and the layout of `schema.sql`.
+`stores.open` is the only user.
 """

@@ -1,19 +1,29 @@
-"""The reads of a SQLite file: `SqliteReader` runs small ones on the event loop and long ones on one
+"""The reads of a SQLite store: `SqliteReader` runs small ones on the event loop and long ones on a
 thread.
 
-It knows connections and threads, and nothing about records. Every failure is raised as
-StoreUnavailable.
+The class knows connections and threads, and nothing about records. Every failure is raised as
+StoreUnavailable. The queries below it read large records, owners, pages and counts: each runs one
+statement on a connection and decodes its rows. `page_statement` writes the SQL of a page, one text
+for each shape of a filter, always led by an index. A list omits unreadable records.
 """
 
 import asyncio
 import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from itertools import count
 from typing import Any, Final, TypeVar
 
+from taskgate.domain.listing import STATES, OrderBy, Page, Position, TaskFilter, TaskOrder
+from taskgate.domain.record import OwnerKey, TaskId, TaskRecord, TaskStatus
 from taskgate.errors import StoreUnavailable
-from taskgate.stores.sqlite.faults import unavailable
+from taskgate.stores.base import StoreCensus
+from taskgate.stores.codec import pack_time, unpack_head, unpack_time
+from taskgate.stores.sqlite import statements as sql
+from taskgate.stores.sqlite import writes
+from taskgate.stores.sqlite.file import unavailable
+from taskgate.stores.sqlite.statements import name, names, owner_digest
 
 _FEW_STEPS: Final = 20_000
 """Instructions of SQLite's virtual machine that a read may take on the loop: about a millisecond."""
@@ -88,3 +98,141 @@ class SqliteReader:
     def _check(self) -> None:
         if self._closed:
             raise StoreUnavailable("The store is closed")
+
+
+# --- queries ---------------------------------------------------------------------------------------------------------
+
+
+def load_large(connection: sqlite3.Connection, values: sql.Values) -> TaskRecord | None:
+    """One record with its bodies. The outcome is read as a blob: a row would be a second copy."""
+    # One snapshot for both steps.
+    connection.execute("BEGIN")
+    try:
+        row = connection.execute(sql.LOAD_LARGE, values).fetchone()
+        if row is None:
+            return None
+        seq, head, holder, until, params, kind = row
+        outcome = None
+        if kind is not None:
+            with connection.blobopen("outcomes", "body", seq, readonly=True) as blob:
+                outcome = blob.read()
+    finally:
+        connection.execute("COMMIT")
+    return writes.unpack_bodies(unpack_head(head, writes.unpack_lease(holder, until)), params, kind, outcome)
+
+
+def find_owner(connection: sqlite3.Connection, id: TaskId) -> OwnerKey | None:
+    """The owner of a record, from its head: the columns have only digests."""
+    row = connection.execute(sql.FIND_HEAD, (sql.name(id),)).fetchone()
+    return None if row is None else unpack_head(row[0], None).owner
+
+
+def load_page(connection: sqlite3.Connection, statement: str, values: dict[str, Any], limit: int) -> Page:
+    """A page of the rows of a statement, which finds up to one row more than `limit`."""
+    rows = connection.execute(statement, values).fetchall()
+    read = (writes.read_listed(head) for head, _, _ in rows[:limit])
+    found = tuple(task for task in read if task is not None)
+    if len(rows) <= limit:
+        return Page(tasks=found, next=None)
+    # From the row, not the head: the last head may be unreadable.
+    _, time, id = rows[limit - 1]
+    return Page(tasks=found, next=Position(unpack_time(time), id))
+
+
+def census(connection: sqlite3.Connection) -> StoreCensus:
+    """The number of tasks in each status, and the size of the file."""
+    counts = {TaskStatus(status): number for status, number in connection.execute(sql.CENSUS).fetchall()}
+    ((size,),) = connection.execute(sql.SIZE).fetchall()
+    return StoreCensus(tasks=dict.fromkeys(TaskStatus, 0) | counts, size=size)
+
+
+# --- the SQL of a page -----------------------------------------------------------------------------------------------
+
+
+NamedValues = dict[str, Any]
+"""Values by parameter name."""
+
+_NOTHING: Final = "SELECT NULL, NULL, NULL WHERE 0"
+_COLUMNS: Final = {OrderBy.CREATED: "created", OrderBy.UPDATED: "updated"}
+
+
+def page_statement(
+    owner: OwnerKey, where: TaskFilter, order: TaskOrder, after: Position | None, limit: int, now: datetime
+) -> tuple[str, NamedValues]:
+    """The SQL and values that list heads, their times and their ids.
+
+    `limit` is the LIMIT of the statement.
+    """
+    column = _COLUMNS[order.by]
+    terms, values = _bounds(where, order, after)
+    values |= {"owner": owner_digest(owner), "now": pack_time(now), "limit": limit}
+    states = sorted(STATES if where.states is None else where.states)
+    for at, state in enumerate(states):
+        values |= {f"status{at}": state.status.value, f"error{at}": state.tool_error}
+    rest = " AND ".join(["owner = :owner", "expires > :now", *terms])
+    if not states:
+        return _NOTHING, {}
+    if where.ids is not None:
+        values["ids"] = names(where.ids)
+        parts = [_by_ids(column, rest, len(states))]
+    else:
+        parts = [_by_state(column, rest, at) for at in range(len(states))]
+    direction = "DESC" if order.descending else "ASC"
+    return f"{' UNION ALL '.join(parts)} ORDER BY {column} {direction}, id {direction} LIMIT :limit", values
+
+
+# The SQL text contains only names from this module; values of hosts are always bound as parameters.
+
+
+def _by_state(column: str, rest: str, at: int) -> str:
+    """The rows of one state, in the order of its index; SQLite merges such parts without a sort."""
+    # INDEXED BY, or SQLite might use the index of the other time for its bounds, and sort the
+    # result.
+    return (
+        f"SELECT head, {column}, id FROM tasks INDEXED BY tasks_{column} "  # noqa: S608
+        f"WHERE status = :status{at} AND tool_error = :error{at} AND {rest}"
+    )
+
+
+def _by_ids(column: str, rest: str, states: int) -> str:
+    """A few ids, looked up one by one; SQLite sorts the found rows."""
+    # CROSS JOIN fixes the order of the tables: SQLite must not scan all records of the owner for
+    # unknown ids.
+    wanted = ", ".join(f"(:status{at}, :error{at})" for at in range(states))
+    return (
+        f"SELECT head, {column}, id FROM (SELECT value FROM json_each(:ids)) CROSS JOIN tasks ON id = value "  # noqa: S608
+        f"WHERE (status, tool_error) IN (VALUES {wanted}) AND {rest}"
+    )
+
+
+def _bounds(where: TaskFilter, order: TaskOrder, after: Position | None) -> tuple[list[str], NamedValues]:
+    """The terms of both times; an index serves the tightest bound on each side of the ordering
+    time.
+    """
+    created, updated = (where.created_after, where.created_before), (where.updated_after, where.updated_before)
+    # No record was updated before its creation, so a bound of one time may bound the other too.
+    if order.by is OrderBy.CREATED:
+        column, other, rest = "created", "updated", updated
+        least, most = created[0], min(filter(None, (created[1], updated[1])), default=None)
+    else:
+        column, other, rest = "updated", "created", created
+        least, most = max(filter(None, (created[0], updated[0])), default=None), updated[1]
+    terms: list[str] = []
+    values: NamedValues = {}
+    # SQLite uses one bound per side: a position that is tighter than a bound replaces it.
+    if after is not None and order.descending and (most is None or after.time < most):
+        terms, most = [f"({column}, id) < (:time, :id)"], None
+    elif after is not None and not order.descending and (least is None or after.time > least):
+        terms, least = [f"({column}, id) > (:time, :id)"], None
+    if terms and after is not None:
+        values = {"time": pack_time(after.time), "id": name(after.id)}
+    for term, key, bound in (
+        (f"{column} > :least", "least", least),
+        (f"{column} < :most", "most", most),
+        (f"{other} > :after", "after", rest[0]),
+        (f"{other} < :before", "before", rest[1]),
+    ):
+        if bound is not None:
+            terms.append(term)
+            values[key] = pack_time(bound)
+    return terms, values

@@ -25,11 +25,10 @@ from taskgate.stores.base import ChangeBatch, SessionRecord, Store, StoreCensus,
 from taskgate.stores.capacity import record_size
 from taskgate.stores.change_feed import GONE, ChangeFeed
 from taskgate.stores.codec import LARGE, as_head, pack_peer, pack_time, unpack_head, unpack_peer, unpack_time
-from taskgate.stores.sqlite import queries, writes
 from taskgate.stores.sqlite import statements as sql
+from taskgate.stores.sqlite import writes
 from taskgate.stores.sqlite.file import OpenFile
-from taskgate.stores.sqlite.queries import page_statement
-from taskgate.stores.sqlite.reader import SqliteReader
+from taskgate.stores.sqlite.reader import SqliteReader, census, find_owner, load_large, load_page, page_statement
 from taskgate.stores.sqlite.writer import SqliteWriter
 
 # --- idempotency keys of inserts -------------------------------------------------------------------------------------
@@ -163,14 +162,14 @@ class SqliteStore:
         head, holder, until, revision, size, params, kind, outcome = row
         if size > LARGE:
             # `look` reads on the thread.
-            return await self._reader.look(partial(queries.load_large, values=values))
+            return await self._reader.look(partial(load_large, values=values))
         found = self._heads.get(id)
         if found is None or found.revision != revision:
             found = unpack_head(head, writes.unpack_lease(holder, until))
         return writes.unpack_bodies(found, params, kind, outcome)
 
     async def owner_of(self, id: TaskId) -> OwnerKey | None:
-        return await self._reader.look(partial(queries.find_owner, id=id))
+        return await self._reader.look(partial(find_owner, id=id))
 
     async def swap(self, record: TaskRecord, *, expected: int) -> bool:
         outcome = record.outcome
@@ -190,7 +189,7 @@ class SqliteStore:
     ) -> Page:
         # One more than the limit shows whether there is a next page.
         statement, values = page_statement(owner, where, order, after, limit + 1, now)
-        return await self._reader.glance(partial(queries.load_page, statement=statement, values=values, limit=limit))
+        return await self._reader.glance(partial(load_page, statement=statement, values=values, limit=limit))
 
     async def changed(self, watch: Watch, *, timeout: timedelta) -> ChangeBatch:
         return await self._changes.changed(watch, timeout=timeout, look=self._revision)
@@ -245,7 +244,7 @@ class SqliteStore:
 
     async def census(self) -> StoreCensus:
         # The size of the file, without its write-ahead log.
-        return await self._reader.look(queries.count)
+        return await self._reader.look(census)
 
     async def check(self) -> None:
         await self.verify()

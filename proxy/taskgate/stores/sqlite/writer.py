@@ -20,7 +20,7 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeVar
 
 from taskgate.errors import StoreUnavailable
-from taskgate.stores.sqlite.faults import unavailable
+from taskgate.stores.sqlite.file import unavailable
 
 _Value = TypeVar("_Value")
 

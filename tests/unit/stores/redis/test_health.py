@@ -12,7 +12,7 @@ from helpers.waiting import bounded
 from taskgate.errors import StoreUnavailable
 from taskgate.stores.redis import health as module
 from taskgate.stores.redis.health import RedisHealth
-from taskgate.stores.redis.records.withdrawals import Withdrawals
+from taskgate.stores.redis.records.store import Withdrawals
 from taskgate.stores.redis.streams import StreamWatch
 
 REQUEST: ContextVar[str | None] = ContextVar("REQUEST", default=None)
@@ -95,7 +95,7 @@ async def test_one_listens_for_the_growth_of_streams_in_nobody_s_name() -> None:
 
 
 async def test_inserts_are_withdrawn_in_nobody_s_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("taskgate.stores.redis.records.withdrawals._PAUSE", 0)
+    monkeypatch.setattr("taskgate.stores.redis.records.store._PAUSE", 0)
     named: list[str | None] = []
 
     class Refusing:

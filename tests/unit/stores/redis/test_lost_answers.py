@@ -46,7 +46,7 @@ async def test_a_swap_whose_answer_was_lost_has_won(store: RedisStore, connectio
 async def test_an_insert_that_nobody_was_told_of_is_removed_again(
     store: RedisStore, connection: LosingConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("taskgate.stores.redis.records.withdrawals._PAUSE", 0)
+    monkeypatch.setattr("taskgate.stores.redis.records.store._PAUSE", 0)
     record = new_record()
     connection.lost = 2
     with pytest.raises(StoreUnavailable):
@@ -60,7 +60,7 @@ async def test_an_insert_that_nobody_was_told_of_is_removed_again(
 async def test_an_insert_that_has_a_name_stays_for_who_comes_again(
     store: RedisStore, connection: LosingConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("taskgate.stores.redis.records.withdrawals._PAUSE", 0)
+    monkeypatch.setattr("taskgate.stores.redis.records.store._PAUSE", 0)
     record = new_record(idempotency_digest="key")
     connection.lost = 2
     with pytest.raises(StoreUnavailable):
@@ -73,7 +73,7 @@ async def test_an_insert_that_has_a_name_stays_for_who_comes_again(
 async def test_an_insert_that_never_came_is_looked_for_no_longer_than_for_a_while(
     store: RedisStore, connection: LosingConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("taskgate.stores.redis.records.withdrawals._PAUSE", 0)
+    monkeypatch.setattr("taskgate.stores.redis.records.store._PAUSE", 0)
     connection.lost, connection.unsent = 3, True
     with pytest.raises(StoreUnavailable):
         await store.insert(new_record(), caps=())

@@ -10,7 +10,7 @@ import pytest
 
 from helpers.waiting import bounded
 from taskgate.errors import StoreFault, StoreUnavailable
-from taskgate.stores.sqlite.faults import unavailable
+from taskgate.stores.sqlite.file import unavailable
 from taskgate.stores.sqlite.writer import SqliteWriter
 
 PAGE = 4096

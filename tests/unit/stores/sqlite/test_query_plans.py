@@ -14,7 +14,7 @@ from taskgate.domain.listing import STATES, OrderBy, Position, TaskFilter, TaskO
 from taskgate.domain.record import TaskStatus
 from taskgate.stores.sqlite import statements as sql
 from taskgate.stores.sqlite.file import OpenFile, SqliteOptions, open_file
-from taskgate.stores.sqlite.queries import page_statement
+from taskgate.stores.sqlite.reader import page_statement
 
 SECOND = timedelta(seconds=1)
 ENDED = frozenset(state for state in STATES if state.status in (TaskStatus.COMPLETED, TaskStatus.FAILED))

@@ -42,7 +42,7 @@ from taskgate.stores.codec import (
     with_bodies,
 )
 from taskgate.stores.redis.client import Script, Value
-from taskgate.stores.redis.keys import digest
+from taskgate.stores.redis.options import digest
 
 BACKSTOP: Final = 7 * 24 * 3600 * 1000
 """Milliseconds that a key outlives its content."""

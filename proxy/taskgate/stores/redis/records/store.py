@@ -6,12 +6,14 @@ except a page that skips many records. The process learns of its own changes at 
 others through `change_subscriber`.
 
 Each change has a *mark*, unique to it, which the row keeps until its next change. If a change got no
-answer, it is sent once more: by the mark, the script sees whether the first run did it.
+answer, it is sent once more: by the mark, the script sees whether the first run did it. An insert
+without an answer is withdrawn in the background (`Withdrawals`).
 """
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextvars import Context
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -24,11 +26,75 @@ from taskgate.stores.capacity import TOO_MANY
 from taskgate.stores.change_feed import GONE
 from taskgate.stores.codec import as_head, pack_head, pack_text, pack_time, unpack_head, unpack_text, with_bodies
 from taskgate.stores.redis.client import RedisClient, Script, Value
-from taskgate.stores.redis.keys import KeyNames
+from taskgate.stores.redis.options import KeyNames
 from taskgate.stores.redis.records import rows
 from taskgate.stores.redis.records.change_subscriber import ChangeSubscriber
 from taskgate.stores.redis.records.pages import PageReader
-from taskgate.stores.redis.records.withdrawals import Withdrawals
+
+_PAUSE: Final = 0.5
+"""Seconds between two attempts."""
+
+_ATTEMPTS: Final = 10
+"""Answers of the server that a record is missing or changed, before it is given up. The insert may
+still be on its way to the server, so one such answer is not enough."""
+
+_MOST: Final = 4096
+"""Records that are remembered. Further ones are not removed, and run when their leases lapse."""
+
+
+class Withdrawals:
+    """The records to remove, each with the mark of its insert and the attempts that are left.
+
+    `_task` is the background task; None while there is nothing to remove. For one event loop.
+    """
+
+    def __init__(self, client: RedisClient, root: str, changes: ChangeSubscriber) -> None:
+        self._client = client
+        self._root = root
+        self._changes = changes
+        self._pending: dict[TaskId, tuple[str, int]] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._closed = False
+
+    def add(self, id: TaskId, mark: str) -> None:
+        """Remove the task that was inserted with `mark`, in the background, once the store answers."""
+        if self._closed or len(self._pending) >= _MOST:
+            return
+        self._pending[id] = (mark, _ATTEMPTS)
+        if self._task is None:
+            # An empty context: the task serves all records, not only the first request.
+            self._task = asyncio.create_task(self._withdraw(), name="taskgate-store-withdrawals", context=Context())
+
+    async def close(self) -> None:
+        """Stop removing; what is left stays in the store."""
+        self._closed = True
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait((self._task,))
+
+    async def _withdraw(self) -> None:
+        while self._pending and not self._closed:
+            await asyncio.sleep(_PAUSE)
+            try:
+                for id in tuple(self._pending):
+                    await self._withdraw_one(id)
+            except StoreUnavailable:
+                # No attempt is used up: the server has not answered.
+                continue
+        self._task = None
+
+    async def _withdraw_one(self, id: TaskId) -> None:
+        inserted_as, attempts = self._pending[id]
+        task = f"{self._root}task:{id}"
+        # The removal is a change itself, with a mark of its own.
+        was_removed = await self._client.run(
+            rows.WITHDRAW, (task,), (self._root, self._changes.mark(), id, inserted_as), durable=True
+        )
+        if was_removed or attempts == 1:
+            del self._pending[id]
+        else:
+            self._pending[id] = (inserted_as, attempts - 1)
+
 
 # --- heads of rows ---------------------------------------------------------------------------------------------------
 
