@@ -30,9 +30,9 @@ from taskgate.domain.versions import Peer, Revision
 from taskgate.protocol.host_requests import CallTool
 from taskgate.stores.rates import MemoryRateStore
 from taskgate.streams.exchange import Exchange
-from taskgate.telemetry.events import EventFanout
 from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
 from taskgate.telemetry.metrics.settings import MetricsConfig
+from taskgate.telemetry.ring import EventRing
 
 GOAL: Final = 30.0
 """Microseconds of CPU for all checks of a call together."""
@@ -137,7 +137,7 @@ class Checks:
         self.live = RuntimeConfig(admission_rules(config))
         clock = _Hurrying()
         names = [policy.name for policy in self.live.current.rates.policies]
-        self.event_sink = EventFanout()
+        self.event_sink = EventRing(clock)
         configured = MetricsConfig(backend="memory", upstreams={"reports": "reports"}, policies=names)
         PrometheusRecorder(configured, self.event_sink, clock=clock)
         self.standings = QuotaSubjects(self.live)

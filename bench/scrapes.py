@@ -15,7 +15,8 @@ from typing import Any, Final, NamedTuple
 from bench import serving
 from bench.processes import Program, ended, free_port, python
 from taskgate.config.model import GatewayConfig
-from taskgate.telemetry.events import RpcAnswered, UpstreamAnswered
+from taskgate.telemetry.events import UpstreamAnswered
+from taskgate.telemetry.request_context import RequestContext
 from taskgate.wiring.app import Service
 
 SERIES: Final = 7_000
@@ -81,7 +82,10 @@ async def _serve(admin_port: int, servers: int) -> None:
     for number in range(servers):
         for method in _METHODS:
             for error in _ERRORS:
-                emit(RpcAnswered(f"server-{number}", method, "2025-11-25", 0.01, error))
+                request_context = RequestContext("", "", "POST", "")
+                request_context.mount, request_context.method, request_context.error = f"server-{number}", method, error
+                request_context.rpc_revision, request_context.rpc_seconds = "2025-11-25", 0.01
+                emit(request_context)
                 emit(UpstreamAnswered(f"server-{number}", method, 0.01, error))
     probe, orders = _Probe(), asyncio.Queue[str]()
     asyncio.get_running_loop().add_reader(sys.stdin, lambda: orders.put_nowait(sys.stdin.readline()))

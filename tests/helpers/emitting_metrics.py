@@ -1,16 +1,16 @@
-"""Metrics with a fanout of their own, for tests that emit to them directly."""
+"""Metrics with a ring of their own, for tests that emit to them directly."""
 
 from typing import Any
 
-from taskgate.telemetry.events import EventFanout
 from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
 from taskgate.telemetry.metrics.settings import MetricsConfig
+from taskgate.telemetry.ring import EventRing
 
 
 class EmittingMetrics(PrometheusRecorder):
-    """A recorder whose `emit` counts an event as the gateway's fanout would."""
+    """A recorder whose `emit` takes an event as the gateway's ring would; a page shows it."""
 
     def __init__(self, config: MetricsConfig, **how: Any) -> None:
-        event_sink = EventFanout()
+        event_sink = EventRing(how.get("clock"))
         super().__init__(config, event_sink, **how)
         self.emit = event_sink.emit

@@ -27,29 +27,31 @@ def _labels(recorder: Any) -> Iterator[str]:
 
 
 def _for_events() -> None:
-    events = sys.modules.get("taskgate.telemetry.events")
-    if events is None or hasattr(events.EventFanout.emit, "__wrapped__"):
+    ring = sys.modules.get("taskgate.telemetry.ring")
+    if ring is None or hasattr(ring.EventRing.emit, "__wrapped__"):
         return
-    emit, subscribe = events.EventFanout.emit, events.EventFanout.subscribe
-    # A recorder holds its fanout, so the value is weak as well.
+    emit, subscribe = ring.EventRing.emit, ring.EventRing.subscribe
+    # A recorder holds its ring, so the value is weak as well.
     recorders: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
     @wraps(subscribe)
-    def subscribing(fanout: Any, reader: Any, *parts: Any) -> None:
+    def subscribing(its: Any, reader: Any, *parts: Any) -> None:
         if hasattr(reader, "render"):
-            recorders[fanout] = ref(reader)
-        subscribe(fanout, reader, *parts)
+            recorders[its] = ref(reader)
+        subscribe(its, reader, *parts)
 
     @wraps(emit)
-    def recording(fanout: Any, event: Any) -> None:
-        now, recorder = told.now(), recorders.get(fanout, lambda: None)()
+    def recording(its: Any, event: Any) -> None:
+        now, recorder = told.now(), recorders.get(its, lambda: None)()
         if recorder is not None and id(recorder) not in now.later:
             now.later |= {id(recorder): lambda: _labels(recorder), "events": lambda: map(_said, now.emitted)}
         if recorder is not None:
-            now.emitted.append(event)
-        emit(fanout, event)
+            # Of a request what labels are made of, and not the message.
+            is_request = type(event).__name__ == "RequestContext"
+            now.emitted.append((event.route, event.mount, event.method, event.error) if is_request else event)
+        emit(its, event)
 
-    events.EventFanout.emit, events.EventFanout.subscribe = recording, subscribing
+    ring.EventRing.emit, ring.EventRing.subscribe = recording, subscribing
 
 
 def _for_audit_lines() -> None:

@@ -16,7 +16,7 @@ FOR_EVERY_TEST = {
     "taskgate.config.reload": "what fingerprints cost, of which tests do not pay the usual",
     "taskgate.stores.redis.options": "where the stores are that fixtures start",
     "taskgate.telemetry.auditlog.chain": "ears for secrets in lines of audit logs",
-    "taskgate.telemetry.events": "ears for secrets in events",
+    "taskgate.telemetry.ring": "ears for secrets in events",
 }
 """The modules that the fixtures of every test may reach beside the door, and for what."""
 DOOR = {

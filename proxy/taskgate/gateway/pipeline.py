@@ -64,8 +64,8 @@ from taskgate.streams.exchange import (
 from taskgate.system import offload
 from taskgate.system.cancel_scope import ScopeCancelled
 from taskgate.telemetry import request_context
-from taskgate.telemetry.events import BatchItemAnswered, CapRefused, EventSink, HttpRefused, RpcAnswered, TaskDenied
-from taskgate.telemetry.request_context import LARGE_MESSAGE, RequestContext, client_of, in_request
+from taskgate.telemetry.events import CapRefused, EventSink, HttpRefused, TaskDenied
+from taskgate.telemetry.request_context import RequestContext, client_of, in_request
 from taskgate.telemetry.tracing import Tracing
 
 log = getLogger("taskgate.gateway")
@@ -240,19 +240,19 @@ class Gateway:
                 answered = await self._in_session.answer(exchange, context, mount, caller, message)
         except ScopeCancelled:
             # The host cancelled its request or left: an answer has no reader.
-            self._report_cancelled(mount, context, message, begun)
+            self._report_cancelled(context, message, begun)
             return HttpReply(status=202)
         except CancelledError:
             # The connection was closed, or the gateway ends.
             if request is not None:
-                self._report_cancelled(mount, context, message, begun)
+                self._report_cancelled(context, message, begun)
             raise
         except Exception as error:
             self._report_suspicious(error, mount, caller, message)
             return self._refuse(error, mount, exchange, context, message, begun, era)
         else:
             if request is not None:
-                self._report_answered(exchange, context, mount, request, answered, begun)
+                self._report_answered(exchange, context, request, answered, begun)
             return answered.reply
         finally:
             if span is not None:
@@ -359,9 +359,7 @@ class Gateway:
                 context.refusal, context.error = refused_for(error), str(code)
                 return None if reply.body is None else to_string(reply.body)
             finally:
-                self._event_sink.emit(BatchItemAnswered())
-                if not isinstance(part, GatewayError) and len(part.text) > LARGE_MESSAGE:
-                    context.discard_payload()
+                self._event_sink.emit(context)
         return to_string(reply.body) if isinstance(message, Request) and reply.body is not None else None
 
     def _count_large_body(self, exchange: Exchange, caller: AuthContext, body: bytes) -> TooManyBytes | None:
@@ -405,8 +403,8 @@ class Gateway:
         if reply.status != 200 and not exchange.is_streaming:
             self._event_sink.emit(HttpRefused(type(error).reason if isinstance(error, GatewayError) else "internal"))
         if isinstance(message, Request):
-            seconds = self._clock.elapsed() - begun
-            self._event_sink.emit(RpcAnswered(mount.name, message.method, exchange.head.revision, seconds, str(code)))
+            context.method, context.rpc_revision = message.method, exchange.head.revision
+            context.rpc_seconds = self._clock.elapsed() - begun
         return reply
 
     def _report_suspicious(self, error: Exception, mount: Mount, caller: AuthContext, message: Message) -> None:
@@ -424,12 +422,11 @@ class Gateway:
         self,
         exchange: Exchange,
         context: RequestContext,
-        mount: Mount,
         request: Request,
         answered: HandledRequest,
         begun: float,
     ) -> None:
-        """Report an answered request, and write into its context what the answer shows."""
+        """Write into the context of an answered request what the answer shows."""
         size = 0 if answered.reply.body is None else len(answered.reply.body)
         if size > SMALL:
             exchange.count_answer(size)
@@ -438,15 +435,15 @@ class Gateway:
             context.revision = answered.revision
         if size and request.method == words.TOOLS_CALL and answered.error in (None, TOOL_ERROR):
             context.result_bytes = size
-        seconds = self._clock.elapsed() - begun
-        self._event_sink.emit(RpcAnswered(mount.name, request.method, answered.revision, seconds, answered.error))
+        context.method, context.rpc_revision = request.method, answered.revision
+        context.rpc_seconds = self._clock.elapsed() - begun
 
-    def _report_cancelled(self, mount: Mount, context: RequestContext, message: Message, begun: float) -> None:
+    def _report_cancelled(self, context: RequestContext, message: Message, begun: float) -> None:
         """Report a message whose host no longer waits for an answer."""
         context.error = _CANCELLED
         if isinstance(message, Request):
-            seconds = self._clock.elapsed() - begun
-            self._event_sink.emit(RpcAnswered(mount.name, message.method, context.revision, seconds, _CANCELLED))
+            context.method, context.rpc_revision = message.method, context.revision
+            context.rpc_seconds = self._clock.elapsed() - begun
 
 
 def _starts_something(request: Request) -> bool:

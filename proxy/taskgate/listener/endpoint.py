@@ -7,8 +7,8 @@ aiohttp calls `answer` for each parsed request of a connection. The steps are:
 3. check the head (`door`);
 4. pass an exchange to the gateway (`stream`), and send the reply.
 
-Every parsed request gets one context, one answer, and one HttpAnswered event as the last of its
-context. The gateway sees only requests that are complete and within bounds.
+Every parsed request gets one context and one answer. The context is the last event of its request.
+The gateway sees only requests that are complete and within bounds.
 """
 
 import asyncio
@@ -27,16 +27,15 @@ from taskgate.listener.door import HEAD_TOO_LARGE, NO_ROOM, Door, Rejection, Req
 from taskgate.listener.peers import Peers, read_peer
 from taskgate.listener.protocol import HostConnection
 from taskgate.listener.stream import ExchangeTerms, HostExchange
-from taskgate.streams.exchange import ExchangeHandler, HttpMethod, HttpReply, ListenerRefused
+from taskgate.streams.exchange import ExchangeHandler, HttpReply, ListenerRefused
 from taskgate.telemetry import request_context
-from taskgate.telemetry.events import AuditCapacity, EventSink, HttpAnswered, HttpRefused, UnlimitedAuditCapacity
-from taskgate.telemetry.request_context import LARGE_MESSAGE, RequestContext
+from taskgate.telemetry.events import AuditCapacity, EventSink, HttpRefused, UnlimitedAuditCapacity
+from taskgate.telemetry.request_context import RequestContext
 
 NO_VERB: Final = "_OTHER"
 """The method label of what is no request."""
 _PREFIX_BYTES: Final = 5
 """Random bytes of a process; eight characters in an id."""
-_VERBS: Final = frozenset(HttpMethod)
 _ROUTES: Final = ("mcp", "prm", "other")
 
 _log = logging.getLogger("taskgate.listener")
@@ -159,8 +158,6 @@ class Endpoint:
                 # closing.
                 self._note_answer(context, route, None, began)
             request_context.detach(token)
-            if context.message is not None and len(context.message.text) > LARGE_MESSAGE:
-                context.discard_payload()
         if connection.leaving and response.prepared and response.keep_alive:
             # The head was sent before `leaving` was set, and promised keep-alive. The host may act
             # on that at once.
@@ -196,10 +193,9 @@ class Endpoint:
             self.event_sink.emit(HttpRefused(refusal.reason))
 
     def _note_answer(self, context: RequestContext, route: str, status: int | None, began: float) -> None:
-        """Report the status of an answer; None if no complete one was sent."""
-        context.status = status
-        verb = context.verb if context.verb in _VERBS else NO_VERB
-        self.event_sink.emit(HttpAnswered(route, verb, status or 0, self.clock.elapsed() - began))
+        """Report a request with the status of its answer; None if no complete one was sent."""
+        context.route, context.status, context.seconds = route, status, self.clock.elapsed() - began
+        self.event_sink.emit(context)
 
     async def _answer_by_gateway(self, exchange: HostExchange, connection: HostConnection) -> web.StreamResponse:
         """Return the gateway's response, ready to be sent; a stream has been sent by then.

@@ -3,37 +3,23 @@
 An event is a small value about something that happened. Its readers are metrics, the audit log and
 spans; each decides what to make of it. An event holds no token, address or session id. Arguments
 and results are in it only as parts of a task's record. The `request_context` says which request an
-event belongs to.
+event belongs to. It is itself the event of a request that is over, the last one of its request.
+`ring` has the sink of a gateway.
 
 A `NamedTuple` is used where an event is emitted for nearly every request, since it is the cheapest
 to make. What nearly every request passes has an event of its own, so that the audit log need not
 look at it. The module is long because it is one catalogue, in the order of the way of a request.
 """
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from taskgate.domain.record import TaskRecord, TaskStatus
 from taskgate.errors import StoreFault
-from taskgate.telemetry.request_context import Caller
+from taskgate.telemetry.request_context import Caller, RequestContext
 
 # --- requests of hosts -----------------------------------------------------------------------------------------------
-
-
-class HttpAnswered(NamedTuple):
-    """The public listener finished a request; the last event of its request context.
-
-    Bytes that are no HTTP request count as well. `route` is `mcp` for a mount, `prm` for a metadata
-    document, else `other`. `status` is 0 when no answer was sent: the host had disconnected, or the
-    listener was closed.
-    """
-
-    route: str
-    verb: str
-    status: int
-    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +30,6 @@ class HttpRefused:
     """
 
     reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class BatchItemAnswered:
-    """One of several messages of one HTTP request was answered or aborted.
-
-    It has a request context of its own.
-    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,21 +49,6 @@ class StreamEnded:
 
     side: str
     kind: str
-
-
-class RpcAnswered(NamedTuple):
-    """A JSON-RPC request of a host was answered.
-
-    `error` is None, a JSON-RPC code, `tool_error`, or `cancelled`: the host cancelled the request
-    or disconnected, or the gateway aborted it. `revision` is that of the session, or the one that a
-    refused message named; None if neither is known.
-    """
-
-    mount: str
-    method: str
-    revision: str | None
-    seconds: float
-    error: str | None
 
 
 class ToolCalled(NamedTuple):
@@ -441,7 +404,7 @@ class CallsRunning:
 class UpstreamAnswered(NamedTuple):
     """A server answered a request of the gateway, or failed to.
 
-    `error` is as in `RpcAnswered`, or the reason of the failure.
+    `error` is as in `RequestContext`, or the reason of the failure.
     """
 
     mount: str
@@ -629,14 +592,14 @@ class AuditLinesDropped:
 
 
 Event = (
-    HttpAnswered | HttpRefused | BatchItemAnswered | StreamOpened | StreamEnded | RpcAnswered | ToolCalled
-    | ShadowPromotion | CallCoalesced | TokenRecognized | TokenChecked | KeysFetched | AccessRefused | SuspicionRaised
-    | OperatorRequestAnswered | RateLimitAllowed | RateLimitChecked | RateFallbackUsed | CapRefused | ConcurrencyChanged
-    | QueueRefused | TaskCreated | TaskDispatched | TaskTransitioned | TaskFinished | TaskExpired | TaskPurged
-    | TaskCancelRequested | TaskRecovered | TaskRetrieved | TaskDenied | TaskPolled | PollAdvised | PollsCounted
-    | InputRequestOpened | InputSettled | InputWaited | LeaseLost | CallsRunning | UpstreamAnswered | UpstreamAdded
-    | UpstreamRetried | CircuitChanged | HealthChecked | ProgramRestarted | ProgramsCounted | ProgramAvailabilityChanged
-    | SessionLost | LateAnswerDropped | ExtensionDenied | CredentialsFetched | StoreUsed | StoreFaulted | StoreCounted
+    RequestContext | HttpRefused | StreamOpened | StreamEnded | ToolCalled | ShadowPromotion | CallCoalesced
+    | TokenRecognized | TokenChecked | KeysFetched | AccessRefused | SuspicionRaised | OperatorRequestAnswered
+    | RateLimitAllowed | RateLimitChecked | RateFallbackUsed | CapRefused | ConcurrencyChanged | QueueRefused
+    | TaskCreated | TaskDispatched | TaskTransitioned | TaskFinished | TaskExpired | TaskPurged | TaskCancelRequested
+    | TaskRecovered | TaskRetrieved | TaskDenied | TaskPolled | PollAdvised | PollsCounted | InputRequestOpened
+    | InputSettled | InputWaited | LeaseLost | CallsRunning | UpstreamAnswered | UpstreamAdded | UpstreamRetried
+    | CircuitChanged | HealthChecked | ProgramRestarted | ProgramsCounted | ProgramAvailabilityChanged | SessionLost
+    | LateAnswerDropped | ExtensionDenied | CredentialsFetched | StoreUsed | StoreFaulted | StoreCounted
     | GatewayPhaseChanged | ConfigReloaded | AuditEventRecorded | AuditLinesWritten | AuditLinesDropped
 )  # fmt: skip
 
@@ -647,55 +610,8 @@ class EventSink(Protocol):
     """A receiver of events."""
 
     def emit(self, event: Event) -> None:
-        """Process an event. Does not raise and does not wait."""
+        """Take an event, of the current request. Does not raise and does not wait."""
         ...
-
-
-Handlers = Mapping[type, Callable[[Any], None]]
-"""The function that a reader wants to be called with each event, by the type of the event."""
-
-
-class EventReader(Protocol):
-    """A reader of events, which subscribes to an `EventFanout`."""
-
-    def note_failure(self, event: Event) -> None:
-        """Log the exception that a handler raised for an event."""
-        ...
-
-
-class EventFanout:
-    """The `EventSink` of a gateway: calls the handlers of an event's type, reader by reader.
-
-    A reader subscribes with the handlers of the events that it wants; others cost it nothing. When
-    its handlers change, it subscribes again. An exception in one does not keep others from the
-    event.
-    """
-
-    def __init__(self) -> None:
-        self._readers: dict[EventReader, tuple[Handlers, ...]] = {}
-        self._handlers: dict[type, list[tuple[Callable[[Any], None], EventReader]]] = {}
-
-    def subscribe(self, reader: EventReader, *parts: Handlers) -> None:
-        """Call these handlers from now on, in place of earlier ones of the reader.
-
-        A type in several parts has several handlers. Readers are called in the order of their first
-        subscription.
-        """
-        self._readers[reader] = parts
-        handlers: dict[type, list[tuple[Callable[[Any], None], EventReader]]] = {}
-        for each, its_parts in self._readers.items():
-            for part in its_parts:
-                for kind, handle in part.items():
-                    handlers.setdefault(kind, []).append((handle, each))
-        # Replaced whole: an `emit` that runs now goes on with its own handlers.
-        self._handlers = handlers
-
-    def emit(self, event: Event) -> None:
-        for handle, reader in self._handlers.get(type(event), ()):
-            try:
-                handle(event)
-            except Exception:
-                reader.note_failure(event)
 
 
 AUDIT_FULL: Final = "audit"

@@ -62,16 +62,24 @@ def client_of(info: Mapping[str, Any]) -> Client:
 class RequestContext:
     """The context of one request. A field is None while its value is unknown.
 
-    It lives from the arrival of the request until its last event is reported. A task's call has a
-    copy, which lives until the call ends.
+    It lives from the arrival of the request until its last event is reported. That event is the
+    context itself: metrics and the audit log read it whole. A task's call has a copy, which lives
+    until the call ends. Each message of a batch has one, too.
 
     - `id`: made by the gateway of letters, digits and hyphens; unique over restarts
     - `address`: where the request came from; `verb`, `path`: its HTTP method and path
     - `agent`, `message`: as the host sent them; `client`: how the host introduced itself
     - `mount`: the name of the server that it is for; `caller`: who sent it, as authenticated
     - `revision`: the revision of the protocol that its host speaks
-    - `status`: the HTTP status of the answer; `span`: the span of the request, if it is traced
-    - `error`: a JSON-RPC code, `tool_error` or `cancelled`; `refusal`: why it was refused
+    - `status`: the HTTP status; None if no answer was sent, because the host had disconnected or the
+      listener was closed; `span`: the span of the request, if it is traced
+    - `route`: `mcp` for a mount, `prm` for a metadata document, else `other`; None for a message of
+      a batch, which has no answer of HTTP
+    - `seconds`: from the head to the end of the answer
+    - `method`: that of the JSON-RPC request, once it is answered; `rpc_seconds`: how long that took
+    - `rpc_revision`: that of its session, or the one that a refused message named
+    - `error`: a JSON-RPC code, `tool_error`, or `cancelled`: the host cancelled the request or
+      disconnected, or the gateway aborted it; `refusal`: why it was refused
     - `task`: the id of the task that the request created
     - `parts`: the number of messages of a batch, else 0
     - `result_bytes`: the length of the result of a tool call
@@ -93,6 +101,11 @@ class RequestContext:
     error: str | None = None
     refusal: str | None = None
     span: Span | None = None
+    route: str | None = None
+    seconds: float | None = None
+    method: str | None = None
+    rpc_seconds: float = 0.0
+    rpc_revision: str | None = None
     parts: int = 0
     result_bytes: int | None = None
     background: bool = False
@@ -110,6 +123,12 @@ class RequestContext:
         context.span, context.background = self.span, True
         return context
 
+    def snapshot(self) -> RequestContext:
+        """A copy for an event that happens now, while the request goes on."""
+        context = self.for_message(self.message)
+        context.task, context.refusal, context.span = self.task, self.refusal, self.span
+        return context
+
     def discard_payload(self) -> None:
         """Drop the message but for its id and method; the request has ended and was reported.
 
@@ -121,7 +140,7 @@ class RequestContext:
 
 
 LARGE_MESSAGE: Final = 4 * 1024
-"""Characters of a message above which the end of its request calls `discard_payload`."""
+"""Characters of a message above which it is discarded at the end of its request."""
 _MAX_CLIENT_FIELD: Final = 512
 """Characters that are stored of a field of `clientInfo`."""
 _CURRENT: Final[ContextVar[RequestContext | None]] = ContextVar("taskgate_request_context", default=None)

@@ -1,18 +1,18 @@
-"""Attributes and links that the span of the current request gets on its way: `SpanAnnotator`.
+"""Attributes and links that the span of the current request gets on its way: `ANNOTATIONS`.
 
-The annotator takes them from the events that metrics and the audit log get. `annotate_task` adds
-what requests about an existing task show. `opentelemetry` has the attributes that every span starts
-with.
+They are taken from the events that metrics and the audit log get, at the time of the event.
+`annotate_task` adds what requests about an existing task show. `opentelemetry` has the attributes
+that every span starts with.
 """
 
 from contextvars import ContextVar
-from logging import getLogger
 from types import MappingProxyType
 from typing import Final
 
 from taskgate.domain.record import TaskRecord
-from taskgate.telemetry.events import Event, EventFanout, Handlers, TaskCreated, TaskDispatched, ToolCalled
+from taskgate.telemetry.events import TaskCreated, TaskDispatched, ToolCalled
 from taskgate.telemetry.request_context import current
+from taskgate.telemetry.ring import Handlers
 from taskgate.telemetry.tracing import Span
 
 DISPOSITION: Final = "taskgate.disposition"
@@ -20,25 +20,10 @@ DISPOSITION: Final = "taskgate.disposition"
 QUEUE_WAIT: Final = "taskgate.queue_wait_s"
 """Seconds from the creation of a task to the dispatch of its call."""
 
-_log = getLogger(__name__)
 _QUEUE_WAIT: Final[ContextVar[float | None]] = ContextVar("taskgate_queue_wait", default=None)
 
 queue_wait = _QUEUE_WAIT.get
 """The queue wait of the call that is being dispatched, in seconds; None outside of a task."""
-
-
-class SpanAnnotator:
-    """A reader of events that annotates the span of the current request, if there is one.
-
-    The dispatch of a task's call is an exception: its span does not exist yet. So the annotator
-    keeps the queue wait, and the code that starts the span next reads it by `queue_wait`.
-    """
-
-    def __init__(self, event_sink: EventFanout) -> None:
-        event_sink.subscribe(self, _ANNOTATIONS)
-
-    def note_failure(self, event: Event) -> None:
-        _log.exception("an event was not shown in a span", extra={"fact": type(event).__name__})
 
 
 def annotate_task(record: TaskRecord) -> None:
@@ -74,6 +59,11 @@ def _current_span() -> Span | None:
     return None if request_context is None else request_context.span
 
 
-_ANNOTATIONS: Final[Handlers] = MappingProxyType(
+ANNOTATIONS: Final[Handlers] = MappingProxyType(
     {ToolCalled: _tool_called, TaskCreated: _task_created, TaskDispatched: _task_dispatched}
 )
+"""The functions that annotate the span of the current request, by the type of the event.
+
+The dispatch of a task's call is an exception: its span does not exist yet. So the queue wait is
+kept, and the code that starts the span next reads it by `queue_wait`.
+"""

@@ -25,11 +25,12 @@ from taskgate.telemetry.auditlog.formats.digests import task_ref
 from taskgate.telemetry.auditlog.log import AuditLog, PreparedSinks
 from taskgate.telemetry.auditlog.settings import AuditSettings, ChainSettings, LineOptions, SinkSettings
 from taskgate.telemetry.auditlog.signing import SigningKeyError, signer_of
-from taskgate.telemetry.events import AuditCapacity, EventFanout, GatewayPhaseChanged
+from taskgate.telemetry.events import AuditCapacity, GatewayPhaseChanged
 from taskgate.telemetry.metrics.prometheus import PrometheusRecorder
 from taskgate.telemetry.metrics.storage import AUDIT_QUEUE_DEPTH, AUDIT_SEQUENCE
 from taskgate.telemetry.opentelemetry.setup import open_tracing
-from taskgate.telemetry.span_annotations import SpanAnnotator
+from taskgate.telemetry.ring import EventRing
+from taskgate.telemetry.span_annotations import ANNOTATIONS
 from taskgate.telemetry.tracing import NO_TRACING, Tracing
 
 KEY_FILE: Final = "audit.key"
@@ -68,7 +69,7 @@ class TelemetryPipeline:
         self._has_begun = False
         self._log: AuditLog | None = None
         self._methods = _methods_of(config)
-        self.event_sink = EventFanout()
+        self.event_sink = EventRing(clock)
         self.metrics = PrometheusRecorder(metrics_config(config), self.event_sink, clock=clock)
         self.tracing: Tracing = NO_TRACING
 
@@ -82,6 +83,7 @@ class TelemetryPipeline:
         TracingUnavailable.
         """
         self._settings = settings = await asyncio.to_thread(self._audit_settings, config)
+        self.event_sink.start()
         log_ = AuditLog(settings, event_sink=self.event_sink, clock=self._clock)
         await log_.open()
         self._log = log_
@@ -94,7 +96,7 @@ class TelemetryPipeline:
             methods=lambda: self._methods,
         )
         if self.tracing is not NO_TRACING:
-            SpanAnnotator(self.event_sink)
+            self.event_sink.annotate(ANNOTATIONS)
         self.metrics.watch(AUDIT_QUEUE_DEPTH, log_.depths)
         self.metrics.watch(AUDIT_SEQUENCE, log_.sequences)
 
@@ -131,6 +133,7 @@ class TelemetryPipeline:
     def switch(self, other: Next) -> None:
         """Apply what was prepared."""
         assert self._log is not None
+        self.event_sink.fold()
         self._settings = other.settings
         self._log.switch(other.prepared)
         self._methods = _methods_of(other.config)
@@ -143,9 +146,11 @@ class TelemetryPipeline:
 
     async def close(self) -> None:
         """Write all events, and send what can be sent at once."""
+        self.event_sink.fold()
         await self.tracing.close()
         if self._log is not None:
             await self._log.close()
+        self.event_sink.stop()
 
     def _emit_phase(self, phase: str) -> None:
         self.event_sink.emit(GatewayPhaseChanged(phase, __version__, self._fingerprint))

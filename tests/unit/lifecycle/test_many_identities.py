@@ -27,6 +27,7 @@ from taskgate.gateway.modern.session_pool import SessionPool
 from taskgate.stores.rates import MemoryRateStore
 from taskgate.telemetry.metrics import admission
 from taskgate.telemetry.metrics.admission import ActiveCallers
+from taskgate.telemetry.ring import EventRing
 from taskgate.upstream.credentials.grants import Granted
 from taskgate.upstream.credentials.tokens import Tokens
 from taskgate.upstream.principal import Principal
@@ -71,7 +72,7 @@ def standings(patch: pytest.MonkeyPatch) -> Visit:
 
 def saturated(patch: pytest.MonkeyPatch) -> Visit:
     patch.setattr(admission, "MAX_CALLERS", KEPT)
-    counted = ActiveCallers(ManualClock())
+    counted = ActiveCallers(ManualClock(), EventRing())
 
     return lambda n: counted.add(f"caller {n}")
 

@@ -13,11 +13,14 @@ from helpers.waiting import bounded
 from taskgate.listener.listener import ListenerSettings, PublicListener
 from taskgate.streams.bytes_in_flight import BytesInFlight
 from taskgate.streams.exchange import Exchange, HttpReply, InboundHead
-from taskgate.telemetry.events import AuditCapacity, Event, HttpAnswered, HttpRefused
+from taskgate.telemetry.events import AuditCapacity, Event, HttpRefused
 from taskgate.telemetry.request_context import RequestContext, current
 
 PLANTED: Final = "planted-7f3a91"
 """Part of what tests send, in tokens, paths and bodies: must never come back or be logged."""
+
+VERBS: Final = ("POST", "GET", "DELETE")
+"""Those that metrics name."""
 
 LONG_HEAD: Final = 1024
 LONG_BODY: Final = 4096
@@ -59,15 +62,14 @@ class RecordedEvents:
 
     def closing(self) -> list[RequestContext]:
         """The visits that are over."""
-        return [
-            request_context
-            for event, request_context in self.request_contexts
-            if isinstance(event, HttpAnswered) and request_context is not None
-        ]
+        return [event for event in self.all if isinstance(event, RequestContext)]
 
     def answered(self) -> list[tuple[str, str, int]]:
         """Route, verb and status of every answer."""
-        return [(event.route, event.verb, event.status) for event in self.all if isinstance(event, HttpAnswered)]
+        return [
+            (each.route or "", each.verb if each.verb in VERBS else "_OTHER", each.status or 0)
+            for each in self.closing()
+        ]
 
     def refused(self) -> list[str]:
         """The reasons of refusals."""

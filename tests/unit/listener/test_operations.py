@@ -8,12 +8,12 @@ from datetime import timedelta
 
 import pytest
 
+from helpers.ended_requests import http_answered
 from helpers.raw_http import RawHost, raw_host, request_head
 from helpers.waiting import bounded, eventually
 from requirements import covers
 from taskgate.listener import operations
 from taskgate.listener.operations import MOST_CONNECTIONS
-from taskgate.telemetry.events import HttpAnswered
 from taskgate.telemetry.metrics.settings import MetricsSettings
 from unit.listener.gate import PLANTED
 from unit.listener.operating import CONFIGURED, Operated, told
@@ -95,7 +95,7 @@ async def test_readiness_that_is_not_told_in_time_is_a_no(operated: Operated, mo
 
 
 async def test_a_scrape_shows_what_was_counted(operated: Operated) -> None:
-    operated.metrics.emit(HttpAnswered("mcp", "POST", 200, 0.1))
+    operated.metrics.emit(http_answered("mcp", "POST", 200, 0.1))
     answer = await operated.ask("/metrics")
     assert (answer.status, answer.headers["server"]) == (200, "taskgate")
     assert answer.headers["content-type"].startswith("text/plain")

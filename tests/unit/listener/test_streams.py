@@ -10,7 +10,8 @@ from helpers.waiting import bounded, eventually
 from taskgate.streams.event_stream import EventStream
 from taskgate.streams.exchange import Exchange, HttpReply
 from taskgate.streams.sse_connection import SseConnection
-from taskgate.telemetry.events import HttpAnswered, StreamEnded, StreamOpened
+from taskgate.telemetry.events import StreamEnded, StreamOpened
+from taskgate.telemetry.request_context import RequestContext
 from unit.listener.gate import PLANTED, Gate, opened
 
 KEEP_ALIVE = b": keep-alive\n\n"
@@ -41,9 +42,9 @@ def event(text: str) -> bytes:
 def streams(gate: Gate) -> list[object]:
     """The events about streams, and the answers between them."""
     return [
-        event.status if isinstance(event, HttpAnswered) else event
+        event.status or 0 if isinstance(event, RequestContext) else event
         for event in gate.emitted.all
-        if isinstance(event, StreamOpened | StreamEnded | HttpAnswered)
+        if isinstance(event, StreamOpened | StreamEnded | RequestContext)
     ]
 
 

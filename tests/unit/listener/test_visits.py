@@ -13,7 +13,7 @@ from helpers.waiting import bounded, eventually
 from taskgate.listener.endpoint import RequestContexts
 from taskgate.listener.protocol import HostConnection
 from taskgate.streams.exchange import Exchange, HttpReply
-from taskgate.telemetry.events import HttpAnswered, HttpRefused, StreamEnded, StreamOpened
+from taskgate.telemetry.events import HttpRefused, StreamEnded, StreamOpened
 from taskgate.telemetry.request_context import RequestContext, current
 from unit.listener.gate import Gate, opened
 
@@ -69,7 +69,8 @@ async def test_the_engine_is_asked_in_the_visit_of_the_request_and_the_last_even
         await host.ask(post(User_Agent="host/1.0"))
         (request_context,) = engine.seen
         assert request_context is not None
-        assert gate.emitted.request_contexts == [(HttpAnswered("mcp", "POST", 200, 0.0), request_context)]
+        assert gate.emitted.request_contexts == [(request_context, request_context)]
+        assert (request_context.route, request_context.seconds) == ("mcp", 0.0)
         assert (request_context.address, request_context.verb, request_context.path, request_context.agent) == (
             "127.0.0.1",
             "POST",

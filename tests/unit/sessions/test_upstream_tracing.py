@@ -18,9 +18,10 @@ from taskgate.lifecycle.task_listener import NOBODY
 from taskgate.protocol.messages import Params, Response
 from taskgate.sessions.upstream_tracing import call_spans
 from taskgate.sessions.upstream_usage import CountedUpstream
-from taskgate.telemetry.events import EventFanout, TaskDispatched
+from taskgate.telemetry.events import TaskDispatched
 from taskgate.telemetry.request_context import RequestContext, in_request
-from taskgate.telemetry.span_annotations import SpanAnnotator
+from taskgate.telemetry.ring import EventRing
+from taskgate.telemetry.span_annotations import ANNOTATIONS
 from taskgate.telemetry.tracing import NO_TRACING
 from taskgate.upstream.base import Upstream, UpstreamSession
 from taskgate.upstream.calls import UpstreamCall
@@ -114,8 +115,8 @@ async def test_the_span_of_a_tasks_call_links_to_the_request_that_created_the_ta
     background = request_context.for_background()
     background.task = "task-1"
     call = task_call("add", '{"name":"add"}', timedelta(seconds=9))
-    event_sink = EventFanout()
-    SpanAnnotator(event_sink)
+    event_sink = EventRing()
+    event_sink.annotate(ANNOTATIONS)
     with in_request(background):
         event_sink.emit(TaskDispatched(new_record(), timedelta(seconds=1.5)))
         await session.call(call, NOBODY)

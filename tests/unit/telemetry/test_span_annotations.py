@@ -5,17 +5,18 @@ from datetime import timedelta
 
 from helpers.noted_spans import NotedSpan
 from helpers.records import new_record
-from taskgate.telemetry.events import CallsRunning, Event, EventFanout, TaskCreated, TaskDispatched, ToolCalled
+from taskgate.telemetry.events import CallsRunning, Event, TaskCreated, TaskDispatched, ToolCalled
 from taskgate.telemetry.request_context import RequestContext, in_request
-from taskgate.telemetry.span_annotations import SpanAnnotator, annotate_task, queue_wait
+from taskgate.telemetry.ring import EventRing
+from taskgate.telemetry.span_annotations import ANNOTATIONS, annotate_task, queue_wait
 
 PLACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
 def annotate(event: Event) -> None:
-    """Emit an event to an annotator."""
-    event_sink = EventFanout()
-    SpanAnnotator(event_sink)
+    """Emit an event where spans are annotated."""
+    event_sink = EventRing()
+    event_sink.annotate(ANNOTATIONS)
     event_sink.emit(event)
 
 

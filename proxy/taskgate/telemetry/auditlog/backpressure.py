@@ -122,6 +122,9 @@ LINES_PER_REQUEST: Final = 4
 request."""
 
 
+_ANY_NUMBER: Final = 2**31
+
+
 class Backpressure:
     """The sink buffers that requests depend on, and the requests that wait for room.
 
@@ -169,8 +172,11 @@ class Backpressure:
     def on_room(self) -> None:
         """Admit as many waiting requests as find room; each `SinkQueue` calls it after a write."""
         if self._waiting and not self.is_full:
-            free = min((buffer.size * 3 // 4 - len(buffer) for buffer in self._buffers), default=0)
-            self._admit(max(1, free // LINES_PER_REQUEST))
+            self._admit(max(1, self.free() // LINES_PER_REQUEST))
+
+    def free(self) -> int:
+        """The number of lines that find room before a buffer is crowded."""
+        return min((buffer.size * 3 // 4 - len(buffer) for buffer in self._buffers), default=_ANY_NUMBER)
 
     def _update(self) -> None:
         self.is_full = self._on_full != "drop" and any(buffer.is_crowded for buffer in self._buffers)

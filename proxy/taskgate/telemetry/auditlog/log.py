@@ -25,7 +25,8 @@ from taskgate.telemetry.auditlog.settings import AuditFileInUse, AuditSettings, 
 from taskgate.telemetry.auditlog.signing import Signer, SigningKeyError, signer_of
 from taskgate.telemetry.auditlog.sink_queue import SinkQueue, SinkQueueOptions
 from taskgate.telemetry.auditlog.sinks import STDOUT, FileSink, Sink, StreamSink
-from taskgate.telemetry.events import AUDIT_FULL, AuditEventRecorded, Event, EventFanout
+from taskgate.telemetry.events import AUDIT_FULL, AuditEventRecorded, Event
+from taskgate.telemetry.ring import EventRing
 
 CLOSE_TIMEOUT: Final = 5.0
 """Seconds that `close` waits for a blocked sink."""
@@ -66,8 +67,10 @@ class AuditLog:
     - `_closing`: the asyncio tasks that close removed sinks
     """
 
-    def __init__(self, settings: AuditSettings, *, event_sink: EventFanout, clock: Clock, stdout: int = STDOUT) -> None:
+    def __init__(self, settings: AuditSettings, *, event_sink: EventRing, clock: Clock, stdout: int = STDOUT) -> None:
         """The log reads the events of `event_sink`, and emits to it those about itself.
+
+        So that requests wait in time for room, no more events wait there than find room here.
 
         `stdout` is the descriptor of standard output.
         """
@@ -81,6 +84,7 @@ class AuditLog:
         self.capacity = Backpressure()
         """The room for requests, which the listener asks for."""
         self._closing: set[asyncio.Task[None]] = set()
+        event_sink.room = self.capacity.free
 
     async def open(self) -> None:
         """Open all sinks. Raises AuditUnavailable; then nothing stays open."""
@@ -111,7 +115,7 @@ class AuditLog:
 
         Does not wait: a queue without room drops its copy and counts it.
         """
-        for audit_event in map_event(event, request_context.current(), self._clock.now()):
+        for audit_event in map_event(event, request_context.current(), self._event_sink.now):
             queues = self._routes.get(audit_event.name)
             if queues and audit_event.reason == AUDIT_FULL:
                 # A request that was refused for lack of room must not use the rest of the room.
@@ -156,6 +160,7 @@ class AuditLog:
         A sink that loses `config.loaded` by this change receives it once more. The caller must emit
         it before the event loop runs anything else.
         """
+        self._event_sink.fold()
         settings, before, had_changes = prepared.settings, self._sinks, self._routes.get(_CONFIG_LOADED, ())
         sinks = [each._replace(settings=sink) for each, sink in zip(prepared.sinks, settings.sinks, strict=True)]
         for sink in sinks:
@@ -167,8 +172,9 @@ class AuditLog:
         if settings.line_options != self._settings.line_options:
             self._mapping = EventMapping(settings.line_options, before=self._mapping)
         self._settings, self._sinks = settings, tuple(sinks)
+        routes = _routes(settings, sinks)
+        self.capacity.configure(_limiting_buffers(routes), settings.on_full, settings.block_timeout)
         self._update_routes()
-        self.capacity.configure(_limiting_buffers(self._routes), settings.on_full, settings.block_timeout)
         if any(queue not in self._routes.get(_CONFIG_LOADED, ()) for queue in had_changes):
             # Turning a log off, or filtering it for a while, must leave a trace in it.
             queues = dict.fromkeys((*self._routes.get(_CONFIG_LOADED, ()), *had_changes))
@@ -186,15 +192,19 @@ class AuditLog:
         Each of the two steps of `_close_queues` gives a blocked sink `CLOSE_TIMEOUT` seconds. Later
         events are dropped and counted.
         """
+        self._event_sink.fold()
         await _close_queues([sink.queue for sink in self._sinks if sink.queue.buffer.is_open])
         if self._closing:
             await asyncio.wait(self._closing)
 
     def _update_routes(self) -> None:
+        # What has happened so far goes by the routes of that time.
+        self._event_sink.fold()
         self._routes = _routes(self._settings, self._sinks)
         self._subscribe(self._mapping.mappers if self._sinks else {})
 
     def _subscribe(self, mappers: Mapping[type, Mapper]) -> None:
+        self._event_sink.show_requests_of(mappers)
         self._event_sink.subscribe(self, {kind: partial(self._record, mapper) for kind, mapper in mappers.items()})
 
     def _sink_at(self, target: str) -> _OpenSink | None:

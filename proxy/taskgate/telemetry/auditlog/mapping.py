@@ -52,13 +52,13 @@ class RequestMapper:
 
     def answered(
         self,
-        source: events.HttpAnswered | events.BatchItemAnswered,
-        request_context: RequestContext | None,
+        request_context: RequestContext,
+        _: RequestContext | None,
         now: datetime,
     ) -> AuditEvents:
-        if request_context is None or not request_context.id:
+        if not request_context.id:
             return NO_EVENTS
-        seconds = source.seconds if type(source) is events.HttpAnswered else None
+        seconds = request_context.seconds
         (origin, weight), message = final_origin(request_context, self._keep_arguments), request_context.message
         data: dict[str, Any] = {} if seconds is None else {"seconds": seconds}
         name, outcome, reason = _RPC_REJECTED, DENIED, request_context.refusal
@@ -324,8 +324,7 @@ class EventMapping:
         self._up: dict[str, bool] = {} if before is None else before._up
         self.mappers: Mapping[type, Mapper] = {
             **_STATELESS_MAPPERS,
-            events.HttpAnswered: requests.answered,
-            events.BatchItemAnswered: requests.answered,
+            RequestContext: requests.answered,
             events.TaskCreated: tasks.created,
             events.TaskFinished: tasks.finished,
             events.UpstreamAdded: self._upstream_begun,

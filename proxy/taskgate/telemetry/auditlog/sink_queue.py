@@ -87,8 +87,6 @@ def _set_exception(future: "asyncio.Future[Any]", error: BaseException) -> None:
         future.set_exception(error)
 
 
-BATCH_DELAY: Final = 0.025
-"""Seconds that the first event of a batch waits for others."""
 MAX_BATCH: Final = 256
 """Events that go to the thread at once, at most."""
 LOOP_BATCH: Final = 32
@@ -118,7 +116,6 @@ class SinkQueue:
     takes too long, with `abort`. No method but `open`, `flush` and `close` waits.
 
     - `_wake`: set to let the task work; `_closing`: set when the task has to end
-    - `_wake_soon`: sets `_wake` after `BATCH_DELAY`; None before `open`
     - `_changes`: functions for the writer, to be called between two batches
     - `_since_checkpoint`: the number of lines after the last checkpoint
     - `_sync_at`, `_checkpoint_at`: when these are due, by the time of the loop; None for never
@@ -151,7 +148,6 @@ class SinkQueue:
         self._sync_at: float | None = None
         self._checkpoint_at: float | None = None
         self._task: asyncio.Task[None] | None = None
-        self._wake_soon: Callable[[], object] | None = None
 
     async def open(self) -> None:
         """Open the sink and start writing. Raises AuditUnavailable; then nothing stays open."""
@@ -163,8 +159,7 @@ class SinkQueue:
                 raise AuditUnavailable(f"cannot be written: {error.strerror}") from None
             raise
         self._task = asyncio.create_task(self._run_task())
-        self._wake_soon = partial(asyncio.get_running_loop().call_later, BATCH_DELAY, self._wake.set)
-        self.buffer.on_next = self._wake_soon
+        self.buffer.on_next = self._wake.set
         if self.buffer.waiting:
             self._wake.set()
 
@@ -286,7 +281,7 @@ class SinkQueue:
         if self.buffer.waiting:
             self._wake.set()
         else:
-            self.buffer.on_next = self._wake_soon
+            self.buffer.on_next = self._wake.set
         for _ in range(0, len(batch), LOOP_BATCH):
             if not self._writer.add_templated(batch, LOOP_BATCH):
                 break

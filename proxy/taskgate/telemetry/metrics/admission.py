@@ -13,6 +13,7 @@ from taskgate.telemetry.metrics.families import FROM_START, SeriesLimits, counte
 from taskgate.telemetry.metrics.registry import Recorders, Registry
 from taskgate.telemetry.metrics.settings import MetricsConfig
 from taskgate.telemetry.metrics.storage import AUDIT_QUEUE_LIMIT, STORE_LIMIT
+from taskgate.telemetry.ring import EventRing
 
 # --- families of limits ----------------------------------------------------------------------------------------------
 
@@ -180,7 +181,7 @@ class ConcurrencyRecorder:
             self._depth[event.mount,].value = event.queued
 
 
-def key_recorders(registry: Registry, clock: Clock) -> Recorders:
+def key_recorders(registry: Registry, ring: EventRing) -> Recorders:
     """The recorder of the keys of issuers."""
     refreshes = registry.counter(KEY_REFRESHES)
     usable = registry.gauge(KEYS)
@@ -190,7 +191,7 @@ def key_recorders(registry: Registry, clock: Clock) -> Recorders:
         refreshes[event.issuer, event.result].value += 1
         usable[event.issuer,].value = event.keys
         if event.result == "ok":
-            last_success[event.issuer,].value = clock.now().timestamp()
+            last_success[event.issuer,].value = ring.now.timestamp()
 
     return {events.KeysFetched: keys_fetched}
 
@@ -246,11 +247,13 @@ class ActiveCallers:
 
     It remembers the keys of callers of the last minutes, up to a bound. A caller is at a cap from its
     refusal until something of that kind ends. Only the event loop may use it. `_active` has the time
-    of the last request by caller, `_saturated` that of the last refusal by caller and cap.
+    of the last request by caller, `_saturated` that of the last refusal by caller and cap. Both take
+    the time at which the event happened from `ring`.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, ring: EventRing) -> None:
         self._clock = clock
+        self._ring = ring
         self._active: dict[str, float] = {}
         self._saturated: dict[tuple[str, str], float] = {}
 
@@ -266,13 +269,12 @@ class ActiveCallers:
 
     def add(self, caller: str) -> None:
         """Count the caller with this key as active."""
-        if self._clock.elapsed() - self._active.get(caller, -REFRESH_SECONDS) >= REFRESH_SECONDS:
+        if self._ring.elapsed - self._active.get(caller, -REFRESH_SECONDS) >= REFRESH_SECONDS:
             self._refresh(self._active, caller)
 
-    def session_opened(self) -> None:
-        """The current caller opened a session, so it is below its cap; no event says when one ends."""
-        if (caller := _current_caller()) is not None:
-            self._saturated.pop((caller, _SESSIONS), None)
+    def session_opened(self, caller: str) -> None:
+        """A caller opened a session, so it is below its cap; no event says when one ends."""
+        self._saturated.pop((caller, _SESSIONS), None)
 
     def recorders(self) -> Recorders:
         """The recorders of caps; `requests` calls `add` and `session_opened`."""
@@ -300,7 +302,7 @@ class ActiveCallers:
     def _refresh(self, table: dict[Key, float], key: Key) -> None:
         # The newest is last in the table, so that the oldest are found at once.
         table.pop(key, None)
-        table[key] = self._clock.elapsed()
+        table[key] = self._ring.elapsed
         if len(table) > MAX_CALLERS:
             del table[next(iter(table))]
 

@@ -15,12 +15,13 @@ from prometheus_client import GCCollector, PlatformCollector, ProcessCollector
 from taskgate import __version__
 from taskgate.clock import Clock, SystemClock
 from taskgate.telemetry import events
-from taskgate.telemetry.events import Event, EventFanout
+from taskgate.telemetry.events import Event
 from taskgate.telemetry.metrics import admission, gateway, requests, storage, tasks, upstreams
 from taskgate.telemetry.metrics.catalogue import FAMILIES
 from taskgate.telemetry.metrics.families import Family
 from taskgate.telemetry.metrics.registry import ReadGauge, Registry
 from taskgate.telemetry.metrics.settings import MetricsConfig
+from taskgate.telemetry.ring import EventRing
 
 _log = logging.getLogger(__name__)
 
@@ -60,17 +61,17 @@ _NAP_SECONDS: Final = 0.0005
 class PrometheusRecorder:
     """The reader that counts events, and writes the page for scrapers.
 
-    It lives as long as the gateway, and counts each event of `event_sink` at once. `adopt` follows
-    each reload of the configuration, and `scrape` answers a scraper. While metrics are off, only
-    events with a present state count (`_STATES`), so that gauges are right when metrics are turned
-    on.
+    It lives as long as the gateway, and counts each event of `event_sink`, at the latest before it
+    writes a page. `adopt` follows each reload of the configuration, and `scrape` answers a scraper.
+    While metrics are off, only events with a present state count (`_STATES`), so that gauges are
+    right when metrics are turned on.
 
     A mount, issuer, rate policy or sink that is not in `config` becomes `_OTHER`. `revision` is that
     of the source that was built.
     """
 
     def __init__(
-        self, config: MetricsConfig, event_sink: EventFanout, *, revision: str = "unknown", clock: Clock | None = None
+        self, config: MetricsConfig, event_sink: EventRing, *, revision: str = "unknown", clock: Clock | None = None
     ) -> None:
         self._event_sink = event_sink
         self._registry = registry = Registry(FAMILIES)
@@ -84,21 +85,20 @@ class PrometheusRecorder:
         self._lag = registry.histogram(gateway.LAG)
         self._configuration = gateway.ConfigurationRecorder(registry, clock)
         self._concurrency = admission.ConcurrencyRecorder(registry)
-        callers = admission.ActiveCallers(clock)
+        callers = admission.ActiveCallers(clock, event_sink)
         for family in _WATCHED:
             registry.gauge(family)
         registry.watch(admission.ACTIVE, lambda: {(): callers.active()})
         registry.watch(admission.SATURATED, lambda: {(): callers.saturated()})
         self._recorders = (
-            requests.http_recorders(registry, callers),
-            requests.rpc_recorders(registry, callers),
+            requests.request_recorders(registry, callers),
             tasks.task_recorders(registry),
             tasks.task_end_recorders(registry),
             tasks.poll_recorders(registry),
             upstreams.upstream_recorders(registry),
             admission.limit_recorders(registry),
             self._concurrency.recorders(),
-            admission.key_recorders(registry, clock),
+            admission.key_recorders(registry, event_sink),
             admission.access_recorders(registry),
             storage.store_recorders(registry, config.backend, self._concurrency.set_unfinished),
             storage.audit_recorders(registry),
@@ -131,6 +131,7 @@ class PrometheusRecorder:
         A family restarts at 0 if the settings give its labels other tenants, fewer tools, or tools
         for the first time. It does so for other buckets, too.
         """
+        self._event_sink.fold()
         self._registry.adopt(config)
         self._adopt(config)
 
@@ -151,11 +152,13 @@ class PrometheusRecorder:
 
     def render(self, accept: str | None) -> tuple[bytes, str]:
         """The page and its content type; `accept` is the header of the scraper."""
+        self._event_sink.fold()
         self._registry.read_gauges()
         return self._registry.write(accept, _no_pause)
 
     async def scrape(self, accept: str | None) -> tuple[bytes, str]:
         """As `render`, on another thread, which leaves the interpreter to the event loop often."""
+        self._event_sink.fold()
         self._registry.read_gauges()
         return await asyncio.to_thread(self._registry.write, accept, _nap)
 

@@ -12,11 +12,12 @@ from taskgate.protocol.vocabulary import (
     TOOLS_CALL,
     TOOLS_LIST,
 )
-from taskgate.telemetry import events, request_context
+from taskgate.telemetry import events
 from taskgate.telemetry.metrics import labels
 from taskgate.telemetry.metrics.admission import ActiveCallers
 from taskgate.telemetry.metrics.families import SeriesLimits, counter, gauge, histogram
 from taskgate.telemetry.metrics.registry import Recorders, Registry
+from taskgate.telemetry.request_context import RequestContext
 
 # --- families --------------------------------------------------------------------------------------------------------
 
@@ -32,6 +33,9 @@ _USUAL_METHODS = (INITIALIZE, TOOLS_LIST, TOOLS_CALL, TASKS_GET, TASKS_RESULT, T
 _USUAL_SUCCESSES = frozenset((method, "", None) for method in _USUAL_METHODS)
 # Any failure of a server is -32603 for the host.
 _CALL_FAILURES = frozenset((TOOLS_CALL, "", error) for error in ("tool_error", "-32603", "429", "503"))
+
+_VERBS = ("POST", "GET", "DELETE")
+# Those of MCP; what is sent by others is refused.
 
 HTTP_REQUESTS = histogram(
     "http_server_request_duration_seconds",
@@ -79,17 +83,34 @@ FAMILIES: Final = (
 # --- recorders -------------------------------------------------------------------------------------------------------
 
 
-def http_recorders(registry: Registry, callers: ActiveCallers) -> Recorders:
-    """The recorders of HTTP requests and event streams."""
+def request_recorders(registry: Registry, callers: ActiveCallers) -> Recorders:
+    """The recorders of the requests of hosts, of tool calls, and of event streams."""
     requests = registry.histogram(HTTP_REQUESTS)
     rejections = registry.counter(REJECTIONS)
     streams = registry.gauge(STREAMS)
+    server_operations = registry.histogram(SERVER_OPERATIONS)
+    protocols = registry.counter(REQUESTS_BY_PROTOCOL)
+    tool_calls = registry.counter(TOOL_CALLS)
+    coalesced = registry.counter(COALESCED_CALLS)
+    tools, tenants, exemplars = registry.tools, registry.tenants, registry.exemplars
 
-    def http_answered(event: events.HttpAnswered) -> None:
-        requests[event[:3]].observe(event.seconds)
-        here = request_context.current()
-        if here is not None and here.caller is not None:
-            callers.add(here.caller.key)
+    def request_ended(request: RequestContext) -> None:
+        method = request.method
+        if method is not None:
+            tool, error, span = "", request.error, request.span
+            if method == TOOLS_CALL:
+                if tools.has_histograms:
+                    tool = tools.histogram_text(request.mount or "", _requested_tool(request))
+            elif method == INITIALIZE and error is None and request.caller is not None:
+                callers.session_opened(request.caller.key)
+            exemplar = None if span is None else exemplars.of(span)
+            server_operations[request.mount, method, tool, error].observe(request.rpc_seconds, exemplar)
+            protocols[request.rpc_revision,].value += 1
+        if request.route is not None and request.seconds is not None:
+            verb = request.verb if request.verb in _VERBS else labels.OTHER
+            requests[request.route, verb, request.status or 0].observe(request.seconds)
+            if request.caller is not None:
+                callers.add(request.caller.key)
 
     def http_refused(event: events.HttpRefused) -> None:
         rejections[event.reason,].value += 1
@@ -100,34 +121,6 @@ def http_recorders(registry: Registry, callers: ActiveCallers) -> Recorders:
     def stream_ended(event: events.StreamEnded) -> None:
         streams[event.side, event.kind].value -= 1
 
-    return {
-        events.HttpAnswered: http_answered,
-        events.HttpRefused: http_refused,
-        events.StreamOpened: stream_opened,
-        events.StreamEnded: stream_ended,
-    }
-
-
-def rpc_recorders(registry: Registry, callers: ActiveCallers) -> Recorders:
-    """The recorders of JSON-RPC requests and tool calls."""
-    server_operations = registry.histogram(SERVER_OPERATIONS)
-    protocols = registry.counter(REQUESTS_BY_PROTOCOL)
-    tool_calls = registry.counter(TOOL_CALLS)
-    coalesced = registry.counter(COALESCED_CALLS)
-    tools, tenants, exemplars = registry.tools, registry.tenants, registry.exemplars
-
-    def rpc_answered(event: events.RpcAnswered) -> None:
-        mount, method, revision, seconds, error = event
-        here, tool = request_context.current(), ""
-        if method == TOOLS_CALL:
-            if tools.has_histograms:
-                tool = tools.histogram_text(mount, _requested_tool(here))
-        elif method == INITIALIZE and error is None:
-            callers.session_opened()
-        span = None if here is None else here.span
-        server_operations[mount, method, tool, error].observe(seconds, None if span is None else exemplars.of(span))
-        protocols[revision,].value += 1
-
     def tool_called(event: events.ToolCalled) -> None:
         mount, tool, disposition = event
         tenant = "" if tenants.listed is None else tenants.text()
@@ -137,15 +130,18 @@ def rpc_recorders(registry: Registry, callers: ActiveCallers) -> Recorders:
         coalesced[event.mount, event.how].value += 1
 
     return {
-        events.RpcAnswered: rpc_answered,
+        RequestContext: request_ended,
+        events.HttpRefused: http_refused,
+        events.StreamOpened: stream_opened,
+        events.StreamEnded: stream_ended,
         events.ToolCalled: tool_called,
         events.CallCoalesced: call_coalesced,
     }
 
 
-def _requested_tool(here: request_context.RequestContext | None) -> str:
+def _requested_tool(request: RequestContext) -> str:
     """The tool that the host names; a label only if `ToolLabels.text` has seen it as a listed one."""
-    if here is None or not isinstance(here.message, Request):
+    if not isinstance(request.message, Request):
         return ""
-    name = here.message.params.get("name")
+    name = request.message.params.get("name")
     return name.value if name is not None and isinstance(name.value, str) else ""

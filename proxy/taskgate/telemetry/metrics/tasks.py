@@ -2,7 +2,7 @@
 
 A family is one metric with its labels; each combination of label values is a series. A recorder is
 a function that changes the metrics for one type of event. `prometheus` calls each of the three
-functions below once, and subscribes with their recorders. `EventFanout` then calls the recorder of
+functions below once, and subscribes with their recorders. `EventRing` then calls the recorder of
 each event.
 
 `limits` bounds the series (`SeriesLimits`): `own` for each value of the first label, mostly the

@@ -84,13 +84,13 @@ class Said(NamedTuple):
 class Case(NamedTuple):
     """A event, the request that it happened in, and what is said of it."""
 
-    event: events.Event
+    event: "events.Event | Ended"
     request_context: RequestContext | None
     said: tuple[Said, ...]
 
 
 def _case(
-    event: events.Event,
+    event: "events.Event | Ended",
     request_context: RequestContext | None,
     name: str,
     outcome: str,
@@ -103,7 +103,16 @@ def _case(
 FIRST_USE: Final = events.TokenChecked("corp", "ok", False, CALLER)
 REFUSED: Final = events.AccessRefused("reports", "tools/call", False, "r")
 ASKED: Final = events.OperatorRequestAnswered("POST", "/-/reload", 200, "127.0.0.1")
-ANSWERED: Final = events.HttpAnswered("mcp", "POST", 200, 0.25)
+
+
+class Ended(NamedTuple):
+    """The end of a request, of which the event is its context itself."""
+
+    seconds: float | None = 0.25
+
+
+ANSWERED: Final = Ended()
+OF_A_BATCH: Final = Ended(None)
 DONE: Final = replace(
     of_task(), status=TaskStatus.COMPLETED, outcome=Succeeded(result='{"content":[]}', tool_error=False)
 )
@@ -117,8 +126,8 @@ REQUESTS: Final = (
     _case(ANSWERED, new_context(message_text("tools/list"), error="-32603"), "rpc.request", "failure", "-32603", "low"),
     _case(ANSWERED, new_context(None, verb="GET"), "rpc.request", "success", None, "info"),
     _case(ANSWERED, new_context(refusal="rate"), "rpc.rejected", "denied", "rate", "low"),
-    _case(events.HttpAnswered("mcp", "POST", 0, 1.0), new_context(status=None), "rpc.call", "failure", "gone", "low"),
-    _case(events.BatchItemAnswered(), new_context(status=None), "rpc.call", "success", None, "info"),
+    _case(ANSWERED, new_context(status=None), "rpc.call", "failure", "gone", "low"),
+    _case(OF_A_BATCH, new_context(status=None), "rpc.call", "success", None, "info"),
     _case(events.CallCoalesced("reports", "key"), new_context(), "call.joined", "success", "key", "info"),
     _case(FIRST_USE, new_context(caller=None), "auth.accepted", "success", None, "info"),
     *(
@@ -310,16 +319,25 @@ UNTOLD: Final[Sequence[events.Event]] = (
 """Of an event that is told of at other times."""
 
 
+def ended(request_context: RequestContext | None, how: Ended) -> RequestContext:
+    """The event of a request that ends so."""
+    assert request_context is not None
+    request_context.route, request_context.seconds = None if how.seconds is None else "mcp", how.seconds
+    return request_context
+
+
 def events_of(
-    event: events.Event,
+    event: events.Event | Ended,
     request_context: RequestContext | None,
     telling: LineOptions = LineOptions(),  # noqa: B008
 ) -> tuple[AuditEvent, ...]:
     """By a table that knows nothing yet."""
+    if isinstance(event, Ended):
+        event = ended(request_context, event)
     return EventMapping(telling).mappers[type(event)](event, request_context, NOW)
 
 
-def line_of(event: events.Event, request_context: RequestContext | None, **telling: Any) -> dict[str, Any]:
+def line_of(event: events.Event | Ended, request_context: RequestContext | None, **telling: Any) -> dict[str, Any]:
     """The first event as a document."""
     chosen = LineOptions(**telling)
     return Renderer(chosen, key=KEY, node="gw-1")(events_of(event, request_context, chosen)[0])

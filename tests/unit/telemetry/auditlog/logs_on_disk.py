@@ -20,7 +20,10 @@ from taskgate.telemetry.auditlog.settings import AuditSettings, SinkSettings
 from taskgate.telemetry.auditlog.signing import HmacSigner, KeyRing
 from taskgate.telemetry.auditlog.sinks import FileSink
 from taskgate.telemetry.auditlog.verification import ChainVerdict, ChainVerifier, read_checkpoints
-from taskgate.telemetry.events import Event, EventFanout, GatewayPhaseChanged
+from taskgate.telemetry.events import Event, GatewayPhaseChanged
+from taskgate.telemetry.request_context import current
+from taskgate.telemetry.ring import EventRing
+from unit.telemetry.auditlog.audit_cases import Ended, ended
 
 KEY: Final = b"k" * 32
 RING: Final = KeyRing(keys=(KEY,))
@@ -28,19 +31,19 @@ RING: Final = KeyRing(keys=(KEY,))
 _Kind = TypeVar("_Kind")
 
 
-class Heard(EventFanout):
-    """A fanout that remembers what the log itself emits."""
+class Heard(EventRing):
+    """A ring that remembers what the log itself emits."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(ManualClock())
         self.emitted: list[Any] = []
 
     def emit(self, event: Event) -> None:
         self.emitted.append(event)
 
-    def tell(self, event: Event) -> None:
+    def tell(self, event: Event | Ended) -> None:
         """Emit an event of the gateway."""
-        super().emit(event)
+        super().emit(ended(current(), event) if isinstance(event, Ended) else event)
 
     def of(self, kind: type[_Kind]) -> list[_Kind]:
         return [event for event in self.emitted if isinstance(event, kind)]
@@ -52,7 +55,19 @@ class ToldLog(AuditLog):
     def __init__(self, wanted: AuditSettings, heard: Heard | None = None, **how: Any) -> None:
         heard = heard or Heard()
         super().__init__(wanted, event_sink=heard, clock=ManualClock(), **how)
-        self.emit = heard.tell
+        self.emit, self._ring = heard.tell, heard
+
+    def depths(self) -> dict[tuple[str], int]:
+        self._ring.fold()
+        return super().depths()
+
+    async def open(self) -> None:
+        self._ring.start()
+        await super().open()
+
+    async def close(self) -> None:
+        await super().close()
+        self._ring.stop()
 
 
 class ScriptedOs:

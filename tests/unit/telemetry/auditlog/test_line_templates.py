@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from requirements import covers
 from taskgate.auth.context import ANONYMOUS
-from taskgate.telemetry import events
 from taskgate.telemetry.auditlog.chain import canonical
 from taskgate.telemetry.auditlog.events import AuditEvent
 from taskgate.telemetry.auditlog.formats import line_templates
@@ -25,6 +24,7 @@ from unit.telemetry.auditlog.audit_cases import (
     CASES,
     IDENTITY,
     KEY,
+    OF_A_BATCH,
     TASK_ID,
     SetSpan,
     events_of,
@@ -154,7 +154,7 @@ def test_times_that_json_would_write_otherwise_are_left_to_documents() -> None:
 
 
 def test_a_message_that_came_with_others_has_no_time_and_is_written_of_its_document() -> None:
-    [event] = events_of(events.BatchItemAnswered(), new_context())
+    [event] = events_of(OF_A_BATCH, new_context())
     assert new_renderer().template_line(event, 7, PREV) is None
 
 

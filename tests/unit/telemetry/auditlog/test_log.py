@@ -17,7 +17,7 @@ from taskgate.telemetry.auditlog.formats.native import NativeRenderer
 from taskgate.telemetry.auditlog.settings import ChainSettings, SinkSettings
 from taskgate.telemetry.events import AuditEventRecorded, AuditLinesWritten
 from taskgate.telemetry.request_context import in_request
-from unit.telemetry.auditlog.audit_cases import new_context
+from unit.telemetry.auditlog.audit_cases import Ended, new_context
 from unit.telemetry.auditlog.logs_on_disk import (
     Heard,
     ScriptedOs,
@@ -148,7 +148,7 @@ async def test_without_sinks_nothing_is_kept(tmp_path: Path) -> None:
 async def test_what_is_recorded_has_whose_request_it_is(tmp_path: Path) -> None:
     async with opened(settings(to_file(tmp_path))) as log:
         with in_request(new_context()):
-            log.emit(kinds.HttpAnswered("mcp", "POST", 200, 0.1))
+            log.emit(Ended(0.1))
     line = orjson.loads((tmp_path / "audit.jsonl").read_bytes().splitlines()[1])
     assert (line["event"], line["actor"]["sub"]) == ("rpc.call", "user-17")
 
@@ -240,7 +240,7 @@ async def test_arguments_weigh_what_they_may_and_the_rest_goes_without(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backpressure, "MAX_WEIGHT", 400)
-    answered = kinds.HttpAnswered("mcp", "POST", 200, 0.1)
+    answered = Ended(0.1)
     async with opened(settings(to_file(tmp_path))) as log:
         for _ in range(2):
             # What is taken makes room again.

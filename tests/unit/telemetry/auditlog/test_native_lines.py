@@ -29,6 +29,7 @@ from unit.telemetry.auditlog.audit_cases import (
     IDENTITY,
     KEY,
     NOW,
+    OF_A_BATCH,
     OTHER,
     TASK_ID,
     TOKEN,
@@ -278,7 +279,7 @@ _QUESTION = {"key": "input-1", "kind": "sampling"}
 
 DATA: list[tuple[events.Event, dict[str, Any]]] = [
     (ANSWERED, {"seconds": 0.25}),
-    (events.BatchItemAnswered(), {}),
+    (OF_A_BATCH, {}),
     (FIRST_USE, _ISSUER),
     (events.TokenChecked("corp", "expired"), _ISSUER),
     (events.KeysFetched("corp", "ok", 3), {**_ISSUER, "keys": 3}),

@@ -3,10 +3,12 @@
 from datetime import timedelta
 from typing import Any
 
+from helpers.ended_requests import http_answered, rpc_answered
 from helpers.records import new_record
 from taskgate.domain.record import OwnerKey, TaskRecord, TaskStatus
 from taskgate.errors import AuthReason, StoreFault
 from taskgate.telemetry import events
+from taskgate.telemetry.request_context import RequestContext
 
 _STORE = "backend=sqlite,operation=load,result="
 UNFINISHED = "taskgate_concurrency_in_use{scope=global,upstream=}"
@@ -109,7 +111,7 @@ TASK_EVENTS: list[tuple[events.Event, dict[str, float]]] = [
 
 EVENTS: list[tuple[events.Event, dict[str, float]]] = [
     (
-        events.HttpAnswered("mcp", "POST", 200, 0.5),
+        http_answered("mcp", "POST", 200, 0.5),
         observed(
             "http_server_request_duration_seconds",
             "http_request_method=POST,http_response_status_code=200,http_route=mcp",
@@ -122,7 +124,7 @@ EVENTS: list[tuple[events.Event, dict[str, float]]] = [
     (events.HttpRefused("insufficient_scope"), {"taskgate_http_rejections_total{reason=insufficient_scope}": 1}),
     (events.HttpRefused("jwks_unavailable"), {"taskgate_http_rejections_total{reason=jwks_unavailable}": 1}),
     (
-        events.HttpAnswered("mcp", "POST", 401, 0.5),
+        http_answered("mcp", "POST", 401, 0.5),
         observed(
             "http_server_request_duration_seconds",
             "http_request_method=POST,http_response_status_code=401,http_route=mcp",
@@ -132,7 +134,7 @@ EVENTS: list[tuple[events.Event, dict[str, float]]] = [
     (events.StreamOpened("downstream", "get"), {"taskgate_streams{kind=get,side=downstream}": 1}),
     (events.StreamEnded("upstream", "response"), {"taskgate_streams{kind=response,side=upstream}": -1}),
     (
-        events.RpcAnswered("m", "tools/call", "2025-11-25", 2.0, None),
+        rpc_answered("m", "tools/call", "2025-11-25", 2.0, None),
         observed(
             "mcp_server_operation_duration_seconds",
             f"error_type=,gen_ai_tool_name=,mcp_method_name=tools/call,{UP}",
@@ -141,7 +143,7 @@ EVENTS: list[tuple[events.Event, dict[str, float]]] = [
         | {"taskgate_requests_by_protocol_total{mcp_protocol_version=2025-11-25}": 1},
     ),
     (
-        events.RpcAnswered("m", "tasks/get", "2025-06-18", 0.25, "-32602"),
+        rpc_answered("m", "tasks/get", "2025-06-18", 0.25, "-32602"),
         observed(
             "mcp_server_operation_duration_seconds",
             f"error_type=-32602,gen_ai_tool_name=,mcp_method_name=tasks/get,{UP}",
@@ -150,7 +152,7 @@ EVENTS: list[tuple[events.Event, dict[str, float]]] = [
         | {"taskgate_requests_by_protocol_total{mcp_protocol_version=2025-06-18}": 1},
     ),
     (
-        events.RpcAnswered("m", "tasks/list", "2025-11-25", 0.25, "403"),
+        rpc_answered("m", "tasks/list", "2025-11-25", 0.25, "403"),
         observed(
             "mcp_server_operation_duration_seconds",
             f"error_type=403,gen_ai_tool_name=,mcp_method_name=tasks/list,{UP}",
@@ -229,7 +231,7 @@ EVENTS: list[tuple[events.Event, dict[str, float]]] = [
         (events.SuspicionRaised(kind, "m"), {f"taskgate_security_events_total{{type={kind}}}": 1.0})
         for kind in SUSPICIONS
     ),
-    (events.BatchItemAnswered(), {}),
+    (RequestContext("id", "192.0.2.7", "POST", "/m"), {}),
     (events.OperatorRequestAnswered("POST", "/-/reload", 200, "192.0.2.7"), {}),
     (events.GatewayPhaseChanged("started", "1.0", 77), {}),
     (events.RateFallbackUsed("local"), {}),
@@ -247,7 +249,7 @@ EVENTS: list[tuple[events.Event, dict[str, float]]] = [
     ),
     (events.HttpRefused("audit"), {"taskgate_http_rejections_total{reason=audit}": 1}),
     (
-        events.HttpAnswered("prm", "GET", 200, 0.5),
+        http_answered("prm", "GET", 200, 0.5),
         observed(
             "http_server_request_duration_seconds",
             "http_request_method=GET,http_response_status_code=200,http_route=prm",

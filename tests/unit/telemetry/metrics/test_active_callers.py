@@ -1,10 +1,12 @@
 """Callers are counted and never named: those who ask, and those who are at a cap of their own."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from helpers.emitting_metrics import EmittingMetrics
+from helpers.ended_requests import http_answered, rpc_answered
 from helpers.records import new_record
 from taskgate.auth.context import AuthContext
 from taskgate.domain.record import OwnerKey, TaskStatus
@@ -21,10 +23,10 @@ def by(metrics: EmittingMetrics, caller: str | None, *emitted: events.Event) -> 
     here.caller = None if caller is None else AuthContext(key=caller)
     with request_context.in_request(here):
         for event in emitted:
-            metrics.emit(event)
+            metrics.emit(replace(event, caller=here.caller) if type(event) is type(here) else event)
 
 
-ANSWERED = events.HttpAnswered("mcp", "POST", 200, 0.1)
+ANSWERED = http_answered("mcp", "POST", 200, 0.1)
 
 
 @pytest.fixture
@@ -100,7 +102,7 @@ def test_a_caller_that_a_cap_of_its_own_refused_is_saturated(
         ("tasks", events.TaskFinished(new_record(owner=OwnerKey("a", "m")), TaskStatus.COMPLETED, "ok",
                                      new_record().ttl, None)),
         ("bytes", events.TaskPurged(new_record(owner=OwnerKey("a", "m")))),
-        ("sessions", events.RpcAnswered("m", "initialize", "2025-11-25", 0.1, None)),
+        ("sessions", rpc_answered("m", "initialize", "2025-11-25", 0.1, None)),
         ("streams", events.StreamEnded("downstream", "get")),
     ],
 )  # fmt: skip
@@ -114,7 +116,7 @@ def test_it_is_so_no_longer_once_there_is_room_again(
         by(metrics, "a", events.TaskFinished(new_record(owner=OwnerKey("a", "m")), TaskStatus.FAILED, "closed",
                                             new_record().ttl, None),
            events.TaskPurged(new_record(owner=OwnerKey("a", "m"))), events.StreamEnded("downstream", "get"),
-           events.RpcAnswered("m", "initialize", "2025-11-25", 0.1, None))  # fmt: skip
+           rpc_answered("m", "initialize", "2025-11-25", 0.1, None))  # fmt: skip
         assert saturated() == 0
     by(metrics, "a", events.CapRefused(cap, "context"))
     by(metrics, "b", events.CapRefused(cap, "context"))
@@ -125,8 +127,8 @@ def test_it_is_so_no_longer_once_there_is_room_again(
 @pytest.mark.parametrize(
     ("cap", "event"),
     [
-        ("sessions", events.RpcAnswered("m", "initialize", "2025-11-25", 0.1, "429")),
-        ("sessions", events.RpcAnswered("m", "ping", "2025-11-25", 0.1, None)),
+        ("sessions", rpc_answered("m", "initialize", "2025-11-25", 0.1, "429")),
+        ("sessions", rpc_answered("m", "ping", "2025-11-25", 0.1, None)),
         ("streams", events.StreamEnded("upstream", "get")),
     ],
 )
@@ -134,7 +136,7 @@ def test_nothing_else_is_taken_for_room(
     metrics: EmittingMetrics, saturated: Callable[[], float], cap: str, event: events.Event
 ) -> None:
     by(metrics, "a", events.CapRefused(cap, "context"), event)
-    by(metrics, None, events.RpcAnswered("m", "initialize", "2025-11-25", 0.1, None))
+    by(metrics, None, rpc_answered("m", "initialize", "2025-11-25", 0.1, None))
     assert saturated() == 1
 
 

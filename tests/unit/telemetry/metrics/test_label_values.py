@@ -6,6 +6,7 @@ from functools import partial
 import pytest
 
 from helpers.emitting_metrics import EmittingMetrics
+from helpers.ended_requests import http_answered, rpc_answered
 from taskgate.lifecycle.measured import MeasuredLeases, MeasuredRates, MeasuredStore
 from taskgate.protocol.vocabulary import METHODS_OF_HOSTS
 from taskgate.telemetry import events
@@ -20,10 +21,10 @@ from unit.telemetry.metrics.event_table import TASK
 Moved = Callable[[], dict[str, float]]
 
 STRANGERS = [
-    (events.HttpAnswered("/x", "BREW", 799, 0.0), {"http_route", "http_request_method", "http_response_status_code"}),
+    (http_answered("/x", "BREW", 799, 0.0), {"http_route", "http_request_method", "http_response_status_code"}),
     (events.HttpRefused("because"), {"reason"}),
     (events.StreamOpened("sideways", "post"), {"side", "kind"}),
-    (events.RpcAnswered("m", "evil/method", "2031-01-01", 0.0, "-1"),
+    (rpc_answered("m", "evil/method", "2031-01-01", 0.0, "-1"),
      {"mcp_method_name", "mcp_protocol_version", "error_type"}),
     (events.UpstreamAnswered("gone", "tools/call", 0.0, None), {"upstream"}),
     (events.ToolCalled("gone", "sum", "lost"), {"upstream", "disposition"}),
@@ -142,10 +143,10 @@ def test_faults_that_are_too_many_for_their_upstream_are_one_and_successes_stay(
     """Whoever provokes every error that there is hides neither how long calls take nor why they fail."""
     for method in sorted(METHODS_OF_HOSTS):
         for error in ("-32600", "-32601", "-32602", "403"):
-            metrics.emit(events.RpcAnswered("m", method, "2025-11-25", 1.0, error))
-    metrics.emit(events.RpcAnswered("m", "tasks/get", "2025-11-25", 1.0, None))
-    metrics.emit(events.RpcAnswered("m", "tools/call", "2025-11-25", 1.0, "-32603"))
-    metrics.emit(events.RpcAnswered("n", "tasks/get", "2025-11-25", 1.0, "429"))
+            metrics.emit(rpc_answered("m", method, "2025-11-25", 1.0, error))
+    metrics.emit(rpc_answered("m", "tasks/get", "2025-11-25", 1.0, None))
+    metrics.emit(rpc_answered("m", "tools/call", "2025-11-25", 1.0, "-32603"))
+    metrics.emit(rpc_answered("n", "tasks/get", "2025-11-25", 1.0, "429"))
     name = "mcp_server_operation_duration_seconds_count"
     counts = {key: value for key, value in moved().items() if key.startswith(name)}
     reports = [value for key, value in counts.items() if "upstream=reports" in key]
@@ -162,7 +163,7 @@ def test_faults_that_are_too_many_for_their_upstream_are_one_and_successes_stay(
 @pytest.mark.parametrize(
     ("name", "event"),
     [
-        ("mcp_server_operation_duration_seconds", partial(events.RpcAnswered, "m", revision=None)),
+        ("mcp_server_operation_duration_seconds", partial(rpc_answered, "m", revision=None)),
         ("mcp_client_operation_duration_seconds", partial(events.UpstreamAnswered, "m")),
     ],
     ids=["hosts", "servers"],
@@ -185,7 +186,7 @@ def test_what_went_well_is_no_error_though_there_is_no_room_for_it(
 def test_whoever_leaves_before_an_answer_has_no_status_and_is_no_overflow(
     metrics: EmittingMetrics, moved: Moved
 ) -> None:
-    metrics.emit(events.HttpAnswered("mcp", "POST", 0, 0.1))
+    metrics.emit(http_answered("mcp", "POST", 0, 0.1))
     labels = "http_request_method=POST,http_response_status_code=,http_route=mcp"
     assert moved()[f"http_server_request_duration_seconds_count{{{labels}}}"] == 1
     assert not any("overflows" in key for key in moved())

@@ -14,6 +14,7 @@ from prometheus_client.openmetrics.exposition import generate_latest as generate
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 
 from helpers.emitting_metrics import EmittingMetrics
+from helpers.ended_requests import rpc_answered
 from helpers.waiting import bounded
 from taskgate.protocol.vocabulary import METHODS_OF_HOSTS
 from taskgate.telemetry import events
@@ -84,7 +85,7 @@ def busy() -> EmittingMetrics:
     metrics = EmittingMetrics(MetricsConfig(backend="memory", upstreams={name: name for name in MANY[:10]}))
     for mount in MANY[:10]:
         for method in METHODS_OF_HOSTS:
-            metrics.emit(events.RpcAnswered(mount, method, "2025-11-25", 0.1, None))
+            metrics.emit(rpc_answered(mount, method, "2025-11-25", 0.1, None))
             metrics.emit(events.UpstreamAnswered(mount, method, 0.1, None))
     return metrics
 

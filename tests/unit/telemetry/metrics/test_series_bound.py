@@ -10,6 +10,7 @@ import orjson
 import pytest
 
 from helpers.emitting_metrics import EmittingMetrics
+from helpers.ended_requests import http_answered, rpc_answered
 from helpers.examples import examples
 from helpers.records import new_record
 from requirements import covers
@@ -87,10 +88,10 @@ _status = one(*TaskStatus)
 _ended = one("ok", "tool_error", "client", "mood", *FaultReason)
 _why = one("ok", "jwks_unavailable", "mood", *(reason.value for reason in AuthReason))
 EVENTS: Final[tuple[Make, ...]] = (
-    made(events.HttpAnswered, of(labels.ROUTE), of(labels.HTTP_METHOD), of(labels.STATUS_CODE), number),
+    made(http_answered, of(labels.ROUTE), of(labels.HTTP_METHOD), of(labels.STATUS_CODE), number),
     made(events.HttpRefused, of(labels.REJECTION)),
     made(events.StreamOpened, of(labels.SIDE), of(labels.STREAM_KIND)),
-    made(events.RpcAnswered, _mount, _method, of(labels.PROTOCOL), number, of(labels.ERROR)),
+    made(rpc_answered, _mount, _method, of(labels.PROTOCOL), number, of(labels.ERROR)),
     made(events.UpstreamAnswered, _mount, _method, number, of(labels.ERROR)),
     made(events.ToolCalled, _mount, one(*_TOOLS), of(labels.DISPOSITION)),
     made(events.CallCoalesced, _mount, of(labels.COALESCED_BY)),
@@ -254,7 +255,7 @@ def test_what_is_for_all_upstreams_together_is_for_whoever_comes_first() -> None
     for mount in ("m", "n", "o"):
         for error in ("-32600", "-32601", "-32602"):
             for method in sorted(METHODS_OF_HOSTS):
-                metrics.emit(events.RpcAnswered(mount, method, "2025-11-25", 1.0, error))
+                metrics.emit(rpc_answered(mount, method, "2025-11-25", 1.0, error))
     lines = [line for line in metrics.render(None)[0].decode().splitlines() if line.startswith(f"{family.name}_count")]
     counts = [sum(f'upstream="{name}"' in line for line in lines) for name in ("reports", "search", "prices")]
     own = (family.limits.own or 0) + 1
@@ -264,11 +265,11 @@ def test_what_is_for_all_upstreams_together_is_for_whoever_comes_first() -> None
 def test_names_that_nobody_configured_take_nothing_of_what_is_for_all() -> None:
     metrics = EmittingMetrics(SMALL)
     for status in (404, 405, 406):
-        metrics.emit(events.HttpAnswered("nowhere", "POST", status, 0.1))
+        metrics.emit(http_answered("nowhere", "POST", status, 0.1))
     codes = (400, 403, 404, 405, 406, 408, 413, 414, 415, 421, 431)
     assert len(codes) == HTTP_REQUESTS.limits.shared
     for status in codes:
-        metrics.emit(events.HttpAnswered("mcp", "POST", status, 0.1))
+        metrics.emit(http_answered("mcp", "POST", status, 0.1))
     page = metrics.render(None)[0].decode()
     assert all(f'http_response_status_code="{status}",http_route="mcp"' in page for status in codes)
 

@@ -9,6 +9,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 
 from helpers.emitting_metrics import EmittingMetrics
+from helpers.ended_requests import rpc_answered
 from helpers.records import new_record
 from taskgate.auth.context import ANONYMOUS, AuthContext, Identity
 from taskgate.domain.record import OwnerKey
@@ -58,7 +59,8 @@ def call(
     """A call of a tool, from its beginning to its answer."""
     with request_context.in_request(here):
         metrics.emit(events.ToolCalled("m", listed, "direct"))
-        metrics.emit(events.RpcAnswered("m", "tools/call", "2025-11-25", 0.25, error))
+        answered = rpc_answered("m", "tools/call", "2025-11-25", 0.25, error)
+        metrics.emit(replace(answered, message=here.message, caller=here.caller, span=here.span))
 
 
 def calls(samples: Page) -> dict[tuple[str, str], float]:
@@ -93,7 +95,7 @@ def test_times_name_a_tool_where_that_is_wanted_and_a_list_named_it(
     call(metrics, visited("sum"), "sum")
     call(metrics, visited("sum"), "sum", error="tool_error")
     call(metrics, visited("made-up"), None)
-    metrics.emit(events.RpcAnswered("m", "tools/list", "2025-11-25", 0.25, None))
+    metrics.emit(rpc_answered("m", "tools/list", "2025-11-25", 0.25, None))
     assert timed(samples) == {"sum": 1, "_OTHER": 1, "": 1}, "of the two of `sum` the last one found is shown"
     assert calls(samples) == {("sum", ""): 2, ("_OTHER", ""): 1}
 
@@ -120,7 +122,7 @@ def test_a_message_that_names_no_tool_is_a_call_of_another(
     call(metrics, here, None)
     here.message = parse(b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":7}}', max_depth=9)
     call(metrics, here, None)
-    metrics.emit(events.RpcAnswered("m", "tools/call", "2025-11-25", 0.25, None))
+    metrics.emit(rpc_answered("m", "tools/call", "2025-11-25", 0.25, None))
     assert timed(samples) == {"_OTHER": 3}
 
 
@@ -206,11 +208,11 @@ def test_what_begins_again_has_all_its_room_again(
 
     for error in ("-32602", "-32601"):
         for method in sorted(METHODS_OF_HOSTS):
-            metrics.emit(events.RpcAnswered("m", method, "2025-11-25", 1.0, error))
+            metrics.emit(rpc_answered("m", method, "2025-11-25", 1.0, error))
     assert "_OTHER" in methods()
     metrics.adopt(wanted(configured, buckets={SERVED: (1.0,)}))
     assert methods() == set()
-    metrics.emit(events.RpcAnswered("m", "tools/list", "2025-11-25", 1.0, "-32602"))
+    metrics.emit(rpc_answered("m", "tools/list", "2025-11-25", 1.0, "-32602"))
     assert methods() == {"tools/list"}
 
 
@@ -247,7 +249,7 @@ def test_there_is_nothing_to_point_at_where_nothing_is_kept(
 ) -> None:
     metrics.adopt(wanted(configured, exemplars=are_wanted))
     call(metrics, visited("sum", span=span), "sum")
-    metrics.emit(events.RpcAnswered("m", "tools/call", "2025-11-25", 0.25, None))
+    metrics.emit(rpc_answered("m", "tools/call", "2025-11-25", 0.25, None))
     assert exemplars(metrics) == []
 
 

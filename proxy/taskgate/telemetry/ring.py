@@ -1,0 +1,161 @@
+"""The `EventSink` of a gateway, `EventRing`: events wait on it in their order, and readers get them in batches.
+
+On the way of a request an event costs one entry. Metrics and the audit log read the entries later:
+when `BATCH` of them wait, after `FOLD_DELAY`, and before a number is read (`fold`).
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from contextvars import Context
+from datetime import datetime
+from typing import Any, Final, Protocol
+
+from taskgate.clock import Clock, SystemClock
+from taskgate.telemetry.events import Event
+from taskgate.telemetry.request_context import LARGE_MESSAGE, RequestContext, attach, current, detach
+
+BATCH: Final = 256
+"""Entries that wait, at most."""
+FOLD_DELAY: Final = 0.025
+"""Seconds that the first entry of a batch waits for others."""
+
+Handlers = Mapping[type, Callable[[Any], None]]
+"""The function that a reader wants to be called with each event, by the type of the event."""
+
+Entry = tuple[Event, RequestContext | None, datetime, float]
+"""An event, the request that it belongs to, the time of day, and the monotonic time."""
+
+
+class EventReader(Protocol):
+    """A reader of events, which subscribes to an `EventRing`."""
+
+    def note_failure(self, event: Event) -> None:
+        """Log the exception that a handler raised for an event."""
+        ...
+
+
+class EventRing:
+    """The events that wait for their readers, and the readers.
+
+    A reader subscribes with the handlers of the events that it wants; others cost it nothing. When
+    its handlers change, it subscribes again. An exception in one does not keep others from the
+    event. A handler runs within the request of its event, so that log lines name it. `now` and
+    `elapsed` are then the time at which the event happened.
+
+    All methods are for the thread of the event loop.
+
+    - `room`: returns how many entries may wait; the audit log has as many places for their lines
+    - `_shown`: the types of events that a reader shows together with their request as it was
+    - `_limit`: the number of entries at which they are folded at once
+    - `_timer`: the one timer of all entries, while one waits
+    """
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        clock = clock or SystemClock()
+        self._now, self._elapsed = clock.now, clock.elapsed
+        self.now: datetime = clock.now()
+        self.elapsed = clock.elapsed()
+        self.room: Callable[[], int] = lambda: BATCH
+        self._entries: list[Entry] = []
+        self._limit = BATCH
+        self._is_folding = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._readers: dict[EventReader, tuple[Handlers, ...]] = {}
+        self._handlers: dict[type, list[tuple[Callable[[Any], None], EventReader]]] = {}
+        self._shown: Collection[type] = ()
+        self._annotations: Handlers = {}
+
+    def start(self) -> None:
+        """From now on fold in time, by the running loop. Before, only `fold` and a full batch do."""
+        self._loop = asyncio.get_running_loop()
+        if self._entries:
+            self._start_timer(self._loop)
+
+    def stop(self) -> None:
+        """Fold, now and at each later event; no timer is left."""
+        self.room = _no_room
+        self.fold()
+        self._loop = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def subscribe(self, reader: EventReader, *parts: Handlers) -> None:
+        """Call these handlers for events from now on, in place of earlier ones of the reader.
+
+        A type in several parts has several handlers. Readers are called in the order of their first
+        subscription.
+        """
+        self.fold()
+        self._readers[reader] = parts
+        handlers: dict[type, list[tuple[Callable[[Any], None], EventReader]]] = {}
+        for each, its_parts in self._readers.items():
+            for part in its_parts:
+                for kind, handle in part.items():
+                    handlers.setdefault(kind, []).append((handle, each))
+        self._handlers = handlers
+
+    def show_requests_of(self, kinds: Collection[type]) -> None:
+        """Keep with events of these types what is known of their request when they happen."""
+        self._shown = frozenset(kinds) - {RequestContext}
+
+    def annotate(self, annotations: Handlers) -> None:
+        """Call these functions when an event happens: a span takes nothing more after its end."""
+        self._annotations = annotations
+
+    def emit(self, event: Event) -> None:
+        context = current()
+        if self._annotations:
+            self._annotate(event)
+        if context is not None and type(event) in self._shown:
+            context = context.snapshot()
+        entries = self._entries
+        entries.append((event, context, self._now(), self._elapsed()))
+        if type(event) is RequestContext and event.message is not None and len(event.message.text) > LARGE_MESSAGE:
+            self.fold()
+            event.discard_payload()
+        elif len(entries) >= self._limit:
+            self.fold()
+        elif self._timer is None and self._loop is not None:
+            self._start_timer(self._loop)
+
+    def fold(self) -> None:
+        """Give all events that wait to their readers, in their order."""
+        if self._is_folding:
+            # A handler emits or subscribes; the batch below goes on.
+            return
+        self._is_folding = True
+        entries, before = self._entries, attach(None)
+        try:
+            while entries:
+                batch = entries[:]
+                entries.clear()
+                for event, context, self.now, self.elapsed in batch:
+                    attach(context)
+                    for handle, reader in self._handlers.get(type(event), ()):
+                        try:
+                            handle(event)
+                        except Exception:
+                            reader.note_failure(event)
+        finally:
+            detach(before)
+            self._is_folding = False
+            self._limit = max(1, min(BATCH, self.room()))
+
+    def _annotate(self, event: Event) -> None:
+        annotate = self._annotations.get(type(event))
+        if annotate is not None:
+            annotate(event)
+
+    def _start_timer(self, loop: asyncio.AbstractEventLoop) -> None:
+        # An empty context: that of the request would keep its message.
+        self._timer = loop.call_later(FOLD_DELAY, self._on_time, context=Context())
+
+    def _on_time(self) -> None:
+        self._timer = None
+        self.fold()
+
+
+def _no_room() -> int:
+    return 0

@@ -1,0 +1,215 @@
+"""Events wait in their order; each reader gets those that it asked for, as they were when they happened."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from helpers.manual_clock import EPOCH, ManualClock
+from helpers.waiting import eventually
+from taskgate.protocol.jsonrpc import parse
+from taskgate.protocol.messages import Request
+from taskgate.telemetry.events import Event, LeaseLost, SessionLost
+from taskgate.telemetry.request_context import LARGE_MESSAGE, RequestContext, current, in_request
+from taskgate.telemetry.ring import BATCH, FOLD_DELAY, EventRing
+
+LOST = SessionLost("reports")
+
+
+class Reader:
+    """A reader that notes in `seen` what it gets, and what failed."""
+
+    def __init__(self, name: str, seen: list[tuple[str, Any]]) -> None:
+        self.name, self.seen = name, seen
+
+    def note(self, event: Event) -> None:
+        self.seen.append((self.name, event))
+
+    def fail(self, event: Event) -> None:
+        raise ValueError
+
+    def note_failure(self, event: Event) -> None:
+        self.seen.append((f"{self.name} failed", event))
+
+
+def of(handle: Callable[[Any], None], *kinds: type) -> dict[type, Callable[[Any], None]]:
+    return dict.fromkeys(kinds, handle)
+
+
+def test_a_reader_gets_the_events_that_it_asked_for() -> None:
+    event_sink, seen = EventRing(), list[tuple[str, Any]]()
+    reader = Reader("a", seen)
+    event_sink.subscribe(reader, of(reader.note, SessionLost))
+    event_sink.emit(LeaseLost("task"))
+    event_sink.emit(LOST)
+    event_sink.fold()
+    assert seen == [("a", LOST)]
+
+
+def test_readers_and_their_parts_are_called_in_the_order_of_the_first_subscription() -> None:
+    event_sink, seen = EventRing(), list[tuple[str, Any]]()
+    first, second = Reader("first", seen), Reader("second", seen)
+    event_sink.subscribe(first, {})
+    event_sink.subscribe(second, of(second.note, SessionLost))
+    event_sink.subscribe(first, of(first.note, SessionLost), of(first.note, SessionLost, LeaseLost))
+    event_sink.emit(LOST)
+    event_sink.fold()
+    assert seen == [("first", LOST), ("first", LOST), ("second", LOST)]
+
+
+def test_a_subscription_replaces_the_one_before() -> None:
+    event_sink, seen = EventRing(), list[tuple[str, Any]]()
+    reader = Reader("a", seen)
+    event_sink.subscribe(reader, of(reader.note, SessionLost))
+    event_sink.subscribe(reader, of(reader.note, LeaseLost))
+    event_sink.emit(LOST)
+    event_sink.fold()
+    assert seen == []
+
+
+def test_an_exception_in_one_handler_is_noted_by_its_reader_and_keeps_no_other_from_the_event() -> None:
+    event_sink, seen = EventRing(), list[tuple[str, Any]]()
+    broken, sound = Reader("broken", seen), Reader("sound", seen)
+    event_sink.subscribe(broken, of(broken.fail, SessionLost))
+    event_sink.subscribe(sound, of(sound.note, SessionLost))
+    event_sink.emit(LOST)
+    event_sink.fold()
+    assert seen == [("broken failed", LOST), ("sound", LOST)]
+
+
+def test_a_handler_may_subscribe_again_while_it_is_called() -> None:
+    event_sink, seen = EventRing(), list[tuple[str, Any]]()
+    reader, other = Reader("a", seen), Reader("b", seen)
+
+    def leave(event: Event) -> None:
+        reader.note(event)
+        event_sink.subscribe(reader)
+
+    event_sink.subscribe(reader, of(leave, SessionLost))
+    event_sink.subscribe(other, of(other.note, SessionLost))
+    event_sink.emit(LOST)
+    event_sink.emit(LOST)
+    event_sink.fold()
+    assert seen == [("a", LOST), ("b", LOST), ("b", LOST)]
+
+
+# --- waiting ---------------------------------------------------------------------------------------------------------
+
+
+def seen_by(event_sink: EventRing, *kinds: type) -> list[Any]:
+    """What the only reader gets."""
+    seen: list[Any] = []
+    event_sink.subscribe(Reader("a", []), of(seen.append, *kinds))
+    return seen
+
+
+def test_events_wait_until_somebody_wants_to_know_and_no_more_than_a_batch() -> None:
+    event_sink = EventRing()
+    seen = seen_by(event_sink, SessionLost)
+    for _ in range(BATCH - 1):
+        event_sink.emit(LOST)
+    assert seen == []
+    event_sink.emit(LOST)
+    assert len(seen) == BATCH
+    event_sink.emit(LOST)
+    event_sink.fold()
+    assert len(seen) == BATCH + 1
+
+
+async def test_events_wait_no_longer_than_a_moment_with_one_timer_for_all() -> None:
+    event_sink, timers = EventRing(), list[float]()
+    seen, loop = seen_by(event_sink, SessionLost), asyncio.get_running_loop()
+    call_later = loop.call_later
+
+    def counted(delay: float, *arguments: Any, **how: Any) -> asyncio.TimerHandle:
+        timers.append(delay)
+        return call_later(delay, *arguments, **how)
+
+    loop.call_later = counted  # type: ignore[assignment, method-assign]
+    event_sink.emit(LOST)
+    event_sink.start()
+    for _ in range(9):
+        event_sink.emit(LOST)
+    await eventually(lambda: len(seen) == 10)
+    assert timers.count(FOLD_DELAY) == 1
+    event_sink.emit(LOST)
+    event_sink.stop()
+    assert (len(seen), timers.count(FOLD_DELAY)) == (11, 2)
+    event_sink.emit(LOST)
+    assert len(seen) == 12, "after the end nothing waits"
+
+
+def test_no_more_events_wait_than_a_reader_has_room_for() -> None:
+    event_sink, room = EventRing(), 3
+    seen = seen_by(event_sink, SessionLost)
+    event_sink.room = lambda: room
+    event_sink.fold()
+    for _ in range(3):
+        event_sink.emit(LOST)
+    assert len(seen) == 3
+    room = 0
+    event_sink.fold()
+    event_sink.emit(LOST)
+    assert len(seen) == 4
+
+
+def test_what_happened_before_a_subscription_is_for_the_readers_of_before() -> None:
+    event_sink = EventRing()
+    seen = seen_by(event_sink, SessionLost)
+    event_sink.emit(LOST)
+    later = seen_by(event_sink, SessionLost)
+    event_sink.emit(LOST)
+    event_sink.fold()
+    assert (len(seen), len(later)) == (2, 1)
+
+
+# --- as it was -------------------------------------------------------------------------------------------------------
+
+
+def test_a_reader_learns_when_an_event_happened_and_log_lines_name_its_request() -> None:
+    clock = ManualClock()
+    event_sink, seen = EventRing(clock), list[Any]()
+    event_sink.subscribe(
+        Reader("a", []), of(lambda _: seen.append((event_sink.now, event_sink.elapsed, current())), SessionLost)
+    )
+    request_context = RequestContext("id", "192.0.2.7", "POST", "/m")
+    with in_request(request_context):
+        event_sink.emit(LOST)
+    clock.advance(timedelta(seconds=1))
+    event_sink.emit(LOST)
+    clock.advance(timedelta(seconds=1))
+    event_sink.fold()
+    assert seen == [(EPOCH, 0.0, request_context), (EPOCH + timedelta(seconds=1), 1.0, None)]
+    assert current() is None
+
+
+def test_of_an_event_that_is_shown_with_its_request_the_request_is_as_it_was() -> None:
+    event_sink, seen = EventRing(), list[Any]()
+    event_sink.subscribe(Reader("a", []), of(lambda _: seen.append(current()), SessionLost, LeaseLost))
+    event_sink.show_requests_of({SessionLost, RequestContext})
+    request_context = RequestContext("id", "192.0.2.7", "POST", "/m", "host/1.0")
+    request_context.mount, request_context.revision = "reports", "2025-11-25"
+    with in_request(request_context):
+        event_sink.emit(LOST)
+        event_sink.emit(LeaseLost("task"))
+        request_context.task, request_context.refusal, request_context.revision = "t", "rate", "2025-06-18"
+    event_sink.fold()
+    then, now = seen
+    assert now is request_context
+    assert (then.id, then.agent, then.mount) == ("id", "host/1.0", "reports")
+    assert (then.task, then.refusal, then.revision) == (None, None, "2025-11-25")
+
+
+def test_a_large_message_does_not_wait_and_is_let_go_of() -> None:
+    event_sink, texts = EventRing(), list[int]()
+    event_sink.subscribe(Reader("a", []), of(lambda each: texts.append(len(each.message.text)), RequestContext))
+    for size, waits in ((1, True), (LARGE_MESSAGE, False)):
+        request_context = RequestContext("id", "192.0.2.7", "POST", "/m")
+        text = f'{{"jsonrpc":"2.0","id":1,"method":"ping","params":{{"x":"{"x" * size}"}}}}'
+        request_context.message = parse(text.encode(), max_depth=9)
+        with in_request(request_context):
+            event_sink.emit(request_context)
+        assert bool(texts) is not waits
+        assert isinstance(request_context.message, Request)
+        assert bool(request_context.message.params) is waits
+    assert texts[1] > LARGE_MESSAGE
