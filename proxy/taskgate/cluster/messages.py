@@ -2,7 +2,7 @@
 
 A message is a NamedTuple of plain values; on the bus it has a kind, usually the name of its class.
 `bus` sends messages and calls the handler of a kind; other modules may add kinds (`streams.handover`,
-`lifecycle.remote_notifications`). A message for all replicas must be small, and no message contains
+`lifecycle.task_streams`). A message for all replicas must be small, and no message contains
 a token. Messages about host sessions are handled by `gateway`, and so are forwarded requests.
 
 Errors travel in messages too (`encode_error`). An error arrives without its cause and trace, and one

@@ -16,16 +16,16 @@ from typing import Final, NamedTuple
 
 from taskgate.admission.mounts import Mount
 from taskgate.clock import Clock
-from taskgate.domain.record import TaskRecord, TaskStatus
+from taskgate.domain.record import TaskRecord
 from taskgate.errors import StoreUnavailable
 from taskgate.gateway.modern.calls import Calls
 from taskgate.gateway.modern.session_pool import SessionPool
 from taskgate.lifecycle.leases import Leasing
-from taskgate.lifecycle.reports import report_unanswered
 from taskgate.lifecycle.runner import Runner
+from taskgate.lifecycle.transitions import report_purged
 from taskgate.sessions.registry import HostSessions
 from taskgate.stores.base import Store
-from taskgate.telemetry.events import EventSink, StoreCounted, TaskExpired, TaskFinished, TaskPurged
+from taskgate.telemetry.events import EventSink, StoreCounted
 
 BATCH: Final = 200
 """Tasks that are taken over or purged in one request to the store."""
@@ -191,7 +191,7 @@ class Sweeper:
         while True:
             gone = await self._store.purge(now=self._clock.now(), limit=BATCH)
             for record in gone:
-                self._report(record)
+                report_purged(self._event_sink, record)
             if len(gone) < BATCH:
                 return
 
@@ -216,14 +216,6 @@ class Sweeper:
             self._logged_ahead = ahead
             text = "the wall clock was changed; task times follow the old clock until a restart"
             log.warning(text, extra={"seconds": round(ahead.total_seconds())})
-
-    def _report(self, record: TaskRecord) -> None:
-        """Report a purged task; one that had not ended has expired, and counts as failed."""
-        if not record.status.is_terminal:
-            report_unanswered(self._event_sink, record)
-            self._event_sink.emit(TaskExpired(record, record.status.value if record.dispatched else "queued"))
-            self._event_sink.emit(TaskFinished(record, TaskStatus.FAILED, "expired", record.ttl, None))
-        self._event_sink.emit(TaskPurged(record))
 
     async def _repeat(self, step: Callable[[], Awaitable[None]], every: timedelta) -> None:
         """Call `step` until cancelled, with pauses of `every` between the calls. Errors do not end

@@ -28,7 +28,7 @@ from taskgate.cluster.message_auth import SealKeys, Seals
 from taskgate.domain.events import CheckpointSaved, InputResolution, InputWithdrawn, RoundDispatched
 from taskgate.domain.record import OwnerKey, SealedCheckpoint, TaskId, TaskRecord, evolve
 from taskgate.jsontext.spans import RawJson
-from taskgate.lifecycle.transitions import Changes
+from taskgate.lifecycle.transitions import Transitions
 from taskgate.protocol.server_messages import Answer, Question
 from taskgate.upstream.call_listener import Between
 from taskgate.upstream.resume_points import ResumePoint
@@ -154,7 +154,6 @@ class CheckpointWriter:
 
     __slots__ = (
         "_arrived",
-        "_changes",
         "_checkpoints",
         "_is_due",
         "_newest",
@@ -162,16 +161,23 @@ class CheckpointWriter:
         "_questions",
         "_safe",
         "_task",
+        "_transitions",
         "_writing",
         "is_kept",
     )  # fmt: skip
 
     def __init__(
-        self, owner: OwnerKey, task: TaskId, *, changes: Changes, checkpoints: CheckpointSeals, questions: QuestionState
+        self,
+        owner: OwnerKey,
+        task: TaskId,
+        *,
+        transitions: Transitions,
+        checkpoints: CheckpointSeals,
+        questions: QuestionState,
     ) -> None:
         self._owner = owner
         self._task = task
-        self._changes = changes
+        self._transitions = transitions
         self._checkpoints = checkpoints
         self._questions = questions
         self._newest: ResumePoint | None = None
@@ -227,7 +233,9 @@ class CheckpointWriter:
             if self._newest is None and resume_point is not None:
                 # Meanwhile the checkpoint was removed: only that is written now.
                 continue
-            written = await self._changes.insist(self._owner, self._task, partial(self._event, resume_point, arrived))
+            written = await self._transitions.insist(
+                self._owner, self._task, partial(self._event, resume_point, arrived)
+            )
             self._arrived -= arrived
             if written is not None:
                 self._questions.arrived(arrived)
@@ -273,13 +281,13 @@ class RoundCheckpointWriter:
 
     __slots__ = (
         "_between",
-        "_changes",
         "_checkpoints",
         "_inputs",
         "_is_over",
         "_may_be_there",
         "_owner",
         "_task",
+        "_transitions",
         "is_kept",
     )
 
@@ -288,14 +296,14 @@ class RoundCheckpointWriter:
         owner: OwnerKey,
         task: TaskId,
         *,
-        changes: Changes,
+        transitions: Transitions,
         checkpoints: CheckpointSeals,
         between: Between,
         inputs: Mapping[str, InputOf],
     ) -> None:
         self._owner = owner
         self._task = task
-        self._changes = changes
+        self._transitions = transitions
         self._checkpoints = checkpoints
         self._between = between
         self._inputs = inputs
@@ -310,7 +318,7 @@ class RoundCheckpointWriter:
         Nothing is written if a question has neither an input request nor an answer, or the
         checkpoint is too large.
         """
-        written = await self._changes.insist(self._owner, self._task, self._event)
+        written = await self._transitions.insist(self._owner, self._task, self._event)
         self.is_kept = written is not None and not self._is_over
 
     async def leave(self) -> bool:
@@ -322,7 +330,7 @@ class RoundCheckpointWriter:
         self._is_over, self.is_kept = True, False
         if not self._may_be_there:
             return True
-        return await _mark_dispatched(self._changes, self._owner, self._task)
+        return await _mark_dispatched(self._transitions, self._owner, self._task)
 
     def _event(self, _: TaskRecord) -> CheckpointSaved | None:
         if self._is_over:
@@ -346,12 +354,12 @@ class RoundCheckpointWriter:
         return CheckpointSaved(checkpoint=SealedCheckpoint(sealed=sealed, answers=answers))
 
 
-async def _mark_dispatched(changes: Changes, owner: OwnerKey, task: TaskId) -> bool:
+async def _mark_dispatched(transitions: Transitions, owner: OwnerKey, task: TaskId) -> bool:
     """Store that the next round is about to be sent, which removes the checkpoint.
 
     Returns False if the task has ended or another process has it. Then the round must not be sent.
     """
-    return await changes.insist(owner, task, lambda _: RoundDispatched()) is not None
+    return await transitions.insist(owner, task, lambda _: RoundDispatched()) is not None
 
 
 class RoundWaiter:
@@ -365,14 +373,14 @@ class RoundWaiter:
     record. Those without an answer by then are withdrawn.
     """
 
-    __slots__ = ("_changes", "_over", "_record", "_wait", "is_kept", "rest")
+    __slots__ = ("_over", "_record", "_transitions", "_wait", "is_kept", "rest")
 
-    def __init__(self, record: TaskRecord, rest: RoundCheckpoint, *, changes: Changes, wait: timedelta) -> None:
+    def __init__(self, record: TaskRecord, rest: RoundCheckpoint, *, transitions: Transitions, wait: timedelta) -> None:
         self.rest = rest
         self.is_kept = True
         """Whether another process could resume the call now: the record still has the checkpoint."""
         self._record = record
-        self._changes = changes
+        self._transitions = transitions
         self._wait = wait
         self._over = asyncio.Event()
 
@@ -409,15 +417,15 @@ class RoundWaiter:
         Returns False if the task has ended or another process has it.
         """
         self.is_kept = False
-        return await _mark_dispatched(self._changes, self._record.owner, self._record.id)
+        return await _mark_dispatched(self._transitions, self._record.owner, self._record.id)
 
     async def _expire(self) -> None:
         for key in self._outstanding():
-            await self._changes.insist(self._record.owner, self._record.id, partial(_withdrawn, key))
+            await self._transitions.insist(self._record.owner, self._record.id, partial(_withdrawn, key))
         await self._look()
 
     async def _look(self) -> None:
-        await self._changes.insist(self._record.owner, self._record.id, self.obey)
+        await self._transitions.insist(self._record.owner, self._record.id, self.obey)
 
     def _outstanding(self) -> list[str]:
         asked = {each.input for each in self.rest.asked}

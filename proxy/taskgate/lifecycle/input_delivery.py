@@ -23,8 +23,7 @@ from typing import NamedTuple
 from taskgate.domain.events import InputClaimed, TaskEvent
 from taskgate.domain.record import InputRequest, OwnerKey, TaskId, TaskRecord
 from taskgate.domain.versions import Peer
-from taskgate.lifecycle.transitions import Changes
-from taskgate.protocol.legacy.downstream import LegacyDownstream
+from taskgate.lifecycle.transitions import Transitions
 from taskgate.sessions.questions import WITHDRAWN
 from taskgate.streams.event_stream import EventStream
 from taskgate.system.background import Background
@@ -44,9 +43,9 @@ class _Offer(NamedTuple):
 class InputDelivery:
     """The input requests on streams of this process. `holder` is the name of the process."""
 
-    def __init__(self, *, holder: str, changes: Changes, dialect: LegacyDownstream) -> None:
+    def __init__(self, *, holder: str, transitions: Transitions, dialect: LegacyDownstream) -> None:
         self._holder = holder
-        self._changes = changes
+        self._transitions = transitions
         self._dialect = dialect
         self._numbers = count(1)
         self._offers: dict[tuple[TaskId, str], _Offer] = {}
@@ -112,7 +111,7 @@ class InputDelivery:
             return InputClaimed(key=key, stream=claim) if is_free else None
 
         offer = _Offer(record.owner, feed, claim)
-        making = self._background.start(partial(self._changes.make, record.owner, record.id, take))
+        making = self._background.start(partial(self._transitions.make, record.owner, record.id, take))
         try:
             claimed = await asyncio.shield(making)
         except BaseException:
@@ -134,7 +133,7 @@ class InputDelivery:
             is_ours = any(each.key == key and each.claimed_by == offer.claim for each in now.inputs)
             return InputClaimed(key=key, stream=None) if is_ours else None
 
-        self._background.run(lambda: self._changes.insist(offer.owner, task, free))
+        self._background.run(lambda: self._transitions.insist(offer.owner, task, free))
 
 
 def carrier(claim: str) -> str:

@@ -48,7 +48,7 @@ from taskgate.lifecycle.checkpoints import (
     CheckpointWriter,
     RoundCheckpointWriter,
 )
-from taskgate.lifecycle.transitions import Changes
+from taskgate.lifecycle.transitions import Transitions
 from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.protocol.server_messages import Question
 from taskgate.system.background import Background
@@ -190,13 +190,13 @@ class TaskInputs:
         owner: OwnerKey,
         task: TaskId,
         *,
-        changes: Changes,
+        transitions: Transitions,
         dialect: LegacyDownstream,
         bounds: QuestionBounds,
     ) -> None:
         self._owner = owner
         self._task = task
-        self._changes = changes
+        self._transitions = transitions
         self._dialect = dialect
         self._bounds = bounds
         self._slots: dict[ServerQuestion, QuestionSlot] = {}
@@ -270,7 +270,7 @@ class TaskInputs:
             is_claimed = any(each.key == key and each.claimed_by == claim for each in record.inputs)
             return InputClaimed(key=key, stream=None) if is_claimed else None
 
-        self._background.run(partial(self._changes.insist, self._owner, self._task, give_back))
+        self._background.run(partial(self._transitions.insist, self._owner, self._task, give_back))
 
     def rest(self, between: Between, checkpoints: CheckpointSeals) -> RoundCheckpointWriter:
         """Start to write the checkpoint of the wait between two rounds; return its writer.
@@ -281,7 +281,12 @@ class TaskInputs:
         slots = {key: self._slots.get(question) for key, (_, question) in between.asked.items() if question is not None}
         inputs = {key: slot.input for key, slot in slots.items() if slot is not None}
         round_writer = RoundCheckpointWriter(
-            self._owner, self._task, changes=self._changes, checkpoints=checkpoints, between=between, inputs=inputs
+            self._owner,
+            self._task,
+            transitions=self._transitions,
+            checkpoints=checkpoints,
+            between=between,
+            inputs=inputs,
         )
         self._background.run(partial(self._keep_round, round_writer))
         return round_writer
@@ -378,7 +383,7 @@ class TaskInputs:
 
         # One at a time, so that the record has the questions in their order.
         async with self._in_turn:
-            if await self._changes.insist(self._owner, self._task, request) is not None:
+            if await self._transitions.insist(self._owner, self._task, request) is not None:
                 slot.is_there = True
         if not slot.is_there:
             self._free(slot)
@@ -402,7 +407,7 @@ class TaskInputs:
             is_waiting = slot.key in record.answers or any(request.key == slot.key for request in record.inputs)
             self.obey(record, None)
 
-        await self._changes.insist(self._owner, self._task, look)
+        await self._transitions.insist(self._owner, self._task, look)
         if not is_waiting:
             self._free(slot)
             slot.question.refuse()
@@ -414,7 +419,9 @@ class TaskInputs:
         await round_writer.keep()
 
     def _new_writer(self, checkpoints: CheckpointSeals) -> CheckpointWriter:
-        return CheckpointWriter(self._owner, self._task, changes=self._changes, checkpoints=checkpoints, questions=self)
+        return CheckpointWriter(
+            self._owner, self._task, transitions=self._transitions, checkpoints=checkpoints, questions=self
+        )
 
     def _hold(self, resume_point: ResumePoint | None) -> None:
         """Write a newer resume point in the background; None removes the checkpoint.
@@ -437,7 +444,7 @@ class TaskInputs:
         if self._writer is None or not self._writer.holds:
             self._make(AnswerForwarded(key=key))
         elif not self._names.answered(slot.asked(key), key, len(answer)):
-            self._background.run(partial(self._changes.insist, self._owner, self._task, partial(_drop_answer, key)))
+            self._background.run(partial(self._transitions.insist, self._owner, self._task, partial(_drop_answer, key)))
 
     def _request(self, key: str, question: ServerQuestion) -> InputRequest:
         method, params = question.question
@@ -475,7 +482,7 @@ class TaskInputs:
 
     def _make(self, event: TaskEvent) -> None:
         """Apply an event to the record in the background."""
-        self._background.run(partial(self._changes.insist, self._owner, self._task, lambda _: event))
+        self._background.run(partial(self._transitions.insist, self._owner, self._task, lambda _: event))
 
 
 def _drop_answer(key: str, record: TaskRecord) -> CheckpointSaved:

@@ -31,7 +31,7 @@ from taskgate.domain.record import TaskId, TaskRecord
 from taskgate.errors import StoreUnavailable
 from taskgate.lifecycle.input_delivery import carrier
 from taskgate.lifecycle.recovery import RecordCopies
-from taskgate.lifecycle.task_runs import TaskRun
+from taskgate.lifecycle.task_run import TaskRun
 from taskgate.stores.shared import HeartbeatReply, LeaseStore, LeaseStoreFactory
 from taskgate.system.background import Background
 from taskgate.telemetry.events import EventSink, LeaseLost
@@ -193,15 +193,8 @@ class Leasing:
         """
         if not run.is_lost and self._copies.revision(record.id) == record.revision:
             return True
-        self.lose(run)
+        self.lose(run.id)
         return False
-
-    def lose(self, run: TaskRun) -> None:
-        """Cancel a run whose task another process has or had, and report that once."""
-        if not run.is_lost:
-            self._event_sink.emit(LeaseLost("task"))
-            run.lose()
-            self._copies.end(run.id, forget=True)
 
     # --- the Hold protocol --------------------------------------------------------------------------------------------
 
@@ -211,6 +204,13 @@ class Leasing:
 
     def wrote(self, record: TaskRecord) -> None:
         self._copies.put(record)
+
+    def lose(self, task: TaskId) -> None:
+        run = self._runs.get(task)
+        if run is not None and not run.is_lost:
+            self._event_sink.emit(LeaseLost("task"))
+            run.lose()
+            self._copies.end(task, forget=True)
 
     def overslept(self, since: float) -> bool:
         return self._clock.elapsed() - since >= self.rules.length.total_seconds()
@@ -273,7 +273,7 @@ class Leasing:
         forgotten, refused = self._copies.forgotten(reply.behind)
         for run in self._running(refused, asked):
             # The store did not take it back, and is still behind: another process has the task.
-            self.lose(run)
+            self.lose(run.id)
         for task in refused - self._runs.keys():
             self._copies.end(task, forget=True)
         if forgotten or refused or _is_older(reply, sent) or self._clock_was_set():
@@ -285,7 +285,7 @@ class Leasing:
         if forgotten:
             self._background.run(partial(self._copies.restore_all, forgotten))
         for run in self._running(reply.lost, asked):
-            self.lose(run)
+            self.lose(run.id)
         for run in self._running(reply.ended, asked):
             run.stop()
         found = {task: revision for task, revision in sent.held.items() if task not in reply.behind}

@@ -21,13 +21,10 @@ from typing import Final
 from taskgate.clock import Clock
 from taskgate.domain.events import TakenOver
 from taskgate.domain.listing import NEWEST_FIRST, TaskFilter, TaskState
-from taskgate.domain.machine import advance
-from taskgate.domain.record import FaultReason, Lease, TaskId, TaskRecord, TaskStatus, evolve
+from taskgate.domain.record import FaultReason, Lease, OwnerKey, TaskId, TaskRecord, TaskStatus, evolve
 from taskgate.errors import StoreUnavailable
 from taskgate.lifecycle.checkpoints import UNSEALED, CallCheckpoint, CheckpointSeals
-from taskgate.lifecycle.completions import Completions
-from taskgate.lifecycle.task_runs import TaskRun
-from taskgate.lifecycle.transitions import Hold
+from taskgate.lifecycle.transitions import Hold, Transitions
 from taskgate.protocol.faults import call_ended
 from taskgate.stores.base import TaskStore
 from taskgate.stores.capacity import stored_size
@@ -57,14 +54,14 @@ class Takeovers:
         self,
         *,
         store: TaskStore,
-        completions: Completions,
+        transitions: Transitions,
         event_sink: EventSink,
         clock: Clock,
         hold: Hold | None = None,
         checkpoints: CheckpointSeals = UNSEALED,
     ) -> None:
         self._store = store
-        self._completions = completions
+        self._transitions = transitions
         self._event_sink = event_sink
         self._clock = clock
         self._hold = hold
@@ -84,30 +81,30 @@ class Takeovers:
                 # No other process can write, and the dispatch of the call removes old questions.
                 return found
             # With a checkpoint the questions stay: TakenOver removes the claims of lost streams.
-            taken = advance(found, TakenOver(), self._clock.now())
-            if await self._store.swap(taken, expected=found.revision):
+            taken = await self._transitions.apply(found, TakenOver(), self._clock.now())
+            if taken is not None:
                 return taken
             found = await self._again(found)
         if found is not None:
             await self._end(found)
         return None
 
-    async def was_taken(self, run: TaskRun) -> bool:
+    async def was_taken(self, owner: OwnerKey, task: TaskId, revision: int) -> bool:
         """Return whether another process has, or had, a task whose run ended here without a write.
 
-        Returns False if that is unknown.
+        `revision` is that of the run's own last write. Returns False if that is unknown.
         """
         if self._hold is None:
             return False
         try:
-            found = await self._store.load(run.owner, run.id, now=self._clock.now())
+            found = await self._store.load(owner, task, now=self._clock.now())
         except StoreUnavailable:
             return False
         if found is None or not found.status.is_terminal:
             return found is not None and not self._hold.holds(found)
         # Hosts cannot fail a task. So a failure that this run did not write is of another process,
         # which had taken the task over.
-        return found.status is TaskStatus.FAILED and found.revision != run.revision
+        return found.status is TaskStatus.FAILED and found.revision != revision
 
     async def is_last_in(self, record: TaskRecord, session: str | None) -> bool:
         """Return whether no other task of the owner has a call in that upstream session.
@@ -143,7 +140,7 @@ class Takeovers:
         """End a task as lost, or as never sent."""
         text = OUTCOME_UNKNOWN if record.dispatched else NEVER_SENT
         lost = call_ended(FaultReason.CALL_LOST, text, dispatched=record.dispatched)
-        await self._completions.settle(record.owner, record.id, lost)
+        await self._transitions.settle(record.owner, record.id, lost)
         self._event_sink.emit(TaskRecovered(record, "failed"))
 
 

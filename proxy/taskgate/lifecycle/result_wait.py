@@ -9,7 +9,7 @@ A host that lost the stream may resume it with a GET request. Then `Resuming` ca
 - in the same process: `go_on` and `hold`, while the wait of `outcome` still runs;
 - in another replica: `take_up`, which continues the wait there, and `hold`.
 
-`inputs` stores questions in the record, `offers` claims them for a stream.
+`inputs` stores questions in the record, `input_delivery` claims them for a stream.
 """
 
 import asyncio
@@ -27,8 +27,9 @@ from taskgate.domain.record import TaskId, TaskRecord
 from taskgate.domain.versions import Peer
 from taskgate.errors import AuthReason, Draining, GatewayError, TaskNotFound, Unauthenticated
 from taskgate.lifecycle.input_delivery import InputDelivery
+from taskgate.lifecycle.retrievals import Retrievals
 from taskgate.lifecycle.task_streams import Heard, RemoteWait, TaskStreams, origin_of
-from taskgate.lifecycle.transitions import Changes
+from taskgate.lifecycle.transitions import Transitions
 from taskgate.protocol.faults import fault
 from taskgate.protocol.host_requests import AnswerInput
 from taskgate.protocol.legacy.downstream import LegacyDownstream
@@ -70,7 +71,8 @@ class ResultWaiter:
         self,
         *,
         store: TaskStore,
-        changes: Changes,
+        transitions: Transitions,
+        retrievals: Retrievals,
         lookups: Lookups,
         access: AccessControl,
         streams: TaskStreams,
@@ -79,7 +81,8 @@ class ResultWaiter:
         clock: Clock,
     ) -> None:
         self._store = store
-        self._changes = changes
+        self._transitions = transitions
+        self._retrievals = retrievals
         self._lookups = lookups
         self._access = access
         self._streams = streams
@@ -172,7 +175,7 @@ class ResultWaiter:
         whole = await self._lookups.results.load(record, caller.key)
         if whole is None:
             raise TaskNotFound
-        self._changes.retrievals.note(whole)
+        self._retrievals.note(whole)
         return whole
 
     async def hold(self, feed: ResumableEventStream, caller: AuthContext) -> None:
@@ -210,9 +213,9 @@ class ResultWaiter:
             record = await self._store.load(owner, given.task, now=self._clock.now())
             if record is not None and self._access.is_allowed(caller, mount, TASKS_RESULT, record.call.tool):
                 if not record.has_asked(given.key):
-                    self._changes.unasked(owner)
+                    self._transitions.unasked(owner)
                 with self._offers.answering(given.task, given.key):
-                    await self._changes.make(owner, given.task, lambda now: self._answered(now, given))
+                    await self._transitions.make(owner, given.task, lambda now: self._answered(now, given))
 
     def _answered(self, record: TaskRecord, given: AnswerInput) -> TaskEvent:
         """Return the event for an answer.

@@ -2,7 +2,7 @@
 
 Each time that an owner gets the result of a task, an event is emitted; the first time, the record
 is marked too. The mark is written in the background: no host waits for it or fails with it. All
-that deliver results call `note`: `following`, `task_requests`, `subscriptions`.
+that deliver results call `note`: `result_wait`, `task_requests`, `subscriptions`.
 
 When the gateway drains, tasks that end still have a result to fetch. The shutdown calls
 `Unfetched.begin`, and later waits in `fetched` until each result was fetched, or its host had the time
@@ -12,16 +12,15 @@ for that. `Runner` calls `ended`, `Retrievals` calls `given`. Before `begin` bot
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
 from taskgate.clock import Clock
 from taskgate.domain.events import ResultRetrieved
-from taskgate.domain.machine import advance
 from taskgate.domain.record import TaskId, TaskRecord, evolve
 from taskgate.errors import StoreUnavailable
-from taskgate.stores.base import TaskStore
+from taskgate.lifecycle.transitions import Transitions
 from taskgate.system.background import Background
 from taskgate.telemetry.events import EventSink, TaskRetrieved
 from taskgate.telemetry.request_context import no_request
@@ -40,8 +39,8 @@ class Retrievals:
     `_writing` is the number of marks being written.
     """
 
-    def __init__(self, *, store: TaskStore, event_sink: EventSink, clock: Clock) -> None:
-        self._store = store
+    def __init__(self, *, transitions: Transitions, event_sink: EventSink, clock: Clock) -> None:
+        self._transitions = transitions
         self._event_sink = event_sink
         self._clock = clock
         self._reported: dict[TaskId, None] = {}
@@ -71,14 +70,14 @@ class Retrievals:
         if self._writing < AT_ONCE:
             self._writing += 1
             # Without the result, which is in the store already.
-            marked = advance(evolve(record, outcome=None), ResultRetrieved(), now)
+            unmarked = evolve(record, outcome=None)
             with no_request():
-                self.background.run(partial(self._write_mark, marked, record.revision))
+                self.background.run(partial(self._write_mark, unmarked, now))
 
-    async def _write_mark(self, marked: TaskRecord, expected: int) -> None:
+    async def _write_mark(self, unmarked: TaskRecord, now: datetime) -> None:
         try:
-            # If the swap fails, a quicker process has written the same.
-            await self._store.swap(marked, expected=expected)
+            # If the record has changed, a quicker process has written the same.
+            await self._transitions.apply(unmarked, ResultRetrieved(), now)
         except StoreUnavailable:
             pass
         finally:

@@ -1,7 +1,7 @@
 """The calls of tasks that run in this process: `Runner`.
 
-A *run* (`TaskRun`) is the execution of one task's call in this process, as an asyncio task of
-`TaskExecutor`. A run begins with one of three methods:
+A *run* (`TaskRun`) is one task's call in this process, as an asyncio task. A run begins with one of
+three methods:
 
 - `start`: for a new task, whose call was not sent yet;
 - `adopt`: for a call that became a task after it was sent;
@@ -11,13 +11,14 @@ A *run* (`TaskRun`) is the execution of one task's call in this process, as an a
 stored, or another process has the task. At a shutdown it also ends if another process is to resume
 the call. `wiring` calls `idle` and `stop` then.
 
-To end a task, any process writes to its record in the store: `RecordWatcher` sees the newer
-revision, and stops the run.
+To end a task, any process writes to its record in the store. `Runner` reads the store's change feed,
+sees the newer revision, and stops the run. It passes hosts' answers to the run's listener.
 """
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
@@ -27,18 +28,19 @@ from taskgate.admission.mounts import Mount
 from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock
 from taskgate.domain.events import CancelRequested
-from taskgate.domain.record import FaultReason, OwnerKey, TaskId, TaskRecord
+from taskgate.domain.record import FaultReason, OwnerKey, TaskId, TaskRecord, TaskStatus
+from taskgate.errors import StoreUnavailable
 from taskgate.lifecycle.checkpoints import CallCheckpoint, RoundCheckpoint
-from taskgate.lifecycle.completions import Completions
-from taskgate.lifecycle.execution import CallRoute, TaskExecutor, wholly_bounded
 from taskgate.lifecycle.leases import Leasing
 from taskgate.lifecycle.recovery import Takeovers
+from taskgate.lifecycle.retrievals import Retrievals
 from taskgate.lifecycle.task_listener import NOBODY, TaskListeners
-from taskgate.lifecycle.task_runs import RecordWatcher, TaskRun
+from taskgate.lifecycle.task_run import CallRoute, RunServices, TaskRun, wholly_bounded
+from taskgate.lifecycle.transitions import Transitions
 from taskgate.protocol.faults import call_ended
 from taskgate.sessions.binding import CallSite, OngoingCall
 from taskgate.sessions.registry import HostSessions
-from taskgate.stores.base import TaskStore
+from taskgate.stores.base import HolderWatch, TaskStore
 from taskgate.system.background import Background
 from taskgate.telemetry.events import EventSink, TaskRecovered
 from taskgate.telemetry.request_context import RequestContext, current, in_request
@@ -55,6 +57,11 @@ ENDING_PATIENCE: Final = 3.0
 start.
 
 Far below `signals.GRACE`, after which the process is killed."""
+PATIENCE: Final = timedelta(seconds=30)
+"""The longest wait for changes of running tasks, after which the next wait starts."""
+RETRY_WATCH: Final = timedelta(seconds=1)
+"""The delay before a task that could not be read is read again."""
+_WITH_OUTCOME: Final = (TaskStatus.COMPLETED, TaskStatus.FAILED)
 
 
 class Runner:
@@ -63,7 +70,9 @@ class Runner:
     - `holder`: the name of the process in leases.
     - `leasing`: keeps the leases of the runs, given if replicas share the store. None means that
       no other process writes to the store.
-    - `hearing`: creates the listener of each run, which receives the server's messages.
+    - `listeners`: creates the listener of each run, which receives the server's messages.
+    - `transitions`: writes the records of running tasks.
+    - `retrievals`: learns which tasks have ended here, and finishes its writes before the end.
 
     `open` is called once at start, `stop` once at the end.
     """
@@ -73,38 +82,34 @@ class Runner:
         *,
         holder: str,
         store: TaskStore,
+        transitions: Transitions,
+        retrievals: Retrievals,
         sessions: HostSessions,
-        hearing: TaskListeners,
+        listeners: TaskListeners,
         event_sink: EventSink,
         clock: Clock,
         leasing: Leasing | None = None,
     ) -> None:
         self.holder = holder
         self._store = store
+        self._transitions = transitions
+        self._retrievals = retrievals
         self._sessions = sessions
-        self._hearing = hearing
+        self._listeners = listeners
         self._event_sink = event_sink
         self._clock = clock
-        self._runs: dict[TaskId, TaskRun] = {}
         self._leasing = leasing
-        self._completions = Completions(store=store, event_sink=event_sink, clock=clock, hold=leasing)
-        self._record_watcher = RecordWatcher(holder=holder, store=store, runs=self._runs, clock=clock, hold=leasing)
+        self._runs: dict[TaskId, TaskRun] = {}
         self._takeovers = Takeovers(
             store=store,
-            completions=self._completions,
+            transitions=transitions,
             event_sink=event_sink,
             clock=clock,
             hold=leasing,
-            checkpoints=hearing.checkpoints,
+            checkpoints=listeners.checkpoints,
         )
-        self._executor = TaskExecutor(
-            store=store,
-            changes=hearing.changes,
-            completions=self._completions,
-            takeovers=self._takeovers,
-            event_sink=event_sink,
-            clock=clock,
-            leasing=leasing,
+        self._services = RunServices(
+            transitions=transitions, takeovers=self._takeovers, event_sink=event_sink, clock=clock, hold=leasing
         )
         self._watcher: asyncio.Task[None] | None = None
         self._ending = Background()
@@ -116,7 +121,7 @@ class Runner:
 
     def open(self) -> None:
         """Start to watch for changes that others make to running tasks."""
-        self._watcher = asyncio.get_running_loop().create_task(self._record_watcher.watch())
+        self._watcher = asyncio.get_running_loop().create_task(self._watch())
 
     @contextmanager
     def expecting(self, place: CallSite) -> Iterator[None]:
@@ -153,7 +158,7 @@ class Runner:
             place.release()
 
         route = CallRoute(place.upstream, principal_of(caller), ticket)
-        self._launch(run, record, self._executor.run(run, record, route), release)
+        self._launch(run, record, run.send(record, route), release)
 
     def adopt(self, record: TaskRecord, underway: OngoingCall, place: CallSite) -> None:
         """Make `underway`, a call that was sent, the call of a task; await it in the background.
@@ -175,7 +180,7 @@ class Runner:
             underway.close()
             place.release()
 
-        self._launch(run, record, self._executor.see_through(run, call, place.upstream.outcome), release)
+        self._launch(run, record, run.finish(call, place.upstream.outcome), release)
         underway.attach_listener(run.listener)
 
     async def recover(self, record: TaskRecord, mount: Mount | None) -> None:
@@ -205,15 +210,15 @@ class Runner:
         if run is not None and not await self._was_stopped(run, record):
             # Its insert was confirmed during the wait above, and `start` or `adopt` began a run.
             return
-        new_run, checkpoint = self._new_run(record, ran=record.dispatched), self._hearing.checkpoints.open(record)
+        new_run, checkpoint = self._new_run(record, ran=record.dispatched), self._listeners.checkpoints.open(record)
         route, release = self._new_route(new_run, record, mount)
         if isinstance(checkpoint, CallCheckpoint):
             anew = partial(self._new_route, new_run, record, mount)
-            work = self._executor.stand(new_run, record, checkpoint, route, anew)
+            work = new_run.resume(record, checkpoint, route, anew)
         elif isinstance(checkpoint, RoundCheckpoint):
-            work = self._executor.go_on(new_run, record, checkpoint, route)
+            work = new_run.send_next_round(record, checkpoint, route)
         else:
-            work = self._executor.run(new_run, record, route)
+            work = new_run.send(record, route)
         self._launch(new_run, record, work, release)
         self._event_sink.emit(TaskRecovered(record, "retried"))
 
@@ -241,7 +246,7 @@ class Runner:
 
         Returns at once. The end is written to the store, from which the run learns of it.
         """
-        self._ending.run(partial(self._completions.settle, owner, task, CancelRequested()))
+        self._ending.run(partial(self._transitions.settle, owner, task, CancelRequested()))
 
     def disown(self, owner: OwnerKey, task: TaskId, *, dispatched: bool) -> None:
         """End a task in the background whose insert got no answer from the store.
@@ -252,7 +257,7 @@ class Runner:
         """
         if len(self._ending.running) < MAX_DISOWNED:
             failed = call_ended(FaultReason.INTERNAL, NOT_MADE, dispatched=dispatched)
-            self._ending.run(partial(self._completions.settle, owner, task, failed))
+            self._ending.run(partial(self._transitions.settle, owner, task, failed))
 
     def answers(self, owners: Sequence[OwnerKey], task: TaskId, caller: AuthContext) -> None:
         """Note the caller who is about to answer a question of a task, if its call runs here.
@@ -289,7 +294,7 @@ class Runner:
         for run in tuple(self._runs.values()):
             run.shut_down()
         ending = [run.task for run in self._runs.values() if run.task is not None]
-        others = self._ending, self._hearing.changes.retrievals.background
+        others = self._ending, self._retrievals.background
         if waited_for := (*ending, *(task for other in others for task in other.running)):
             await asyncio.wait(waited_for, timeout=ENDING_PATIENCE)
         for task in ending:
@@ -318,7 +323,7 @@ class Runner:
         """Register the run of a task and keep its lease; the caller must `_launch` it without a
         wait. `ran`: an earlier process may have sent the call.
         """
-        run = self._runs[record.id] = TaskRun(record, self._hearing.of(record), ran=ran)
+        run = self._runs[record.id] = TaskRun(record, self._listeners.of(record), self._services, ran=ran)
         if self._leasing is not None:
             self._leasing.begin(run, record)
         if self._stopping:
@@ -328,8 +333,8 @@ class Runner:
     def _launch(
         self, run: TaskRun, record: TaskRecord, work: Coroutine[Any, Any, None], release: Callable[[], None]
     ) -> None:
-        """Start the execution `work` of a run. When it ends in any way, the run is forgotten, and
-        `release` is called once.
+        """Start `work`, one of the methods of a run. When it ends in any way, the run is forgotten,
+        and `release` is called once.
 
         It runs in the context of the present request without its message, or in a new one.
         """
@@ -352,9 +357,62 @@ class Runner:
             self.left.add(run.id)
         elif not run.is_lost:
             # The task ended here: a shutdown waits a while for its host to fetch the result.
-            self._hearing.changes.retrievals.unfetched.ended(run.id)
+            self._retrievals.unfetched.ended(run.id)
         run.listener.close()
         if self._leasing is not None:
             self._leasing.end(run)
         del self._runs[run.id]
         self._change.set()
+
+    # --- changes that others make -------------------------------------------------------------------------------------
+
+    async def _watch(self) -> None:
+        """Watch the tasks that run here until cancelled."""
+        since: int | None = None
+        unread: list[TaskId] = []
+        while True:
+            try:
+                patience = RETRY_WATCH if unread else PATIENCE
+                watch = HolderWatch(holder=self.holder, since=since, is_news=self._is_news)
+                news = await self._store.changed(watch, timeout=patience)
+            except StoreUnavailable:
+                await asyncio.sleep(RETRY_WATCH.total_seconds())
+                continue
+            since = news.place
+            # After a gap in the feed any task may have changed.
+            ids = [change.id for change in news.changes] if news.complete else [*self._runs]
+            unread = [task for task in dict.fromkeys((*unread, *ids)) if not await self._obeyed(task)]
+
+    def _is_news(self, task: TaskId, revision: int) -> bool:
+        """Return whether a change is of a task that runs here, and not the run's own last write.
+
+        A change by others that arrives between the write which makes a task this process's and the
+        start of its run is passed over. The run meets it when it writes next.
+        """
+        run = self._runs.get(task)
+        return run is not None and run.revision != revision
+
+    async def _obeyed(self, task: TaskId) -> bool:
+        """Read a changed task and act on it; return False if it could not be read.
+
+        The run of a task that was ended is stopped. Any other change goes to the listener.
+        """
+        run = self._runs.get(task)
+        if run is None:
+            return True
+        try:
+            record = await self._store.load(run.owner, task, now=self._clock.now())
+            if self._leasing is not None and await self._leasing.healed(task, record):
+                # The store had lost the record: what was read is outdated. The restored one is as
+                # this process wrote it.
+                return True
+        except StoreUnavailable:
+            return False
+        # The copy for restoration must be whole, and this head lacks the outcome of an ended task.
+        if self._leasing is not None and record is not None and record.status not in _WITH_OUTCOME:
+            self._leasing.wrote(record)
+        if record is None or record.status.is_terminal:
+            run.stop()
+        else:
+            run.listener.obey(record)
+        return True

@@ -6,8 +6,8 @@ answered.
 
 `GetStreams` (`listen`) has the streams. It calls `attend` when one opens and `leave` when it ends,
 and `catch_up` for the questions that waited for a stream. While an owner has an open stream here,
-the notifier watches the store's change feed of that owner. `following` has the streams of
-`tasks/result`.
+the notifier watches the store's change feed of that owner. `result_wait` has the streams
+of `tasks/result`.
 """
 
 import asyncio

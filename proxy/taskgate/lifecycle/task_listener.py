@@ -5,11 +5,11 @@ A server sends messages while it works on a call. Each goes where it belongs:
 - progress: into the record as status message, at most once a second, and to the host;
 - log messages: to the host (`task_streams`);
 - questions: into the record as input requests (`inputs`);
-- checkpoints: into the record (`checkpoint_writer`, `rounds`).
+- checkpoints: into the record (`checkpoints`).
 
-`Runner` creates a listener for each run, from the shared `TaskListeners`. `TaskExecutor` gives it
-to the upstream session, which calls the methods of `CallListener`. `Runner`, `TaskExecutor` and
-`RecordWatcher` call the others. A listener ends with `close`, when the call is over here, or with
+`Runner` creates a listener for each run, from the shared `TaskListeners`. `TaskRun` gives it to
+the upstream session, which calls the methods of `CallListener`. `Runner` and `TaskRun` call the
+others. A listener ends with `close`, when the call is over here, or with
 `leave`, when the run is stopped. `leave` also decides whether the call is *left*: it goes on at its
 server, and another process resumes it from the checkpoint in the record.
 
@@ -38,7 +38,7 @@ from taskgate.lifecycle.checkpoints import (
 )
 from taskgate.lifecycle.inputs import TaskInputs
 from taskgate.lifecycle.task_streams import TaskOrigin, TaskStreams, origin_of
-from taskgate.lifecycle.transitions import Changes
+from taskgate.lifecycle.transitions import Transitions
 from taskgate.protocol.discovery import ServerDescription
 from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.protocol.messages import Notification
@@ -63,14 +63,14 @@ class TaskListeners:
     def __init__(
         self,
         *,
-        changes: Changes,
+        transitions: Transitions,
         streams: TaskStreams,
         dialect: LegacyDownstream,
         live: RuntimeConfig,
         checkpoints: CheckpointSeals = UNSEALED,
         outlives: bool = True,
     ) -> None:
-        self.changes = changes
+        self.transitions = transitions
         self.streams = streams
         self.dialect = dialect
         self.live = live
@@ -181,7 +181,7 @@ class TaskListener:
 
         Called once at the start of a run that took over a call between two rounds.
         """
-        self._round = waiter = RoundWaiter(record, rest, changes=self._shared.changes, wait=self._bounds.wait)
+        self._round = waiter = RoundWaiter(record, rest, transitions=self._shared.transitions, wait=self._bounds.wait)
         return waiter
 
     def on_checkpoint(self, resume_point: ResumePoint) -> None:
@@ -199,7 +199,7 @@ class TaskListener:
     def sinks(self) -> None:
         """Remove the resume point from the record.
 
-        `TaskExecutor` calls it when the server no longer has the call, which is then sent again.
+        `TaskRun` calls it when the server no longer has the call, which is then sent again.
         """
         if self._inputs is not None:
             self._inputs.sink()
@@ -228,7 +228,7 @@ class TaskListener:
     def obey(self, record: TaskRecord) -> None:
         """Pass the hosts' answers in the record on: to the server, or to the waiter of a round.
 
-        `RecordWatcher` calls it for each change that others made to the record of a running task.
+        `Runner` calls it for each change that others made to the record of a running task.
         """
         if isinstance(self._round, RoundWaiter):
             self._round.obey(record)
@@ -266,7 +266,7 @@ class TaskListener:
             self._inputs = TaskInputs(
                 self._owner,
                 self._origin.task,
-                changes=shared.changes,
+                transitions=shared.transitions,
                 dialect=shared.dialect,
                 bounds=self._bounds,
             )
@@ -306,7 +306,7 @@ class TaskListener:
             return Progressed(message=text)
 
         while self._unwritten is not None:
-            await self._shared.changes.insist(self._owner, self._origin.task, newest)
+            await self._shared.transitions.insist(self._owner, self._origin.task, newest)
             await asyncio.sleep(WRITE_EVERY.total_seconds())
         self._writing = False
 

@@ -34,7 +34,6 @@ from taskgate.auth.context import AuthContext
 from taskgate.clock import Clock, Entropy
 from taskgate.domain.events import CancelRequested
 from taskgate.domain.limits import Cap
-from taskgate.domain.machine import advance
 from taskgate.domain.policy import OnLost, PromotionDecision, TaskSupport, task_support
 from taskgate.domain.record import Lease, OwnerKey, TaskId, TaskRecord, TaskStatus, ToolCall
 from taskgate.domain.versions import Era
@@ -47,8 +46,8 @@ from taskgate.errors import (
     TooManyTasks,
     UpstreamFailed,
 )
-from taskgate.lifecycle.reports import report
 from taskgate.lifecycle.runner import Runner
+from taskgate.lifecycle.transitions import Transitions
 from taskgate.protocol.host_requests import CallTool, key_digest
 from taskgate.sessions.binding import CallSite, OngoingCall, client_features
 from taskgate.stores.base import TaskStore
@@ -60,7 +59,6 @@ from taskgate.telemetry.events import (
     TaskCancelRequested,
     TaskCreated,
     TaskDispatched,
-    TaskFinished,
 )
 from taskgate.telemetry.request_context import current
 
@@ -100,6 +98,7 @@ class TaskService:
         self,
         *,
         store: TaskStore,
+        transitions: Transitions,
         lookups: Lookups,
         runner: Runner,
         live: RuntimeConfig,
@@ -112,6 +111,7 @@ class TaskService:
         lease: timedelta | None = None,
     ) -> None:
         self._store = store
+        self._transitions = transitions
         self._lookups = lookups
         self._runner = runner
         self._live = live
@@ -237,16 +237,11 @@ class TaskService:
             if record.status.is_terminal:
                 self._event_sink.emit(TaskCancelRequested(record, "already_terminal"))
                 raise TaskAlreadyFinished("The task has already ended")
-            now = self._clock.now()
-            asked = CancelRequested()
-            cancelled = advance(record, asked, now)
-            # The record may have changed since it was read: then it is read again.
-            if await self._store.swap(cancelled, expected=record.revision):
-                break
-        self._event_sink.emit(TaskCancelRequested(record, "propagated"))
-        report(self._event_sink, record, asked, cancelled)
-        self._event_sink.emit(TaskFinished(cancelled, cancelled.status, "client", now - record.created_at, None))
-        return cancelled
+            asked = TaskCancelRequested(record, "propagated")
+            cancelled = await self._transitions.apply(record, CancelRequested(), self._clock.now(), announce=asked)
+            if cancelled is not None:
+                return cancelled
+            # The record has changed since it was read, so it is read again.
 
     async def _admit(self, place: CallSite, intent: CallTool) -> PromotionDecision:
         """Return the decision for a call that is to be a task.

@@ -6,7 +6,7 @@ added but not changed.
 
 A *forwarder* is a connection to a host at another replica than the one that writes the stream. It
 sends the host what the log has. Its name is `<replica>/<number>`. A *note* is a notification of a
-task; `lifecycle.remote_notifications` numbers the notes of one wait.
+task; `lifecycle.task_streams` numbers the notes of one wait.
 """
 
 import json

@@ -49,13 +49,13 @@ from taskgate.lifecycle.input_delivery import InputDelivery
 from taskgate.lifecycle.leases import LeaseRules, Leasing
 from taskgate.lifecycle.measured import MeasuredLeases, MeasuredRates
 from taskgate.lifecycle.result_wait import ResultWaiter
-from taskgate.lifecycle.retrievals import Unfetched
+from taskgate.lifecycle.retrievals import Retrievals, Unfetched
 from taskgate.lifecycle.runner import Runner
 from taskgate.lifecycle.status_notifications import StatusNotifier
 from taskgate.lifecycle.task_listener import TaskListeners
 from taskgate.lifecycle.task_service import TaskService
 from taskgate.lifecycle.task_streams import RemoteNotifications, TaskStreams
-from taskgate.lifecycle.transitions import Changes
+from taskgate.lifecycle.transitions import Transitions
 from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.protocol.modern.downstream import ModernDownstream
 from taskgate.sessions.host_session import SessionServices
@@ -224,19 +224,26 @@ async def build_runtime(
     )
 
     # Tasks.
-    changes = Changes(store=store, event_sink=event_sink, clock=clock)
+    transitions = Transitions(store=store, event_sink=event_sink, clock=clock)
+    retrievals = Retrievals(transitions=transitions, event_sink=event_sink, clock=clock)
     remote_notifications = None
     if shared_resumable is not None:
         shared_resumable.connect(sessions.get)
         remote_notifications = RemoteNotifications(shared_resumable, clock=clock)
     streams = TaskStreams(sessions=sessions, access=access, open=open_streams, afar=remote_notifications)
-    offers = InputDelivery(holder=holder, changes=changes, dialect=dialect)
+    offers = InputDelivery(holder=holder, transitions=transitions, dialect=dialect)
+    of_runs = transitions
+    if leasing is not None:
+        # Calls that run here change no task of another process.
+        of_runs = Transitions(store=store, event_sink=event_sink, clock=clock, hold=leasing)
     runner = Runner(
         holder=holder,
         store=store,
+        transitions=of_runs,
+        retrievals=retrievals,
         sessions=sessions,
-        hearing=TaskListeners(
-            changes=changes if leasing is None else changes.of_runs(leasing),
+        listeners=TaskListeners(
+            transitions=of_runs,
             streams=streams,
             dialect=dialect,
             live=live,
@@ -263,6 +270,7 @@ async def build_runtime(
     )
     tasks = TaskService(
         store=store,
+        transitions=transitions,
         lookups=lookups,
         runner=runner,
         live=live,
@@ -279,7 +287,8 @@ async def build_runtime(
     # Requests of legacy hosts.
     following = ResultWaiter(
         store=store,
-        changes=changes,
+        transitions=transitions,
+        retrievals=retrievals,
         lookups=lookups,
         access=access,
         streams=streams,
@@ -332,7 +341,7 @@ async def build_runtime(
         lookups=lookups,
         access=access,
         polls=polls,
-        changes=changes,
+        retrievals=retrievals,
         clock=clock,
     )
     modern = ModernRequests(
@@ -343,7 +352,14 @@ async def build_runtime(
         lines=lines,
         calls=calls,
         runner=runner,
-        tasks=TaskRequests(dialect=modern_dialect, tasks=tasks, lookups=lookups, changes=changes, runner=runner),
+        tasks=TaskRequests(
+            dialect=modern_dialect,
+            tasks=tasks,
+            lookups=lookups,
+            transitions=transitions,
+            retrievals=retrievals,
+            runner=runner,
+        ),
         extensions=ExtensionRequests(streams=open_streams, clock=clock),
         denied=denied,
         subscriptions=subscriptions,
@@ -391,7 +407,7 @@ async def build_runtime(
         lines=lines,
         lookups=lookups,
         polls=polls,
-        unfetched=changes.retrievals.unfetched,
+        unfetched=retrievals.unfetched,
         runner=runner,
         sweeper=sweeper,
         listening=listening,

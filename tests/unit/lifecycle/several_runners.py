@@ -23,9 +23,10 @@ from taskgate.domain.record import Lease, TaskId, TaskRecord, TaskStatus
 from taskgate.errors import StoreUnavailable
 from taskgate.gateway.sweeper import Sweeper
 from taskgate.lifecycle.leases import LeaseRules, Leasing
+from taskgate.lifecycle.retrievals import Retrievals
 from taskgate.lifecycle.runner import Runner
 from taskgate.lifecycle.task_listener import TaskListeners
-from taskgate.lifecycle.transitions import Changes
+from taskgate.lifecycle.transitions import Transitions
 from taskgate.protocol.legacy.downstream import LegacyDownstream
 from unit.admission.live_rules import live
 from unit.lifecycle.gated import HERE, Gated, Gates, Replica, Server, sleep
@@ -58,15 +59,17 @@ class World:
         nothing: Any = None
         clock, emitted = SharedClock(self.clock), RecordedEvents()
         leasing = Leasing(holder=name, leases=leases, apart=nothing, rules=RULES, clock=clock, event_sink=emitted)
-        changes = Changes(store=store, event_sink=emitted, clock=clock).of_runs(leasing)
+        changes = Transitions(store=store, event_sink=emitted, clock=clock, hold=leasing)
         streams: Any = SimpleNamespace(afar=None)
         rules = live(questions=QuestionBounds(timedelta(hours=1), 8))
         sessions: Any = SimpleNamespace(close_upstream=lambda session: None)
         runner = Runner(
             holder=name,
             store=store,
+            transitions=changes,
+            retrievals=Retrievals(transitions=changes, event_sink=emitted, clock=clock),
             sessions=sessions,
-            hearing=TaskListeners(changes=changes, streams=streams, dialect=LegacyDownstream("1"), live=rules),
+            listeners=TaskListeners(transitions=changes, streams=streams, dialect=LegacyDownstream("1"), live=rules),
             event_sink=emitted,
             clock=clock,
             leasing=leasing,

@@ -14,9 +14,10 @@ from helpers.waiting import bounded, eventually
 from taskgate.admission.rules import QuestionBounds
 from taskgate.domain.events import CallSucceeded, CancelRequested, Progressed
 from taskgate.domain.record import Faulted, TaskRecord, TaskStatus
+from taskgate.lifecycle.retrievals import Retrievals
 from taskgate.lifecycle.runner import Runner
 from taskgate.lifecycle.task_listener import TaskListeners
-from taskgate.lifecycle.transitions import Changes
+from taskgate.lifecycle.transitions import Transitions
 from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.stores.base import Store
 from taskgate.stores.open import open_store
@@ -64,15 +65,17 @@ class House:
 
     def __init__(self, store: Store) -> None:
         self.clock, self.store = ManualClock(), store
-        changes = Changes(store=store, event_sink=RecordedEvents(), clock=self.clock)
+        changes = Transitions(store=store, event_sink=RecordedEvents(), clock=self.clock)
         streams = SimpleNamespace(afar=None)
         dialect, rules = LegacyDownstream("1"), live(questions=QuestionBounds(timedelta(hours=1), 8))
-        hearing = TaskListeners(changes=changes, streams=streams, dialect=dialect, live=rules)  # type: ignore[arg-type]
+        listeners = TaskListeners(transitions=changes, streams=streams, dialect=dialect, live=rules)  # type: ignore[arg-type]
         self.runner = Runner(
             holder=HOLDER,
             store=store,
+            transitions=changes,
+            retrievals=Retrievals(transitions=changes, event_sink=RecordedEvents(), clock=self.clock),
             sessions=object(),  # type: ignore[arg-type]
-            hearing=hearing,
+            listeners=listeners,
             event_sink=RecordedEvents(),
             clock=self.clock,
         )

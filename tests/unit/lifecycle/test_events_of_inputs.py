@@ -13,7 +13,8 @@ from taskgate.domain.record import OwnerKey
 from taskgate.lifecycle.input_delivery import InputDelivery
 from taskgate.lifecycle.inputs import TaskInputs
 from taskgate.lifecycle.result_wait import ResultWaiter
-from taskgate.lifecycle.transitions import Changes
+from taskgate.lifecycle.retrievals import Retrievals
+from taskgate.lifecycle.transitions import Transitions
 from taskgate.protocol.host_requests import AnswerInput
 from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.stores.open import open_store
@@ -32,15 +33,17 @@ class Desk(World):
     def __init__(self, store: SecretiveStore) -> None:
         super().__init__(store, after(new_record(), Dispatched()))
         self.emitted, dialect = RecordedEvents(), LegacyDownstream("1")
-        self.changes = Changes(store=store, event_sink=self.emitted, clock=self.clock)  # type: ignore[arg-type]
+        self.changes = Transitions(store=store, event_sink=self.emitted, clock=self.clock)  # type: ignore[arg-type]
+        self.retrievals = Retrievals(transitions=self.changes, event_sink=self.emitted, clock=self.clock)
         guard, nothing = Guard(store, self.clock, RecordedEvents()), None
         self.following = ResultWaiter(
             store=store,  # type: ignore[arg-type]
-            changes=self.changes,
+            transitions=self.changes,
+            retrievals=self.retrievals,
             lookups=guard.lookups,
             access=guard.access,
             streams=nothing,  # type: ignore[arg-type]
-            offers=InputDelivery(holder="p", changes=self.changes, dialect=dialect),
+            offers=InputDelivery(holder="p", transitions=self.changes, dialect=dialect),
             dialect=dialect,
             clock=self.clock,
         )
@@ -156,6 +159,6 @@ async def test_an_outcome_that_was_waited_for_is_told_to_be_retrieved(desk: Desk
     host_session: Any = type("HostSession", (), {"mount": type("Mount", (), {"name": OWNER.mount})})
     whole = await desk.following.outcome(Exchange(), ANONYMOUS, host_session, record.id, "tasks/result")
     assert desk.emitted.all == [TaskRetrieved(whole, timedelta(seconds=6))]
-    await eventually(lambda: not desk.changes.retrievals.background.running)
+    await eventually(lambda: not desk.retrievals.background.running)
     kept = await desk.store.load(OWNER, record.id, now=desk.clock.now())
     assert kept.retrieved

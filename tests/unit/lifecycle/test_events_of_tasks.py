@@ -106,7 +106,7 @@ async def test_the_end_of_the_gateway_waits_until_it_is_kept_who_was_given_what(
     await keep(house.store, record)
     store = HoldingStore(house.store)
     retrievals = house.retrievals
-    retrievals._store = store  # type: ignore[assignment]
+    house.transitions._store = store  # type: ignore[assignment]
     with store.holding("swap") as begun:
         retrievals.note(record)
         async with bounded():

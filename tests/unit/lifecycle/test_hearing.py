@@ -32,7 +32,7 @@ class SlowChanges:
         self.most = 0
 
     async def insist(self, owner: OwnerKey, task: TaskId, choose: Choose) -> None:
-        """See Changes; looks at the record only when the store works."""
+        """See Transitions; looks at the record only when the store works."""
         self.writing += 1
         self.most = max(self.most, self.writing)
         try:
@@ -65,7 +65,7 @@ def changes(monkeypatch: pytest.MonkeyPatch) -> SlowChanges:
 def listener(changes: SlowChanges) -> TaskListener:
     bounds = QuestionBounds(timedelta(seconds=20), 8)
     shared = TaskListeners(
-        changes=changes, streams=Streams(), dialect=LegacyDownstream("1"), live=live(questions=bounds)
+        transitions=changes, streams=Streams(), dialect=LegacyDownstream("1"), live=live(questions=bounds)
     )  # type: ignore[arg-type]
     return shared.of(RECORD)
 

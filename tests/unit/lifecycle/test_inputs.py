@@ -18,7 +18,7 @@ from taskgate.errors import StoreUnavailable
 from taskgate.lifecycle import inputs as module
 from taskgate.lifecycle import transitions as changes_module
 from taskgate.lifecycle.inputs import TaskInputs
-from taskgate.lifecycle.transitions import Changes
+from taskgate.lifecycle.transitions import Transitions
 from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.protocol.messages import Notification, Params
 from taskgate.protocol.server_messages import Question
@@ -81,12 +81,12 @@ class World:
 
     def __init__(self, store: SecretiveStore, record: TaskRecord) -> None:
         self.store, self.record, self.clock = store, record, ManualClock()
-        self.changes = Changes(store=store, event_sink=RecordedEvents(), clock=self.clock)
+        self.changes = Transitions(store=store, event_sink=RecordedEvents(), clock=self.clock)
 
     def inputs(self, wait: float = 20, outstanding: int = 8) -> TaskInputs:
         bounds = QuestionBounds(timedelta(seconds=wait), outstanding)
         dialect = LegacyDownstream("1")
-        return TaskInputs(OWNER, self.record.id, changes=self.changes, dialect=dialect, bounds=bounds)
+        return TaskInputs(OWNER, self.record.id, transitions=self.changes, dialect=dialect, bounds=bounds)
 
     async def now(self) -> TaskRecord:
         found = await self.store.load(OWNER, self.record.id, now=self.clock.now())

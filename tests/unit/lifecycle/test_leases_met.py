@@ -13,7 +13,7 @@ from helpers.records import after, new_lease, new_record
 from taskgate.domain.events import Progressed
 from taskgate.domain.record import TaskRecord, TaskStatus
 from taskgate.lifecycle.leases import _SentHeartbeat
-from taskgate.lifecycle.task_runs import TaskRun
+from taskgate.lifecycle.task_run import TaskRun
 from taskgate.stores.shared import HeartbeatReply
 from taskgate.telemetry.events import LeaseLost
 from unit.lifecycle.alone import Alone
@@ -130,7 +130,8 @@ def test_a_task_that_was_taken_again_since_is_not_the_one_that_was_lost(asked: f
     record = new_record(lease=new_lease())
     one.clock.advance(RULES.heartbeat / 5)
     listener: Any = SimpleNamespace(leave=lambda: False)
-    run = TaskRun(record, listener)
+    services: Any = None
+    run = TaskRun(record, listener, services)
     one.leasing.begin(run, record)
     nothing: frozenset[str] = frozenset()
     said = HeartbeatReply(EPOCH, ended=nothing, lost=frozenset({record.id}), behind=nothing, alive=nothing, before=None)

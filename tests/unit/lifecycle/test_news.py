@@ -18,7 +18,7 @@ from taskgate.errors import StoreUnavailable
 from taskgate.lifecycle import status_notifications as module
 from taskgate.lifecycle.input_delivery import InputDelivery
 from taskgate.lifecycle.status_notifications import ACQUAINTANCE, StatusNotifier
-from taskgate.lifecycle.transitions import Changes
+from taskgate.lifecycle.transitions import Transitions
 from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.stores.base import ChangeBatch, RecordChange, Store, Watch
 from taskgate.stores.open import open_store
@@ -86,8 +86,8 @@ class World:
     def __init__(self, store: ToldStore) -> None:
         self.store, self.clock, self.session, self.line = store, ManualClock(), Session(), SseConnection()
         dialect = LegacyDownstream("1")
-        changes = Changes(store=store, event_sink=RecordedEvents(), clock=self.clock)
-        self.offers = InputDelivery(holder="here", changes=changes, dialect=dialect)
+        changes = Transitions(store=store, event_sink=RecordedEvents(), clock=self.clock)
+        self.offers = InputDelivery(holder="here", transitions=changes, dialect=dialect)
         streams = Streams(self.session, EventStream(self.line))
         self.news = StatusNotifier(
             store=store,

@@ -13,7 +13,7 @@ from taskgate.domain.events import Dispatched, InputDeferred, InputRequested
 from taskgate.domain.record import TaskRecord
 from taskgate.errors import StoreUnavailable
 from taskgate.lifecycle.input_delivery import InputDelivery
-from taskgate.lifecycle.transitions import Changes
+from taskgate.lifecycle.transitions import Transitions
 from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.stores.open import open_store
 from taskgate.streams.event_stream import EventStream
@@ -56,8 +56,8 @@ class World:
         self.store = store
         self.record = record
         self.clock = ManualClock()
-        self.changes = Changes(store=store, event_sink=RecordedEvents(), clock=self.clock)
-        self.offers = InputDelivery(holder="here", changes=self.changes, dialect=LegacyDownstream("1"))
+        self.changes = Transitions(store=store, event_sink=RecordedEvents(), clock=self.clock)
+        self.offers = InputDelivery(holder="here", transitions=self.changes, dialect=LegacyDownstream("1"))
 
     async def now(self) -> TaskRecord:
         found = await self.store.load(OWNER, self.record.id, now=self.clock.now())

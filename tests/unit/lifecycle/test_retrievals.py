@@ -14,6 +14,7 @@ from taskgate.domain.machine import advance
 from taskgate.domain.record import FaultReason, Succeeded, TaskRecord
 from taskgate.lifecycle import retrievals as module
 from taskgate.lifecycle.retrievals import Retrievals
+from taskgate.lifecycle.transitions import Transitions
 from taskgate.stores.open import open_store
 from taskgate.telemetry.events import TaskRetrieved
 from taskgate.telemetry.request_context import RequestContext, current, in_request
@@ -30,7 +31,8 @@ class Desk:
     def __init__(self, store: FailingStore) -> None:
         self.failing, self.clock, self.emitted = store, ManualClock(), RecordedEvents()
         self.store = HoldingStore(store)  # type: ignore[arg-type]
-        self.retrievals = Retrievals(store=self.store, event_sink=self.emitted, clock=self.clock)  # type: ignore[arg-type]
+        transitions = Transitions(store=self.store, event_sink=RecordedEvents(), clock=self.clock)  # type: ignore[arg-type]
+        self.retrievals = Retrievals(transitions=transitions, event_sink=self.emitted, clock=self.clock)
 
     async def ended(self, event: TaskEvent = DONE) -> TaskRecord:
         """A task that has ended now, as it is read for its owner."""

@@ -14,11 +14,11 @@ from helpers.waiting import bounded
 from taskgate.domain.events import CallSucceeded, CheckpointSaved, Dispatched, InputClaimed, InputRequested, Progressed
 from taskgate.domain.record import Faulted, FaultReason, OwnerKey, SealedCheckpoint, TaskRecord, TaskStatus
 from taskgate.errors import StoreUnavailable
-from taskgate.lifecycle import completions, recovery
+from taskgate.lifecycle import recovery
+from taskgate.lifecycle import transitions as module
 from taskgate.lifecycle.checkpoints import UNSEALED, CallCheckpoint, RoundCheckpoint
-from taskgate.lifecycle.completions import NOT_KEPT, Completions
 from taskgate.lifecycle.recovery import Takeovers
-from taskgate.lifecycle.transitions import Changes
+from taskgate.lifecycle.transitions import NOT_KEPT, Transitions
 from taskgate.protocol.faults import call_ended
 from taskgate.upstream.resume_points import ResumePoint
 from unit.lifecycle.alone import Alone
@@ -33,9 +33,9 @@ async def test_who_took_a_task_over_writes_first_so_that_its_earlier_holder_cann
     held = new_record(lease=new_lease(holder="process-0", until=EPOCH))
     await keep(one.store, held)
     (lapsed,) = await one.store.lapsed(holder="process-1", until=EPOCH + RULES.length, now=EPOCH, limit=1)
-    endings_ = Completions(store=one.store, event_sink=one.emitted, clock=one.clock, hold=one.leasing)
+    transitions = Transitions(store=one.store, event_sink=one.emitted, clock=one.clock, hold=one.leasing)
     takeovers_ = Takeovers(
-        store=one.store, completions=endings_, event_sink=one.emitted, clock=one.clock, hold=one.leasing
+        store=one.store, transitions=transitions, event_sink=one.emitted, clock=one.clock, hold=one.leasing
     )
     taken = await takeovers_.taken(lapsed, is_served=True)
     assert taken is not None
@@ -49,9 +49,9 @@ async def test_who_was_slower_than_the_earlier_holder_takes_over_what_that_has_d
     await keep(one.store, held)
     (lapsed,) = await one.store.lapsed(holder="process-1", until=EPOCH + RULES.length, now=EPOCH, limit=1)
     assert await one.store.swap(after(lapsed, Dispatched()), expected=held.revision)
-    endings_ = Completions(store=one.store, event_sink=one.emitted, clock=one.clock, hold=one.leasing)
+    transitions = Transitions(store=one.store, event_sink=one.emitted, clock=one.clock, hold=one.leasing)
     takeovers_ = Takeovers(
-        store=one.store, completions=endings_, event_sink=one.emitted, clock=one.clock, hold=one.leasing
+        store=one.store, transitions=transitions, event_sink=one.emitted, clock=one.clock, hold=one.leasing
     )
     assert await takeovers_.taken(lapsed, is_served=True) is None
     assert one.store._tasks[held.id].head.status is TaskStatus.FAILED
@@ -64,9 +64,9 @@ async def test_what_became_anothers_meanwhile_is_left_to_it() -> None:
     (lapsed,) = await one.store.lapsed(holder="process-1", until=EPOCH + SECOND, now=EPOCH, limit=1)
     assert await one.store.swap(after(lapsed, Dispatched()), expected=held.revision)
     await one.store.lapsed(holder="process-2", until=EPOCH + RULES.length, now=EPOCH + SECOND, limit=1)
-    endings_ = Completions(store=one.store, event_sink=one.emitted, clock=one.clock, hold=one.leasing)
+    transitions = Transitions(store=one.store, event_sink=one.emitted, clock=one.clock, hold=one.leasing)
     takeovers_ = Takeovers(
-        store=one.store, completions=endings_, event_sink=one.emitted, clock=one.clock, hold=one.leasing
+        store=one.store, transitions=transitions, event_sink=one.emitted, clock=one.clock, hold=one.leasing
     )
     assert await takeovers_.taken(lapsed, is_served=True) is None
     assert not one.store._tasks[held.id].head.status.is_terminal
@@ -76,17 +76,16 @@ async def test_what_another_process_holds_is_not_changed_as_if_it_ran_here() -> 
     one = Alone()
     held = new_record(dispatched=True, lease=new_lease(holder="process-0"))
     await keep(one.store, held)
-    changes = Changes(store=one.store, event_sink=one.emitted, clock=one.clock)
-    running_ = changes.of_runs(one.leasing)
+    changes = Transitions(store=one.store, event_sink=one.emitted, clock=one.clock)
+    running_ = Transitions(store=one.store, event_sink=one.emitted, clock=one.clock, hold=one.leasing)
     assert await running_.make(held.owner, held.id, lambda _: Progressed(message="1/2")) is None
     assert await changes.make(held.owner, held.id, lambda _: Progressed(message="1/2")) is not None
-    assert running_.retrievals is changes.retrievals
 
 
 async def test_results_that_wait_for_a_store_take_no_more_room_than_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """One too many is given up, and its task says so."""
-    monkeypatch.setattr(completions, "MAX_WAITING", len(DONE.result))
-    monkeypatch.setattr(completions, "RETRY_FIRST", 0.001)
+    monkeypatch.setattr(module, "MAX_WAITING", len(DONE.result))
+    monkeypatch.setattr(module, "RETRY_FIRST", 0.001)
     one, is_down = Alone(), True
     load = one.store.load
 
@@ -98,7 +97,7 @@ async def test_results_that_wait_for_a_store_take_no_more_room_than_there_is(mon
     monkeypatch.setattr(one.store, "load", loads)
     records = [new_record(dispatched=True) for _ in range(2)]
     await keep(one.store, *records)
-    writer = Completions(store=one.store, event_sink=one.emitted, clock=one.clock)
+    writer = Transitions(store=one.store, event_sink=one.emitted, clock=one.clock)
     async with bounded(), asyncio.TaskGroup() as group:
         for record in records:
             group.create_task(writer.settle(record.owner, record.id, DONE))
@@ -137,8 +136,8 @@ async def test_a_question_that_a_stream_took_while_its_task_was_taken_over_stays
     claimed = after(lapsed, InputClaimed(key="input-1", stream="here/1"))
     assert await one.store.swap(claimed, expected=lapsed.revision)
     store: Any = WithoutLeases(one.store)
-    endings_ = Completions(store=store, event_sink=one.emitted, clock=one.clock)
-    taken = await Takeovers(store=store, completions=endings_, event_sink=one.emitted, clock=one.clock).taken(
+    transitions = Transitions(store=store, event_sink=one.emitted, clock=one.clock)
+    taken = await Takeovers(store=store, transitions=transitions, event_sink=one.emitted, clock=one.clock).taken(
         lapsed, is_served=True
     )
     assert taken is not None
@@ -199,7 +198,7 @@ async def test_where_the_store_cannot_tell_the_session_is_kept() -> None:
 
 
 def takeovers_of(one: Alone, store: Any = None) -> Takeovers:
-    endings_ = Completions(store=one.store, event_sink=one.emitted, clock=one.clock, hold=one.leasing)
+    transitions = Transitions(store=one.store, event_sink=one.emitted, clock=one.clock, hold=one.leasing)
     return Takeovers(
-        store=store or one.store, completions=endings_, event_sink=one.emitted, clock=one.clock, hold=one.leasing
+        store=store or one.store, transitions=transitions, event_sink=one.emitted, clock=one.clock, hold=one.leasing
     )

@@ -24,6 +24,7 @@ from taskgate.domain.policy import PromotionMode, PromotionRule
 from taskgate.domain.record import FaultReason, OwnerKey, TaskRecord
 from taskgate.errors import InvalidParams, QueueFull, StoreUnavailable, TooManyTasks
 from taskgate.lifecycle.task_service import TaskService
+from taskgate.lifecycle.transitions import Transitions
 from taskgate.protocol.discovery import ListedTool
 from taskgate.protocol.host_requests import CallTool, key_digest
 from taskgate.stores.open import open_store
@@ -57,6 +58,7 @@ class House:
         )
         self.tasks = TaskService(
             store=store,  # type: ignore[arg-type]
+            transitions=Transitions(store=store, event_sink=self.emitted, clock=self.clock),  # type: ignore[arg-type]
             lookups=None,  # type: ignore[arg-type]
             runner=runner,  # type: ignore[arg-type]
             live=self.live,

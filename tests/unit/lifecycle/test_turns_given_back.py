@@ -73,7 +73,7 @@ async def test_one_that_is_cancelled_in_the_moment_in_which_its_place_is_told_le
 ) -> None:
     """The cancel has the revision that the place was to have, so its news could be taken for our own."""
     race = Racing(house.store)
-    house.runner._executor._changes._store = race  # type: ignore[assignment]
+    house.transitions._store = race  # type: ignore[assignment]
     first, second = await house.start(), await house.start()
     race.armed = True
     assert await house.store.swap(after(first, CancelRequested()), expected=first.revision)

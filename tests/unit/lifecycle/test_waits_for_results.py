@@ -14,8 +14,9 @@ from taskgate.auth.context import ANONYMOUS
 from taskgate.domain.events import CallSucceeded
 from taskgate.lifecycle.input_delivery import InputDelivery
 from taskgate.lifecycle.result_wait import ResultWaiter
+from taskgate.lifecycle.retrievals import Retrievals
 from taskgate.lifecycle.task_streams import TaskStreams
-from taskgate.lifecycle.transitions import Changes
+from taskgate.lifecycle.transitions import Transitions
 from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.protocol.vocabulary import TASKS_RESULT
 from taskgate.stores.open import open_store
@@ -36,15 +37,16 @@ async def test_a_wait_takes_four_kibibytes_at_most_however_many_there_are() -> N
     store, record = await open_store("memory", None), new_record()
     await keep(store, record)
     guard = Guard(store, clock, emitted, waits=4000, all_waits=4000)
-    changes = Changes(store=store, event_sink=emitted, clock=clock)
+    changes = Transitions(store=store, event_sink=emitted, clock=clock)
     open_ones = OpenStreams(live=guard.live, event_sink=emitted)
     waiter = ResultWaiter(
         store=store,
-        changes=changes,
+        transitions=changes,
+        retrievals=Retrievals(transitions=changes, event_sink=emitted, clock=clock),
         lookups=guard.lookups,
         access=guard.access,
         streams=TaskStreams(sessions=None, access=guard.access, open=open_ones),  # type: ignore[arg-type]
-        offers=InputDelivery(holder="p", changes=changes, dialect=dialect),
+        offers=InputDelivery(holder="p", transitions=changes, dialect=dialect),
         dialect=dialect,
         clock=clock,
     )

@@ -18,9 +18,10 @@ from taskgate.admission.rules import QuestionBounds
 from taskgate.auth.context import ANONYMOUS
 from taskgate.domain.events import CallSucceeded
 from taskgate.domain.record import Faulted, TaskRecord, TaskStatus
+from taskgate.lifecycle.retrievals import Retrievals
 from taskgate.lifecycle.runner import Runner
 from taskgate.lifecycle.task_listener import TaskListeners
-from taskgate.lifecycle.transitions import Changes
+from taskgate.lifecycle.transitions import Transitions
 from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.stores.base import Store
 from taskgate.stores.open import open_store
@@ -73,16 +74,20 @@ class House:
 
     def __init__(self, store: Store) -> None:
         self.clock, self.store, self.emitted = ManualClock(), store, RecordedEvents()
-        changes = Changes(store=store, event_sink=RecordedEvents(), clock=self.clock)
-        self.retrievals = changes.retrievals
+        self.transitions = Transitions(store=store, event_sink=self.emitted, clock=self.clock)
+        self.retrievals = Retrievals(transitions=self.transitions, event_sink=RecordedEvents(), clock=self.clock)
         rules = live(questions=QuestionBounds(timedelta(hours=1), 8))
         streams = SimpleNamespace(afar=None)
-        hearing = TaskListeners(changes=changes, streams=streams, dialect=LegacyDownstream("1"), live=rules)  # type: ignore[arg-type]
+        listeners = TaskListeners(
+            transitions=self.transitions, streams=streams, dialect=LegacyDownstream("1"), live=rules
+        )  # type: ignore[arg-type]
         self.runner = Runner(
             holder=HOLDER,
             store=store,
+            transitions=self.transitions,
+            retrievals=self.retrievals,
             sessions=SimpleNamespace(close_upstream=lambda session: None),  # type: ignore[arg-type]
-            hearing=hearing,
+            listeners=listeners,
             event_sink=self.emitted,
             clock=self.clock,
         )

@@ -27,7 +27,7 @@ from taskgate.gateway.modern.resource_subscriptions import ResourceSubscriptions
 from taskgate.gateway.modern.session_pool import SharedSession
 from taskgate.gateway.modern.told_tasks import ToldTasks
 from taskgate.gateway.modern.wishes import check_bounds, concerns_server, declares, is_granted
-from taskgate.lifecycle.transitions import Changes
+from taskgate.lifecycle.retrievals import Retrievals
 from taskgate.protocol import vocabulary as words
 from taskgate.protocol.discovery import ServerDescription
 from taskgate.protocol.faults import RETRY_AFTER
@@ -60,7 +60,7 @@ class Subscriptions:
         lookups: Lookups,
         access: AccessControl,
         polls: PollLimiter,
-        changes: Changes,
+        retrievals: Retrievals,
         clock: Clock,
     ) -> None:
         self._dialect = dialect
@@ -68,7 +68,7 @@ class Subscriptions:
         self._lookups = lookups
         self._access = access
         self._polls = polls
-        self._changes = changes
+        self._retrievals = retrievals
         self._clock = clock
         self._resources = ResourceSubscriptions()
         self._streams: set[ListenStream] = set()
@@ -204,7 +204,7 @@ class Subscriptions:
         """Send the state of a task, and note that its host has seen it."""
         await stream.wait_for_room()
         stream.send(self._dialect.task_notification(id, self._polls.advise(record)))
-        self._changes.retrievals.note(record)
+        self._retrievals.note(record)
 
 
 def _granted_filters(session: SharedSession, server: ServerDescription, wants: Subscription) -> tuple[str, ...]:

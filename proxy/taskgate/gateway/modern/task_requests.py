@@ -15,9 +15,10 @@ from taskgate.domain.events import InputAnswered, TaskEvent
 from taskgate.domain.record import TaskRecord
 from taskgate.domain.versions import LEGACY
 from taskgate.errors import InvalidParams, MissingCapability, TaskAlreadyFinished, TaskNotFound
+from taskgate.lifecycle.retrievals import Retrievals
 from taskgate.lifecycle.runner import Runner
 from taskgate.lifecycle.task_service import TaskService
-from taskgate.lifecycle.transitions import Changes
+from taskgate.lifecycle.transitions import Transitions
 from taskgate.protocol.faults import TASKS_NEEDED
 from taskgate.protocol.host_requests import CancelTask, GetTask, LegacyTaskRequest, UpdateTask
 from taskgate.protocol.modern.downstream import ModernDownstream
@@ -39,13 +40,15 @@ class TaskRequests:
         dialect: ModernDownstream,
         tasks: TaskService,
         lookups: Lookups,
-        changes: Changes,
+        transitions: Transitions,
+        retrievals: Retrievals,
         runner: Runner,
     ) -> None:
         self._dialect = dialect
         self._tasks = tasks
         self._lookups = lookups
-        self._changes = changes
+        self._transitions = transitions
+        self._retrievals = retrievals
         self._runner = runner
 
     async def get(self, exchange: Exchange, caller: AuthContext, mount: str, intent: GetTask) -> RpcReply:
@@ -62,7 +65,7 @@ class TaskRequests:
         """
         record = await self._lookups.find(exchange, caller, mount, intent.task, TASKS_UPDATE)
         if not all(map(record.has_asked, intent.answers)):
-            self._changes.unasked(record.owner)
+            self._transitions.unasked(record.owner)
         asked = self._dialect.open_inputs(record)
         answers = {key: answer for key, answer in intent.answers.items() if key in asked}
         if not all(self._dialect.is_valid_answer(asked[key].method, answer) for key, answer in answers.items()):
@@ -72,7 +75,7 @@ class TaskRequests:
             # gets it on behalf of the caller who gave it.
             self._runner.answers((record.owner,), record.id, caller)
         for key, answer in answers.items():
-            await self._changes.make(record.owner, record.id, partial(_answered, key, answer))
+            await self._transitions.make(record.owner, record.id, partial(_answered, key, answer))
         return RpcReply(self._dialect.acknowledgement(intent.id))
 
     async def cancel(self, exchange: Exchange, caller: AuthContext, mount: str, intent: CancelTask) -> RpcReply:
@@ -109,7 +112,7 @@ class TaskRequests:
         if whole is None:
             raise TaskNotFound
         reply = self._encode(whole, intent)
-        self._changes.retrievals.note(whole)
+        self._retrievals.note(whole)
         return reply
 
     def _encode(self, record: TaskRecord, intent: GetTask) -> RpcReply:

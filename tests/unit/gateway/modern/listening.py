@@ -19,7 +19,8 @@ from taskgate.domain.versions import Era, Revision
 from taskgate.errors import UpstreamFailed
 from taskgate.gateway.modern.session_pool import SharedSession
 from taskgate.gateway.modern.subscriptions import Subscriptions
-from taskgate.lifecycle.transitions import Changes
+from taskgate.lifecycle.retrievals import Retrievals
+from taskgate.lifecycle.transitions import Transitions
 from taskgate.protocol.discovery import ServerDescription
 from taskgate.protocol.extensions import ExtensionPolicy
 from taskgate.protocol.host_requests import Listen, Subscription
@@ -176,14 +177,15 @@ class World:
         self.store, self.clock, self.emitted, self.server = store, ManualClock(), RecordedEvents(), Counterpart()
         guard = Guard(store, self.clock, self.emitted, *rules, threshold=threshold)
         self.lookups, self.polled = guard.lookups, guard.polled
-        self.changes = Changes(store=store, event_sink=self.emitted, clock=self.clock)
+        self.changes = Transitions(store=store, event_sink=self.emitted, clock=self.clock)
+        self.retrievals = Retrievals(transitions=self.changes, event_sink=self.emitted, clock=self.clock)
         self.subscriptions = Subscriptions(
             dialect=ModernDownstream("1"),
             store=store,
             lookups=guard.lookups,
             access=guard.access,
             polls=guard.polls,
-            changes=self.changes,
+            retrievals=self.retrievals,
             clock=self.clock,
         )
         self.line = new_line(self.server, self.clock)

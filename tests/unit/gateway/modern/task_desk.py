@@ -4,7 +4,6 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 from typing import Any
 
 from helpers.failing_store import HoldingStore
@@ -16,8 +15,9 @@ from taskgate.domain.events import CallFaulted, CallSucceeded, Dispatched, Input
 from taskgate.domain.record import FaultReason, OwnerKey, TaskRecord
 from taskgate.domain.versions import Revision
 from taskgate.gateway.modern.task_requests import TaskRequests
+from taskgate.lifecycle.retrievals import Retrievals
 from taskgate.lifecycle.task_service import TaskService
-from taskgate.lifecycle.transitions import Changes
+from taskgate.lifecycle.transitions import Transitions
 from taskgate.protocol.host_requests import CancelTask, GetTask, LegacyTaskRequest, UpdateTask
 from taskgate.protocol.modern.downstream import ModernDownstream
 from taskgate.streams.exchange import RpcReply
@@ -70,26 +70,31 @@ class World:
 
     def __init__(self, store: CountingStore, *rules: AccessRule, threshold: int | None = None) -> None:
         self.store, self.clock, self.emitted, self.desk = store, ManualClock(), RecordedEvents(), AnswerDesk()
-        self.changes = Changes(store=store, event_sink=self.emitted, clock=self.clock)
+        self.changes = Transitions(store=store, event_sink=self.emitted, clock=self.clock)
+        self.retrievals = Retrievals(transitions=self.changes, event_sink=self.emitted, clock=self.clock)
         runner: Any = self.desk
         nothing: Any = None  # no task is made here
         self.guard = Guard(store, self.clock, self.emitted, *rules, threshold=threshold)
         lookups = self.guard.lookups
         tasks = TaskService(
             store=store,
+            transitions=self.changes,
             lookups=lookups,
             runner=runner,
-            terms=SimpleNamespace(decided=nothing, decide=nothing),  # type: ignore[arg-type]
+            live=nothing,
+            standings=nothing,
             polls=self.guard.polls,
             joining=nothing,
             event_sink=self.emitted,
             clock=self.clock,
+            entropy=nothing,
         )
         self.requests = TaskRequests(
             dialect=ModernDownstream("1"),
             tasks=tasks,
             lookups=lookups,
-            changes=self.changes,
+            transitions=self.changes,
+            retrievals=self.retrievals,
             runner=runner,
         )
 

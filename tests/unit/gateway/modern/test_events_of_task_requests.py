@@ -35,7 +35,7 @@ UNASKED = SuspicionRaised("input_key_unknown", "reports")
 async def world() -> AsyncIterator[World]:
     world = World(CountingStore(await open_store("memory", None)))
     yield world
-    await eventually(lambda: not world.changes.retrievals.background.running)
+    await eventually(lambda: not world.retrievals.background.running)
 
 
 def of(emitted: RecordedEvents, *kinds: type[Any]) -> list[Any]:
@@ -43,7 +43,7 @@ def of(emitted: RecordedEvents, *kinds: type[Any]) -> list[Any]:
 
 
 async def retrieved(world: World, record: TaskRecord) -> bool:
-    await eventually(lambda: not world.changes.retrievals.background.running)
+    await eventually(lambda: not world.retrievals.background.running)
     return (await world.now(record)).retrieved
 
 
@@ -101,7 +101,7 @@ async def test_a_host_that_listens_is_given_the_outcome_when_it_is_told_of_the_e
     await eventually(lambda: len(listener.told) == 2)
     (event,) = of(world.emitted, TaskRetrieved)
     assert (event.task.id, event.delay) == (record.id, timedelta())
-    await eventually(lambda: not world.changes.retrievals.background.running)
+    await eventually(lambda: not world.retrievals.background.running)
     kept = await world.store.load(record.owner, record.id, now=world.clock.now())
     assert kept.retrieved
     # That it was is no news.

@@ -25,8 +25,16 @@ from taskgate.domain.events import (
 )
 from taskgate.domain.machine import advance
 from taskgate.domain.record import FaultReason, TaskRecord, TaskStatus
-from taskgate.lifecycle.reports import report, report_unanswered
-from taskgate.telemetry.events import InputRequestOpened, InputSettled, InputWaited, TaskTransitioned
+from taskgate.lifecycle.transitions import report, report_purged
+from taskgate.telemetry.events import (
+    InputRequestOpened,
+    InputSettled,
+    InputWaited,
+    TaskExpired,
+    TaskFinished,
+    TaskPurged,
+    TaskTransitioned,
+)
 from unit.lifecycle.recorded_events import RecordedEvents
 
 SECOND = timedelta(seconds=1)
@@ -55,16 +63,19 @@ def asked(*methods: str, at: float = 1, **changes: Any) -> TaskRecord:
 
 
 @pytest.mark.parametrize(
-    ("event", "status"),
+    ("event", "status", "reason", "size"),
     [
-        (DONE, TaskStatus.COMPLETED),
-        (CallFaulted(error="{}", reason=FaultReason.CLOSED, message="no"), TaskStatus.FAILED),
-        (CancelRequested(), TaskStatus.CANCELLED),
+        (DONE, TaskStatus.COMPLETED, "ok", 2),
+        (CallSucceeded(result="{ }", tool_error=True), TaskStatus.COMPLETED, "tool_error", 3),
+        (CallFaulted(error="{}", reason=FaultReason.CLOSED, message="no"), TaskStatus.FAILED, "closed", None),
+        (CancelRequested(), TaskStatus.CANCELLED, "client", None),
     ],
 )
-def test_a_move_is_told_with_the_record_after_it(event: TaskEvent, status: TaskStatus) -> None:
-    after, emitted = told(new_record(), event)
-    assert (emitted, after.status) == ([TaskTransitioned(after, WORKING)], status)
+def test_an_end_is_told_with_the_record_after_it_and_why_it_ended(
+    event: TaskEvent, status: TaskStatus, reason: str, size: int | None
+) -> None:
+    after, emitted = told(new_record(created_at=EPOCH), event)
+    assert emitted == [TaskTransitioned(after, WORKING), TaskFinished(after, status, reason, 9 * SECOND, size)]
 
 
 @pytest.mark.parametrize("event", [Dispatched(), Progressed(message="1/2")])
@@ -110,7 +121,7 @@ def test_a_question_is_settled_once_and_the_others_stay_as_they_are(event: TaskE
 @pytest.mark.parametrize("event", [DONE, CancelRequested(), Dispatched()])
 def test_nobody_needs_an_answer_once_the_call_is_over_or_made_again(event: TaskEvent) -> None:
     after, emitted = told(asked("elicitation/create", "roots/list", reruns=1), event)
-    assert emitted == [
+    assert [each for each in emitted if not isinstance(each, TaskFinished)] == [
         TaskTransitioned(after, INPUT_REQUIRED),
         InputWaited(after, 8 * SECOND),
         InputSettled(after, "input-1", "elicitation", "superseded"),
@@ -179,14 +190,19 @@ def test_a_record_of_an_earlier_version_that_waits_does_not_say_since_when() -> 
 
 def test_what_nobody_answered_while_a_task_lived_expires_with_it() -> None:
     emitted, record = RecordedEvents(), asked("elicitation/create", "tasks/get", at=60)
-    report_unanswered(emitted, record)
-    assert emitted.all == [
+    report_purged(emitted, record)
+    assert emitted.all[:2] == [
         InputWaited(record, record.ttl - 60 * SECOND),
         InputSettled(record, "input-1", "elicitation", "expired"),
     ]
 
 
-def test_of_a_task_that_was_asked_nothing_nothing_is_told_when_it_expires() -> None:
-    emitted = RecordedEvents()
-    report_unanswered(emitted, new_record())
-    assert emitted.all == []
+@pytest.mark.parametrize(("dispatched", "state"), [(True, "working"), (False, "queued")])
+def test_a_task_that_expires_has_failed_and_one_that_had_ended_is_only_gone(dispatched: bool, state: str) -> None:
+    emitted, record = RecordedEvents(), new_record(dispatched=dispatched)
+    report_purged(emitted, record)
+    failed = TaskFinished(record, TaskStatus.FAILED, "expired", record.ttl, None)
+    assert emitted.all == [TaskExpired(record, state), failed, TaskPurged(record)]
+    emitted, (ended, _) = RecordedEvents(), told(record, DONE)
+    report_purged(emitted, ended)
+    assert emitted.all == [TaskPurged(ended)]
