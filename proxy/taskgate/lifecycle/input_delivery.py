@@ -24,6 +24,7 @@ from taskgate.domain.events import InputClaimed, TaskEvent
 from taskgate.domain.record import InputRequest, OwnerKey, TaskId, TaskRecord
 from taskgate.domain.versions import Peer
 from taskgate.lifecycle.transitions import Transitions
+from taskgate.protocol.legacy.downstream import LegacyDownstream
 from taskgate.sessions.questions import WITHDRAWN
 from taskgate.streams.event_stream import EventStream
 from taskgate.system.background import Background

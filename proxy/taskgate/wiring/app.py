@@ -23,7 +23,6 @@ from taskgate.config import BindAddress, GatewayConfig
 from taskgate.config.reload import fingerprint
 from taskgate.domain.record import OwnerKey
 from taskgate.errors import StoreUnavailable
-from taskgate.lifecycle.measured import MeasuredStore
 from taskgate.listener.connection_limits import BoundedSocket, ConnectionBounds, ConnectionCounts
 from taskgate.listener.listener import PublicListener
 from taskgate.listener.operations import OperatorsListener
@@ -39,6 +38,7 @@ from taskgate.wiring.authentication import (
     operators_token,
 )
 from taskgate.wiring.build import Cluster, Environment, Runtime, build_runtime, open_configured_store
+from taskgate.wiring.measured_stores import MeasuredStore
 from taskgate.wiring.observability import TelemetryPipeline
 from taskgate.wiring.reload import Reload, Reloaded
 from taskgate.wiring.reloadable_authenticator import ReloadableAuthenticator

@@ -47,7 +47,6 @@ from taskgate.gateway.sweeper import HostWaits, Sweeper
 from taskgate.lifecycle.checkpoints import CheckpointSeals
 from taskgate.lifecycle.input_delivery import InputDelivery
 from taskgate.lifecycle.leases import LeaseRules, Leasing
-from taskgate.lifecycle.measured import MeasuredLeases, MeasuredRates
 from taskgate.lifecycle.result_wait import ResultWaiter
 from taskgate.lifecycle.retrievals import Retrievals, Unfetched
 from taskgate.lifecycle.runner import Runner
@@ -71,6 +70,7 @@ from taskgate.telemetry.events import EventSink
 from taskgate.telemetry.tracing import NO_TRACING
 from taskgate.upstream.stdio.supervisor_client import Supervisor
 from taskgate.wiring.authentication import build_penalties
+from taskgate.wiring.measured_stores import MeasuredLeases, MeasuredRates
 from taskgate.wiring.observability import TelemetryPipeline
 from taskgate.wiring.reloadable_authenticator import (
     ReloadableAuthenticator,

@@ -7,7 +7,6 @@ import pytest
 
 from helpers.emitting_metrics import EmittingMetrics
 from helpers.ended_requests import http_answered, rpc_answered
-from taskgate.lifecycle.measured import MeasuredLeases, MeasuredRates, MeasuredStore
 from taskgate.protocol.vocabulary import METHODS_OF_HOSTS
 from taskgate.telemetry import events
 from taskgate.telemetry.metrics.catalogue import FAMILIES
@@ -16,6 +15,7 @@ from taskgate.telemetry.metrics.labels import STORE_OPERATION
 from taskgate.telemetry.metrics.registry import Registry
 from taskgate.telemetry.metrics.requests import REJECTIONS, SERVER_OPERATIONS
 from taskgate.telemetry.metrics.settings import MetricsConfig
+from taskgate.wiring.measured_stores import MeasuredLeases, MeasuredRates, MeasuredStore
 from unit.telemetry.metrics.event_table import TASK
 
 Moved = Callable[[], dict[str, float]]

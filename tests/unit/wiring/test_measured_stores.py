@@ -9,10 +9,10 @@ import pytest
 from helpers.manual_clock import ManualClock
 from taskgate.domain.record import TaskId, TaskRecord
 from taskgate.errors import StoreUnavailable
-from taskgate.lifecycle.measured import MeasuredLeases, MeasuredRates
 from taskgate.stores.base import RateJudgement, RateStep
 from taskgate.stores.shared import HeartbeatReply
 from taskgate.telemetry.events import StoreUsed
+from taskgate.wiring.measured_stores import MeasuredLeases, MeasuredRates
 from unit.lifecycle.recorded_events import RecordedEvents
 
 WHILE = timedelta(seconds=0.25)

@@ -7,9 +7,9 @@ import pytest
 from helpers.failing_store import FailingStore
 from helpers.manual_clock import ManualClock
 from taskgate.errors import StoreFault, StoreUnavailable
-from taskgate.lifecycle.measured import CALM, QUIET, MeasuredStore, StoreHealth
 from taskgate.stores.memory import MemoryStore
 from taskgate.telemetry.events import StoreFaulted, StoreUsed
+from taskgate.wiring.measured_stores import CALM, QUIET, MeasuredStore, StoreHealth
 from unit.lifecycle.recorded_events import RecordedEvents
 
 FULL = StoreUnavailable("no", fault=StoreFault.DISK_FULL)

@@ -3,7 +3,7 @@ store. `StoreHealth` remembers a fault of the store until a check finds that it 
 
 Each of the first three wraps an object of the same protocol and emits an event with the duration and
 the success of each operation. Messages and streams of a shared store are not measured: hosts do not
-wait for them. `wiring` wraps the stores.
+wait for them. `app` wraps the task store, `build` the others.
 
 `MeasuredStore` tells the health of each failed operation. While `wants_check`, its periodic check (from
 the sweeper) writes a test value, and a success ends the fault. The log says once what is wrong and what
