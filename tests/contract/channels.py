@@ -70,7 +70,7 @@ class Spoken:
     line: MessageChannel
     ears: Recorder
 
-    async def tell(self, method: str, **params: Any) -> int:
+    async def tell(self, method: str, **params: Any) -> int | None:
         """Send a message."""
         return await self.line.send(outgoing({"jsonrpc": "2.0", "method": method, "params": params}))
 

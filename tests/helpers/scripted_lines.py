@@ -54,7 +54,7 @@ class ScriptedLine:
         self.ears = ears
         self._let_hear()
 
-    async def send(self, outgoing: Outgoing) -> int:
+    async def send(self, outgoing: Outgoing) -> int | None:
         if self.is_lost or self._ending is not None:
             raise UpstreamFailed(UpstreamReason.CLOSED, "The line is gone", dispatched=False)
         if outgoing.call is not None:
@@ -72,7 +72,7 @@ class ScriptedLine:
                 raise
         if isinstance(self.status, UpstreamFailed):
             raise self.status
-        return self.status
+        return None if self.status == 202 else self.status
 
     def pause(self) -> None:
         assert not self.is_paused

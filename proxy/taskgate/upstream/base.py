@@ -2,8 +2,9 @@
 
 An upstream is one configured server. A session is one conversation with that server, for a host
 session or a task; `legacy.session`, `modern.session` and `session_of_any_era` implement it. A
-transport moves the bytes of a session: `Outgoing` is one request, `Incoming` its answer. `wire` and
-`duplex` implement it. `sending` adds identity, credentials and the circuit breaker.
+transport moves the bytes of a session: `Outgoing` is one request, `Incoming` its answer. `wire`
+implements it, and `duplex` for modern requests over message channels. `sending` adds identity,
+credentials and the circuit breaker.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -141,7 +142,7 @@ class Sendable(Protocol):
 class Outgoing(NamedTuple):
     """One request to a server, in the terms of HTTP; the transport knows the address.
 
-    Transports that are not HTTP take it too and treat it as one message.
+    Message channels take it too and treat it as one message.
 
     - `first_byte` bounds the wait for the head of the answer, `idle` the silence within its body.
       None waits without a bound.

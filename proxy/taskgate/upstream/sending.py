@@ -12,9 +12,9 @@ health checks too.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from datetime import timedelta
-from typing import Final, Protocol
+from typing import Any, Final, Protocol, TypeVar, overload
 
 from taskgate.clock import Clock
 from taskgate.domain.breaker import CircuitBreaker, CircuitState
@@ -22,8 +22,11 @@ from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.upstream import failures
 from taskgate.upstream.base import Incoming, Outgoing, Transport
 from taskgate.upstream.credentials.speaking import Credentials
+from taskgate.upstream.duplex.transport import ChannelTransport
 from taskgate.upstream.principal import PrincipalSource
 from taskgate.upstream.settings import Breaker
+
+_Sent = TypeVar("_Sent")
 
 
 class RequestWatch(Protocol):
@@ -125,11 +128,11 @@ class SessionTransport:
     token are raised by `send` as UpstreamFailed. `checks`: the requests are health checks.
     """
 
-    __slots__ = ("_asks_whose", "_checks", "_credentials", "_principal_source", "_transport", "_watch")
+    __slots__ = ("_asks_whose", "_checks", "_credentials", "_principal_source", "_transport", "_watch", "channels")
 
     def __init__(
         self,
-        transport: Transport,
+        transport: Transport | ChannelTransport,
         watch: RequestWatch | None,
         principal_source: PrincipalSource,
         *,
@@ -138,13 +141,29 @@ class SessionTransport:
         checks: bool = False,
     ) -> None:
         self._transport = transport
+        self.channels = transport if isinstance(transport, ChannelTransport) else None
+        """The transport, if messages go over channels and not over Streamable HTTP."""
         self._watch = watch
         self._principal_source = principal_source
         self._asks_whose = asks_whose
         self._credentials = credentials
         self._checks = checks
 
-    async def send(self, outgoing: Outgoing, *, is_again: bool = False) -> Incoming:
+    @overload
+    async def send(self, outgoing: Outgoing, *, is_again: bool = False) -> Incoming: ...
+
+    @overload
+    async def send(self, outgoing: Outgoing, *, by: Callable[[Outgoing], Coroutine[Any, Any, _Sent]]) -> _Sent: ...
+
+    async def send(
+        self,
+        outgoing: Outgoing,
+        *,
+        by: Callable[[Outgoing], Coroutine[Any, Any, Any]] | None = None,
+        is_again: bool = False,
+    ) -> Any:
+        """Send a request, by a message channel if `by` is the function that does so."""
+        send: Callable[[Outgoing], Coroutine[Any, Any, Any]] = by or self._transport.send
         asked, watch, credentials, token = outgoing, self._watch, self._credentials, None
         principal = outgoing.principal
         if principal is None and (self._asks_whose or credentials is not None):
@@ -157,12 +176,12 @@ class SessionTransport:
             token = await credentials.token(principal)
             outgoing = outgoing._replace(headers={**outgoing.headers, **credentials.fields(principal, token)})
         if watch is None or outgoing.only_listens or outgoing.follows:
-            incoming = await self._transport.send(outgoing)
+            incoming = await send(outgoing)
         else:
             loop, ok = asyncio.get_running_loop(), None
             number, began = watch.begin(), loop.time()
             try:
-                incoming = await self._transport.send(outgoing)
+                incoming = await send(outgoing)
                 ok = incoming.status not in _DOWN
             except UpstreamFailed as failure:
                 ok = _is_answer(failure)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from taskgate.upstream.base import Transport
 from taskgate.upstream.duplex.transport import ChannelTransport
-from taskgate.upstream.remembered import RememberedTransport
+from taskgate.upstream.passive_health import PassiveHealth
 from taskgate.upstream.settings import StdioSettings, TransportKind, UpstreamObserver, UpstreamSettings
 from taskgate.upstream.sse.channel import SseChannelProvider
 from taskgate.upstream.stdio.pool import StdioChannels
@@ -27,7 +27,7 @@ class TransportChoice(NamedTuple):
     `up` returns whether the server is up, as far as the transport has noticed; None if unknown.
     """
 
-    transport: Transport
+    transport: Transport | ChannelTransport
     asks_whose: bool = False
     up: Callable[[], bool | None] = _nobody_knows
 
@@ -52,5 +52,6 @@ def _to_program(
         restarted=lambda cause: observer.restarted(cause.value),
         running=observer.programs,
     )
-    transport = RememberedTransport(ChannelTransport(StdioChannels(program, supervisor)), observer.sought)
-    return TransportChoice(transport, asks_whose=True, up=lambda: transport.up)
+    health = PassiveHealth(observer.sought)
+    transport = ChannelTransport(StdioChannels(program, supervisor), health)
+    return TransportChoice(transport, asks_whose=True, up=lambda: health.up)

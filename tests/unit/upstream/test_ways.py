@@ -8,7 +8,6 @@ import pytest
 
 from helpers.waiting import bounded
 from taskgate.upstream.duplex.transport import ChannelTransport
-from taskgate.upstream.remembered import RememberedTransport
 from taskgate.upstream.settings import StdioSettings, TransportKind, UpstreamObserver, UpstreamSettings
 from taskgate.upstream.stdio.supervisor_client import Supervisor
 from taskgate.upstream.transport_choice import TransportChoice, choose_transport
@@ -40,7 +39,7 @@ def way_of(observer: UpstreamObserver) -> Callable[..., TransportChoice]:
     [
         ({"url": "http://127.0.0.1:9/mcp"}, HttpTransport, False),
         ({"url": "http://127.0.0.1:9/sse", "transport": TransportKind.SSE}, ChannelTransport, False),
-        ({"stdio": StdioSettings(command=("true",)), "transport": TransportKind.STDIO}, RememberedTransport, True),
+        ({"stdio": StdioSettings(command=("true",)), "transport": TransportKind.STDIO}, ChannelTransport, True),
     ],
     ids=["http", "sse", "stdio"],
 )

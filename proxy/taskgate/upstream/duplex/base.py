@@ -93,9 +93,9 @@ class MessageChannel(Protocol):
         are not lost."""
         ...
 
-    async def send(self, outgoing: Outgoing) -> int:
-        """Send the message `outgoing.body`; return the HTTP status of its acceptance, 202 without
-        HTTP.
+    async def send(self, outgoing: Outgoing) -> int | None:
+        """Send the message `outgoing.body`. Returns None, or the HTTP status by which an SSE server
+        refused it.
 
         `outgoing.call` is marked as sent before the first byte may be sent, with no wait between. The body
         may contain newlines between its tokens, but not within a string. Messages go out in the

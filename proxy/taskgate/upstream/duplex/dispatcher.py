@@ -43,7 +43,7 @@ from taskgate.upstream.duplex.peek import (
     message_in,
     response_in,
 )
-from taskgate.upstream.duplex.pending import OK, PendingRequest
+from taskgate.upstream.duplex.pending import ACCEPTED, OK, PendingRequest, Receipt, UnreadBytes
 
 
 class BackgroundSends:
@@ -70,9 +70,6 @@ class BackgroundSends:
             await asyncio.wait(tasks)
 
 
-KEPT_MOST: Final = 2**20
-"""Bytes stored for readers at which reading pauses; it continues below a quarter of them."""
-
 FAREWELL: Final = timedelta(seconds=2)
 """Time for the server to accept a message that no request waits for."""
 
@@ -90,15 +87,15 @@ class MessageRouter(Protocol):
     message.
     """
 
-    def noted(self, method: str, message: bytes, read: Read) -> None:
+    def on_notification(self, method: str, message: bytes, read: Read) -> None:
         """Receive a notification, also progress whose token is of no request in flight."""
         ...
 
-    def asked(self, asks: RequestPeek, message: bytes, read: Read) -> None:
+    def on_request(self, asks: RequestPeek, message: bytes, read: Read) -> None:
         """Receive a request of the server, to give it to a session or refuse it."""
         ...
 
-    def lost(self, failure: UpstreamFailed) -> None:
+    def on_closed(self, failure: UpstreamFailed) -> None:
         """The channel is closed. Called once, after the requests in flight have failed."""
         ...
 
@@ -117,7 +114,7 @@ class Dispatcher:
     - `background`: runs background sends.
 
     To send: `initialize` for `initialize`, `ask` for another request, `tell` for a message without
-    answer, `say` for one without even a wait. `keep` and `read` count bytes for the pause.
+    answer, `say` for one without even a wait. `unread` counts bytes for the pause.
     """
 
     def __init__(self, channel: MessageChannel, router: MessageRouter, background: BackgroundSends) -> None:
@@ -125,10 +122,8 @@ class Dispatcher:
         self.pending = RequestsInFlight()
         self.tasks = RunningTasks()
         self.router = router
+        self.unread = UnreadBytes(channel)
         self._background = background
-        # Bytes that wait for readers.
-        self._kept = 0
-        self._is_paused = False
 
     # --- the listener of its message channel --------------------------------------------------------------------------
 
@@ -144,7 +139,7 @@ class Dispatcher:
         return (
             self._receive_malformed(inspect_malformed(message), message)
             if kind is None
-            else self._hear(kind, message, message)
+            else self._deliver(kind, message, message)
         )
 
     async def on_large_message(self, message: bytes) -> bool:
@@ -162,16 +157,16 @@ class Dispatcher:
         # An invalid answer of no request in flight may name its request elsewhere: see below. An
         # invalid request or notification goes to its receiver with `read` None.
         if kind is not None and (read is not None or is_waited_for or not isinstance(kind, ResponsePeek)):
-            return self._hear(kind, message, read)
+            return self._deliver(kind, message, read)
         malformed = await in_thread(partial(inspect_malformed, message))
         if not malformed.parts:
             return self._receive_malformed(malformed, message)
         were_messages = []
         for part in malformed.parts:
-            hears = _is_one(part) and (
+            is_message = _is_one(part) and (
                 await self.on_large_message(part) if len(part) > LARGE else self.on_message(part)
             )
-            were_messages.append(hears)
+            were_messages.append(is_message)
         return all(were_messages)
 
     def on_truncated(self, ends: bytes) -> bool:
@@ -201,7 +196,7 @@ class Dispatcher:
             # tells the readers not to resume them.
             failure = failures.Severed(str(failure))
         self.pending.lost(failure)
-        self.router.lost(failure)
+        self.router.on_closed(failure)
 
     # --- sending ------------------------------------------------------------------------------------------------------
 
@@ -251,15 +246,16 @@ class Dispatcher:
                 if handshake.is_hopeless(patience, now, left=until - now):
                     self.channel.drop()
 
-    async def tell(self, outgoing: Outgoing) -> int:
+    async def tell(self, outgoing: Outgoing) -> Receipt:
         """Send a message that gets no answer, and wait until it is sent.
 
-        Returns the HTTP status of its acceptance, 202 without HTTP. An error status is not raised,
-        but may drop the channel. Raises UpstreamFailed if it could not be sent.
+        An HTTP status that refuses it is not raised, but may drop the channel. Raises UpstreamFailed
+        if it could not be sent.
         """
-        status = await self.channel.send(outgoing)
-        self._see(status)
-        return status
+        refusal = await self.channel.send(outgoing)
+        if refusal in _GONE:
+            self.channel.drop()
+        return Receipt(ACCEPTED if refusal is None else refusal)
 
     def say(self, message: str, like: Outgoing) -> None:
         """Send a message that gets no answer in the background; failures are ignored.
@@ -270,34 +266,18 @@ class Dispatcher:
         outgoing = Outgoing(verb="POST", headers=like.headers, body=body, first_byte=FAREWELL, follows=True)
         self._background.begin(self._say(outgoing))
 
-    def keep(self, size: int) -> None:
-        """Count bytes that a request or session has stored for its reader. Above KEPT_MOST, reading
-        from the message channel pauses."""
-        self._kept += size
-        if self._kept > KEPT_MOST and not self._is_paused:
-            self._is_paused = True
-            self.channel.pause()
-
-    def read(self, size: int) -> None:
-        """Count stored bytes that a reader has taken or dropped. Below a quarter of KEPT_MOST,
-        reading from the message channel continues. Every byte of `keep` must be counted here
-        once."""
-        self._kept -= size
-        if self._is_paused and self._kept < KEPT_MOST // 4:
-            self._is_paused = False
-            self.channel.resume()
-
     async def _carry(self, outgoing: Outgoing, request: PendingRequest, until: float | None) -> None:
         """Send a request and wait for the start of its answer; on an acknowledging channel both at
         once. Raises UpstreamFailed."""
         if not self.channel.acknowledges:
             try:
-                status = await self.channel.send(outgoing)
+                refusal = await self.channel.send(outgoing)
             except UpstreamFailed:
                 self.pending.forget(request)
                 raise
             request.was_sent = True
-            self._judge(status, request)
+            if refusal is not None:
+                self._refuse(request, refusal)
             await request.begun(until)
             return
         # The answer may arrive before the server accepts the request.
@@ -312,7 +292,9 @@ class Dispatcher:
     async def _post(self, outgoing: Outgoing, request: PendingRequest) -> None:
         """Send a request of an acknowledging channel; a failure goes to the `PendingRequest`."""
         try:
-            self._judge(await self.channel.send(outgoing), request)
+            refusal = await self.channel.send(outgoing)
+            if refusal is not None:
+                self._refuse(request, refusal)
         except UpstreamFailed as failure:
             request.fail(failure)
 
@@ -320,35 +302,31 @@ class Dispatcher:
         with suppress(UpstreamFailed):
             await self.tell(outgoing)
 
-    def _judge(self, status: int, request: PendingRequest) -> None:
-        """End the request with the HTTP status of its POST if that is an error."""
-        if not 200 <= status < 300:
-            request.refuse(status)
-            self._see(status)
-
-    def _see(self, status: int) -> None:
-        """Drop the channel if the status says that the server no longer knows it."""
+    def _refuse(self, request: PendingRequest, status: int) -> None:
+        """End a request that an SSE server refused. The channel is dropped if the server no longer
+        knows it."""
+        request.refuse(status)
         if status in _GONE:
             self.channel.drop()
 
-    def _hear(self, kind: Kind, message: bytes, read: Read) -> bool:
+    def _deliver(self, kind: Kind, message: bytes, read: Read) -> bool:
         """Give a message of a known kind to its request or to `router`. False only for an invalid
         response. `read` is as in `MessageRouter`."""
         if isinstance(kind, ResponsePeek):
-            return self._hear_answer(kind.id, message, read)
+            return self._deliver_answer(kind.id, message, read)
         if isinstance(kind, ProgressPeek):
             request = self.pending.requests.get(kind.token)
             if request is None:
-                self.router.noted(NOTE_PROGRESS, message, read)
+                self.router.on_notification(NOTE_PROGRESS, message, read)
             else:
                 request.arrive(message)
         elif isinstance(kind, NotificationPeek):
-            self.router.noted(kind.method, message, read)
+            self.router.on_notification(kind.method, message, read)
         else:
-            self.router.asked(kind, message, read)
+            self.router.on_request(kind, message, read)
         return True
 
-    def _hear_answer(self, id: RequestId, message: bytes, read: Read) -> bool:
+    def _deliver_answer(self, id: RequestId, message: bytes, read: Read) -> bool:
         """Give a response to its request or the handshake; drop it if nothing waits for it. False
         if it is dropped and invalid."""
         was_asked = id in self.pending.requests or id in self.pending.abandoned or self.pending.handshake.awaits(id)
@@ -362,7 +340,7 @@ class Dispatcher:
             # A valid answer of no request in flight is late or stray, and is dropped. An invalid
             # one may be meant for another request.
             return response_in(read) is not None or self._receive_malformed(inspect_malformed(message), message)
-        elif not handshake.hear(read):
+        elif not handshake.receive(read):
             # A result of `initialize` that accepts no session: the server's state is unknown.
             self.channel.drop()
         return True
@@ -381,7 +359,7 @@ class Dispatcher:
         waited_for = [id_ for id_ in malformed.answered if id_ in requests or handshake.awaits(id_)]
         if len(waited_for) == 1:
             # The reader of this request decodes the answer, and so fails with what is wrong in it.
-            self._hear_answer(waited_for[0], message, None)
+            self._deliver_answer(waited_for[0], message, None)
         elif malformed.reports_parse_error:
             self.pending.fail_the_only_one(failures.unread())
         return False

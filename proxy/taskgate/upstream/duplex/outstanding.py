@@ -110,6 +110,8 @@ class RunningTasks:
 
     def count(self, now: float) -> int:
         """Return how many tasks run; others are removed."""
+        if not self._seen:
+            return 0
         for id_ in [id_ for id_, seen in self._seen.items() if seen.until <= now]:
             del self._seen[id_]
         return len(self._seen)
@@ -176,7 +178,7 @@ class SharedHandshake:
         """Whether `initialize` was sent under that id and has no answer yet."""
         return id == self._sent_as and self._welcome is None
 
-    def hear(self, message: Read) -> bool:
+    def receive(self, message: Read) -> bool:
         """Take the message that answers `initialize`, and end the wait of all requests: accepted,
         refused, or failed if it is invalid.
 

@@ -1,21 +1,24 @@
-"""Requests that wait for an answer on a channel: `PendingRequest`; `Status` is a status alone.
+"""Requests that wait for an answer on a channel: `PendingRequest`, and `Receipt` of other messages.
 
-Both are `Incoming`, so sessions read them like HTTP answers. `Dispatcher` adds the messages of a
-request to its request, until the answer, a failure, or the end of the channel. The reader takes them,
-and must `end` or `release` the request in any case. Messages that arrived before a failure are read
-before it.
+`Dispatcher` adds the messages of a request to it, until the answer, a failure, or the end of the
+channel. The reader takes them, and must `end` or `release` the request in any case. Messages that
+arrived before a failure are read before it. `UnreadBytes` limits what waits for readers.
 """
 
 import asyncio
 from collections import deque
 from datetime import timedelta
-from typing import Final, Protocol, Self
+from typing import Final, NamedTuple, Protocol, Self
 
 from taskgate.domain.record import RequestId
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream import failures
+from taskgate.upstream.duplex.base import MessageChannel
 
 OK: Final = 200
+ACCEPTED: Final = 202
+MAX_UNREAD: Final = 2**20
+"""Bytes stored for readers at which reading pauses; it continues below a quarter of them."""
 
 
 class RequestOwner(Protocol):
@@ -27,57 +30,55 @@ class RequestOwner(Protocol):
     id: str
     context: str
 
-    def keep(self, size: int) -> None:
-        """Count bytes that were stored in the request and wait to be read."""
-        ...
-
-    def read(self, size: int) -> None:
-        """Count bytes that left the request: they were read, or dropped at its end."""
-        ...
-
     def let_go(self, request: "PendingRequest") -> None:
         """The request has ended: its reader is done with it, whether or not it was answered. Called
         once."""
         ...
 
 
-class Status:
-    """An `Incoming` that is an HTTP status without a body."""
+class UnreadBytes:
+    """Bytes of a channel that wait for readers. While there are too many, the channel is paused."""
 
-    __slots__ = ("status",)
+    __slots__ = ("_channel", "_is_paused", "_size")
 
-    session: str | None = None
-    streams: bool = False
-    last_event: Final = None
-    retry: Final = None
-    unfinished: Final = 0
+    def __init__(self, channel: MessageChannel) -> None:
+        self._channel = channel
+        self._size = 0
+        self._is_paused = False
 
-    def __init__(self, status: int) -> None:
-        self.status = status
+    def add(self, size: int) -> None:
+        """Count bytes that wait for a reader. Above MAX_UNREAD, reading from the channel pauses."""
+        self._size += size
+        if self._size > MAX_UNREAD and not self._is_paused:
+            self._is_paused = True
+            self._channel.pause()
 
-    async def document(self) -> None:
-        """Return None: there is no body."""
+    def remove(self, size: int) -> None:
+        """Count bytes that a reader has taken or dropped. Below a quarter of MAX_UNREAD, reading from
+        the channel continues. Every byte of `add` must be counted here once."""
+        self._size -= size
+        if self._is_paused and self._size < MAX_UNREAD // 4:
+            self._is_paused = False
+            self._channel.resume()
 
-    def messages(self) -> Self:
-        return self
 
-    def __aiter__(self) -> Self:
-        return self
+class Receipt(NamedTuple):
+    """The HTTP status of a message or an event stream at an SSE server; `ACCEPTED` on other
+    channels."""
 
-    async def __anext__(self) -> bytes:
-        raise StopAsyncIteration
+    status: int
 
     def release(self, *, answered: bool = False) -> None:
-        """Do nothing."""
+        """Do nothing: there is no more to read."""
 
 
 class PendingRequest:
     """The answer to the request `id`. It is its own iterator, so that abandoning it half read costs
     nothing.
 
-    `owner` is its observer. `idle` is the allowed silence within it. `status` is an HTTP status:
-    200, or one by which an SSE server refused the request. `streams`: messages came before the
-    answer, or none has arrived. `session` is set in the answer to `initialize`.
+    `owner` is its observer. `idle` is the allowed silence within it. `status` is 200, or the HTTP
+    status by which an SSE server refused the request. `streams`: messages came before the answer,
+    or none has arrived. It is the `Incoming` of a modern request.
     """
 
     __slots__ = (
@@ -85,27 +86,28 @@ class PendingRequest:
         "_has_begun",
         "_idle",
         "_ready",
+        "_unread",
         "_waiter",
         "about",
         "id",
         "is_answered",
         "is_over",
         "owner",
-        "session",
         "status",
         "streams",
         "was_sent",
     )
 
+    session: str | None = None
+    # No stream of a channel can be resumed.
     last_event: Final = None
     retry: Final = None
     unfinished: Final = 0
 
-    def __init__(self, id: RequestId, owner: RequestOwner, idle: timedelta | None) -> None:
+    def __init__(self, id: RequestId, owner: RequestOwner, unread: UnreadBytes, idle: timedelta | None) -> None:
         self.id = id
         self.status = OK
         self.streams = True
-        self.session: str | None = None
         self.about: str | None = None
         """The server's id of the task whose result was requested."""
         self.is_answered = False
@@ -116,6 +118,7 @@ class PendingRequest:
         self.was_sent = False
         """Whether the server may be working on the request: it was sent, or is being sent."""
         self.owner = owner
+        self._unread = unread
         self._idle = None if idle is None else idle.total_seconds()
         self._ready: deque[bytes] = deque()
         self._has_begun = False
@@ -128,7 +131,7 @@ class PendingRequest:
         """Add a message that comes before the answer."""
         self._has_begun = True
         self._ready.append(message)
-        self.owner.keep(len(message))
+        self._unread.add(len(message))
         self._wake()
 
     def answer(self, message: bytes) -> None:
@@ -192,7 +195,7 @@ class PendingRequest:
             if not ready:
                 raise StopAsyncIteration
         message = ready.popleft()
-        self.owner.read(len(message))
+        self._unread.remove(len(message))
         return message
 
     def release(self, *, answered: bool = False) -> None:
@@ -205,7 +208,7 @@ class PendingRequest:
             return
         self.is_over = True
         kept, self._ready = self._ready, deque()
-        self.owner.read(sum(map(len, kept)))
+        self._unread.remove(sum(map(len, kept)))
         self.owner.let_go(self)
 
     async def _more(self, until: float | None) -> None:

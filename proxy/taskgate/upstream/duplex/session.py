@@ -1,14 +1,15 @@
-"""One legacy session on a channel: `ChannelSession`, with a session id that the gateway makes up.
+"""One legacy session on a channel: `ChannelSession` sends its messages and receives the server's.
 
-Programs know no session ids; the id lets the legacy session address it as over HTTP.
-`ChannelTransport` creates it for an `initialize` and finds it by its id. `router` gives it messages
-of no request. It ends when the legacy session deletes it, its handshake fails, its channel is lost,
-or nothing has used it for a minute.
+`ChannelTransport.open` creates it for an `initialize`, and the legacy session holds it. Answers come
+by a `PendingRequest`; all else that the server sends to the session waits in its
+`BufferedNotifications`, where `sharing` puts it. It ends when the legacy session ends it, its
+handshake fails, its channel is lost, or nothing has used it for a minute.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from itertools import count
 from typing import Final, Self
 
 from taskgate.domain.record import RequestId
@@ -26,8 +27,8 @@ from taskgate.protocol.vocabulary import (
 from taskgate.upstream import failures
 from taskgate.upstream.base import Outgoing
 from taskgate.upstream.duplex.dispatcher import Dispatcher
-from taskgate.upstream.duplex.peek import NotificationPeek, RequestPeek, ResponsePeek, kind_of, task_in, uri_in
-from taskgate.upstream.duplex.pending import OK, PendingRequest, Status
+from taskgate.upstream.duplex.peek import Kind, NotificationPeek, RequestPeek, ResponsePeek, kind_of, task_in, uri_in
+from taskgate.upstream.duplex.pending import ACCEPTED, PendingRequest, Receipt
 
 MOST_UNHEARD: Final = 256
 BYTES_UNHEARD: Final = 2**20
@@ -36,7 +37,7 @@ right after its handshake, or never."""
 
 
 class BufferedNotifications:
-    """Messages of one session that wait for its reader, the newest `AsideStream`.
+    """Messages of one session that wait for its reader, the newest `NotificationReader`.
 
     `released` is called whenever the reader is released, also after `end`; not when a newer one
     replaces it.
@@ -48,15 +49,10 @@ class BufferedNotifications:
         self._ready: deque[bytes] = deque()
         self._bytes = 0
         self._released = released
-        self._stream: AsideStream | None = None
+        self._stream: NotificationReader | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._failure: UpstreamFailed | None = None
         self._is_over = False
-
-    @property
-    def are_heard(self) -> bool:
-        """Whether there is a reader now."""
-        return self._stream is not None
 
     def say(self, message: bytes) -> bool:
         """Store a message for the reader. False if there is neither a reader nor room: it is
@@ -69,10 +65,10 @@ class BufferedNotifications:
         self._wake()
         return True
 
-    def listen(self) -> "AsideStream":
+    def listen(self) -> "NotificationReader":
         """Return a stream of the stored and all further messages, the new reader. The iteration of
         the reader before it ends."""
-        self._stream = AsideStream(self)
+        self._stream = NotificationReader(self)
         self._wake()
         return self._stream
 
@@ -82,7 +78,7 @@ class BufferedNotifications:
         self._is_over, self._failure = True, failure
         self._wake()
 
-    async def next(self, stream: "AsideStream") -> bytes:
+    async def next(self, stream: "NotificationReader") -> bytes:
         """Wait for the next message of `stream`.
 
         Raises StopAsyncIteration once the buffer has ended or `stream` is not the reader any more,
@@ -101,7 +97,7 @@ class BufferedNotifications:
             await waiter
         raise StopAsyncIteration
 
-    def let_go(self, stream: "AsideStream") -> None:
+    def let_go(self, stream: "NotificationReader") -> None:
         """Detach `stream` and call `released`; nothing if it is not the reader any more."""
         if stream is self._stream:
             self._stream = None
@@ -112,43 +108,29 @@ class BufferedNotifications:
             self._waiter.set_result(None)
 
 
-class AsideStream:
-    """An `Incoming`, as the answer to a GET, that yields the messages of a buffer. It is its own
-    iterator."""
+class NotificationReader:
+    """Reader of a buffer, an iterator of its messages. `release` must be called at its end."""
 
-    __slots__ = ("_asides",)
+    __slots__ = ("_buffer",)
 
-    status: int = OK
-    session: str | None = None
-    streams: bool = True
-    last_event: Final = None
-    retry: Final = None
-    unfinished: Final = 0
-
-    def __init__(self, asides: BufferedNotifications) -> None:
-        self._asides = asides
-
-    async def document(self) -> None:
-        """Return None: it is a stream."""
-
-    def messages(self) -> Self:
-        return self
+    def __init__(self, buffer: BufferedNotifications) -> None:
+        self._buffer = buffer
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> bytes:
-        return await self._asides.next(self)
+        return await self._buffer.next(self)
 
-    def release(self, *, answered: bool = False) -> None:
-        self._asides.let_go(self)
+    def release(self) -> None:
+        """Finish with it: messages then wait for another reader."""
+        self._buffer.let_go(self)
 
 
 UNHEARD: Final = 60.0
 """Seconds without a reader and without requests after which a session ends. A live session has a
 reader, except right before its end."""
 
-TAKEN: Final = 202
 UNANSWERED: Final = dump({"code": INTERNAL_ERROR, "message": "The session that could answer has ended"})
 
 
@@ -158,8 +140,9 @@ class ChannelSession:
     `over` is called once, as soon as it ends, and gives its use of the channel back.
     """
 
-    def __init__(self, id: str, dispatcher: Dispatcher, context: str, over: Callable[["ChannelSession"], None]) -> None:
-        self.id = id
+    def __init__(self, dispatcher: Dispatcher, context: str, over: Callable[["ChannelSession"], None]) -> None:
+        self.id = str(next(_IDS))
+        """It tells sessions of this process apart. No server sees it."""
         self.dispatcher = dispatcher
         self.context = context
         self.uris: set[str] = set()
@@ -167,7 +150,7 @@ class ChannelSession:
         self.loss: str | None = None
         """Why its channel was lost, for requests that come later; None if it was not."""
         self._over = over
-        self._asides = BufferedNotifications(self._fall_silent)
+        self._notifications = BufferedNotifications(self._fall_silent)
         # Requests of the server that this session got and has not answered, in their order.
         self._questions: dict[RequestId, None] = {}
         # The last request: background messages get its headers.
@@ -176,56 +159,70 @@ class ChannelSession:
         self._silence: asyncio.TimerHandle | None = None
         self._has_ended = False
 
-    @property
-    def listens(self) -> bool:
-        """Whether its messages besides answers have a reader."""
-        return self._asides.are_heard
-
     # --- requests -----------------------------------------------------------------------------------------------------
 
-    async def begin(self, outgoing: Outgoing, asks: RequestPeek, until: float | None) -> PendingRequest:
+    async def begin(self, outgoing: Outgoing, id: RequestId, until: float | None) -> PendingRequest:
         """Make the handshake and return its answer. After a refusal or a failure the session has
         ended. Raises UpstreamFailed."""
         self._like = outgoing
-        request = PendingRequest(asks.id, self, outgoing.idle)
+        request = PendingRequest(id, self, self.dispatcher.unread, outgoing.idle)
         try:
             await self.dispatcher.initialize(outgoing, request, until=until)
         except BaseException:
             self.end()
             raise
-        if self.dispatcher.pending.handshake.is_welcome:
-            request.session = self.id
-        else:
+        if not self.dispatcher.pending.handshake.is_welcome:
             self.end()
         return request
 
-    async def post(self, outgoing: Outgoing, until: float | None) -> PendingRequest | Status:
-        """Send a message of the session and return its answer. Raises UpstreamFailed."""
-        assert outgoing.body is not None, "a message has a body"
-        self._like = outgoing
-        kind = kind_of(outgoing.body)
-        if isinstance(kind, RequestPeek):
-            return await self._ask(outgoing, kind, until)
+    async def ask(self, outgoing: Outgoing) -> PendingRequest:
+        """Send a request of the session, and wait for the first message of its answer.
+
+        A redundant unsubscription is answered here. The caller must end the returned request.
+        Raises UpstreamFailed.
+        """
+        until = deadline(outgoing)
+        asks = self._sends(outgoing)
+        assert isinstance(asks, RequestPeek), "it is a request"
+        dispatcher = self.dispatcher
+        request = PendingRequest(asks.id, self, dispatcher.unread, outgoing.idle)
+        if asks.method in _NOTED:
+            assert outgoing.body is not None, "a request has a body"
+            if asks.method == TASKS_RESULT:
+                request.about = task_in(outgoing.body)
+            elif self._is_still_wanted(asks.method, uri_in(outgoing.body) or ""):
+                request.answer(result_text(asks.id, "{}").encode())
+                return request
+        try:
+            await dispatcher.ask(outgoing, request, until=until)
+        except BaseException:
+            request.end()
+            raise
+        return request
+
+    async def tell(self, outgoing: Outgoing) -> Receipt:
+        """Send a message of the session that gets no answer. Raises UpstreamFailed."""
+        kind = self._sends(outgoing)
         if isinstance(kind, ResponsePeek):
             self._questions.pop(kind.id, None)
         # The server gets one confirmation of its one handshake, however many sessions share it.
         elif kind == _CONFIRMS and not self.dispatcher.pending.handshake.confirms():
-            return Status(TAKEN)
-        return Status(await self.dispatcher.tell(outgoing))
+            return Receipt(ACCEPTED)
+        return await self.dispatcher.tell(outgoing)
 
-    def listen(self) -> AsideStream:
-        """Return a new stream of messages that are no answers; an earlier stream ends."""
+    def listen(self) -> NotificationReader:
+        """Return a new reader of messages that are no answers; an earlier one ends."""
         if self._silence is not None:
             self._silence.cancel()
             self._silence = None
-        return self._asides.listen()
+        return self._notifications.listen()
 
     def end(self) -> None:
         """End the session: cancel its requests at the server, refuse its open questions. A second
         call does nothing."""
         if not self._close():
             return
-        self._asides.end()
+        self._notifications.end()
         for request in [request for request in self.dispatcher.pending.requests.values() if request.owner is self]:
             self.dispatcher.pending.abandon(request)
             self._say(cancelled(request.id))
@@ -235,13 +232,13 @@ class ChannelSession:
 
     # --- messages of its channel --------------------------------------------------------------------------------------
 
-    def hear(self, message: bytes) -> None:
+    def on_notification(self, message: bytes) -> None:
         """Receive a notification of the server; dropped if there is neither a reader nor room."""
-        self._asides.say(message)
+        self._notifications.say(message)
 
-    def answers(self, asks: RequestPeek, message: bytes) -> None:
+    def on_request(self, asks: RequestPeek, message: bytes) -> None:
         """Receive a request of the server, which this session is to answer."""
-        if self._asides.say(message):
+        if self._notifications.say(message):
             self._questions[asks.id] = None
         else:
             self._say(error_text(asks.id, UNANSWERED))
@@ -250,39 +247,25 @@ class ChannelSession:
         """End the session without a message to the server: its channel is closed."""
         self.loss = str(failure)
         if self._close():
-            self._asides.end(UpstreamFailed(UpstreamReason.SESSION_LOST, self.loss, dispatched=False))
+            self._notifications.end(UpstreamFailed(UpstreamReason.SESSION_LOST, self.loss, dispatched=False))
 
     # --- the observer of its requests -------------------------------------------------------------------------------
-
-    def keep(self, size: int) -> None:
-        """Count bytes that wait in its requests. While too many wait, the channel is not read."""
-        self.dispatcher.keep(size)
-
-    def read(self, size: int) -> None:
-        """Count bytes that left its requests."""
-        self.dispatcher.read(size)
 
     def let_go(self, request: PendingRequest) -> None:
         """Called once by each request at its end. The legacy session cancels the request at the
         server itself."""
         self.dispatcher.pending.abandon(request)
 
-    async def _ask(self, outgoing: Outgoing, asks: RequestPeek, until: float | None) -> PendingRequest:
-        """Send a request of the session; a redundant unsubscription is answered here."""
-        request = PendingRequest(asks.id, self, outgoing.idle)
-        if asks.method in _NOTED:
-            assert outgoing.body is not None, "a request has a body"
-            if asks.method == TASKS_RESULT:
-                request.about = task_in(outgoing.body)
-            elif self._is_still_wanted(asks.method, uri_in(outgoing.body) or ""):
-                request.answer(result_text(asks.id, "{}").encode())
-                return request
-        try:
-            await self.dispatcher.ask(outgoing, request, until=until)
-        except BaseException:
-            request.end()
-            raise
-        return request
+    def _sends(self, outgoing: Outgoing) -> Kind | None:
+        """Return the kind of a message that is about to be sent. Raises UpstreamFailed after the end
+        of the session."""
+        if self._has_ended:
+            if self.loss is None:
+                raise failures.session_lost()
+            raise UpstreamFailed(UpstreamReason.SESSION_LOST, self.loss, dispatched=False)
+        assert outgoing.body is not None, "a message has a body"
+        self._like = outgoing
+        return kind_of(outgoing.body)
 
     def _is_still_wanted(self, method: str, uri: str) -> bool:
         """Note a subscription or its end. True for an end while other sessions subscribe to the
@@ -325,6 +308,12 @@ class ChannelSession:
         return True
 
 
+def deadline(outgoing: Outgoing) -> float | None:
+    """Return the loop time until which the first message of an answer must arrive; None for none."""
+    bound = outgoing.first_byte
+    return None if bound is None else asyncio.get_running_loop().time() + bound.total_seconds()
+
+
 def cancelled(id: RequestId) -> str:
     """Return the notification that cancels a request (U-STDIO-3)."""
     return notification_text(NOTE_CANCELLED, dump({"requestId": id}))
@@ -332,3 +321,4 @@ def cancelled(id: RequestId) -> str:
 
 _CONFIRMS: Final = NotificationPeek(NOTE_INITIALIZED)
 _NOTED: Final = frozenset({RESOURCES_SUBSCRIBE, RESOURCES_UNSUBSCRIBE, TASKS_RESULT})
+_IDS: Final = count(1)

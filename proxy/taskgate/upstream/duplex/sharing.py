@@ -49,9 +49,9 @@ NOTE_RESOURCE_UPDATED: Final = "notifications/resources/updated"
 class SharedChannel:
     """The `MessageRouter` of one channel: the sessions that share it, by the order of their creation.
 
-    - `noted`: gives a notification to its receivers, or drops it.
-    - `asked`: gives a request of the server to one session, or refuses it.
-    - `lost`: ends every session, because the channel is closed.
+    - `on_notification`: gives a notification to its receivers, or drops it.
+    - `on_request`: gives a request of the server to one session, or refuses it.
+    - `on_closed`: ends every session, because the channel is closed.
     - `is_wanted`: whether any session subscribes to a resource.
 
     `gone` is called once, when the channel is lost, before its sessions are told.
@@ -64,11 +64,11 @@ class SharedChannel:
         self.sessions: dict[ChannelSession, None] = {}
         self._gone = gone
 
-    def noted(self, method: str, message: bytes, read: Read) -> None:
+    def on_notification(self, method: str, message: bytes, read: Read) -> None:
         stream = self._stream_of(method, read)
         if stream is None:
-            for session in self._who_hears(method, read):
-                session.hear(message)
+            for session in self._receivers_of(method, read):
+                session.on_notification(message)
         elif method == NOTE_CANCELLED:
             # By this notification the server ends the stream of a modern request.
             self.dispatcher.pending.forget(stream)
@@ -76,16 +76,16 @@ class SharedChannel:
         else:
             stream.arrive(message)
 
-    def asked(self, asks: RequestPeek, message: bytes, read: Read) -> None:
+    def on_request(self, asks: RequestPeek, message: bytes, read: Read) -> None:
         """Give a request of the server to a session, or refuse it. Without sessions it is ignored:
         modern servers send no requests, and get no answer (U-STDIO-5)."""
-        session = self._whom_to_ask(asks, read)
+        session = self._session_to_ask(asks, read)
         if session is not None:
-            session.answers(asks, message)
+            session.on_request(asks, message)
         elif self.sessions:
             self.dispatcher.say(error_text(asks.id, NOBODY), Outgoing(verb="POST", headers={}))
 
-    def lost(self, failure: UpstreamFailed) -> None:
+    def on_closed(self, failure: UpstreamFailed) -> None:
         self._gone(self.dispatcher.channel)
         for session in tuple(self.sessions):
             session.lose(failure)
@@ -107,7 +107,7 @@ class SharedChannel:
             others = [
                 request for id_, request in requests.items() if id_ not in listening and not _is_of_session(request)
             ]
-            is_the_only_one = len(others) == 1 and self._is_of_one() and not self._given_up()
+            is_the_only_one = len(others) == 1 and self._is_of_one() and not self._abandoned()
             return others[0] if is_the_only_one else None
         # Without subscriptions, only notifications of extensions can name a stream.
         if not listening and method in ERA_NOTICES:
@@ -123,7 +123,7 @@ class SharedChannel:
 
     # --- possible receivers -------------------------------------------------------------------------------------------
 
-    def _given_up(self) -> list[str]:
+    def _abandoned(self) -> list[str]:
         """Return the session id of each abandoned request that may still run; an empty string for
         one of a modern request."""
         return self.dispatcher.pending.abandoned.sessions(asyncio.get_running_loop().time())
@@ -146,7 +146,7 @@ class SharedChannel:
 
         The only open session counts, even if it is not at work.
         """
-        at_work = {each.id for each in self._waited_for()} | set(self._given_up())
+        at_work = {each.id for each in self._waited_for()} | set(self._abandoned())
         if len(self.sessions) == 1:
             at_work |= {session.id for session in self.sessions}
         # An id at work without an open session is of an ended session or a modern request. The
@@ -156,7 +156,7 @@ class SharedChannel:
 
     # --- legacy era ---------------------------------------------------------------------------------------------------
 
-    def _who_hears(self, method: str, read: Read) -> Iterable[ChannelSession]:
+    def _receivers_of(self, method: str, read: Read) -> Iterable[ChannelSession]:
         """Return the sessions that get a notification of no stream; none if it is to be
         dropped."""
         sessions = tuple(self.sessions)
@@ -172,7 +172,7 @@ class SharedChannel:
         uri = uri_in(read)
         return [session for session in sessions if uri in session.uris]
 
-    def _whom_to_ask(self, asks: RequestPeek, read: Read) -> ChannelSession | None:
+    def _session_to_ask(self, asks: RequestPeek, read: Read) -> ChannelSession | None:
         """Return the session that gets a request of the server; None if it must be refused."""
         if asks.method == PING:
             # Any session answers a ping alike.

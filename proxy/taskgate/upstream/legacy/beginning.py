@@ -20,6 +20,7 @@ from taskgate.upstream import failures
 from taskgate.upstream.context import UpstreamContext
 from taskgate.upstream.lasting import Lasting
 from taskgate.upstream.legacy.audience import Audience
+from taskgate.upstream.legacy.channel_exchanges import ChannelStream
 from taskgate.upstream.legacy.conversation import Conversation
 from taskgate.upstream.legacy.handshake import Handshake
 from taskgate.upstream.legacy.listening import ServerStream
@@ -91,24 +92,13 @@ class Beginnings:
             raise failures.Gone
         conversation = Conversation(self._upstream_context, self._audience)
         conversation.adopt(resume_point.session, revision)
-        return Talk(self._upstream_context, conversation, self._start_stream(conversation))
-
-    def _start_stream(self, conversation: Conversation) -> ServerStream | None:
-        """Start the GET stream; None for a server that gave no session id."""
-        if conversation.session is None:
-            return None
-        return ServerStream(
-            self._upstream_context.transport,
-            conversation.headers,
-            hear=conversation.hear_aside,
-            lost=partial(self._lost, conversation),
-            observer=self._upstream_context.observer,
-            clock=self._clock,
+        return Talk(
+            self._upstream_context, conversation, conversation.listen(partial(self._lost, conversation), self._clock)
         )
 
-    async def _listen(self, conversation: Conversation) -> ServerStream | None:
+    async def _listen(self, conversation: Conversation) -> ServerStream | ChannelStream | None:
         """Start the GET stream, and give the server a short time to accept it."""
-        stream = self._start_stream(conversation)
+        stream = conversation.listen(partial(self._lost, conversation), self._clock)
         if stream is None:
             return None
         try:

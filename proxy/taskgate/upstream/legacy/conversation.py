@@ -1,18 +1,20 @@
 """One session at a server, from handshake to end: `Conversation`, with its calls and questions.
 
-Requests go out through `LegacyExchanges`. Each message of the server comes to `hear`, which finds
-the call it belongs to: answers, progress, notifications, questions. A conversation starts with
-`begin` (a handshake) or `adopt` (a session of another process). It ends with `end`, or with `drop`
-if the server ended it; `HttpSession` then opens another. `Talk` holds it with its GET stream.
+Requests go out through `LegacyExchanges`, or through `ChannelExchanges` over a message channel. Each
+message of the server comes to `hear`, which finds the call it belongs to: answers, progress,
+notifications, questions. A conversation starts with `begin` (a handshake) or `adopt` (a session of
+another process). It ends with `end`, or with `drop` if the server ended it; `HttpSession` then
+opens another. `Talk` holds it with its GET stream.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
+from taskgate.clock import Clock
 from taskgate.domain.versions import Peer, Revision
 from taskgate.errors import UpstreamFailed
 from taskgate.protocol.discovery import ServerDescription
@@ -35,12 +37,15 @@ from taskgate.upstream.beside import heard_aside
 from taskgate.upstream.call_listener import CallListener
 from taskgate.upstream.calls import Call
 from taskgate.upstream.context import UpstreamContext
+from taskgate.upstream.duplex.transport import ChannelSender
 from taskgate.upstream.legacy.asides import BackgroundPosts
 from taskgate.upstream.legacy.attribution import Attribution
 from taskgate.upstream.legacy.audience import Audience, is_left
+from taskgate.upstream.legacy.channel_exchanges import ChannelExchanges, ChannelStream
 from taskgate.upstream.legacy.exchanges import LegacyExchanges
 from taskgate.upstream.legacy.followed import FollowedCalls, TaskCall
 from taskgate.upstream.legacy.handshake import Handshake
+from taskgate.upstream.legacy.listening import ServerStream
 from taskgate.upstream.legacy.questions import Questions, asked_again
 from taskgate.upstream.principal import Principal
 from taskgate.upstream.resume_points import Resumed, ResumePoint
@@ -63,7 +68,7 @@ class Conversation:
         self._upstream_context = upstream_context
         self._audience = audience
         self._calls: dict[int, Call] = {}
-        self._exchanges = LegacyExchanges(upstream_context, self.hear, self._on_event)
+        self._exchanges = self._new_exchanges()
         self._asides = BackgroundPosts(self._exchanges.say)
         self._questions = Questions(upstream_context.dialect, self.say, self._answer)
         self.followed = FollowedCalls()
@@ -90,11 +95,6 @@ class Conversation:
     def host(self) -> Peer | None:
         """The host that can be asked in it."""
         return self._audience.host
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """The headers of every message in it."""
-        return self._exchanges.headers
 
     @property
     def server(self) -> ServerDescription:
@@ -124,6 +124,13 @@ class Conversation:
         self._server = ServerDescription(
             peer=Peer(revision=revision, capabilities={}, info={}), capabilities="{}", instructions=None
         )
+
+    def listen(self, lost: Callable[[], None], clock: Clock) -> ServerStream | ChannelStream | None:
+        """Start to receive what the server sends outside of answers; None if there is no such stream.
+
+        `lost` is called once if the stream shows that the server ended the session.
+        """
+        return self._exchanges.listen(self.hear_aside, lost, clock)
 
     async def ask(self, call: Call, request: str | Resumed, *, first_byte: timedelta | None = None) -> Response:
         """Send a request and return the response, at most within its time. Raises UpstreamFailed.
@@ -302,9 +309,16 @@ class Conversation:
         self._end_questions()
         await self._asides.drop()
 
+    def _new_exchanges(self) -> LegacyExchanges | ChannelExchanges:
+        """Return what sends and receives: Streamable HTTP, or a message channel."""
+        transport = self._upstream_context.transport
+        if isinstance(transport, ChannelSender) and transport.channels is not None:
+            return ChannelExchanges(self._upstream_context, transport, transport.channels, self.hear)
+        return LegacyExchanges(self._upstream_context, self.hear, self._on_event)
+
     async def _end_session(self) -> None:
         """End the session at the server, once, unless it stays open for another process."""
-        if self.session is None or self._ended:
+        if not self._exchanges.has_session or self._ended:
             return
         self._ended = True
         if not self._stays_open:

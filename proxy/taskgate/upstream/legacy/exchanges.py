@@ -14,9 +14,11 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
+from taskgate.clock import Clock
 from taskgate.domain.versions import Revision
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.protocol.faults import protocol_violation
+from taskgate.protocol.legacy.upstream import LegacyUpstream
 from taskgate.protocol.messages import Response
 from taskgate.protocol.server_messages import CallResponse
 from taskgate.protocol.vocabulary import SESSION_HEADER, VERSION_HEADER
@@ -25,8 +27,10 @@ from taskgate.upstream import failures
 from taskgate.upstream.base import POSTED, Incoming, Outgoing
 from taskgate.upstream.calls import Call
 from taskgate.upstream.context import UpstreamContext
+from taskgate.upstream.legacy.listening import ServerStream
 from taskgate.upstream.legacy.resuming import EventPosition, behind, end_of, go_on
 from taskgate.upstream.principal import Principal
+from taskgate.upstream.settings import UpstreamObserver
 
 _WITHOUT_VERSION_HEADER: Final = frozenset({Revision.R2024_11_05, Revision.R2025_03_26})
 
@@ -53,6 +57,11 @@ class LegacyExchanges:
         """Whether the handshake succeeded. Until then each answer may set the session id."""
         self.headers: dict[str, str] = {}
         self._post_headers: dict[str, str] = POSTED
+
+    @property
+    def has_session(self) -> bool:
+        """Whether the server gave a session id, so that the session must be ended there."""
+        return self.session is not None
 
     def welcome(self, revision: Revision) -> None:
         """Mark the session as open: the handshake agreed on this revision."""
@@ -99,7 +108,8 @@ class LegacyExchanges:
                     response = await self._streamed(call, incoming)
                 else:
                     document = await incoming.document()
-                    response = None if document is None else await self._response_in(document, call)
+                    dialect = self._upstream_context.dialect
+                    response = None if document is None else await response_in(dialect, document, call)
                     if response is None:
                         raise protocol_violation("its answer matches no request of the gateway")
             answered = True
@@ -124,6 +134,15 @@ class LegacyExchanges:
         )
         incoming.release()
         return incoming.status
+
+    def listen(
+        self, hear: Callable[[bytes], Awaitable[None]], lost: Callable[[], None], clock: Clock
+    ) -> ServerStream | None:
+        """Start the GET stream; None for a server that gave no session id."""
+        if self.session is None:
+            return None
+        transport, observer = self._upstream_context.transport, self._upstream_context.observer
+        return ServerStream(transport, self.headers, hear=hear, lost=lost, observer=observer, clock=clock)
 
     async def part(self) -> None:
         """End the session at the server by DELETE. Raises UpstreamFailed."""
@@ -160,32 +179,8 @@ class LegacyExchanges:
         )
         return go_on(self._upstream_context.transport, reopening, place, partial(self._read, call), gone=gone)
 
-    async def _read(self, call: Call, messages: AsyncIterator[bytes]) -> Response | None:
-        """Return the response on a stream of the call; None if the stream ends before it."""
-        self._upstream_context.observer.stream_opened("response")
-        try:
-            async for message in messages:
-                response = await self._hear(message, call)
-                if response is not None and response.id == call.id:
-                    return response
-                clog = None if call.listener is None else call.listener.clog()
-                if clog is not None:
-                    # Backpressure: a slow host makes its server wait, instead of filling the
-                    # gateway's memory.
-                    await clog
-        except UpstreamFailed as failure:
-            # A stream that broke off can be reopened, unless its whole channel has ended.
-            if failure.reason != UpstreamReason.CLOSED.value or isinstance(failure, failures.Severed):
-                raise
-        finally:
-            self._upstream_context.observer.stream_ended("response")
-        return None
-
-    async def _response_in(self, message: bytes, call: Call) -> Response | None:
-        """Return the response to the call that a message is; None if it is another message."""
-        hear = self._upstream_context.dialect.decode
-        heard = hear(message, None) if len(message) <= LARGE else await in_thread(partial(hear, message, None))
-        return heard.response if isinstance(heard, CallResponse) and heard.response.id == call.id else None
+    def _read(self, call: Call, messages: AsyncIterator[bytes]) -> Coroutine[Any, Any, Response | None]:
+        return read_stream(self._upstream_context.observer, self._hear, call, messages)
 
     async def _refusal(self, call: Call, incoming: Incoming) -> Response:
         """Return the server's answer if an error status carries one; else raise what the status
@@ -203,7 +198,7 @@ class LegacyExchanges:
         response = None
         with suppress(UpstreamFailed):
             async for message in incoming.messages():
-                response = await self._response_in(message, call)
+                response = await response_in(self._upstream_context.dialect, message, call)
                 if response is not None:
                     break
         if response is not None and response.error is not None:
@@ -225,3 +220,40 @@ class LegacyExchanges:
     def _add_header(self, name: str, value: str) -> None:
         self.headers[name] = value
         self._post_headers = POSTED | self.headers
+
+
+async def read_stream(
+    observer: UpstreamObserver,
+    hear: Callable[[bytes, Call], Awaitable[Response | None]],
+    call: Call,
+    messages: AsyncIterator[bytes],
+) -> Response | None:
+    """Return the response on a stream of the call; None if the stream ends before it.
+
+    `hear` is called with each message, as in `LegacyExchanges`.
+    """
+    observer.stream_opened("response")
+    try:
+        async for message in messages:
+            response = await hear(message, call)
+            if response is not None and response.id == call.id:
+                return response
+            clog = None if call.listener is None else call.listener.clog()
+            if clog is not None:
+                # Backpressure: a slow host makes its server wait, instead of filling the gateway's
+                # memory.
+                await clog
+    except UpstreamFailed as failure:
+        # A stream that broke off can be reopened, unless its whole channel has ended.
+        if failure.reason != UpstreamReason.CLOSED.value or isinstance(failure, failures.Severed):
+            raise
+    finally:
+        observer.stream_ended("response")
+    return None
+
+
+async def response_in(dialect: LegacyUpstream, message: bytes, call: Call) -> Response | None:
+    """Return the response to the call that a message is; None if it is another message."""
+    decode = dialect.decode
+    heard = decode(message, None) if len(message) <= LARGE else await in_thread(partial(decode, message, None))
+    return heard.response if isinstance(heard, CallResponse) and heard.response.id == call.id else None

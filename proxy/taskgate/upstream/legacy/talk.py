@@ -17,6 +17,7 @@ from taskgate.upstream.calls import Call, briefly
 from taskgate.upstream.context import UpstreamContext
 from taskgate.upstream.failures import Unwelcome
 from taskgate.upstream.lasting import Lasting, level_params, uri_params
+from taskgate.upstream.legacy.channel_exchanges import ChannelStream
 from taskgate.upstream.legacy.conversation import Conversation
 from taskgate.upstream.legacy.listening import ServerStream
 from taskgate.upstream.principal import Principal
@@ -47,7 +48,7 @@ class Talk:
     )  # fmt: skip
 
     def __init__(
-        self, upstream_context: UpstreamContext, conversation: Conversation, stream: ServerStream | None
+        self, upstream_context: UpstreamContext, conversation: Conversation, stream: ServerStream | ChannelStream | None
     ) -> None:
         self._upstream_context = upstream_context
         self.conversation = conversation

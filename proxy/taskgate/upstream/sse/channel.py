@@ -23,7 +23,6 @@ from typing import Final
 
 from taskgate.errors import UpstreamFailed, UpstreamReason
 from taskgate.protocol.faults import protocol_violation
-from taskgate.protocol.vocabulary import SESSION_HEADER, VERSION_HEADER
 from taskgate.system.offload import LARGE
 from taskgate.upstream import failures
 from taskgate.upstream.base import POSTED, Outgoing
@@ -71,8 +70,6 @@ def given_up(*, dispatched: bool) -> UpstreamFailed:
 
 
 ENDPOINT: Final = b"endpoint"
-_OURS: Final = frozenset({SESSION_HEADER.lower(), VERSION_HEADER.lower()})
-"""Headers of sessions that the gateway keeps for itself; servers of this kind use neither."""
 
 log = getLogger("taskgate.upstream")
 
@@ -82,7 +79,7 @@ class SseChannel:
 
     - `ready`: awaited by the provider, before anything is sent.
     - `listen`: sets the listener (`listener`), which gets every message, and `lost` once at the end.
-    - `send`: POSTs a message, and returns the HTTP status. Raises UpstreamFailed.
+    - `send`: POSTs a message, and returns the HTTP status of a refusal. Raises UpstreamFailed.
     - `pause`, `resume`: stop and continue the reading of the stream.
     - `answered`: takes an answer off the count of the stream's bytes, which are limited.
     - `drop`: closes the stream; `over` waits until the listener was told.
@@ -137,16 +134,14 @@ class SseChannel:
             self._tell_soon(self._failure)
         self._going.set()
 
-    async def send(self, outgoing: Outgoing) -> int:
-        """POST a message and return the status, when the server has accepted or refused it."""
+    async def send(self, outgoing: Outgoing) -> int | None:
+        """POST a message, and wait until the server has accepted it, or refused it with a status."""
         if self._failure is not None or not self._target.done():
             raise ended(dispatched=False)
-        headers = {name: value for name, value in outgoing.headers.items() if name.lower() not in _OURS}
-        outgoing = outgoing._replace(headers=headers)
         connection, message, _, _ = await self._origin.request(outgoing, self._target.result())
         # The body is ignored: the answer comes on the stream.
         connection.release(linger=True)
-        return message.code
+        return None if 200 <= message.code < 300 else message.code
 
     def pause(self) -> None:
         self._going.clear()

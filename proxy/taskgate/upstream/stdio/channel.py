@@ -28,8 +28,6 @@ from taskgate.upstream.stdio.pipes import Cut, LineFraming, PipeReader, PipeWrit
 from taskgate.upstream.stdio.stderr_log import ProgramLog, StderrReader
 from taskgate.upstream.stdio.supervisor_client import Child
 
-TAKEN: Final = 202
-"""HTTP status of an accepted message whose answer comes separately."""
 SOFT: Final = 2.0
 """Seconds for a program to exit after the end of its input, before SIGTERM."""
 HARD: Final = 2.0
@@ -225,12 +223,11 @@ class ProgramChannel:
             asyncio.get_running_loop().call_soon(self._received, received, context=Context())
         self._stdout.resume()
 
-    async def send(self, outgoing: Outgoing) -> int:
+    async def send(self, outgoing: Outgoing) -> None:
         assert outgoing.body is not None, "a message has a body"
         if not (self.stands and await self._stdin.write(_line(outgoing.body), outgoing.call)):
             raise await self.why_unsent()
         self._note_use()
-        return TAKEN
 
     def pause(self) -> None:
         self._is_held = True

@@ -1,9 +1,12 @@
 """What tests of the transport over lines send over it, and how they read what comes of that."""
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 from helpers.scripted_lines import MODERN_REVISION
-from taskgate.upstream.base import POSTED, Incoming, Outgoing
+from taskgate.upstream.base import POSTED, Outgoing
+from taskgate.upstream.duplex.pending import PendingRequest
+from taskgate.upstream.duplex.session import ChannelSession, NotificationReader
 from taskgate.upstream.duplex.transport import ChannelTransport
 from taskgate.upstream.principal import Principal
 
@@ -12,28 +15,31 @@ CALL = b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"echo"}
 MODERN = {"MCP-Protocol-Version": MODERN_REVISION}
 
 
-def post(body: bytes, session: str | None = None, **more: Any) -> Outgoing:
-    headers = POSTED if session is None else {**POSTED, "Mcp-Session-Id": session}
-    headers = {**headers, **more.pop("headers", {})}
+def post(body: bytes, **more: Any) -> Outgoing:
+    headers = {**POSTED, **more.pop("headers", {})}
     return Outgoing(verb="POST", headers=headers, body=body, principal=Principal(context="alice"), **more)
 
 
-def stream(session: str, verb: str = "GET") -> Outgoing:
-    return Outgoing(verb=verb, headers={"Mcp-Session-Id": session}, only_listens=verb == "GET")
-
-
-async def read(incoming: Incoming) -> list[bytes]:
-    """All of an answer."""
+async def read(messages: AsyncIterator[bytes]) -> list[bytes]:
+    """All of an answer, or of what comes beside answers."""
     try:
-        return [message async for message in incoming.messages()]
+        return [message async for message in messages]
     finally:
-        incoming.release(answered=True)
+        assert isinstance(messages, PendingRequest | NotificationReader)
+        messages.release()
 
 
-async def begun(transport: ChannelTransport) -> str:
-    """The id of a session."""
-    incoming = await transport.send(post(HELLO))
-    assert (incoming.status, incoming.streams) == (200, False)
-    await read(incoming)
-    assert incoming.session is not None
-    return incoming.session
+async def greeted(transport: ChannelTransport, **more: Any) -> tuple[PendingRequest, list[ChannelSession]]:
+    """The answer to a handshake, and the session that it opened, if any."""
+    sessions: list[ChannelSession] = []
+    request = await transport.open(post(HELLO, **more), sessions.append)
+    assert isinstance(request, PendingRequest)
+    return request, sessions
+
+
+async def begun(transport: ChannelTransport) -> ChannelSession:
+    """A session."""
+    request, [session] = await greeted(transport)
+    assert (request.status, request.streams) == (200, False)
+    await read(request)
+    return session

@@ -8,10 +8,11 @@ from helpers.scripted_lines import ScriptedProgram, note, progress
 from helpers.waiting import bounded, eventually
 from taskgate.errors import UpstreamFailed
 from taskgate.upstream.duplex import session
-from taskgate.upstream.duplex.dispatcher import KEPT_MOST
+from taskgate.upstream.duplex.pending import MAX_UNREAD
 from taskgate.upstream.duplex.transport import ChannelTransport
+from taskgate.upstream.failures import Unwelcome
 from unit.upstream.duplex.conftest import seconds
-from unit.upstream.duplex.sent import CALL, HELLO, MODERN, begun, post, read, stream
+from unit.upstream.duplex.sent import CALL, MODERN, begun, greeted, post, read
 
 # --- lines whose server says that it took a message
 
@@ -19,13 +20,13 @@ from unit.upstream.duplex.sent import CALL, HELLO, MODERN, begun, post, read, st
 async def test_an_answer_counts_before_the_message_is_taken_and_a_refusal_after_progress_fails() -> None:
     program = ScriptedProgram(acknowledges=True)
     transport = ChannelTransport(program)
-    id_ = await begun(transport)
+    opened = await begun(transport)
     line = program.lines[0]
     line.taking = asyncio.Event()
     async with bounded():
-        assert len(await read(await transport.send(post(CALL % 2, id_)))) == 1
+        assert len(await read(await opened.ask(post(CALL % 2)))) == 1
         program.silent.add("tools/call")
-        sending = asyncio.create_task(transport.send(post(CALL % 3, id_)))
+        sending = asyncio.create_task(opened.ask(post(CALL % 3)))
         await program.asked("tools/call", 2)
         line.say(progress(3, 1))
         incoming = await sending
@@ -40,11 +41,11 @@ async def test_an_answer_counts_before_the_message_is_taken_and_a_refusal_after_
 async def test_whoever_stops_waiting_takes_back_a_message_that_is_not_taken_yet() -> None:
     program = ScriptedProgram(acknowledges=True)
     transport = ChannelTransport(program)
-    id_ = await begun(transport)
+    opened = await begun(transport)
     line = program.lines[0]
     line.taking = asyncio.Event()
     program.silent.add("tools/call")
-    sending = asyncio.create_task(transport.send(post(CALL % 3, id_)))
+    sending = asyncio.create_task(opened.ask(post(CALL % 3)))
     await program.asked("tools/call")
     sending.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -58,20 +59,24 @@ async def test_whoever_stops_waiting_takes_back_a_message_that_is_not_taken_yet(
 async def test_the_end_of_the_lines_gives_up_what_is_still_being_sent() -> None:
     program = ScriptedProgram(acknowledges=True)
     transport = ChannelTransport(program)
-    id_ = await begun(transport)
+    opened = await begun(transport)
     line = program.lines[0]
     line.taking = asyncio.Event()
-    await read(await transport.send(post(CALL % 2, id_)))
+    await read(await opened.ask(post(CALL % 2)))
     await transport.close()
     assert line.taken_back == 1
 
 
 async def test_a_request_has_its_time_for_a_line_too(transport: ChannelTransport, program: ScriptedProgram) -> None:
     program.taking = asyncio.Event()
-    for headers in ({}, MODERN):
+    bound = seconds(0.02)
+    for sending in (
+        greeted(transport, first_byte=bound),
+        transport.send(post(CALL % 1, first_byte=bound, headers=MODERN)),
+    ):
         async with bounded():
             with pytest.raises(UpstreamFailed) as failed:
-                await transport.send(post(HELLO, first_byte=seconds(0.02), headers=headers))
+                await sending
         assert (failed.value.reason, failed.value.dispatched) == ("timeout", False)
 
 
@@ -81,21 +86,20 @@ async def test_a_request_has_its_time_for_a_line_too(transport: ChannelTransport
 async def test_what_is_not_read_stops_the_line_and_reading_it_lets_it_go_on(
     transport: ChannelTransport, program: ScriptedProgram
 ) -> None:
-    id_ = await begun(transport)
+    opened = await begun(transport)
     program.silent.add("tools/call")
-    sending = asyncio.create_task(transport.send(post(CALL % 2, id_)))
+    sending = asyncio.create_task(opened.ask(post(CALL % 2)))
     line, asked = await program.asked("tools/call")
-    line.say({**progress(2, 1), "more": "x" * (KEPT_MOST // 2)})
+    line.say({**progress(2, 1), "more": "x" * (MAX_UNREAD // 2)})
     incoming = await sending
     assert not line.is_paused
-    line.say({**progress(2, 2), "more": "x" * (KEPT_MOST // 2)})
+    line.say({**progress(2, 2), "more": "x" * (MAX_UNREAD // 2)})
     assert line.is_paused
-    messages = incoming.messages()
-    await anext(messages)
+    await anext(incoming)
     assert line.is_paused
-    await anext(messages)
+    await anext(incoming)
     assert not line.is_paused
-    line.answer(asked, {"content": "x" * KEPT_MOST})
+    line.answer(asked, {"content": "x" * MAX_UNREAD})
     assert line.is_paused
     incoming.release()
     assert not line.is_paused
@@ -105,29 +109,28 @@ async def test_a_session_that_does_not_listen_is_told_so_much_and_no_more(
     transport: ChannelTransport, program: ScriptedProgram, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session, "MOST_UNHEARD", 2)
-    id_ = await begun(transport)
+    opened = await begun(transport)
     (line,) = program.lines
     line.say(*(note("notifications/message", data=turn) for turn in range(3)))
     line.say({"jsonrpc": "2.0", "id": "q", "method": "roots/list"})
     await eventually(lambda: [each for each in line.heard if each.get("id") == "q" and "error" in each])
-    listening = await transport.send(stream(id_))
-    messages = listening.messages()
-    assert [b'"data": %d' % turn in await anext(messages) for turn in range(2)] == [True, True]
+    listening = opened.listen()
+    assert [b'"data": %d' % turn in await anext(listening) for turn in range(2)] == [True, True]
     listening.release()
 
 
 async def test_whoever_listens_anew_takes_the_stream_over(
     transport: ChannelTransport, program: ScriptedProgram
 ) -> None:
-    id_ = await begun(transport)
-    first = await transport.send(stream(id_))
+    opened = await begun(transport)
+    first = opened.listen()
     hearing = asyncio.create_task(read(first))
     await asyncio.sleep(0)
-    second = await transport.send(stream(id_))
+    second = opened.listen()
     program.lines[0].say(note("notifications/tools/list_changed"))
     async with bounded():
         assert await hearing == []
-        assert b"list_changed" in await anext(second.messages())
+        assert b"list_changed" in await anext(second)
     second.release()
 
 
@@ -135,18 +138,19 @@ async def test_a_session_that_nobody_hears_any_more_ends_by_itself(
     transport: ChannelTransport, program: ScriptedProgram, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session, "UNHEARD", 0.02)
-    id_ = await begun(transport)
-    (await transport.send(stream(id_))).release()
+    opened = await begun(transport)
+    opened.listen().release()
     await eventually(lambda: program.lines[0].holders == 0)
-    assert (await transport.send(post(CALL % 2, id_))).status == 404
+    with pytest.raises(UpstreamFailed, match="The server ended the session"):
+        await opened.ask(post(CALL % 2))
 
 
 async def test_a_session_that_is_heard_again_does_not_end(transport: ChannelTransport) -> None:
-    id_ = await begun(transport)
-    (await transport.send(stream(id_))).release()
-    assert transport._sessions[id_]._silence is not None
-    listening = await transport.send(stream(id_))
-    assert transport._sessions[id_]._silence is None
+    opened = await begun(transport)
+    opened.listen().release()
+    assert opened._silence is not None
+    listening = opened.listen()
+    assert opened._silence is None
     listening.release()
 
 
@@ -162,11 +166,11 @@ async def test_a_session_at_work_does_not_end_for_being_unheard(
         look(each)
 
     monkeypatch.setattr(session.ChannelSession, "_end_unused", seen)
-    id_ = await begun(transport)
+    opened = await begun(transport)
     program.silent.add("tools/call")
-    sending = asyncio.create_task(transport.send(post(CALL % 2, id_)))
+    sending = asyncio.create_task(opened.ask(post(CALL % 2)))
     line, asked = await program.asked("tools/call")
-    (await transport.send(stream(id_))).release()
+    opened.listen().release()
     await eventually(lambda: len(looks) >= 2)
     assert line.holders == 1
     line.answer(asked, {})
@@ -180,9 +184,9 @@ async def test_a_session_at_work_does_not_end_for_being_unheard(
 async def test_the_end_of_the_lines_fails_what_is_under_way(
     transport: ChannelTransport, program: ScriptedProgram
 ) -> None:
-    id_ = await begun(transport)
+    opened = await begun(transport)
     program.silent.add("tools/call")
-    sending = asyncio.create_task(transport.send(post(CALL % 2, id_)))
+    sending = asyncio.create_task(opened.ask(post(CALL % 2)))
     await program.asked("tools/call")
     await transport.close()
     async with bounded():
@@ -194,7 +198,8 @@ async def test_the_end_of_the_lines_fails_what_is_under_way(
 async def test_lines_of_the_other_era_alone_know_nothing_of_the_modern_one(program: ScriptedProgram) -> None:
     transport = ChannelTransport(program, is_modern=False)
     discover = b'{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{}}'
-    assert (await transport.send(post(discover, headers=MODERN))).status == 404
+    with pytest.raises(Unwelcome, match="HTTP status 404"):
+        await transport.send(post(discover, headers=MODERN))
     assert not program.lines
     await transport.close()
 
@@ -205,14 +210,14 @@ async def test_lines_of_the_other_era_alone_know_nothing_of_the_modern_one(progr
 async def test_a_line_is_told_of_answers_to_what_was_asked_and_of_nothing_else() -> None:
     program = ScriptedProgram()
     transport = ChannelTransport(program)
-    id_ = await begun(transport)
+    opened = await begun(transport)
     line = program.lines[0]
     before = line.excused
     assert before > 0
     program.silent.add("tools/call")
     answers = [b'{"jsonrpc":"2.0","id":%d,"result":{"content":[]}}' % number for number in (2, 3, 9)]
     async with bounded():
-        waited_for, given_up = [await _sent(transport, program, id_, number) for number in (2, 3)]
+        waited_for, given_up = [await _sent(transport, program, opened, number) for number in (2, 3)]
         given_up.cancel()
         await asyncio.wait([given_up])
         line.say(progress(2, 1), *answers, *answers)
@@ -231,7 +236,7 @@ async def _sent(
 
 
 async def _answer(transport: ChannelTransport, session: str, number: int) -> object:
-    incoming = await transport.send(post(CALL % number, session))
+    incoming = await session.ask(post(CALL % number))
     try:
         return await read(incoming)
     finally:

@@ -12,7 +12,7 @@ from taskgate.errors import UpstreamFailed
 from taskgate.upstream.duplex import peek
 from taskgate.upstream.duplex.peek import answered_by, parts_of, reports_parse_error
 from taskgate.upstream.duplex.transport import ChannelTransport
-from unit.upstream.duplex.sent import CALL, HELLO, begun, post, read
+from unit.upstream.duplex.sent import CALL, begun, greeted, post, read
 from unit.upstream.houses import House
 
 UNREAD = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}'
@@ -64,9 +64,9 @@ def test_who_could_not_read_something_says_so_with_an_error_of_its_own() -> None
 async def test_answers_to_several_calls_in_one_array_reach_each_of_them(
     transport: ChannelTransport, program: ScriptedProgram
 ) -> None:
-    id_ = await begun(transport)
+    session = await begun(transport)
     program.silent.add("tools/call")
-    sending = [asyncio.create_task(transport.send(post(CALL % number, id_))) for number in (2, 3, 4)]
+    sending = [asyncio.create_task(session.ask(post(CALL % number))) for number in (2, 3, 4)]
     line, _ = await program.asked("tools/call", 3)
     line.say(
         [{"jsonrpc": "2.0", "id": number, "result": {"n": number}} for number in (3, 2)] + [note("notifications/x")]
@@ -99,15 +99,15 @@ async def test_a_server_that_cannot_read_its_greeting_fails_it(
     program.methods["initialize"] = lambda _: UNREAD
     async with bounded():
         with pytest.raises(UpstreamFailed, match="could not read a message"):
-            await transport.send(post(HELLO))
+            await greeted(transport)
 
 
 async def test_where_several_calls_run_none_fails_for_what_cannot_be_told(
     transport: ChannelTransport, program: ScriptedProgram
 ) -> None:
-    id_ = await begun(transport)
+    session = await begun(transport)
     program.silent.add("tools/call")
-    sending = [asyncio.create_task(transport.send(post(CALL % number, id_))) for number in (2, 3)]
+    sending = [asyncio.create_task(session.ask(post(CALL % number))) for number in (2, 3)]
     line, first = await program.asked("tools/call", 1)
     _, second = await program.asked("tools/call", 2)
     line.say(UNREAD, b'{"jsonrpc":"2.0","id":2,"id":3,"result":{}}')
@@ -139,9 +139,9 @@ async def test_a_welcome_that_is_too_large_fails_who_waits_and_the_next_one_asks
 async def test_a_notification_or_junk_that_is_too_large_fails_nobody(
     transport: ChannelTransport, program: ScriptedProgram
 ) -> None:
-    id_ = await begun(transport)
+    session = await begun(transport)
     program.silent.add("tools/call")
-    sending = asyncio.create_task(transport.send(post(CALL % 2, id_)))
+    sending = asyncio.create_task(session.ask(post(CALL % 2)))
     line, _ = await program.asked("tools/call")
     assert line.ears is not None
     assert line.ears.on_truncated(b'{"jsonrpc":"2.0","method":"notifications/message","params":{\0}}')
@@ -186,9 +186,9 @@ LARGE = b"[" + b"[]," * 100_000 + b"0]"
 async def test_a_large_answer_finds_who_waits_however_it_is_written(
     transport: ChannelTransport, program: ScriptedProgram, around: bytes
 ) -> None:
-    id_ = await begun(transport)
+    session = await begun(transport)
     program.silent.add("tools/call")
-    sending = [asyncio.create_task(transport.send(post(CALL % number, id_))) for number in (2, 3)]
+    sending = [asyncio.create_task(session.ask(post(CALL % number))) for number in (2, 3)]
     line, _ = await program.asked("tools/call", 1)
     await program.asked("tools/call", 2)
     assert line.ears is not None
@@ -227,9 +227,9 @@ async def test_what_is_large_and_answers_nothing_fails_nobody(
         return parse(text, **more)
 
     monkeypatch.setattr(peek, "parse", parsed)
-    id_ = await begun(transport)
+    session = await begun(transport)
     program.silent.add("tools/call")
-    sending = asyncio.create_task(transport.send(post(CALL % 2, id_)))
+    sending = asyncio.create_task(session.ask(post(CALL % 2)))
     line, _ = await program.asked("tools/call")
     assert line.ears is not None
     assert await line.ears.on_large_message(message % LARGE) is is_one

@@ -70,10 +70,10 @@ class Taken:
     line: ProgramChannel
     ears: Recorder
 
-    async def tell(self, **message: Any) -> int:
+    async def tell(self, **message: Any) -> None:
         """Send a message."""
         async with bounded():
-            return await self.line.send(outgoing(orjson.dumps(message)))
+            await self.line.send(outgoing(orjson.dumps(message)))
 
     async def do(self, statement: str) -> None:
         """Have a program that does what it is told do that."""
